@@ -527,12 +527,28 @@ pub(crate) enum Mcp {
     Logs(McpNamed),
     /// Start a server, if it does not run, and list its tools
     Test(McpNamed),
+    /// Log in at a server with an address, in the browser
+    Login(McpLogin),
+    /// Forget the login at a server
+    Logout(McpNamed),
     /// Give linger's own tools to another program, as an MCP server on stdin and stdout
     Serve(McpServe),
     /// List what a prompt can name as @SERVER:URI
     Resources(McpOffered),
     /// List the prompts that servers have ready: /SERVER:PROMPT in a session
     Prompts(McpOffered),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpLogin {
+    /// The server, as in [mcp.NAME]
+    pub(crate) server: String,
+    /// The browser is on another machine: read the address that it ends at from standard input
+    #[arg(long)]
+    pub(crate) paste: bool,
+    /// Print one JSON object: the server as in `linger mcp list --json`
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -3,9 +3,8 @@
 
 use std::time::Duration;
 
-use linger_protocol::daemon::Empty;
 use linger_protocol::id::SessionId;
-use linger_protocol::mcp::{Attachable, GetPrompt, ReadResource};
+use linger_protocol::mcp::{Attachable, GetPrompt, List, ReadResource};
 use linger_protocol::message::ContentBlock;
 use linger_protocol::method::{McpList, McpPrompt, McpResource};
 use linger_protocol::prompt::PromptContent;
@@ -37,7 +36,7 @@ pub(crate) fn with_resources(
     if named.is_empty() {
         return Ok(content);
     }
-    let servers = client.call(&McpList(Empty {}))?;
+    let servers = client.call(&McpList(List { session: Some(session.clone()), cwd: None }))?;
     named.retain(|(server, _)| servers.iter().any(|known| known.server == *server));
     if named.len() > MAX_RESOURCES {
         return Err(Failure::usage(format!("the prompt names {} resources", named.len()))

@@ -38,6 +38,10 @@ pub struct Welcome {
     pub env_deny: Vec<String>,
     /// Names of variables that hold keys which the daemon could use and does not have; see `daemon/keys`.
     pub keys: Vec<String>,
+    /// Variables that the trusted MCP servers of workspaces name and the daemon does not have, by the root of the workspace; see
+    /// `daemon/keys`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub workspace_keys: BTreeMap<PathBuf, Vec<String>>,
     /// What is wrong with the configuration now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_error: Option<String>,
@@ -57,12 +61,17 @@ pub struct Welcome {
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Keys {
     /// Variable name to key; names that no provider uses are ignored.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub keys: BTreeMap<String, String>,
+    /// Variables for the MCP servers of the files of a workspace, by its root: name to value. Others get none of them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub workspace_keys: BTreeMap<PathBuf, BTreeMap<String, String>>,
 }
 
 impl std::fmt::Debug for Keys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_set().entries(self.keys.keys()).finish()
+        let of_workspaces = self.workspace_keys.values().flat_map(BTreeMap::keys);
+        f.debug_set().entries(self.keys.keys().chain(of_workspaces)).finish()
     }
 }
 

@@ -35,6 +35,12 @@ pub enum State {
     Failed,
     /// It is started once a client brings the variables in `waits_for`.
     Waiting,
+    /// It wants a login, see `mcp/login`; `linger mcp login` does that.
+    NeedsLogin,
+    /// It is of the files of a workspace, and is not started before a person trusts them; `trust/get` shows what waits.
+    Untrusted,
+    /// It is of the files of a workspace, and not used; `problems` says why.
+    LeftOut,
     /// Something that this build does not know.
     #[serde(other)]
     Unknown,
@@ -98,13 +104,94 @@ pub struct Server {
     /// The variables that its configuration names and that nobody has brought since the daemon was started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits_for: Vec<String>,
+    /// The file of a workspace that has it; absent if the user's own configuration does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<std::path::PathBuf>,
+}
+
+/// `mcp/list`: the servers of the user's configuration, and of a workspace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct List {
+    /// A session in the workspace whose files count too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
+    /// Without a session: a directory in that workspace, absolute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<std::path::PathBuf>,
 }
 
 /// Names a server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Named {
     /// Its name in the configuration.
     pub server: String,
+    /// A directory in the workspace whose files may have it, absolute; absent: the user's own configuration has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<std::path::PathBuf>,
+}
+
+/// `mcp/login`: begins a login at a server with an address. A person opens the page that is answered in a browser, which then goes to
+/// `redirect` with what `mcp/finish_login` takes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Login {
+    /// The server's name.
+    pub server: String,
+    /// A directory in the workspace whose files may have it, absolute; absent: the user's own configuration has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<std::path::PathBuf>,
+    /// Where the browser goes afterwards: `http://127.0.0.1:PORT/…` of the client.
+    pub redirect: String,
+}
+
+/// The answer of `mcp/login`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LoginPage {
+    /// Names the login for `mcp/finish_login`, for ten minutes.
+    pub login: String,
+    /// The page to open.
+    pub page: String,
+}
+
+/// `mcp/finish_login`: what the browser brought to `redirect`.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FinishLogin {
+    /// The login.
+    pub login: String,
+    /// The server that it is for, which is started again.
+    pub server: String,
+    /// As in `mcp/login`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<std::path::PathBuf>,
+    /// `code`.
+    pub code: String,
+    /// `state`.
+    pub state: String,
+    /// `iss`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
+}
+
+impl std::fmt::Debug for FinishLogin {
+    /// Without the code.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FinishLogin").field("login", &self.login).finish_non_exhaustive()
+    }
+}
+
+/// The answer of `mcp/finish_login`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LoggedIn {
+    /// Why the login lasts only as long as the daemon runs; absent if the keychain has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_keychain: Option<String>,
+}
+
+/// The answer of `mcp/logout`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LoggedOut {
+    /// Whether there was a login.
+    pub removed: bool,
 }
 
 /// `mcp/test`: starts a server and asks for its tools.

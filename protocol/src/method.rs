@@ -173,7 +173,7 @@ methods! {
     /// MCP servers.
     McpApi {
         /// The servers that are configured, and how they are.
-        McpList: "mcp/list" = list(daemon::Empty) -> RpcResult<Vec<mcp::Server>>;
+        McpList: "mcp/list" = list(mcp::List) -> RpcResult<Vec<mcp::Server>>;
         /// Puts a server into the configuration.
         McpAdd: "mcp/add" = add(mcp::Add) -> RpcResult<daemon::Empty>;
         /// Takes a server out of the configuration.
@@ -184,6 +184,12 @@ methods! {
         McpLogs: "mcp/logs" = logs(mcp::Named) -> RpcResult<mcp::Logs>;
         /// Starts a server, if it does not run, and says how it is.
         McpTest: "mcp/test" = test(mcp::Test) -> RpcResult<mcp::Server>;
+        /// Begins a login at a server.
+        McpLogin: "mcp/login" = login(mcp::Login) -> RpcResult<mcp::LoginPage>;
+        /// Ends a login with what the browser brought.
+        McpFinishLogin: "mcp/finish_login" = finish_login(mcp::FinishLogin) -> RpcResult<mcp::LoggedIn>;
+        /// Forgets the login at a server.
+        McpLogout: "mcp/logout" = logout(mcp::Named) -> RpcResult<mcp::LoggedOut>;
         /// What servers have that a prompt can name.
         McpResources: "mcp/resources" = resources(mcp::Offered) -> RpcResult<Vec<mcp::Resource>>;
         /// What a resource has.

@@ -30,6 +30,9 @@ pub struct Workspace {
     /// What is wrong with the file; everything in the workspace asks then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// What is wrong with the workspace's `.mcp.json` and its servers, a line each; it concerns them alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
     /// What waits until a person trusts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,

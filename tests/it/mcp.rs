@@ -209,7 +209,7 @@ fn installed() -> Option<PathBuf> {
     None
 }
 
-/// Those recipes of `contrib/mcp` that are not in the configuration already and whose servers are installed, as they are there.
+/// Those recipes of `contrib/mcp` whose servers are installed, as they are there; git's comes last.
 fn recipes(place: &std::path::Path) -> String {
     let recipe = |name: &str, program: &str, from: &str, to: &[String]| {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../contrib/mcp/").to_owned() + name;
@@ -227,8 +227,12 @@ fn recipes(place: &std::path::Path) -> String {
     let node = place.join("node").display().to_string();
     let memory = place.join("node_modules/@modelcontextprotocol/server-memory/dist/index.js").display().to_string();
     let fetch = place.join("venv/bin/mcp-server-fetch").display().to_string();
+    let files = place.join("node_modules/@modelcontextprotocol/server-filesystem/dist/index.js").display().to_string();
+    let git = place.join("venv/bin/mcp-server-git").display().to_string();
     recipe("memory.toml", &node, r#""-y", "@modelcontextprotocol/server-memory""#, &[memory])
+        + &recipe("filesystem.toml", &node, r#""-y", "@modelcontextprotocol/server-filesystem""#, &[files])
         + &recipe("fetch.toml", &fetch, r#""mcp-server-fetch""#, &[])
+        + &recipe("git.toml", &git, r#""mcp-server-git""#, &[])
 }
 
 #[tokio::test]
@@ -238,18 +242,10 @@ async fn servers_that_others_wrote_work() {
     let script = |name: &str| {
         place.join(format!("node_modules/@modelcontextprotocol/{name}/dist/index.js")).display().to_string()
     };
-    let config = format!(
-        "[mcp.everything]\ncommand = {:?}\nargs = [{:?}, \"stdio\"]\n\
-         [mcp.files]\ncommand = {:?}\nargs = [{:?}, \".\"]\n\
-         [mcp.git]\ncommand = {:?}\nprotocol = \"2026-07-28\"\n",
-        node,
-        script("server-everything"),
-        node,
-        script("server-filesystem"),
-        place.join("venv/bin/mcp-server-git").display().to_string(),
-    );
+    let config =
+        format!("[mcp.everything]\ncommand = {node:?}\nargs = [{:?}, \"stdio\"]\n", script("server-everything"));
     let model = ModelServer::start();
-    let config = config + &recipes(&place);
+    let config = config + &recipes(&place) + "protocol = \"2026-07-28\"\n";
     let daemon = Daemon::start_with(&model, Setup { mode: "auto", config, ..Setup::default() }).await;
     let workspace = daemon.workspace().canonicalize().unwrap().display().to_string();
     std::fs::write(daemon.workspace().join("note.txt"), "a note of the workspace\n").unwrap();

@@ -1,17 +1,18 @@
 //! `linger mcp`: the MCP servers of the configuration.
 
 use std::collections::BTreeMap;
-use std::path::absolute;
+use std::path::{PathBuf, absolute};
 use std::time::Duration;
 
-use linger_protocol::daemon::Empty;
-use linger_protocol::mcp::{Add, Named, Offered, Server, Test};
+use linger_protocol::mcp::{Add, List, Named, Offered, Server, Test};
 use linger_protocol::method::{
-    McpAdd as AddMethod, McpList, McpLogs, McpPrompts, McpRemove, McpResources, McpRestart, McpTest,
+    McpAdd as AddMethod, McpList, McpLogout, McpLogs, McpPrompts, McpRemove, McpResources, McpRestart, McpTest,
+    TrustGet,
 };
+use linger_protocol::trust::Get;
 
-use super::{print_rows, print_value};
-use crate::arguments::{Json, Mcp, McpAdd, McpNamed, McpOffered, McpServe};
+use super::{login, print_rows, print_value};
+use crate::arguments::{Json, Mcp, McpAdd, McpLogin, McpNamed, McpOffered, McpServe};
 use crate::connect::{Client, start};
 use crate::environment::working_directory;
 use crate::error::{Exit, Failure};
@@ -27,29 +28,47 @@ pub(super) fn run(command: Mcp) -> Result<Exit, Failure> {
     }
     let mut client = Client::open()?;
     match command {
-        Mcp::List(Json { json: true }) => print_rows(&mut client, &McpList(Empty {}))?,
+        Mcp::List(Json { json: true }) => print_rows(&mut client, &McpList(List { cwd: here(), session: None }))?,
         Mcp::List(_) => {
-            let rows = client.call(&McpList(Empty {}))?;
+            let rows = client.call(&McpList(List { cwd: here(), session: None }))?;
             let listing = servers::listing(&rows);
-            if rows.is_empty() { Terminal::new().say(&listing.concat())? } else { lines(&listing)? }
+            if rows.is_empty() {
+                Terminal::new().say(&listing.concat())?
+            } else {
+                lines(&listing)?
+            }
+            // A process that may not ask gets the list alone.
+            let asked = here().map(|cwd| client.call(&TrustGet(Get { cwd })));
+            for problem in asked.and_then(Result::ok).iter().flat_map(|workspace| &workspace.problems) {
+                Terminal::new().say(&format!("note: {problem}"))?;
+            }
         }
         Mcp::Add(args) => return add(&mut client, args),
         Mcp::Remove(McpNamed { server, json }) => {
-            client.call(&McpRemove(Named { server: server.clone() }))?;
+            client.call(&McpRemove(Named { server: server.clone(), cwd: None }))?;
             done(&server, json, "removed")?;
         }
         Mcp::Restart(McpNamed { server, json }) => {
-            client.call(&McpRestart(Named { server: server.clone() }))?;
+            client.call(&McpRestart(Named { server: server.clone(), cwd: here() }))?;
             done(&server, json, "ended; the next call starts it again:")?;
         }
         Mcp::Logs(McpNamed { server, json }) => {
-            let logs = client.call(&McpLogs(Named { server }))?;
+            let logs = client.call(&McpLogs(Named { server, cwd: here() }))?;
             for line in &logs.lines {
                 if json { print_value(line)? } else { Terminal::new().line(&line.text)? }
             }
         }
         Mcp::Test(McpNamed { server, json }) => return test(&mut client, server, json),
         Mcp::Serve(_) => {}
+        Mcp::Login(McpLogin { server, paste, json }) => {
+            login::run(&mut client, &server, here(), paste)?;
+            return test(&mut client, server, json);
+        }
+        Mcp::Logout(McpNamed { server, json }) => {
+            let out = client.call_within(&McpLogout(Named { server: server.clone(), cwd: here() }), START)?;
+            let said = if out.removed { "logged out of" } else { "there was no login at" };
+            if json { print_value(&out)? } else { Terminal::new().say(&format!("{said} {server}"))? }
+        }
         Mcp::Resources(McpOffered { server, json }) => {
             let asked = McpResources(offered(&mut client, server)?);
             let rows = client.call_within(&asked, START)?;
@@ -115,9 +134,14 @@ fn offered(client: &mut Client, server: Option<String>) -> Result<Offered, Failu
     Ok(Offered { session: None, cwd: Some(working_directory()?), env: client.session_env(), server })
 }
 
+/// The directory whose workspace counts too; none if it is gone.
+fn here() -> Option<PathBuf> {
+    working_directory().ok()
+}
+
 fn done(server: &str, json: bool, what: &str) -> Result<(), Failure> {
     match json {
-        true => print_value(&Named { server: server.to_owned() }),
+        true => print_value(&Named { server: server.to_owned(), cwd: None }),
         false => Ok(Terminal::new().say(&format!("{what} {server}"))?),
     }
 }

@@ -12,6 +12,7 @@ mod help;
 mod inbox;
 mod key;
 mod log;
+mod login;
 mod ls;
 mod mcp;
 mod models;

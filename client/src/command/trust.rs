@@ -15,6 +15,9 @@ use crate::environment::working_directory;
 use crate::error::{Exit, Failure};
 use crate::terminal::{Capabilities, Terminal, clean_exact, clean_line};
 
+/// The servers of a workspace, as other programs read them too.
+const MCP_JSON: &str = ".mcp.json";
+
 pub(super) fn run(args: Trust) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
     if args.list {
@@ -57,12 +60,16 @@ fn revoke(client: &mut Client, cwd: PathBuf, json: bool) -> Result<Exit, Failure
 }
 
 fn confirm(client: &mut Client, cwd: PathBuf, args: Trust) -> Result<Exit, Failure> {
-    let Workspace { workspace, file, error, waiting, .. } = client.call(&TrustGet(Get { cwd }))?;
+    let Workspace { workspace, file, error, problems, waiting, .. } = client.call(&TrustGet(Get { cwd }))?;
+    for problem in &problems {
+        Terminal::new().say(&format!("note: {}", clean_line(problem)))?;
+    }
     if let Some(error) = error {
         return Err(Failure::new(Exit::FAILED, error).hint("correct the file first; until then everything there asks"));
     }
     let Some(waiting) = waiting else {
-        Terminal::new().say(&format!("nothing waits in {}", clean_line(&file.to_string_lossy())))?;
+        let files = if workspace.join(MCP_JSON).exists() { format!(" and {MCP_JSON}") } else { String::new() };
+        Terminal::new().say(&format!("nothing waits in {}{files}", clean_line(&file.to_string_lossy())))?;
         return done(&Confirmed::default(), args.json, false);
     };
     match args.digest {
@@ -86,5 +93,7 @@ fn confirm(client: &mut Client, cwd: PathBuf, args: Trust) -> Result<Exit, Failu
         }
     }
     let confirmed = client.call(&TrustConfirm(Confirm { workspace, digest: waiting.digest }))?;
+    // Brings the variables that servers want which are trusted now. What is trusted stays so without them.
+    drop(Client::open());
     done(&confirmed, args.json, args.yes)
 }

@@ -179,6 +179,7 @@ impl Client {
             env: Vec::new(),
             env_deny: Vec::new(),
             keys: Vec::new(),
+            workspace_keys: BTreeMap::new(),
             config_error: None,
             config_stale: false,
             config_warnings: Vec::new(),
@@ -221,13 +222,16 @@ impl Client {
             Proof::Unknown | Proof::Daemon => {}
         }
         self.epoch = self.connection;
-        let keys = match self.proof {
-            Proof::Daemon => proof::keys(&self.welcome.keys, &self.places),
-            _ => BTreeMap::new(),
+        let (keys, workspace_keys) = match self.proof {
+            Proof::Daemon => (
+                proof::keys(&self.welcome.keys, &self.places),
+                proof::workspace_keys(&self.welcome.workspace_keys, &self.places),
+            ),
+            _ => (BTreeMap::new(), BTreeMap::new()),
         };
-        if !keys.is_empty() {
+        if !keys.is_empty() || !workspace_keys.is_empty() {
             // Requests take effect in order, so there is no need to wait for the answer.
-            self.send(&DaemonKeys(Keys { keys }))?.ok_or_else(lost)?;
+            self.send(&DaemonKeys(Keys { keys, workspace_keys }))?.ok_or_else(lost)?;
         }
         Ok(())
     }

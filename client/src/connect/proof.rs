@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
 
 use linger_protocol::daemon::Welcome;
 use linger_protocol::place::Places;
@@ -19,11 +20,15 @@ use linger_protocol::transport::blocking::Writer;
 use linger_protocol::variable::{Choice, PROVIDER_KEYS, TOOL_ENV, Withheld};
 
 use super::holder;
+use crate::environment::working_directory;
 use crate::error::Failure;
 use crate::terminal::clean_line;
 
 /// So much of the configuration is read, in bytes.
 const MAX_CONFIGURATION: u64 = 1 << 20;
+
+/// The files of a workspace that can have MCP servers.
+const WORKSPACE_FILES: [&str; 2] = [".mcp.json", ".linger/config.toml"];
 
 /// What is known of the process that listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +131,29 @@ pub(super) fn keys(wanted: &[String], places: &Places) -> BTreeMap<String, Strin
     known.filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))).collect()
 }
 
+/// The variables of this environment for the trusted servers of the workspace that this process works in, by its root. Those count
+/// that a file there names, as this reads it, and that hold no provider's key.
+pub(super) fn workspace_keys(
+    wanted: &BTreeMap<PathBuf, Vec<String>>,
+    places: &Places,
+) -> BTreeMap<PathBuf, BTreeMap<String, String>> {
+    let Ok(here) = working_directory() else { return BTreeMap::new() };
+    let here = here.canonicalize().unwrap_or(here);
+    let mut given = BTreeMap::new();
+    for (root, wanted) in wanted.iter().filter(|(root, _)| here.starts_with(root)) {
+        let texts = WORKSPACE_FILES.map(|file| text(&root.join(file)));
+        let config = configuration(places);
+        let is_key = |name: &str| PROVIDER_KEYS.contains(&name) || key_variables(&config).any(|key| key == name);
+        let named = wanted.iter().filter(|name| texts.iter().any(|text| names_variable(text, name)) && !is_key(name));
+        let values: BTreeMap<String, String> =
+            named.filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))).collect();
+        if !values.is_empty() {
+            given.insert(root.clone(), values);
+        }
+    }
+    given
+}
+
 /// What of this environment tools get, and why they do not get the rest. `welcome` may name more: those count that the
 /// configuration names too.
 pub(super) fn environment(
@@ -146,10 +174,15 @@ pub(super) fn secrets(welcome: &Welcome, places: &Places) -> BTreeMap<String, St
     variables().filter(|(name, value)| choice.is_passed_secret(name, value)).collect()
 }
 
-/// The text of the configuration; empty if it cannot be read. Opening a pipe of that name must not wait for a writer.
+/// The text of the configuration; empty if it cannot be read.
 fn configuration(places: &Places) -> String {
+    text(&places.config_file())
+}
+
+/// The text of a file; empty if it cannot be read. Opening a pipe of that name must not wait for a writer.
+fn text(file: &Path) -> String {
     let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let opened = fs::OpenOptions::new().read(true).custom_flags(nonblocking).open(places.config_file());
+    let opened = fs::OpenOptions::new().read(true).custom_flags(nonblocking).open(file);
     let mut text = String::new();
     match opened {
         Ok(file) if file.metadata().is_ok_and(|metadata| metadata.is_file()) => {
@@ -184,7 +217,12 @@ fn key_variables(config: &str) -> impl Iterator<Item = &str> {
 /// Whether a configuration has this text as a string, or as the name of a variable in one: `${NAME}`, `${NAME:-…}`.
 fn names(config: &str, name: &str) -> bool {
     let is_string = ['"', '\''].iter().any(|quote| config.contains(&format!("{quote}{name}{quote}")));
-    is_string || ['}', ':'].iter().any(|end| config.contains(&format!("${{{name}{end}")))
+    is_string || names_variable(config, name)
+}
+
+/// Whether a text names a variable: `${NAME}`, `${NAME:-…}`.
+fn names_variable(text: &str, name: &str) -> bool {
+    ['}', ':'].iter().any(|end| text.contains(&format!("${{{name}{end}")))
 }
 
 #[cfg(test)]

@@ -147,6 +147,20 @@ pub(crate) fn become_mcp_server(arguments: &[String]) -> Failure {
         .hint("put a working `lingerd` next to this `linger`, or on PATH")
 }
 
+/// Opens a page in the user's browser; whether one could be started. Waits for none.
+#[allow(clippy::disallowed_methods, reason = "the browser is the user's, and for a person at this terminal")]
+pub(crate) fn open_browser(page: &str) -> bool {
+    // A server chose the address: nothing but a page of the web is opened.
+    if !page.starts_with("https://") && !page.starts_with("http://") {
+        return false;
+    }
+    let own = std::env::var_os("BROWSER").filter(|browser| !browser.is_empty());
+    let usual = if cfg!(target_vendor = "apple") { "open" } else { "xdg-open" };
+    let browser = own.unwrap_or_else(|| usual.into());
+    let mut command = Command::new(browser);
+    command.arg(page).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().is_ok()
+}
+
 /// Writes into the daemon's log that it was not started in a scope of its own.
 fn note(places: &Places, words: &str) {
     let words = crate::terminal::clean_line(words.trim());

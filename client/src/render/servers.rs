@@ -3,6 +3,7 @@
 use linger_protocol::mcp::{Instance, PromptArgument, Resource, Server, ServerPrompt, State};
 
 use super::table::{columns, size};
+use crate::terminal::clean_line;
 
 /// A line for each server, and lines below it for what is wrong.
 pub(crate) fn listing(servers: &[Server]) -> Vec<String> {
@@ -13,6 +14,7 @@ pub(crate) fn listing(servers: &[Server]) -> Vec<String> {
     let mut all = Vec::new();
     for (line, server) in lines.into_iter().zip(servers) {
         all.push(line);
+        all.extend(server.from.iter().map(|from| format!("  from {}", clean_line(&from.to_string_lossy()))));
         all.extend(server.error.iter().chain(&server.problems).map(|problem| format!("  {problem}")));
     }
     all
@@ -26,9 +28,13 @@ fn row(server: &Server) -> Vec<String> {
         State::Running => "running".to_owned(),
         State::Failed => "failed".to_owned(),
         State::Waiting => format!("waiting for {}", server.waits_for.join(", ")),
+        State::NeedsLogin => format!("needs login: `linger mcp login {}`", server.server),
+        State::Untrusted => "waits for trust: `linger trust`".to_owned(),
+        State::LeftOut => "left out".to_owned(),
         State::Unknown => "?".to_owned(),
     };
     let tools = match &server.tools {
+        None if matches!(server.state, State::Untrusted | State::LeftOut) => String::new(),
         None => "not seen yet".to_owned(),
         Some(tools) if tools.len() == 1 => "1 tool".to_owned(),
         Some(tools) => format!("{} tools", tools.len()),
@@ -94,6 +100,7 @@ mod tests {
             problems: Vec::new(),
             error: None,
             waits_for: Vec::new(),
+            from: None,
         };
         let (state, waits_for) = (State::Waiting, vec!["TOKEN".to_owned()]);
         let issues = Server { server: "issues".to_owned(), state, instances: Vec::new(), waits_for, ..git.clone() };
@@ -107,6 +114,10 @@ mod tests {
             "issues  waiting for TOKEN  1 tool                                  uvx mcp-server-git",
         ];
         assert_eq!(listing(&[git.clone(), files, issues]), expect);
+        let from = Some("/w/.mcp.json".into());
+        let waits = Server { state: State::Untrusted, instances: Vec::new(), tools: None, from, ..git.clone() };
+        let expect = ["git  waits for trust: `linger trust`      uvx mcp-server-git", "  from /w/.mcp.json"];
+        assert_eq!(listing(&[waits]), expect);
         assert_eq!(tools(&git), ["mcp__git__log  Shows."]);
         assert_eq!(listing(&[]).len(), 1);
     }

@@ -1,6 +1,7 @@
 //! Carries out a line at the prompt: sends a prompt, or runs a slash command.
 
 use linger_protocol::daemon::{Empty, Model, Models};
+use linger_protocol::mcp;
 use linger_protocol::method::{McpList, ModelList, PermissionRules, SessionList};
 use linger_protocol::prompt::PromptContent;
 use linger_protocol::session::{Compact, Keyed, List, Prompt, Redo, Set, Undo};
@@ -129,7 +130,8 @@ impl Repl {
                 }
             }
             Slash::Mcp => {
-                let rows = self.attachment.client.call(&McpList(Empty {}))?;
+                let list = mcp::List { session: Some(self.attachment.session.clone()), cwd: None };
+                let rows = self.attachment.client.call(&McpList(list))?;
                 for line in servers::listing(&rows) {
                     self.say(&line)?;
                 }

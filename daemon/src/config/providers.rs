@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use linger_protocol::error::Code;
 use tokio::sync::watch;
 
 use super::{Config, ConfigError, ConfigStore};
-use crate::mcp::settings::ServerConfig;
+use crate::mcp::settings::{ServerConfig, variable_of};
 use crate::provider::Provider;
 use crate::provider::catalogue::{Catalogue, Resolved, Secrets, Stored};
 use crate::provider::client::Clients;
@@ -49,7 +49,7 @@ pub struct Providers {
     /// The keys in memory.
     pub keys: Arc<Keys>,
     /// Sources of keys other than the environment.
-    pub key_sources: KeySources,
+    pub key_sources: Arc<KeySources>,
     /// The daemon's environment.
     environment: Environment,
     /// The addresses that have ever answered.
@@ -76,7 +76,7 @@ impl Providers {
             reached,
             config,
             keys,
-            key_sources,
+            key_sources: Arc::new(key_sources),
             environment,
             clients,
             catalogue,
@@ -158,6 +158,29 @@ impl Providers {
         catalogue.add_keys(brought.iter().map(|(name, key)| (name.as_str(), key.as_str())), Bearer::Client);
         for (name, value) in self.of_servers().iter().filter_map(|name| brought.get_key_value(name)) {
             self.keys.insert(name, value, Bearer::Client);
+        }
+    }
+
+    /// The variables that the trusted servers of workspaces name and nobody has brought, by the root of the workspace.
+    pub fn wanted_of_workspaces(&self) -> BTreeMap<PathBuf, Vec<String>> {
+        let Ok(config) = self.config.current() else { return BTreeMap::new() };
+        let missing =
+            |root: &Path, name: &String| !config.env.keys.contains(name) && self.keys.wants(&variable_of(root, name));
+        let rows = self.config.trusted_variables().into_iter().map(|(root, names)| {
+            let names = names.into_iter().filter(|name| missing(&root, name)).collect();
+            (root, names)
+        });
+        rows.filter(|(_, names): &(_, Vec<String>)| !names.is_empty()).collect()
+    }
+
+    /// Takes what a client brings for the trusted servers of workspaces.
+    pub fn add_of_workspaces(&self, brought: &BTreeMap<PathBuf, BTreeMap<String, String>>) {
+        let trusted = self.config.trusted_variables();
+        for (root, values) in brought {
+            let Some(names) = trusted.get(root) else { continue };
+            for (name, value) in values.iter().filter(|(name, _)| names.contains(*name)) {
+                self.keys.insert(&variable_of(root, name), value, Bearer::Client);
+            }
         }
     }
 

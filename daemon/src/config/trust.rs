@@ -2,25 +2,29 @@
 //!
 //! Each workspace has the same as the configuration itself: the settings of its files, those that were trusted, and their
 //! difference, which waits ([`super::widening`]). What narrows counts at once. A broken file leaves the last good one in force,
-//! and everything asks.
+//! or what of it was trusted; with a broken `.linger/config.toml` everything asks.
 //! They are read before each call that could concern them, so a rule that was written counts for the next call: nothing is
 //! watched. Deliberately absent: asking a person (`service`).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use linger_protocol::id::SessionId;
-use serde_json::Value;
+use serde::Deserialize as _;
+use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
 use super::HookEvent;
 use super::edit::EditError;
+use super::mcp_json::{self, MCP_JSON, Parsed};
 use super::source::ConfigError;
 use super::store::{ConfigStore, Confirmed, Waiting};
 use super::widening::{confirmable, merge};
 use super::workspace::{self, CONFIG, Trusted, WorkspaceConfig, nothing};
+use crate::mcp::settings::ServerConfig;
 
 /// The most workspaces with trusted settings: a state of the daemon's log has them all.
 const MAX_TRUSTED: usize = 1000;
@@ -49,9 +53,9 @@ struct Seen {
 /// What is known of a workspace.
 #[derive(Debug, Default)]
 pub struct Now {
-    /// The last text; absent if there is no file, or if it could not be read.
-    text: Option<String>,
-    /// The settings of the last good text.
+    /// The last texts.
+    texts: Texts,
+    /// The settings of the last good texts.
     found: Option<Value>,
     /// What is in force.
     pub config: Arc<WorkspaceConfig>,
@@ -59,8 +63,32 @@ pub struct Now {
     pub settings: Option<Value>,
     /// What waits until a person trusts it.
     pub waiting: Option<Arc<Waiting>>,
-    /// What is wrong with the file: everything asks.
+    /// What is wrong with `.linger/config.toml`: everything asks.
     pub error: Option<ConfigError>,
+    /// What is wrong with `.mcp.json`, a line each: it concerns servers alone.
+    pub problems: Vec<String>,
+    /// The servers that are not in force, or not as the files have them now.
+    pub waiting_servers: Vec<WaitingServer>,
+}
+
+/// A server of the files of a workspace that waits until a person trusts it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingServer {
+    /// Its name.
+    pub name: String,
+    /// The file, below the root.
+    pub file: &'static str,
+    /// Its settings there.
+    pub config: ServerConfig,
+    /// Whether one of that name is in force, as it was trusted.
+    pub is_changed: bool,
+}
+
+/// The texts of a workspace's files; absent if there is no file, or if it could not be read.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Texts {
+    config: Option<String>,
+    servers: Option<String>,
 }
 
 impl Default for Workspaces {
@@ -96,29 +124,56 @@ impl ConfigStore {
         rows.filter(|(_, lines): &(_, Vec<String>)| !lines.is_empty()).collect()
     }
 
+    /// The variables that trusted servers name, by the root of their workspace.
+    pub fn trusted_variables(&self) -> BTreeMap<PathBuf, BTreeSet<String>> {
+        let trusted = lock(&self.workspaces.trusted);
+        let rows = trusted.iter().map(|(root, settings)| {
+            (root.clone(), servers_of(settings).flat_map(|(_, server)| server.variables()).collect())
+        });
+        rows.filter(|(_, names): &(_, BTreeSet<String>)| !names.is_empty()).collect()
+    }
+
+    /// What names the trusted servers of all workspaces.
+    pub fn trusted_servers(&self) -> BTreeSet<String> {
+        let trusted = lock(&self.workspaces.trusted);
+        let of = |(root, settings): (&PathBuf, &Value)| -> Vec<String> {
+            let config = WorkspaceConfig::of_settings(settings, root, self.tools().current().names());
+            let servers = config.map(|config| config.servers).unwrap_or_default();
+            servers.into_values().map(|server| server.config.identity(Some(root))).collect()
+        };
+        trusted.iter().flat_map(of).collect()
+    }
+
     /// Reads the files of a workspace, and gives what is in force. Blocks on the disk.
     pub fn look(&self, root: &Path) -> Arc<Now> {
         let seen = self.workspaces.seen(root);
         let _reading = lock(&seen.reading);
-        let file = root.join(CONFIG);
-        let read = workspace::read(root, CONFIG);
+        let (config, servers) = (workspace::read(root, CONFIG), workspace::read(root, MCP_JSON));
         let before = lock(&seen.now).clone();
-        let error = match read {
-            Ok(text) if before.found.is_some() && before.error.is_none() && text == before.text => return before,
-            Ok(text) => {
-                match workspace::parse(text.as_deref().unwrap_or_default(), &file, self.tools().current().names()) {
-                    Ok(found) => return self.settle_files(root, &seen, text, found),
-                    Err(error) => error,
-                }
+        let is_same = matches!((&config, &servers), (Ok(config), Ok(servers))
+            if *config == before.texts.config && *servers == before.texts.servers);
+        if is_same && before.found.is_some() && before.error.is_none() {
+            return before;
+        }
+        let trusted = lock(&self.workspaces.trusted).get(root).cloned().unwrap_or_else(nothing);
+        // What a broken file says is what it said last.
+        let (mut found, mut servers_found) = split(before.found.clone().unwrap_or(trusted));
+        let mut read = Read::default();
+        match parsed(config, &root.join(CONFIG), |text, file| {
+            workspace::parse(text.unwrap_or_default(), file, self.tools().current().names())
+        }) {
+            Ok((text, settings)) => (read.texts.config, found) = (text, settings),
+            Err(error) => read.error = Some(error),
+        }
+        match parsed(servers, &root.join(MCP_JSON), |text, file| {
+            text.map_or_else(|| Ok(mcp_json::Parsed::default()), |text| mcp_json::parse(text, file, root))
+        }) {
+            Ok((text, Parsed { servers, problems })) => {
+                (read.texts.servers, servers_found, read.problems) = (text, servers, problems);
             }
-            Err(error) => ConfigError::whole(&file, error),
-        };
-        let Now { config, settings, waiting, .. } = &*before;
-        let (config, settings, waiting) = (config.clone(), settings.clone(), waiting.clone());
-        let found = before.found.clone().or_else(|| Some(nothing()));
-        let now = Arc::new(Now { text: None, found, config, settings, waiting, error: Some(error) });
-        *lock(&seen.now) = now.clone();
-        now
+            Err(error) => read.problems.push(error.to_string()),
+        }
+        self.settle_files(root, &seen, read, join(found, servers_found))
     }
 
     /// What is in force in a workspace, as it was last looked at.
@@ -137,25 +192,33 @@ impl ConfigStore {
     }
 
     /// Puts what was found into force, without what waits.
-    fn settle_files(&self, root: &Path, seen: &Seen, text: Option<String>, found: Value) -> Arc<Now> {
+    fn settle_files(&self, root: &Path, seen: &Seen, read: Read, found: Value) -> Arc<Now> {
+        let Read { texts, error, problems } = read;
         let trusted = lock(&self.workspaces.trusted).get(root).cloned().unwrap_or_else(nothing);
         let merged = merge(&trusted, &found);
-        let (config, error) = match WorkspaceConfig::of_settings(&merged.in_force, self.tools().current().names()) {
-            Ok(config) => (config, None),
-            Err(error) => (WorkspaceConfig::default(), Some(ConfigError::whole(&root.join(CONFIG), error))),
+        let of_settings = WorkspaceConfig::of_settings(&merged.in_force, root, self.tools().current().names());
+        let (config, error) = match of_settings {
+            Ok(config) => (config, error),
+            Err(wrong) => (WorkspaceConfig::default(), error.or(Some(ConfigError::whole(&root.join(CONFIG), wrong)))),
         };
         let waiting = Waiting { changes: merged.changes, settings: confirmable(&found) };
         let waiting = Some(Arc::new(waiting)).filter(|waiting| !waiting.changes.is_empty());
         // A file that is missing may be about to be replaced.
-        let in_force = confirmable(&merged.in_force);
-        if text.is_some() && in_force != trusted {
+        let (in_force, in_force_servers) = split(confirmable(&merged.in_force));
+        let (was, were) = split(trusted.clone());
+        let kept = join(
+            if texts.config.is_some() { in_force } else { was },
+            if texts.servers.is_some() { in_force_servers } else { were },
+        );
+        if kept != trusted {
             // What narrows has to be trusted before it widens again.
-            if let Err(error) = self.trust_settings(root, in_force, Vec::new(), "") {
+            if let Err(error) = self.trust_settings(root, kept, Vec::new(), "") {
                 tracing::warn!(target: "config", %error, root = %root.display(), "the narrower rules are in force, but not stored");
             }
         }
-        let (config, settings) = (Arc::new(config), Some(merged.in_force));
-        let now = Arc::new(Now { text, found: Some(found), config, settings, waiting, error });
+        let waiting_servers = waiting_servers(&found, &merged.in_force);
+        let (config, settings, found) = (Arc::new(config), Some(merged.in_force), Some(found));
+        let now = Arc::new(Now { texts, found, config, settings, waiting, error, problems, waiting_servers });
         let before = std::mem::replace(&mut *lock(&seen.now), now.clone());
         if before.waiting != now.waiting {
             // Without a receiver nobody is asked, as in tests.
@@ -187,9 +250,10 @@ impl ConfigStore {
         let seen = self.workspaces.seen(root);
         let _reading = lock(&seen.reading);
         let now = lock(&seen.now).clone();
+        let (texts, error, problems) = (now.texts.clone(), now.error.clone(), now.problems.clone());
         // A broken one stays as it is.
-        if let (Some(found), None) = (now.found.clone(), &now.error) {
-            self.settle_files(root, &seen, now.text.clone(), found);
+        if let (Some(found), None) = (now.found.clone(), &error) {
+            self.settle_files(root, &seen, Read { texts, error, problems }, found);
         }
     }
 
@@ -214,27 +278,104 @@ impl ConfigStore {
     pub fn news_of_workspace(&self, root: &Path, session: &SessionId) -> Option<String> {
         let seen = lock(&self.workspaces.seen).get(root).cloned()?;
         let now = lock(&seen.now).clone();
-        let text = match (&now.error, &now.waiting) {
-            (Some(error), _) => format!("{error}; until it is corrected, everything here asks"),
+        let mut said: Vec<String> = now.problems.clone();
+        said.extend(
+            now.config
+                .hidden_servers
+                .iter()
+                .map(|name| format!("the MCP server {name} of {MCP_JSON} is left out: {CONFIG} has one of that name")),
+        );
+        match (&now.error, &now.waiting) {
+            (Some(error), _) => said.push(format!("{error}; until it is corrected, everything here asks")),
             (None, Some(waiting)) => {
                 let count = match waiting.changes.len() {
                     1 => "1 setting".to_owned(),
                     more => format!("{more} settings"),
                 };
-                let file = root.join(CONFIG);
-                format!(
-                    "{count} of {} not in force until you trust it: `linger trust` shows what, and asks",
-                    file.display()
-                )
+                let has = |file: &str| {
+                    waiting.changes.iter().any(|change| change.is_of(mcp_json::SERVERS) == (file == MCP_JSON))
+                };
+                let files: Vec<String> = [CONFIG, MCP_JSON]
+                    .into_iter()
+                    .filter(|file| has(file))
+                    .map(|file| root.join(file).display().to_string())
+                    .collect();
+                let files = files.join(" and ");
+                said.push(format!(
+                    "{count} of {files} not in force until you trust it: `linger trust` shows what, and asks"
+                ));
             }
-            (None, None) => return lock(&seen.told).remove(session).and(None),
-        };
+            (None, None) => {}
+        }
+        if said.is_empty() {
+            return lock(&seen.told).remove(session).and(None);
+        }
+        let text = said.join("; ");
         let mut hasher = DefaultHasher::new();
         text.hash(&mut hasher);
         now.waiting.iter().for_each(|waiting| waiting.lines().hash(&mut hasher));
         let hash = hasher.finish();
         (lock(&seen.told).insert(session.clone(), hash) != Some(hash)).then_some(text)
     }
+}
+
+/// What the files of a workspace were found to be.
+#[derive(Default)]
+struct Read {
+    texts: Texts,
+    error: Option<ConfigError>,
+    problems: Vec<String>,
+}
+
+/// The text of a file, and what it means.
+fn parsed<T>(
+    read: io::Result<Option<String>>,
+    file: &Path,
+    parse: impl FnOnce(Option<&str>, &Path) -> Result<T, ConfigError>,
+) -> Result<(Option<String>, T), ConfigError> {
+    let text = read.map_err(|error| ConfigError::whole(file, error))?;
+    let meaning = parse(text.as_deref(), file)?;
+    Ok((text, meaning))
+}
+
+/// The settings of `.linger/config.toml`, and the servers of `.mcp.json`.
+fn split(mut settings: Value) -> (Value, Map<String, Value>) {
+    match settings.as_object_mut().and_then(|all| all.shift_remove(mcp_json::SERVERS)) {
+        Some(Value::Object(servers)) => (settings, servers),
+        _ => (settings, Map::new()),
+    }
+}
+
+fn join(mut settings: Value, servers: Map<String, Value>) -> Value {
+    if let Some(all) = settings.as_object_mut().filter(|_| !servers.is_empty()) {
+        all.insert(mcp_json::SERVERS.to_owned(), Value::Object(servers));
+    }
+    settings
+}
+
+/// The servers of the files that are not in force as they are there.
+fn waiting_servers(found: &Value, in_force: &Value) -> Vec<WaitingServer> {
+    let mut waiting = Vec::new();
+    for (section, file) in [("mcp", CONFIG), (mcp_json::SERVERS, MCP_JSON)] {
+        let servers = found.get(section).and_then(Value::as_object);
+        for (name, found) in servers.into_iter().flatten() {
+            let now = in_force.get(section).and_then(|servers| servers.get(name));
+            let config = ServerConfig::deserialize(found).ok().filter(|_| now != Some(found));
+            waiting.extend(config.map(|config| WaitingServer {
+                name: name.clone(),
+                file,
+                config,
+                is_changed: now.is_some(),
+            }));
+        }
+    }
+    waiting
+}
+
+/// The servers among trusted settings, by name.
+fn servers_of(settings: &Value) -> impl Iterator<Item = (&String, ServerConfig)> {
+    let sections = ["mcp", mcp_json::SERVERS].into_iter().filter_map(|section| settings.get(section)?.as_object());
+    sections.flatten().filter_map(|(name, server)| Some((name, ServerConfig::deserialize(server).ok()?)))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

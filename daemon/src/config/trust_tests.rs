@@ -170,3 +170,85 @@ fn a_session_is_told_once_and_again_when_it_changes() {
     house.write("");
     assert!(!told(&one));
 }
+
+/// The servers in force, and those that wait.
+fn servers(house: &House) -> (Vec<String>, Vec<String>) {
+    let now = house.store.look(&house.root());
+    let in_force = now.config.servers.iter().map(|(name, server)| format!("{name} {}", server.config.target()));
+    let waiting = now.waiting_servers.iter().map(|it| format!("{} {}", it.name, it.config.target()));
+    (in_force.collect(), waiting.collect())
+}
+
+fn texts(expect: &[&str]) -> Vec<String> {
+    expect.iter().map(|&text| text.to_owned()).collect()
+}
+
+#[test]
+fn servers_of_a_workspace_wait_for_trust_each_time_they_change() {
+    let mut house = house("[mcp.a]\ncommand = 'run-a'\ncwd = 'sub'");
+    let file = house.root().join(MCP_JSON);
+    let json = |server: &str| std::fs::write(&file, format!("{{\"mcpServers\": {{\"b\": {server}}}}}")).unwrap();
+    json("{\"command\": \"run-b\"}");
+    assert_eq!(servers(&house), (texts(&[]), texts(&["a run-a", "b run-b"])));
+    let lines = house.store.look(&house.root()).waiting.as_ref().unwrap().lines();
+    let means = "not set before (a server that linger runs or calls)";
+    assert_eq!(lines[1], format!("mcpServers.b: {{\"command\":\"run-b\"}}, {means}"));
+    house.trust();
+    let both = texts(&["a run-a", "b run-b"]);
+    assert_eq!(servers(&house), (both.clone(), texts(&[])));
+    let now = house.store.look(&house.root());
+    assert_eq!(now.config.servers["a"].config.cwd, Some(house.root().join("sub")));
+    house.restart();
+    assert_eq!(servers(&house), (both.clone(), texts(&[])));
+
+    // Another program runs only once a person has seen the difference.
+    json("{\"command\": \"evil\"}");
+    assert_eq!(servers(&house), (both, texts(&["b evil"])));
+    let lines = house.store.look(&house.root()).waiting.as_ref().unwrap().lines();
+    assert!(lines[0].contains("{\"command\":\"evil\"} in place of {\"command\":\"run-b\"}"), "{lines:?}");
+    // One that is gone ends at once; a file that is gone for a moment does not have to be trusted again.
+    std::fs::write(&file, "{\"mcpServers\": {}}").unwrap();
+    assert_eq!(servers(&house), (texts(&["a run-a"]), texts(&[])));
+    json("{\"command\": \"run-b\"}");
+    assert_eq!(servers(&house), (texts(&["a run-a"]), texts(&["b run-b"])));
+    house.trust();
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(servers(&house), (texts(&["a run-a"]), texts(&[])));
+    json("{\"command\": \"run-b\"}");
+    assert_eq!(servers(&house), (texts(&["a run-a", "b run-b"]), texts(&[])));
+}
+
+#[test]
+fn a_broken_file_of_servers_concerns_itself_alone() {
+    let mut house = house("[permissions]\ndeny = ['bash(rm:*)']");
+    let file = house.root().join(MCP_JSON);
+    std::fs::write(&file, "{\"mcpServers\": {\"b\": {\"command\": \"run-b\"}}}").unwrap();
+    house.look();
+    house.trust();
+    std::fs::write(&file, "{\"mcpServers\": {\n").unwrap();
+    for _ in 0..2 {
+        let now = house.store.look(&house.root());
+        assert_eq!((now.error.clone(), now.config.deny.len()), (None, 1));
+        assert!(now.problems[0].contains(".mcp.json:2:"), "{:?}", now.problems);
+        assert_eq!(servers(&house), (texts(&["b run-b"]), texts(&[])), "as it was trusted");
+        let told = house.store.news_of_workspace(&house.root(), &SessionId::from("one"));
+        assert!(told.is_none_or(|text| text.contains(".mcp.json:2:")));
+        house.restart();
+    }
+    // The other way round.
+    std::fs::write(&file, "{\"mcpServers\": {\"b\": {\"command\": \"run-b\"}}}").unwrap();
+    house.write("mode = 'all'");
+    assert_eq!(servers(&house), (texts(&["b run-b"]), texts(&[])));
+    assert!(house.store.look(&house.root()).error.is_some());
+}
+
+#[test]
+fn a_server_of_both_files_is_that_of_the_configuration() {
+    let house = house("[mcp.b]\ncommand = 'mine'");
+    std::fs::write(house.root().join(MCP_JSON), "{\"mcpServers\": {\"b\": {\"command\": \"other\"}}}").unwrap();
+    house.look();
+    house.trust();
+    assert_eq!(servers(&house).0, ["b mine"]);
+    let told = house.store.news_of_workspace(&house.root(), &SessionId::from("one")).unwrap();
+    assert!(told.contains("the MCP server b of .mcp.json is left out"), "{told}");
+}

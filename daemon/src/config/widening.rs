@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
+use super::mcp_json;
 use super::source::dotted;
 use crate::provider::catalogue::Kind;
 use crate::provider::preset::{self, Preset};
@@ -90,9 +91,11 @@ const KEYS: &[(&str, Widens, &str)] = &[
 
 /// The row of a key, if it has one.
 fn row(path: &[String]) -> Option<&'static (&'static str, Widens, &'static str)> {
+    // The servers of a workspace's `.mcp.json` count as those of its configuration.
+    let is = |part: &str, name: &str| part == "*" || part == name || part == "mcp" && name == mcp_json::SERVERS;
     KEYS.iter().find(|(pattern, ..)| {
         let parts = pattern.split('.');
-        parts.clone().count() == path.len() && parts.zip(path).all(|(part, name)| part == "*" || part == name)
+        parts.clone().count() == path.len() && parts.zip(path).all(|(part, name)| is(part, name))
     })
 }
 
@@ -108,6 +111,13 @@ pub(super) struct Change {
     edit: Edit,
     /// What it is, in one line.
     pub(super) text: String,
+}
+
+impl Change {
+    /// Whether it is in this section of the file.
+    pub(super) fn is_of(&self, section: &str) -> bool {
+        self.path.first().is_some_and(|first| first == section)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -1,6 +1,6 @@
-//! What the files of a workspace say: `.linger/config.toml`.
+//! What the files of a workspace say: `.linger/config.toml`, and the servers of `.mcp.json` ([`super::mcp_json`]).
 //!
-//! They come with a repository, so they can set little: rules, a mode that asks more, and hooks. What of it widens what may happen is in
+//! They come with a repository, so they can set little: rules, a mode that asks more, hooks, and MCP servers. What of it widens what may happen is in
 //! force once a person trusts it ([`super::trust`]). Parsing is pure; reading opens regular files below the root, and follows no
 //! link.
 
@@ -9,6 +9,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use linger_protocol::mcp::Scope;
 use linger_protocol::permission::Mode;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -16,8 +17,10 @@ use toml::de::DeTable;
 
 use super::hooks::{self, Hook, HookWritten};
 use super::instructions::is_trusted;
+use super::mcp_json::{MCP_JSON, SERVERS};
 use super::source::{ConfigError, Source};
 use super::{PermissionsWritten, refuse_secrets};
+use crate::mcp::settings::{ServerConfig, WorkspaceServer};
 use crate::permission::Rule;
 use crate::tool::handle::Entry;
 use crate::tool::set::Names;
@@ -41,6 +44,10 @@ pub struct WorkspaceConfig {
     pub allow: Vec<Rule>,
     /// The hooks, in the order of the file.
     pub hooks: Vec<Hook>,
+    /// The MCP servers, by name.
+    pub servers: BTreeMap<String, WorkspaceServer>,
+    /// The servers of `.mcp.json` that are left out, because `.linger/config.toml` has one of that name.
+    pub hidden_servers: Vec<String>,
 }
 
 /// The whole file. What else `config.toml` can set is none of a workspace's business.
@@ -50,6 +57,7 @@ struct Written {
     mode: Option<Mode>,
     permissions: PermissionsWritten,
     hooks: Vec<HookWritten>,
+    mcp: BTreeMap<String, ServerConfig>,
 }
 
 /// The text of the file; `None` without one. A file of another user counts only where the directory is that user's too.
@@ -95,20 +103,41 @@ pub(super) fn parse(text: &str, file: &Path, names: &Names) -> Result<Value, Con
     }
     hooks::check(&written.hooks, names)
         .map_err(|(at, key, problem)| source.error(&["hooks", &format!("[{at}]"), key], problem))?;
+    for (name, server) in &written.mcp {
+        // A directory of the workspace is named from its root.
+        let server = ServerConfig { cwd: server.cwd.as_ref().map(|cwd| Path::new("/").join(cwd)), ..server.clone() };
+        server.check(name).map_err(|(key, problem)| {
+            let path: Vec<&str> = ["mcp", name, key].into_iter().filter(|part| !part.is_empty()).collect();
+            source.error(&path, problem)
+        })?;
+    }
     toml::from_str(text).map_err(|error| source.explain(&error))
 }
 
 impl WorkspaceConfig {
     /// What these settings mean, which are those of a valid file but for what is not trusted.
-    pub(super) fn of_settings(settings: &Value, names: &Names) -> Result<Self, String> {
-        let Written { mode, permissions, hooks } =
-            serde_json::from_value(settings.clone()).map_err(|it| it.to_string())?;
+    pub(super) fn of_settings(settings: &Value, root: &Path, names: &Names) -> Result<Self, String> {
+        let mut settings = settings.clone();
+        let of_json = settings.as_object_mut().and_then(|it| it.shift_remove(SERVERS)).unwrap_or_else(nothing);
+        let Written { mode, permissions, hooks, mcp } =
+            serde_json::from_value(settings).map_err(|it| it.to_string())?;
+        let of_json: BTreeMap<String, ServerConfig> = serde_json::from_value(of_json).map_err(|it| it.to_string())?;
+        let server = |(name, config): (String, ServerConfig), file| {
+            let cwd = config.cwd.as_ref().map(|cwd| root.join(cwd));
+            // What a workspace brings is for its own sessions.
+            let scope = config.scope.filter(|scope| *scope == Scope::Session).or(Some(Scope::Workspace));
+            (name, WorkspaceServer { config: ServerConfig { cwd, scope, ..config }, file })
+        };
+        let hidden_servers = of_json.keys().filter(|name| mcp.contains_key(*name)).cloned().collect();
+        let mut servers: BTreeMap<String, WorkspaceServer> =
+            of_json.into_iter().map(|it| server(it, MCP_JSON)).collect();
+        servers.extend(mcp.into_iter().map(|it| server(it, CONFIG)));
         let rules = |list: &[String]| -> Result<Vec<Rule>, String> {
             list.iter().map(|rule| Rule::parse(rule, names).map_err(|error| error.to_string())).collect()
         };
         let PermissionsWritten { allow, ask, deny } = &permissions;
         let hooks = hooks::check(&hooks, names).map_err(|(.., problem)| problem)?;
-        Ok(Self { mode, deny: rules(deny)?, ask: rules(ask)?, allow: rules(allow)?, hooks })
+        Ok(Self { mode, deny: rules(deny)?, ask: rules(ask)?, allow: rules(allow)?, hooks, servers, hidden_servers })
     }
 
     /// Whether it has no rule.
@@ -142,7 +171,7 @@ mod tests {
         let settings =
             parsed("mode = 'plan'\n[permissions]\nallow = ['bash(make)']\ndeny = ['read(**/.env)']").unwrap();
         let tools = ToolSet::new(crate::tool::builtin());
-        let config = WorkspaceConfig::of_settings(&settings, tools.names()).unwrap();
+        let config = WorkspaceConfig::of_settings(&settings, Path::new("/w"), tools.names()).unwrap();
         assert_eq!(config.mode, Some(Mode::Plan));
         assert_eq!((config.allow.len(), config.ask.len(), config.deny.len()), (1, 0, 1));
     }

@@ -1,14 +1,15 @@
 //! Streamable HTTP: each message of ours is a request, and what a server says comes in the bodies of the answers.
 //!
 //! Source: MCP 2025-11-25 and 2026-07-28, "Transports". A stream of the server's own is opened if it has one.
-//! Deliberately absent: resuming a cut stream (its request fails, with an outcome that is unknown), and OAuth.
+//! Deliberately absent: resuming a cut stream (its request fails, with an outcome that is unknown).
+//! A server without an `Authorization` of the configuration gets the token of its login ([`super::login`]).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, Response, StatusCode, Url};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -16,7 +17,9 @@ use tokio::time::{Instant, sleep};
 
 use super::connection::{Heard, PER_REQUEST};
 use super::lines::MAX_MESSAGE;
+use super::login::Logins;
 use super::peer::Outgoing;
+use crate::diagnostics::secret::Secret;
 use crate::provider::Framing;
 use crate::provider::sse::Framer;
 use crate::tool::text;
@@ -46,11 +49,28 @@ pub(super) struct Address {
     headers: HeaderMap,
     session: Arc<OnceLock<HeaderValue>>,
     protocol: Arc<OnceLock<HeaderValue>>,
+    /// The login there; absent if the configuration has a token.
+    login: Option<Login>,
+}
+
+/// A server's login.
+#[derive(Clone)]
+pub(super) struct Login {
+    pub(super) logins: Arc<Logins>,
+    /// The address that its tokens are for.
+    pub(super) server: String,
+    /// The command that logs in.
+    pub(super) command: String,
 }
 
 impl Address {
     /// Fails if a header is none.
-    pub(super) fn new(client: Client, url: Url, headers: &BTreeMap<String, String>) -> Result<Self, String> {
+    pub(super) fn new(
+        client: Client,
+        url: Url,
+        headers: &BTreeMap<String, String>,
+        login: Login,
+    ) -> Result<Self, String> {
         let mut all = HeaderMap::new();
         for (name, value) in headers {
             let key: HeaderName = name.parse().map_err(|_| format!("`{name}` is not the name of a header"))?;
@@ -59,7 +79,8 @@ impl Address {
             value.set_sensitive(true);
             all.insert(key, value);
         }
-        Ok(Self { client, url, headers: all, session: Arc::default(), protocol: Arc::default() })
+        let login = (!all.contains_key(AUTHORIZATION)).then_some(login);
+        Ok(Self { client, url, headers: all, session: Arc::default(), protocol: Arc::default(), login })
     }
 
     /// The revision that both have agreed on; later requests say it.
@@ -120,9 +141,21 @@ impl Address {
     }
 
     async fn post(&self, text: String, headers: HeaderMap, heard: &Heard) -> Result<(), String> {
-        let request = self.client.post(self.url.clone()).headers(headers).header(CONTENT_TYPE, "application/json");
-        let request = request.header(ACCEPT, "application/json, text/event-stream").body(text);
-        let response = request.send().await.map_err(|error| why(&error))?;
+        let token = self.token().await;
+        let mut response = self.send(text.clone(), headers.clone(), token.as_ref()).await?;
+        if let (Some(login), true) = (&self.login, response.status() == StatusCode::UNAUTHORIZED) {
+            let another = match &token {
+                Some(token) => login.logins.renew(&login.server, token).await,
+                None => None,
+            };
+            match another {
+                Some(token) => response = self.send(text, headers, Some(&token)).await?,
+                None => return Err(login.refused(heard)),
+            }
+            if response.status() == StatusCode::UNAUTHORIZED {
+                return Err(login.refused(heard));
+            }
+        }
         if let Some(session) = response.headers().get(SESSION) {
             let _first = self.session.set(session.clone());
         }
@@ -137,6 +170,17 @@ impl Address {
         read(response, heard).await
     }
 
+    async fn token(&self) -> Option<Secret> {
+        let login = self.login.as_ref()?;
+        login.logins.token(&login.server).await
+    }
+
+    async fn send(&self, text: String, headers: HeaderMap, token: Option<&Secret>) -> Result<Response, String> {
+        let request = self.client.post(self.url.clone()).headers(headers).header(CONTENT_TYPE, "application/json");
+        let request = request.header(ACCEPT, "application/json, text/event-stream").body(text);
+        bearer(request, token).send().await.map_err(|error| why(&error))
+    }
+
     /// Reads an answer that is no success; it may hold a JSON-RPC error all the same.
     async fn refused(&self, response: Response, heard: &Heard) -> Result<(), String> {
         let status = response.status();
@@ -149,9 +193,8 @@ impl Address {
             return Ok(());
         }
         let hint = match status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                "; it wants a header with a token, and OAuth is not supported yet"
-            }
+            StatusCode::UNAUTHORIZED => "; it refuses the token in `headers`",
+            StatusCode::FORBIDDEN => "; the token does not allow this",
             _ => "",
         };
         Err(format!(
@@ -168,7 +211,8 @@ impl Address {
             let began = Instant::now();
             let request =
                 self.client.get(self.url.clone()).headers(self.headers(None)).header(ACCEPT, "text/event-stream");
-            match request.send().await {
+            let token = self.token().await;
+            match bearer(request, token.as_ref()).send().await {
                 Ok(response) if response.status().is_success() => {
                     let _cut = read(response, &heard).await;
                 }
@@ -179,6 +223,24 @@ impl Address {
             pause = if began.elapsed() > LONGEST_PAUSE { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
             sleep(pause).await;
         }
+    }
+}
+
+impl Login {
+    /// The server wants a login: it ends, and says so until there is one.
+    fn refused(&self, heard: &Heard) -> String {
+        let why = format!("it needs a login: `{}`", self.command);
+        self.logins.want(&self.server);
+        heard.peer.end(why.clone());
+        heard.ended.cancel();
+        why
+    }
+}
+
+fn bearer(request: RequestBuilder, token: Option<&Secret>) -> RequestBuilder {
+    match token {
+        Some(token) => request.bearer_auth(token.reveal()),
+        None => request,
     }
 }
 

@@ -11,8 +11,10 @@
 //! | `connection` | one instance: handshake, lists, calls |
 //! | `peer`, `lines` | JSON-RPC; messages and log lines |
 //! | `http` | Streamable HTTP, for servers at an address |
+//! | `login`, `oauth` | logins at such servers; OAuth |
 //! | `listing`, `result` | tools and results made fit for providers; pure |
 //! | `tool` | a server's tool as a [`crate::tool::Tool`] |
+//! | `workspaces` | the servers of the files of workspaces |
 //! | `offers` | resources and prompts, for people |
 //! | `cache` | the lists of tools on disk |
 
@@ -21,15 +23,18 @@ mod connection;
 mod http;
 mod lines;
 mod listing;
+mod login;
+mod oauth;
 mod offers;
 mod peer;
 mod result;
 mod server;
 pub mod settings;
 mod tool;
+pub mod workspaces;
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -43,10 +48,12 @@ use crate::tool::{BoxFuture, Tool, Workspace};
 use cache::Cache;
 pub(crate) use lines::{MAX_MESSAGE, next_line};
 use listing::Listing;
+pub use login::Logins;
 pub use offers::{OfferError, Place};
 use server::Server;
 use settings::ServerConfig;
 use tool::McpTool;
+use workspaces::OfWorkspace;
 
 /// How long a turn waits for servers that were never seen and that it does not need.
 const FIRST_SIGHT: Duration = Duration::from_secs(10);
@@ -63,6 +70,8 @@ pub struct Outside {
     pub keys: Arc<Keys>,
     /// HTTP clients.
     pub http: Http,
+    /// The logins at servers.
+    pub logins: Arc<Logins>,
 }
 
 /// The configured servers; shared by all sessions.
@@ -72,36 +81,48 @@ pub struct Servers {
     base: Arc<ToolSet>,
     outside: Outside,
     cache: Cache,
-    servers: Mutex<BTreeMap<String, Arc<Server>>>,
+    configured: Mutex<Configured>,
+}
+
+#[derive(Default)]
+struct Configured {
+    /// Those of the user's own configuration.
+    own: BTreeMap<String, Arc<Server>>,
+    /// Those of the files of workspaces, by their roots.
+    workspaces: BTreeMap<PathBuf, OfWorkspace>,
+    /// Names the trusted servers of all workspaces, also of those without a session since the start.
+    trusted: BTreeSet<String>,
 }
 
 impl Servers {
     /// No servers yet; `tools` gets theirs. `file` has the lists of tools that were seen; reading it blocks on the disk.
     pub fn new(tools: Tools, outside: Outside, file: PathBuf) -> Arc<Self> {
         let (base, cache) = (tools.current(), Cache::open(file));
-        Arc::new(Self { tools, base, outside, cache, servers: Mutex::default() })
+        Arc::new(Self { tools, base, outside, cache, configured: Mutex::default() })
     }
 
-    /// Takes the servers of a configuration. Those that changed end when their calls have; the others stay as they are.
-    pub fn configure(self: &Arc<Self>, configured: &BTreeMap<String, ServerConfig>) {
+    /// Takes the servers of the user's configuration. Those that changed end when their calls have; the others stay as they are.
+    /// `trusted` names the trusted servers of all workspaces, whose lists of tools stay on disk.
+    pub fn configure(self: &Arc<Self>, configured: &BTreeMap<String, ServerConfig>, trusted: BTreeSet<String>) {
         let gone = {
-            let mut servers = self.servers();
-            let mut old = std::mem::take(&mut *servers);
+            let mut all = self.configured();
+            let mut old = std::mem::take(&mut all.own);
             for (name, config) in configured {
                 let same = old.remove(name).filter(|server| server.config == *config);
-                let server = same.unwrap_or_else(|| Arc::new(self.server(name, config)));
-                servers.insert(name.clone(), server);
+                let server = same.unwrap_or_else(|| Arc::new(self.server(name, config, None)));
+                all.own.insert(name.clone(), server);
             }
+            all.trusted = trusted;
+            self.publish(&all);
             old
         };
         gone.values().for_each(|server| server.stop(false));
-        self.publish();
     }
 
     /// Waits until the servers that a step of this session needs are there: those that are required, and for a while those that
     /// were never seen. Gives what to tell people, and fails if a required one cannot be started.
     pub async fn ready(&self, workspace: &Workspace, session: &str) -> Result<Vec<String>, String> {
-        let all: Vec<Arc<Server>> = self.servers().values().cloned().collect();
+        let all = self.of(Some(&workspace.root));
         let waits = |server: &&Arc<Server>| !server.config.required && !server.waits_for().is_empty();
         let (waiting, all): (Vec<_>, Vec<_>) = all.into_iter().partition(|server| waits(&server));
         let mut notices: Vec<String> = waiting.iter().flat_map(|server| server.news()).collect();
@@ -131,66 +152,104 @@ impl Servers {
 
     /// Starts the servers that a session will need: those that are required.
     pub fn begin(&self, workspace: &Workspace, session: &str) {
-        let all: Vec<Arc<Server>> = self.servers().values().cloned().collect();
+        let all = self.of(Some(&workspace.root));
         all.iter().filter(|server| server.config.required).for_each(|server| server.begin(workspace, session));
     }
 
-    /// The servers, by name.
-    pub fn list(&self) -> Vec<mcp::Server> {
-        self.servers().values().map(|server| server.row()).collect()
-    }
-
-    /// How a server is; `None` if there is none of that name.
-    pub fn get(&self, name: &str) -> Option<mcp::Server> {
-        Some(self.named(name)?.row())
+    /// How a server of a session in the workspace with this root is; without one the user's own. `None` if there is none of that name.
+    pub fn get(&self, name: &str, root: Option<&Path>) -> Option<mcp::Server> {
+        Some(self.named(name, root)?.row())
     }
 
     /// What a server wrote and logged last.
-    pub fn logs(&self, name: &str) -> Option<Vec<LogLine>> {
-        Some(self.named(name)?.logs())
+    pub fn logs(&self, name: &str, root: Option<&Path>) -> Option<Vec<LogLine>> {
+        Some(self.named(name, root)?.logs())
     }
 
     /// Ends a server; its open calls fail, and the next one starts it. Whether there is one of that name.
-    pub fn restart(&self, name: &str) -> bool {
-        let server = self.named(name);
+    pub fn restart(&self, name: &str, root: Option<&Path>) -> bool {
+        let server = self.named(name, root);
         server.iter().for_each(|server| server.stop(true));
         server.is_some()
     }
 
     /// Starts a server for a workspace, if it does not run, and gives how it is then.
     pub async fn test(&self, name: &str, workspace: &Workspace) -> Option<mcp::Server> {
-        let server = self.named(name)?;
+        let server = self.named(name, Some(&workspace.root))?;
         // Its error is in the row.
         let _started = server.connection(workspace, "").await;
         Some(server.row())
     }
 
-    fn server(self: &Arc<Self>, name: &str, config: &ServerConfig) -> Server {
+    /// Begins a login at a server: its id, and the page to open in a browser. `None` if there is none of that name.
+    pub async fn begin_login(
+        &self,
+        name: &str,
+        root: Option<&Path>,
+        redirect: &str,
+    ) -> Option<Result<(String, String), String>> {
+        let server = self.named(name, root)?;
+        Some(match server.address() {
+            Ok(address) => self.outside.logins.begin(&address, redirect).await,
+            Err(why) => Err(why),
+        })
+    }
+
+    /// Ends a login with the code, the state and the issuer that the browser brought; gives why it is kept in memory alone, if so.
+    pub async fn finish_login(&self, id: &str, brought: (&str, &str, Option<&str>)) -> Result<Option<String>, String> {
+        self.outside.logins.finish(id, brought).await
+    }
+
+    /// Forgets the login at a server, and ends it; whether there was one.
+    pub async fn log_out(&self, name: &str, root: Option<&Path>) -> Option<Result<bool, String>> {
+        let server = self.named(name, root)?;
+        let forgotten = match server.address() {
+            Ok(address) => self.outside.logins.forget(&address).await,
+            Err(why) => Err(why),
+        };
+        server.stop(true);
+        Some(forgotten)
+    }
+
+    fn server(self: &Arc<Self>, name: &str, config: &ServerConfig, of: Option<(PathBuf, &'static str)>) -> Server {
         let this = Arc::downgrade(self);
         let listed = move |server: &Server, listing: &Arc<Listing>| {
             if let Some(this) = this.upgrade() {
                 this.listed(server, listing);
             }
         };
-        let known = self.cache.get(&config.identity()).map(|known| known.renamed(name));
-        Server::new(name.to_owned(), config.clone(), known, self.outside.clone(), Arc::new(listed))
+        let identity = config.identity(of.as_ref().map(|(root, _)| root.as_path()));
+        let known = self.cache.get(&identity).map(|known| known.renamed(name));
+        Server::new(name.to_owned(), (config.clone(), of), known, self.outside.clone(), Arc::new(listed))
     }
 
     /// A server listed other tools than before.
     fn listed(&self, server: &Server, listing: &Arc<Listing>) {
-        let keep: Vec<String> = self.servers().values().map(|server| server.identity.clone()).collect();
+        let keep: Vec<String> = {
+            let all = self.configured();
+            let of_workspaces = all.workspaces.values().flat_map(|of| of.servers.values());
+            let running = all.own.values().chain(of_workspaces).map(|server| server.identity.clone());
+            running.chain(all.trusted.iter().cloned()).collect()
+        };
         if keep.contains(&server.identity) {
             let (cache, identity, listing) = (self.cache.clone(), server.identity.clone(), listing.clone());
             tokio::task::spawn_blocking(move || cache.put(identity, (*listing).clone(), &keep));
         }
-        self.publish();
+        self.publish(&self.configured());
     }
 
     /// Gives models the tools of all servers, from the next step on.
-    fn publish(&self) {
-        let servers = self.servers();
+    fn publish(&self, all: &Configured) {
+        // Under the lock, so that an older set does not follow a newer one.
+        self.tools.replace(self.set(all.own.values()));
+        for of in all.workspaces.values() {
+            of.tools.replace(self.set(all.seen_in(of)));
+        }
+    }
+
+    fn set<'a>(&self, servers: impl Iterator<Item = &'a Arc<Server>>) -> ToolSet {
         let mut tools: Vec<Arc<dyn Tool>> = self.base.iter().cloned().collect();
-        for server in servers.values() {
+        for server in servers {
             let Some(listing) = server.listing() else { continue };
             let used = listing.tools.iter().filter(|tool| server.config.has_tool(&tool.tool));
             tools.extend(used.map(|info| {
@@ -198,15 +257,23 @@ impl Servers {
                 tool
             }));
         }
-        // Under the lock, so that an older set does not follow a newer one.
-        self.tools.replace(ToolSet::new(tools));
+        ToolSet::new(tools)
     }
 
-    fn named(&self, name: &str) -> Option<Arc<Server>> {
-        self.servers().get(name).cloned()
+    /// The servers of sessions in the workspace with this root, by name; without one the user's own.
+    fn of(&self, root: Option<&Path>) -> Vec<Arc<Server>> {
+        let all = self.configured();
+        match root.and_then(|root| all.workspaces.get(root)) {
+            Some(of) => all.seen_in(of).cloned().collect(),
+            None => all.own.values().cloned().collect(),
+        }
     }
 
-    fn servers(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Server>>> {
-        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn named(&self, name: &str, root: Option<&Path>) -> Option<Arc<Server>> {
+        self.of(root).into_iter().find(|server| server.name == name)
+    }
+
+    fn configured(&self) -> MutexGuard<'_, Configured> {
+        self.configured.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

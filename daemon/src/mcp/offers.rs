@@ -49,7 +49,7 @@ impl Servers {
     /// The resources of one server, or of all; those of servers that cannot be started are left out of all.
     pub async fn resources(&self, of: Option<&str>, at: &Place<'_>) -> Result<Vec<Resource>, OfferError> {
         let mut all = Vec::new();
-        for server in self.chosen(of)? {
+        for server in self.chosen(of, at)? {
             match at.ask(&server, |connection| async move { resources(&connection).await }).await {
                 Ok(items) => all.extend(items.iter().filter_map(|item| resource(&server.name, item))),
                 Err(why) => left_out(of, &server.name, why)?,
@@ -61,7 +61,7 @@ impl Servers {
     /// The prompts of one server, or of all; those of servers that cannot be started are left out of all.
     pub async fn prompts(&self, of: Option<&str>, at: &Place<'_>) -> Result<Vec<ServerPrompt>, OfferError> {
         let mut all = Vec::new();
-        for server in self.chosen(of)? {
+        for server in self.chosen(of, at)? {
             match at.ask(&server, |connection| async move { items(&connection, "prompts/list", "prompts").await }).await
             {
                 Ok(items) => all.extend(items.iter().filter_map(|item| prompt(&server.name, item))),
@@ -73,7 +73,7 @@ impl Servers {
 
     /// What a resource has.
     pub async fn read(&self, name: &str, uri: &str, at: &Place<'_>) -> Result<Vec<ContentBlock>, OfferError> {
-        let server = self.one(name)?;
+        let server = self.one(name, at)?;
         let failed = |why: String| OfferError::Failed(name.to_owned(), format!("{uri}: {why}"));
         let params = json!({ "uri": uri });
         let answer = at.ask(&server, |connection| async move { connection.ask("resources/read", params).await }).await;
@@ -88,7 +88,7 @@ impl Servers {
         (mut given, text): (BTreeMap<String, String>, &str),
         at: &Place<'_>,
     ) -> Result<Vec<ContentBlock>, OfferError> {
-        let server = self.one(name)?;
+        let server = self.one(name, at)?;
         let all = self.prompts(Some(name), at).await?;
         let Some(known) = all.iter().find(|known| known.prompt == prompt) else {
             let names: Vec<&str> = all.iter().map(|known| known.prompt.as_str()).collect();
@@ -107,14 +107,14 @@ impl Servers {
         Ok(blocks(&format!("prompt /{name}:{prompt}"), result))
     }
 
-    fn one(&self, name: &str) -> Result<Arc<Server>, OfferError> {
-        self.named(name).ok_or_else(|| OfferError::Unknown(name.to_owned()))
+    fn one(&self, name: &str, at: &Place<'_>) -> Result<Arc<Server>, OfferError> {
+        self.named(name, Some(&at.workspace.root)).ok_or_else(|| OfferError::Unknown(name.to_owned()))
     }
 
-    fn chosen(&self, of: Option<&str>) -> Result<Vec<Arc<Server>>, OfferError> {
+    fn chosen(&self, of: Option<&str>, at: &Place<'_>) -> Result<Vec<Arc<Server>>, OfferError> {
         match of {
-            Some(name) => Ok(vec![self.one(name)?]),
-            None => Ok(self.servers().values().cloned().collect()),
+            Some(name) => Ok(vec![self.one(name, at)?]),
+            None => Ok(self.of(Some(&at.workspace.root))),
         }
     }
 }

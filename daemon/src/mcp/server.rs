@@ -17,10 +17,11 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::Outside;
 use super::connection::Connection;
-use super::http::Address;
+use super::http::{Address, Login};
 use super::lines::Log;
 use super::listing::Listing;
-use super::settings::ServerConfig;
+use super::settings::{ServerConfig, variable_of};
+use crate::diagnostics::secret::Secret;
 use crate::process::server::Spawn;
 use crate::tool::Workspace;
 
@@ -49,6 +50,8 @@ pub(super) struct Server {
     pub(super) name: String,
     /// Its table there.
     pub(super) config: ServerConfig,
+    /// The root of the workspace whose files have it, and the file; absent for one of the user's own configuration.
+    pub(super) of: Option<(PathBuf, &'static str)>,
     /// Names what it starts.
     pub(super) identity: String,
     outside: Outside,
@@ -103,15 +106,15 @@ struct Launch {
 impl Server {
     pub(super) fn new(
         name: String,
-        config: ServerConfig,
+        (config, of): (ServerConfig, Option<(PathBuf, &'static str)>),
         listing: Option<Listing>,
         outside: Outside,
         listed: Listed,
     ) -> Self {
         let log = Log::new(&name, outside.keys.redactor().clone());
-        let identity = config.identity();
+        let identity = config.identity(of.as_ref().map(|(root, _)| root.as_path()));
         let state = State { listing: listing.map(Arc::new), ..State::default() };
-        Self { name, config, identity, outside, log, listed, state: Mutex::new(state) }
+        Self { name, config, of, identity, outside, log, listed, state: Mutex::new(state) }
     }
 
     /// Its tools, as it listed them last.
@@ -126,7 +129,16 @@ impl Server {
 
     /// The variables that it waits for.
     pub(super) fn waits_for(&self) -> Vec<String> {
-        self.config.missing(|name| self.outside.keys.get(name).is_some())
+        self.config.missing(|name| self.value(name).is_some())
+    }
+
+    /// The value of a variable that its configuration names. What a client brings for the files of a workspace goes to the servers
+    /// there alone.
+    fn value(&self, name: &str) -> Option<Secret> {
+        match &self.of {
+            None => self.outside.keys.get(name),
+            Some((root, _)) => self.outside.keys.get(&variable_of(root, name)),
+        }
     }
 
     /// What a turn has to be told about it that none was told yet: what it waits for, and what is wrong with its tools.
@@ -210,16 +222,16 @@ impl Server {
         let waits_for = self.waits_for();
         let how = match (instances.is_empty(), starting, &state.error) {
             (true, ..) if !waits_for.is_empty() => mcp::State::Waiting,
+            (true, ..) if self.needs_login() => mcp::State::NeedsLogin,
             (false, ..) => mcp::State::Running,
             (true, true, _) => mcp::State::Starting,
             (true, false, Some(_)) => mcp::State::Failed,
             (true, false, None) => mcp::State::Idle,
         };
-        let ServerConfig { command, args, url, required, .. } = &self.config;
-        let command = command.iter().chain(args).map(String::as_str).collect::<Vec<_>>().join(" ");
+        let ServerConfig { required, .. } = &self.config;
         mcp::Server {
             server: self.name.clone(),
-            target: url.clone().unwrap_or(command),
+            target: self.config.target(),
             scope: self.config.scope(),
             required: *required,
             state: how,
@@ -228,7 +240,24 @@ impl Server {
             problems: self.problems(state.listing.as_deref()),
             error: state.error.clone(),
             waits_for,
+            from: self.of.as_ref().map(|(root, file)| root.join(file)),
         }
+    }
+
+    /// Its address with the values of its variables, for a login.
+    pub(super) fn address(&self) -> Result<String, String> {
+        let value = |name: &str| self.value(name).map(|key| key.reveal().to_owned());
+        let config = self.config.expanded(value).map_err(|name| waiting(&[name]))?;
+        let url = config.url.ok_or("it is a program, and needs no login")?;
+        if config.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
+            return Err("its `headers` have a token, so a login would not be used".to_owned());
+        }
+        let url: reqwest::Url = url.parse().map_err(|error| format!("its address is no URL: {error}"))?;
+        Ok(url.to_string())
+    }
+
+    fn needs_login(&self) -> bool {
+        self.config.url.is_some() && self.address().is_ok_and(|server| self.outside.logins.is_wanted(&server))
     }
 
     fn tools_of(&self, listing: &Listing) -> Vec<ServerTool> {
@@ -338,7 +367,7 @@ impl Server {
     }
 
     async fn connect(&self, Launch { spawn, roots, .. }: &Launch) -> Result<Connection, String> {
-        let value = |name: &str| self.outside.keys.get(name).map(|key| key.reveal().to_owned());
+        let value = |name: &str| self.value(name).map(|key| key.reveal().to_owned());
         let config = self.config.expanded(value).map_err(|name| waiting(&[name]))?;
         let Some(url) = &config.url else {
             let env = Arc::new(
@@ -350,7 +379,9 @@ impl Server {
         };
         let url: reqwest::Url = url.parse().map_err(|error| format!("its address is no URL: {error}"))?;
         let client = (self.outside.http)(url.clone()).await?;
-        let address = Address::new(client, url, &config.headers)?;
+        let command = format!("linger mcp login {}", self.name);
+        let login = Login { logins: self.outside.logins.clone(), server: url.to_string(), command };
+        let address = Address::new(client, url, &config.headers, login)?;
         Connection::reach(&config, address, roots.clone(), &self.log).await
     }
 

@@ -3,7 +3,7 @@
 //! Pure. Deliberately absent: where the table is read from.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use linger_protocol::mcp::Scope;
@@ -49,6 +49,15 @@ pub struct ServerConfig {
     pub start_timeout_s: u64,
     /// How long a call may go without progress, in seconds.
     pub timeout_s: u64,
+}
+
+/// A server of the files of a workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkspaceServer {
+    /// Its settings.
+    pub config: ServerConfig,
+    /// The file, below the root.
+    pub file: &'static str,
 }
 
 impl Default for ServerConfig {
@@ -115,6 +124,12 @@ impl ServerConfig {
         Ok(())
     }
 
+    /// What people know it by: its address or its command.
+    pub fn target(&self) -> String {
+        let command = || self.command.iter().chain(&self.args).map(String::as_str).collect::<Vec<_>>().join(" ");
+        self.url.clone().unwrap_or_else(command)
+    }
+
     /// Who shares one process or connection.
     pub fn scope(&self) -> Scope {
         let fixed = self.cwd.is_some() || self.url.is_some();
@@ -137,12 +152,17 @@ impl ServerConfig {
     }
 
     /// Names the server that this starts: its tools are those of every other start. Time limits and the choice of tools
-    /// change nothing about that.
-    pub fn identity(&self) -> String {
+    /// change nothing about that. A server of a workspace's files is another one in each workspace (`of`): a relative command
+    /// is a program of the repository.
+    pub fn identity(&self, of: Option<&Path>) -> String {
         let Self { command, args, env, cwd, url, headers, .. } = self;
-        crate::permission::hash(&serde_json::json!({
+        let mut server = serde_json::json!({
             "command": command, "args": args, "env": env, "cwd": cwd, "url": url, "headers": headers,
-        }))
+        });
+        if let (Some(root), Some(server)) = (of, server.as_object_mut()) {
+            server.insert("workspace".to_owned(), serde_json::json!(root));
+        }
+        crate::permission::hash(&server)
     }
 
     /// The variables that it names as `${NAME}` or `${NAME:-otherwise}`.
@@ -181,7 +201,8 @@ impl ServerConfig {
         Ok(config)
     }
 
-    fn texts(&self) -> impl Iterator<Item = &String> {
+    /// The texts that can name variables.
+    pub fn texts(&self) -> impl Iterator<Item = &String> {
         let Self { command, args, env, url, headers, .. } = self;
         command.iter().chain(args).chain(env.values()).chain(url).chain(headers.values())
     }
@@ -198,6 +219,11 @@ impl ServerConfig {
         let base = session.iter().filter(|(name, _)| is_base(name));
         base.map(|(name, value)| (name.clone(), value.clone())).collect()
     }
+}
+
+/// What a variable that a client brought for the files of a workspace is called among the daemon's keys: no variable's own name.
+pub fn variable_of(root: &Path, name: &str) -> String {
+    format!("{name} of {}", root.display())
 }
 
 /// `text` with the values of `${NAME}` and `${NAME:-otherwise}`; a bare `$NAME` is text.
@@ -262,10 +288,11 @@ mod tests {
 
     #[test]
     fn it_is_another_server_only_if_it_starts_otherwise() {
-        let one = parse("command = 'x'").identity();
-        assert_eq!(parse("command = 'x'\ntimeout_s = 9\nrequired = true\ntools = ['a']").identity(), one);
-        assert_ne!(parse("command = 'x'\nargs = ['y']").identity(), one);
-        assert_ne!(parse("command = 'x'\nenv.A = 'b'").identity(), one);
+        let one = parse("command = 'x'").identity(None);
+        assert_eq!(parse("command = 'x'\ntimeout_s = 9\nrequired = true\ntools = ['a']").identity(None), one);
+        assert_ne!(parse("command = 'x'\nargs = ['y']").identity(None), one);
+        assert_ne!(parse("command = 'x'\nenv.A = 'b'").identity(None), one);
+        assert_ne!(parse("command = 'x'").identity(Some(Path::new("/w"))), one);
     }
 
     #[test]

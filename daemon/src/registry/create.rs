@@ -57,7 +57,7 @@ impl Registry {
         if let Some(unknown) = params.tools.as_deref().and_then(|only| env.tools.unknown(only)) {
             return Err(RpcError::new(Code::UnknownOption, unknown).hint("`linger tools` lists them"));
         }
-        let (setup, model) = (Some(env.setup(&resolved, params.tools.as_deref())), resolved.origin);
+        let model = resolved.origin.clone();
         let fallback = params.fallback.as_deref().map(|models| env.providers.fallbacks(models)).transpose()?;
         let on_outage = (params.patience.is_some() || fallback.is_some())
             .then(|| EventBody::outage_changed(params.patience, fallback));
@@ -82,6 +82,8 @@ impl Registry {
         }
         let workspace = Arc::new(env.workspace(&id, &cwd, variables.clone(), disk::TIMEOUT).await);
         let warned_of = env.policy.look(&workspace, &id).await;
+        env.configure_workspace(&workspace.root);
+        let setup = Some(env.setup(&resolved, &workspace.root, params.tools.as_deref()));
         let (mode, name) = (params.mode.unwrap_or_else(|| env.policy.mode(config.mode, &workspace)), params.name);
         let created = Created { session: id.clone(), model: model.clone(), mode, warning: doubt.clone() };
         let outcome = key.map(|key| Fold::Outcome(key.outcome(&created)));

@@ -264,7 +264,7 @@ impl TrustApiServer for Rpc {
 
 #[async_trait]
 impl McpApiServer for Rpc {
-    async fn list(&self, extensions: &Extensions, params: Empty) -> RpcResult<Vec<mcp::Server>> {
+    async fn list(&self, extensions: &Extensions, params: mcp::List) -> RpcResult<Vec<mcp::Server>> {
         Ok(service::mcp::list(&self.0, conn(extensions)?.caller(), params).await?)
     }
 
@@ -286,6 +286,18 @@ impl McpApiServer for Rpc {
 
     async fn test(&self, extensions: &Extensions, params: mcp::Test) -> RpcResult<mcp::Server> {
         Ok(service::mcp::test(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn login(&self, extensions: &Extensions, params: mcp::Login) -> RpcResult<mcp::LoginPage> {
+        Ok(service::mcp::login(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn finish_login(&self, extensions: &Extensions, params: mcp::FinishLogin) -> RpcResult<mcp::LoggedIn> {
+        Ok(service::mcp::finish_login(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn logout(&self, extensions: &Extensions, params: mcp::Named) -> RpcResult<mcp::LoggedOut> {
+        Ok(service::mcp::logout(&self.0, conn(extensions)?.caller(), params).await?)
     }
 
     async fn resources(&self, extensions: &Extensions, params: mcp::Offered) -> RpcResult<Vec<mcp::Resource>> {

@@ -1,5 +1,6 @@
 //! `daemon/*` and `tool/*`: hello, status, stop, check, and the list of tools.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::atomic::Ordering;
@@ -35,6 +36,7 @@ pub async fn hello(services: &Services, caller: &Caller, params: Hello) -> Resul
     caller.set_name(services, &params.client);
     config::refresh(services).await;
     let (mut env, mut env_deny, mut keys) = (Vec::new(), Vec::new(), Vec::new());
+    let workspace_keys = services.providers.wanted_of_workspaces();
     let current = services.config.current();
     if let Ok(config) = &current {
         let usual = TOOL_ENV.iter().filter(|name| !config.env.deny.contains(**name)).map(|name| (*name).to_owned());
@@ -49,6 +51,7 @@ pub async fn hello(services: &Services, caller: &Caller, params: Hello) -> Resul
         env,
         env_deny,
         keys,
+        workspace_keys,
         config_stale: config_error.is_some() && current.is_ok(),
         config_error,
         config_warnings: services.config.warnings(),
@@ -59,10 +62,12 @@ pub async fn hello(services: &Services, caller: &Caller, params: Hello) -> Resul
 /// Takes provider keys, which go only to their provider's host, and variables of MCP servers; they stay in memory.
 pub async fn keys(services: &Services, caller: &Caller, params: Keys) -> Result<Empty, RpcError> {
     caller.must_be_user(services, "bring keys")?;
-    if params.keys.values().any(|key| key.len() > KEY_BYTES) {
+    let of_workspaces = params.workspace_keys.values().flat_map(BTreeMap::values);
+    if params.keys.values().chain(of_workspaces).any(|key| key.len() > KEY_BYTES) {
         return Err(RpcError::new(Code::TooMuch, format!("a key may have {KEY_BYTES} bytes")));
     }
     services.providers.add(&params.keys);
+    services.providers.add_of_workspaces(&params.workspace_keys);
     services.providers.changed.send_replace(());
     Ok(Empty {})
 }

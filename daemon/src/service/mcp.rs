@@ -1,5 +1,6 @@
 //! `mcp/*`: the MCP servers, and their tables in the configuration.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use linger_protocol::RpcError;
@@ -7,19 +8,47 @@ use linger_protocol::daemon::Empty;
 use linger_protocol::error::Code;
 use linger_protocol::id::SessionId;
 use linger_protocol::mcp::{
-    Add, Attachable, GetPrompt, Logs, Named, Offered, ReadResource, Resource, Server, ServerPrompt, Test,
+    Add, Attachable, FinishLogin, GetPrompt, List, LoggedIn, LoggedOut, Login, LoginPage, Logs, Named, Offered,
+    ReadResource, Resource, Server, ServerPrompt, State, Test,
 };
 
-use super::{Caller, Services, config};
+use super::{Caller, Services, config, trust};
+use crate::config::WaitingServer;
+use crate::mcp::settings::WorkspaceServer;
+use crate::mcp::workspaces::row;
 use crate::mcp::{OfferError, Place};
+use crate::provider::address;
 use crate::session::actor::Command;
 use crate::sys::{disk, memory};
 use crate::tool::Workspace;
 
-/// The servers that are configured.
-pub async fn list(services: &Services, _: &Caller, _: Empty) -> Result<Vec<Server>, RpcError> {
+/// The servers that are configured, and those of the files of a workspace.
+pub async fn list(services: &Services, caller: &Caller, params: List) -> Result<Vec<Server>, RpcError> {
     services.config.current()?;
-    Ok(measured(services.env().servers.list()).await)
+    let cwd = match params.session {
+        Some(session) => {
+            caller.may_read(services, &session).await?;
+            Some(services.registry.ask(&session, Command::CallBasis).await?.workspace.root.clone())
+        }
+        None => params.cwd,
+    };
+    let Some(cwd) = cwd else { return Ok(measured(services.env().servers.list(None)).await) };
+    let (root, now) = trust::look(services, &cwd).await?;
+    services.env().configure_workspace(&root);
+    let mut rows = services.env().servers.list(Some(&root));
+    for WaitingServer { name, file, config, is_changed } in &now.waiting_servers {
+        match rows.iter_mut().find(|row| row.server == *name && row.from.is_some()).filter(|_| *is_changed) {
+            Some(row) => {
+                row.problems.push(format!("changed in {file}: runs as it was until you trust it: `linger trust`"))
+            }
+            None => {
+                let server = WorkspaceServer { config: config.clone(), file };
+                rows.push(row(&root, name, &server, State::Untrusted));
+            }
+        }
+    }
+    rows.sort_by(|a, b| a.server.cmp(&b.server));
+    Ok(measured(rows).await)
 }
 
 /// Puts a server into the configuration, confirmed; sessions have its tools from their next step on.
@@ -49,7 +78,8 @@ pub async fn remove(services: &Services, caller: &Caller, params: Named) -> Resu
 /// Ends a server; the next call starts it.
 pub async fn restart(services: &Services, caller: &Caller, params: Named) -> Result<Empty, RpcError> {
     caller.must_be_user(services, "restart an MCP server")?;
-    match services.env().servers.restart(&params.server) {
+    let root = root(services, params.cwd.as_deref()).await?;
+    match services.env().servers.restart(&params.server, root.as_deref()) {
         true => Ok(Empty {}),
         false => Err(unknown(&params.server)),
     }
@@ -57,7 +87,8 @@ pub async fn restart(services: &Services, caller: &Caller, params: Named) -> Res
 
 /// What a server wrote and logged last.
 pub async fn logs(services: &Services, _: &Caller, params: Named) -> Result<Logs, RpcError> {
-    let lines = services.env().servers.logs(&params.server);
+    let root = root(services, params.cwd.as_deref()).await?;
+    let lines = services.env().servers.logs(&params.server, root.as_deref());
     Ok(Logs { lines: lines.ok_or_else(|| unknown(&params.server))? })
 }
 
@@ -67,8 +98,52 @@ pub async fn test(services: &Services, caller: &Caller, params: Test) -> Result<
     let Test { server, cwd, env } = params;
     let (env, _) = services.config.current()?.env.take(env);
     let workspace = services.env().workspace(&SessionId::daemon(), &cwd, env, disk::TIMEOUT).await;
+    services.env().read_workspace(&workspace).await;
     let row = services.env().servers.test(&server, &workspace).await.ok_or_else(|| unknown(&server))?;
     measured(vec![row]).await.pop().ok_or_else(|| unknown(&server))
+}
+
+/// Begins a login at a server: a person of the user's opens the page that this gives.
+pub async fn login(services: &Services, caller: &Caller, params: Login) -> Result<LoginPage, RpcError> {
+    caller.must_be_user(services, "log in at an MCP server")?;
+    let Login { server, cwd, redirect } = params;
+    // The code that comes there is worth the login.
+    let is_local = reqwest::Url::parse(&redirect).is_ok_and(|url| url.scheme() == "http" && address::is_loopback(&url));
+    if !is_local {
+        return Err(RpcError::new(Code::BadName, "the redirect is no http address of this machine")
+            .hint("listen at http://127.0.0.1:PORT/ and name that"));
+    }
+    let root = root(services, cwd.as_deref()).await?;
+    let begun = services.env().servers.begin_login(&server, root.as_deref(), &redirect).await;
+    let (login, page) = begun.ok_or_else(|| unknown(&server))?.map_err(|why| no_login(&server, &why))?;
+    Ok(LoginPage { login, page })
+}
+
+/// Ends a login with what the browser brought; the server is started by its next call.
+pub async fn finish_login(services: &Services, caller: &Caller, params: FinishLogin) -> Result<LoggedIn, RpcError> {
+    caller.must_be_user(services, "log in at an MCP server")?;
+    let FinishLogin { login, server, cwd, code, state, issuer } = params;
+    let brought = (code.as_str(), state.as_str(), issuer.as_deref());
+    let finished = services.env().servers.finish_login(&login, brought).await;
+    let no_keychain = finished.map_err(|why| no_login(&server, &why))?;
+    let root = root(services, cwd.as_deref()).await?;
+    services.env().servers.restart(&server, root.as_deref());
+    tracing::info!(target: "mcp", server, by = caller.name(), "logged in");
+    Ok(LoggedIn { no_keychain })
+}
+
+/// Forgets the login at a server.
+pub async fn logout(services: &Services, caller: &Caller, params: Named) -> Result<LoggedOut, RpcError> {
+    caller.must_be_user(services, "log out of an MCP server")?;
+    let root = root(services, params.cwd.as_deref()).await?;
+    let forgotten = services.env().servers.log_out(&params.server, root.as_deref()).await;
+    let removed = forgotten.ok_or_else(|| unknown(&params.server))?.map_err(|why| no_login(&params.server, &why))?;
+    Ok(LoggedOut { removed })
+}
+
+fn no_login(server: &str, why: &str) -> RpcError {
+    let error = RpcError::new(Code::ServerFailed, format!("the MCP server {server}: {why}"));
+    error.hint("a server without OAuth takes a token in `headers`, as `linger help servers` shows")
 }
 
 /// What servers have that a prompt of the session can name.
@@ -104,6 +179,14 @@ pub async fn prompt(services: &Services, caller: &Caller, params: GetPrompt) -> 
     Ok(Attachable { content })
 }
 
+/// The root of the workspace of a directory, whose files are read.
+async fn root(services: &Services, cwd: Option<&Path>) -> Result<Option<PathBuf>, RpcError> {
+    let Some(cwd) = cwd else { return Ok(None) };
+    let (root, _) = trust::look(services, cwd).await?;
+    services.env().configure_workspace(&root);
+    Ok(Some(root))
+}
+
 /// What something is asked for: a session, or a workspace without one.
 async fn place(services: &Services, caller: &Caller, params: Offered) -> Result<(Arc<Workspace>, SessionId), RpcError> {
     match params {
@@ -113,6 +196,7 @@ async fn place(services: &Services, caller: &Caller, params: Offered) -> Result<
             let (env, _) = services.config.current()?.env.take(env);
             let session = SessionId::daemon();
             let workspace = services.env().workspace(&session, &cwd, env, disk::TIMEOUT).await;
+            services.env().read_workspace(&workspace).await;
             Ok((Arc::new(workspace), session))
         }
         Offered { .. } => Err(RpcError::new(Code::NoWorkspace, "a session or a directory is needed")),

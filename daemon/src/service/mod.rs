@@ -141,7 +141,7 @@ impl Services {
     /// Applies the MCP servers of the configuration in force.
     fn configure_servers(&self) {
         if let Ok(config) = self.config.current() {
-            self.env().servers.configure(&config.mcp);
+            self.env().servers.configure(&config.mcp, self.config.trusted_servers());
         }
     }
 

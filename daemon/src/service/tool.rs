@@ -51,8 +51,9 @@ pub(super) async fn of_new(services: &Services, cwd: PathBuf) -> Result<CallBasi
     let env = services.env();
     let config = env.config.current()?;
     let workspace = env.workspace(&SessionId::default(), &cwd, BTreeMap::new(), disk::TIMEOUT).await;
-    env.policy.read(&workspace).await;
-    let (tools, grants, mode) = (env.tools.current(), Vec::new(), env.policy.mode(config.mode, &workspace));
+    env.read_workspace(&workspace).await;
+    let tools = env.servers.tools_in(&workspace.root).current();
+    let (grants, mode) = (Vec::new(), env.policy.mode(config.mode, &workspace));
     Ok(CallBasis { tools, mode, grants, workspace: Arc::new(workspace) })
 }
 

@@ -130,6 +130,7 @@ pub async fn get(services: &Services, caller: &Caller, params: Get) -> Result<Wo
         file: workspace.join(crate::config::WORKSPACE_FILE),
         settings: now.settings.clone(),
         error: now.error.as_ref().map(ToString::to_string),
+        problems: now.problems.clone(),
         waiting: now.waiting.as_ref().map(waits),
         workspace,
     })
@@ -164,17 +165,26 @@ pub async fn revoke(services: &Services, caller: &Caller, params: Revoke) -> Res
     let workspace = if known { cwd } else { look(services, &cwd).await?.0 };
     let (config, root, by) = (services.config.clone(), workspace.clone(), caller.name());
     let revoked = blocking(move || config.distrust(&root, &by)).await?;
+    apply(services, &workspace);
     Ok(Revoked { workspace, revoked })
 }
 
 async fn put_into_force(services: &Services, root: PathBuf, waiting: Arc<Waiting>, by: String) -> Result<(), RpcError> {
     tracing::info!(target: "config", by, root = %root.display(), changes = ?waiting.lines(), "trusted");
-    let config = services.config.clone();
-    blocking(move || config.trust(&root, &waiting, &by)).await
+    let (config, of) = (services.config.clone(), root.clone());
+    blocking(move || config.trust(&of, &waiting, &by)).await?;
+    apply(services, &root);
+    Ok(())
+}
+
+/// Starts and ends MCP servers as the trusted files of a workspace want it.
+fn apply(services: &Services, root: &Path) {
+    services.configure_servers();
+    services.env().configure_workspace(root);
 }
 
 /// The root of the workspace of a directory, and what its files say.
-async fn look(services: &Services, cwd: &Path) -> Result<(PathBuf, Arc<WorkspaceNow>), RpcError> {
+pub(super) async fn look(services: &Services, cwd: &Path) -> Result<(PathBuf, Arc<WorkspaceNow>), RpcError> {
     if !cwd.is_absolute() {
         let error = RpcError::new(Code::NoWorkspace, format!("{}: not an absolute path", cwd.display()));
         return Err(error.hint("name a directory that exists"));

@@ -25,7 +25,7 @@ use crate::config::providers::Providers;
 use crate::diagnostics::secret::SecretVariables;
 use crate::fault;
 use crate::log::Log;
-use crate::mcp::{Outside, Servers};
+use crate::mcp::{Logins, Outside, Servers};
 use crate::process::server::Children;
 use crate::provider::catalogue::Resolved;
 use crate::question::PendingQuestions;
@@ -129,7 +129,9 @@ impl Env {
         system: String,
         children: Children,
     ) -> Self {
-        let outside = Outside { children: children.clone(), keys: providers.keys.clone(), http: providers.http() };
+        let (keys, http) = (providers.keys.clone(), providers.http());
+        let logins = Arc::new(Logins::new(http.clone(), keys.clone(), providers.key_sources.clone()));
+        let outside = Outside { children: children.clone(), keys, http, logins };
         let servers = Servers::new(tools.clone(), outside, places.server_tools());
         Self {
             places,
@@ -201,17 +203,30 @@ impl Env {
         Workspace { root, is_seen, cwd, env: Arc::new(env), secrets, seen: self.seen_by(session), timeout_s }
     }
 
-    /// The prefix fingerprint of requests to this model by a session that has `only` these tools.
-    pub fn setup(&self, resolved: &Resolved, only: Option<&[String]>) -> PrefixFingerprint {
-        resolved.clone().limited(only).setup(&self.system, self.tools_of(&resolved.origin, only).specs())
+    /// Reads the files of a workspace, and takes their MCP servers.
+    pub async fn read_workspace(&self, workspace: &Workspace) {
+        self.policy.read(workspace).await;
+        self.configure_workspace(&workspace.root);
     }
 
-    /// The tools of a session with this model that has `only` these. What those of MCP servers may take of a request depends on
-    /// the model's window.
-    pub fn tools_of(&self, model: &str, only: Option<&[String]>) -> Arc<ToolSet> {
+    /// Takes the MCP servers of the files of a workspace, as they were last read.
+    pub fn configure_workspace(&self, root: &Path) {
+        let (Some(now), Ok(config)) = (self.config.workspace(root), self.config.current()) else { return };
+        self.servers.configure_workspace(root, &now.config.servers, &config.env.keys);
+    }
+
+    /// The prefix fingerprint of requests to this model by a session of the workspace that has `only` these tools.
+    pub fn setup(&self, resolved: &Resolved, root: &Path, only: Option<&[String]>) -> PrefixFingerprint {
+        resolved.clone().limited(only).setup(&self.system, self.tools_of(&resolved.origin, root, only).specs())
+    }
+
+    /// The tools of a session of the workspace with this model that has `only` these. What those of MCP servers may take of a
+    /// request depends on the model's window.
+    pub fn tools_of(&self, model: &str, root: &Path, only: Option<&[String]>) -> Arc<ToolSet> {
         let window = self.providers.window(model).unwrap_or(USUAL_WINDOW);
         let tokens = window / 100 * u64::from(self.config.mcp_direct_percent());
-        self.tools.of(only, usize::try_from(tokens.saturating_mul(BYTES_PER_TOKEN)).unwrap_or(usize::MAX))
+        let tools = self.servers.tools_in(root);
+        tools.of(only, usize::try_from(tokens.saturating_mul(BYTES_PER_TOKEN)).unwrap_or(usize::MAX))
     }
 }
 

@@ -200,6 +200,10 @@ impl Actor {
         // The daemon's own log has no directory.
         let cwd = if id.is_daemon() { Path::new("/") } else { &state.cwd };
         let workspace = Arc::new(env.workspace(&id, cwd, variables, disk::SHORT_TIMEOUT).await);
+        if !id.is_daemon() {
+            // Its tools are those of before.
+            env.read_workspace(&workspace).await;
+        }
         let log = Log::new(id.clone(), state.head, Vec::new());
         let mut actor = Self::new(id, (env, host), log, state, workspace);
         if let Err(error) = actor.finish_undo().await {

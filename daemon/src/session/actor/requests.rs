@@ -69,7 +69,7 @@ impl Actor {
     /// What decides about its calls.
     pub(super) fn call_basis(&self) -> CallBasis {
         CallBasis {
-            tools: self.env.tools_of(&self.state.model, self.state.tools.as_deref()),
+            tools: self.env.tools_of(&self.state.model, &self.workspace.root, self.state.tools.as_deref()),
             mode: self.state.mode,
             grants: self.state.grants.clone(),
             workspace: self.workspace.clone(),
@@ -354,7 +354,9 @@ impl Actor {
         let outcome = self.remember(key, &());
         let idle = self.idle_effort(&set, model.as_ref()).map(|text| Draft::new(idle_effort(text)));
         let (model, setup) = model
-            .map(|resolved| (resolved.origin.clone(), self.env.setup(&resolved, self.state.tools.as_deref())))
+            .map(|resolved| {
+                (resolved.origin.clone(), self.env.setup(&resolved, &self.workspace.root, self.state.tools.as_deref()))
+            })
             .unzip();
         let doubt = model.as_deref().and_then(|model| self.env.providers.warning(model));
         let doubt = doubt.map(|doubt| Draft::new(unknown_model(&doubt)));

@@ -62,7 +62,7 @@ impl Scene {
         let created = EventBody::SessionCreated {
             tools: None,
             cwd: cwd.clone(),
-            setup: Some(env.setup(&resolved, None)),
+            setup: Some(env.setup(&resolved, &cwd, None)),
             model: resolved.origin,
             mode: Mode::Ask,
             effort: session::Effort::default(),

@@ -184,7 +184,7 @@ impl Scene {
             mode,
             name: None,
             effort: Effort::default(),
-            setup: resolved.map(|resolved| env.setup(&resolved, None)),
+            setup: resolved.map(|resolved| env.setup(&resolved, &workspace.root, None)),
             env: variables.clone(),
             parent: None,
         };

@@ -53,16 +53,13 @@ impl Turn {
         if self.finish_last_step(&mut step, opening).await? {
             return Ok(());
         }
-        if let Some(news) = self.env.policy.look(&self.workspace, &self.session).await {
-            self.emit.notice(Level::Warning, NoticeCode::ConfigWaits, news)?;
-        }
         loop {
             let next = self.emit.boundary(None).await?;
             let asked = self.take(next, &mut step).await?;
             if let Err(why) = self.servers().await? {
                 return self.end(StopReason::Error, &why, NO_SERVER).await.map(drop);
             }
-            self.tools = self.env.tools_of(&self.model, self.only.as_deref());
+            self.tools = self.env.tools_of(&self.model, &self.workspace.root, self.only.as_deref());
             step.tools = self.tools.clone();
             let failed = match asked {
                 Some(asked) => self.compact_as_asked(asked, &mut step).await?,
@@ -106,6 +103,11 @@ impl Turn {
 
     /// Waits for the MCP servers that a step needs; an error if one that is required cannot be started.
     async fn servers(&self) -> Result<Result<(), String>, TurnEnded> {
+        // Those of the workspace's files may be others since the last step.
+        if let Some(news) = self.env.policy.look(&self.workspace, &self.session).await {
+            self.emit.notice(Level::Warning, NoticeCode::ConfigWaits, news)?;
+        }
+        self.env.configure_workspace(&self.workspace.root);
         match self.env.servers.ready(&self.workspace, self.session.as_str()).await {
             Ok(notices) => {
                 for text in notices {

@@ -133,7 +133,7 @@ impl Turn {
         (messages, nudge): (mpsc::UnboundedSender<TurnMessage>, Arc<Notify>),
     ) -> impl Future<Output = ()> + Send + 'static {
         let turn = state.turn.clone().unwrap_or_default();
-        let tools = env.tools_of(&state.model, state.tools.as_deref());
+        let tools = env.tools_of(&state.model, &workspace.root, state.tools.as_deref());
         let opening = Opening {
             past,
             head: state.head,

@@ -1,0 +1,155 @@
+//! `linger mcp login`: the browser's side of a login at an MCP server.
+//!
+//! The daemon finds the page and gets the tokens; this opens the page, and takes what the browser brings to a port of this machine.
+//! Deliberately absent: tokens. The code that passes here is worth nothing without what the daemon keeps.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use linger_protocol::mcp::{FinishLogin, Login, LoginPage};
+use linger_protocol::method::{McpFinishLogin, McpLogin};
+
+use crate::connect::{Client, start};
+use crate::error::{Exit, Failure};
+use crate::terminal::{Terminal, clean_line};
+
+/// How long the browser may take: the daemon forgets the login then.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// How long the daemon may take: it asks other servers.
+const ANSWER: Duration = Duration::from_secs(150);
+
+/// The most of a request that is read, in bytes: codes have a few hundred.
+const MAX_REQUEST: u64 = 16 << 10;
+
+/// How long a connection may take to send its request, so that one without any holds up nothing.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// Logs in at a server.
+pub(super) fn run(client: &mut Client, server: &str, cwd: Option<PathBuf>, paste: bool) -> Result<(), Failure> {
+    let listener = TcpListener::bind(("127.0.0.1", 0))?;
+    let redirect = format!("http://127.0.0.1:{}/callback", listener.local_addr()?.port());
+    let begin = McpLogin(Login { server: server.to_owned(), cwd: cwd.clone(), redirect });
+    let LoginPage { login, page } = client.call_within(&begin, ANSWER)?;
+    let mut terminal = Terminal::new();
+    terminal.say(&format!("open this page in a browser to log in:\n{}", clean_line(&page)))?;
+    let query = if paste {
+        terminal.say("then paste the address at which the browser ends (it may not load):")?;
+        pasted()?
+    } else {
+        if !start::open_browser(&page) {
+            terminal.say("note: no browser could be started here; `--paste` is for one on another machine")?;
+        }
+        brought(listener)?
+    };
+    let value = |name: &str| query.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
+    if let Some(error) = value("error") {
+        let about = value("error_description").map(|text| format!(": {text}")).unwrap_or_default();
+        return Err(Failure::new(Exit::FAILED, format!("the server refused: {}", clean_line(&(error + &about)))));
+    }
+    let (Some(code), Some(state)) = (value("code"), value("state")) else {
+        return Err(
+            Failure::new(Exit::FAILED, "there is no code in that address").hint("begin again, and copy all of it")
+        );
+    };
+    let finish = FinishLogin { login, server: server.to_owned(), cwd, code, state, issuer: value("iss") };
+    let logged_in = client.call_within(&McpFinishLogin(finish), ANSWER)?;
+    terminal.say(&format!("logged in at {server}"))?;
+    if let Some(why) = logged_in.no_keychain {
+        terminal.say(&format!("note: the login lasts as long as the daemon runs: {}", clean_line(&why)))?;
+    }
+    Ok(())
+}
+
+/// The address that a person pastes, as its query.
+fn pasted() -> Result<Vec<(String, String)>, Failure> {
+    let mut line = String::new();
+    std::io::stdin().lock().take(MAX_REQUEST).read_line(&mut line)?;
+    Ok(query(line.trim()))
+}
+
+/// Waits until the browser comes with an answer. Others may connect too, and are sent away.
+fn brought(listener: TcpListener) -> Result<Vec<(String, String)>, Failure> {
+    let (sender, answers) = mpsc::channel();
+    // It ends with this process.
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            if let Some(query) = answer(stream)
+                && sender.send(query).is_err()
+            {
+                return;
+            }
+        }
+    });
+    let until = Instant::now() + PATIENCE;
+    answers
+        .recv_timeout(until.saturating_duration_since(Instant::now()))
+        .map_err(|_| Failure::new(Exit::FAILED, "the browser did not come back within ten minutes").hint("begin again"))
+}
+
+/// Reads a request, and answers it; the query, if it is the one of the login.
+fn answer(stream: TcpStream) -> Option<Vec<(String, String)>> {
+    stream.set_read_timeout(Some(SILENCE)).ok()?;
+    let mut line = String::new();
+    let mut reader = BufReader::new(stream.try_clone().ok()?.take(MAX_REQUEST));
+    reader.read_line(&mut line).ok()?;
+    let target = line.strip_prefix("GET ")?.split(' ').next()?;
+    let found = target.strip_prefix("/callback?").map(|_| query(target));
+    // The rest of the request is read, or the answer would be lost with the connection.
+    let mut header = String::new();
+    while reader.read_line(&mut header).is_ok_and(|read| read > 2) {
+        header.clear();
+    }
+    let (status, said) = match &found {
+        Some(_) => ("200 OK", "linger has the answer. You can close this page."),
+        None => ("404 Not Found", "not found"),
+    };
+    let head =
+        format!("HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}", said.len());
+    let _gone = (&stream).write_all(format!("{head}\r\nConnection: close\r\n\r\n{said}").as_bytes());
+    found
+}
+
+/// The query of an address, decoded.
+fn query(address: &str) -> Vec<(String, String)> {
+    let query = address.split_once('?').map(|(_, query)| query.split('#').next().unwrap_or_default());
+    let pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+    pairs.map(|(name, value)| (decoded(name), decoded(value))).collect()
+}
+
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        let hex = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        match (first, after) {
+            (b'+', _) => bytes.push(b' '),
+            (b'%', [high, low, after @ ..]) => match (hex(high), hex(low)) {
+                (Some(high), Some(low)) => {
+                    bytes.push(high * 16 + low);
+                    rest = after;
+                }
+                _ => bytes.push(b'%'),
+            },
+            (byte, _) => bytes.push(*byte),
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_of_the_browser_is_read() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let address = "http://127.0.0.1:1/callback?code=a%2Fb%2&state=x+y&iss=https%3A%2F%2Fh#end";
+        assert_eq!(query(address), [pair("code", "a/b%2"), pair("state", "x y"), pair("iss", "https://h")]);
+        assert_eq!(query("nonsense"), []);
+    }
+}

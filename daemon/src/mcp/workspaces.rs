@@ -1,0 +1,140 @@
+//! The servers that the files of a workspace bring: its sessions have them with the user's own.
+//!
+//! Deliberately absent: reading the files, and whether they are trusted (`config`). One of the user's own servers hides one of the
+//! same name, and one that names the key of a provider is left out; the list says so.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use linger_protocol::mcp;
+
+use super::server::Server;
+use super::settings::WorkspaceServer;
+use super::{Configured, Servers};
+use crate::tool::set::{ToolSet, Tools};
+
+/// The servers of a workspace's files, those that are trusted.
+pub(super) struct OfWorkspace {
+    /// As the files have them.
+    given: BTreeMap<String, WorkspaceServer>,
+    /// Why some are left out.
+    left_out: BTreeMap<String, String>,
+    pub(super) servers: BTreeMap<String, Arc<Server>>,
+    /// The tools of its sessions.
+    pub(super) tools: Tools,
+}
+
+impl Default for OfWorkspace {
+    fn default() -> Self {
+        let (given, left_out, servers) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { given, left_out, servers, tools: Tools::new(ToolSet::new([])) }
+    }
+}
+
+impl Configured {
+    /// The servers of sessions in a workspace, by name.
+    pub(super) fn seen_in<'a>(&'a self, of: &'a OfWorkspace) -> impl Iterator<Item = &'a Arc<Server>> {
+        let mut all: BTreeMap<&str, &Arc<Server>> = of.servers.iter().map(|(name, it)| (name.as_str(), it)).collect();
+        all.extend(self.own.iter().map(|(name, server)| (name.as_str(), server)));
+        all.into_values()
+    }
+}
+
+impl Servers {
+    /// Takes the servers of the files of a workspace, without those that name one of `keys`, the variables of providers.
+    pub fn configure_workspace(
+        self: &Arc<Self>,
+        root: &Path,
+        given: &BTreeMap<String, WorkspaceServer>,
+        keys: &BTreeSet<String>,
+    ) {
+        let mut gone = BTreeMap::new();
+        {
+            let mut guard = self.configured();
+            let all = &mut *guard;
+            let is_known = all.workspaces.contains_key(root);
+            let left_out = left_out(given, keys);
+            let is_same = |of: &OfWorkspace| of.given == *given && of.left_out == left_out;
+            if !is_known && given.is_empty() || all.workspaces.get(root).is_some_and(is_same) {
+                return;
+            }
+            if given.is_empty() {
+                gone.extend(all.workspaces.remove(root).into_iter().flat_map(|of| of.servers));
+            } else {
+                let of = all.workspaces.entry(root.to_path_buf()).or_default();
+                gone = std::mem::take(&mut of.servers);
+                for (name, WorkspaceServer { config, file }) in
+                    given.iter().filter(|(name, _)| !left_out.contains_key(*name))
+                {
+                    let is_same =
+                        |it: &Arc<Server>| it.config == *config && it.of.as_ref().is_some_and(|(_, of)| of == file);
+                    let same = match gone.get(name).is_some_and(is_same) {
+                        true => gone.remove(name),
+                        false => None,
+                    };
+                    let new = || Arc::new(self.server(name, config, Some((root.to_path_buf(), *file))));
+                    of.servers.insert(name.clone(), same.unwrap_or_else(new));
+                }
+                (of.given, of.left_out) = (given.clone(), left_out);
+            }
+            self.publish(all);
+        }
+        gone.values().for_each(|server| server.stop(false));
+    }
+
+    /// The tools of sessions in the workspace with this root.
+    pub fn tools_in(&self, root: &Path) -> Tools {
+        self.configured().workspaces.get(root).map_or_else(|| self.tools.clone(), |of| of.tools.clone())
+    }
+
+    /// The servers of sessions in the workspace with this root, by name, and those of its files that are left out; without a root
+    /// the user's own.
+    pub fn list(&self, root: Option<&Path>) -> Vec<mcp::Server> {
+        let mut rows: Vec<mcp::Server> = self.of(root).iter().map(|server| server.row()).collect();
+        let all = self.configured();
+        let Some((root, of)) = root.and_then(|root| Some((root, all.workspaces.get(root)?))) else { return rows };
+        for (name, server) in &of.given {
+            let why = match of.left_out.get(name) {
+                Some(why) => why.clone(),
+                None if all.own.contains_key(name) => {
+                    format!("left out: your own config.toml has [mcp.{name}]")
+                }
+                None => continue,
+            };
+            rows.push(mcp::Server { problems: vec![why], ..row(root, name, server, mcp::State::LeftOut) });
+        }
+        rows.sort_by(|a, b| a.server.cmp(&b.server));
+        rows
+    }
+}
+
+/// The row of a server that cannot run.
+pub fn row(
+    root: &Path,
+    name: &str,
+    WorkspaceServer { config, file }: &WorkspaceServer,
+    state: mcp::State,
+) -> mcp::Server {
+    mcp::Server {
+        server: name.to_owned(),
+        target: config.target(),
+        scope: config.scope(),
+        required: config.required,
+        state,
+        instances: Vec::new(),
+        tools: None,
+        problems: Vec::new(),
+        error: None,
+        waits_for: Vec::new(),
+        from: Some(root.join(file)),
+    }
+}
+
+fn left_out(given: &BTreeMap<String, WorkspaceServer>, keys: &BTreeSet<String>) -> BTreeMap<String, String> {
+    let why = |(name, server): (&String, &WorkspaceServer)| {
+        let key = server.config.variables().into_iter().find(|variable| keys.contains(variable))?;
+        Some((name.clone(), format!("left out: {key} holds the key of a provider, which no MCP server gets")))
+    };
+    given.iter().filter_map(why).collect()
+}

@@ -28,6 +28,7 @@ mod undo;
 mod usage;
 mod wait;
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use linger_protocol::id::SessionId;
@@ -106,9 +107,15 @@ fn resolve(client: &mut Client, text: &str) -> Result<Info, Failure> {
     }
 }
 
+/// Paths of this directory, made absolute.
+pub(crate) fn absolute(paths: Vec<PathBuf>) -> Result<Vec<PathBuf>, Failure> {
+    let here = if paths.is_empty() { PathBuf::new() } else { working_directory()? };
+    Ok(paths.into_iter().map(|path| here.join(path)).collect())
+}
+
 /// Creates a session in the user's directory.
 fn made(client: &mut Client, choice: Choice) -> Result<Created, Failure> {
-    let Choice { model, mode, effort, patience, fallback, unattended, tools, name } = choice;
+    let Choice { model, mode, effort, patience, fallback, unattended, limits, add_dir, tools, name } = choice;
     let tools = Some(tools).filter(|tools| !tools.is_empty());
     let (effort, fallback) = (effort.unwrap_or_default(), Some(fallback).filter(|models| !models.is_empty()));
     let create = Create {
@@ -119,6 +126,8 @@ fn made(client: &mut Client, choice: Choice) -> Result<Created, Failure> {
         patience,
         fallback,
         unattended,
+        budget: limits.into(),
+        directories: absolute(add_dir)?,
         tools,
         name,
         env: client.session_env(),

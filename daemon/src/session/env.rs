@@ -32,6 +32,7 @@ use crate::question::PendingQuestions;
 use crate::store::Store;
 use crate::sys::disk;
 use crate::tool::Workspace;
+use crate::tool::added::AddedDirs;
 use crate::tool::seen::Seen;
 use crate::tool::set::{ToolSet, Tools};
 
@@ -198,7 +199,8 @@ impl Env {
             false => SecretVariables::default(),
         };
         let root = root.unwrap_or_else(|| cwd.clone());
-        Workspace { root, is_seen, cwd, env: Arc::new(env), secrets, seen: self.seen_by(session), timeout_s }
+        let (env, seen, added) = (Arc::new(env), self.seen_by(session), AddedDirs::default());
+        Workspace { root, is_seen, cwd, env, secrets, seen, added, timeout_s }
     }
 
     /// The prefix fingerprint of requests to this model by a session that has `only` these tools.

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::tool::added::AddedDirs;
 
 /// The tools that come with the daemon, and one that talks to hosts.
 pub(super) fn names() -> Names {

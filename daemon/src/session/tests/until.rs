@@ -10,6 +10,11 @@ impl Scene {
         self.checked(command, Some(tries)).await.unwrap();
     }
 
+    /// The words of the checks.
+    async fn said(&self) -> String {
+        texts_of_checks(self.events().await).collect::<Vec<_>>().join("\n")
+    }
+
     async fn checked(&self, command: &str, tries: Option<u32>) -> Result<Prompted, RpcError> {
         let (session, content) = (self.id.clone(), PromptContent::Text("mend it".to_owned()));
         let until = Some(session::Until { command: command.to_owned(), tries });
@@ -17,6 +22,13 @@ impl Scene {
         let prompt = session::Prompt { session, content, when, schema, until, env, key: None };
         self.send(|reply| Command::Prompt(prompt, None, Author::named("someone"), reply)).await
     }
+}
+
+fn texts_of_checks(events: Vec<Event>) -> impl Iterator<Item = String> {
+    events.into_iter().filter_map(|event| match event.body {
+        EventBody::Message { asks: Some(Asks::Check), content, .. } => Some(text_of(&content)),
+        _ => None,
+    })
 }
 
 /// A check that passes once `done` is there, and counts how often it ran.
@@ -31,13 +43,27 @@ async fn a_failed_check_is_the_next_prompt_and_one_that_passes_ends_the_turn() {
     let mut scene = Scene::auto([Answer::text("it works"), writes(), Answer::text("now it does")]).await;
     scene.until_passes(DONE, 2).await;
     scene.ends(1).await;
-    insta::assert_snapshot!(scene.transcript().await, @"");
+    insta::assert_snapshot!(scene.transcript().await, @r#"
+    prompt_accepted p1 queue "mend it"
+    t1 turn_started p1
+    t1 message m1 user: "mend it"
+    t1 message m2 model: "it works"
+    t1 check_started c1 echo ran >> runs; test -e done || { echo no file; exit 3; } 0/2
+    t1 tool_started c1 echo ran >> runs; test -e done || { echo no file; exit 3; }
+    t1 tool_finished c1 ran "no file/" "[exit code 3]"
+    t1 message m3 user asks to pass the check: "[This is not the user, but the check of your work: `echo ran >> runs; test -e done || { echo no file..."
+    t1 message m4 model: <c2 write>
+    t1 tool_started c2 write done
+    t1 tool_finished c2 ran "created done, 1 bytes"
+    t1 message m5 user: <c2 "created done, 1 bytes">
+    t1 message m6 model: "now it does"
+    t1 check_started c3 echo ran >> runs; test -e done || { echo no file; exit 3; } 1/2
+    t1 tool_started c3 echo ran >> runs; test -e done || { echo no file; exit 3; }
+    t1 tool_finished c3 ran "[no output]"
+    t1 turn_finished end_turn after 3
+    "#);
     assert_eq!(std::fs::read_to_string(scene.path("runs")).unwrap(), "ran\nran\n");
-    let said = scene.events().await.into_iter().find_map(|event| match event.body {
-        EventBody::Message { asks: Some(Asks::Check), content, .. } => Some(text_of(&content)),
-        _ => None,
-    });
-    let said = said.unwrap();
+    let said = scene.said().await;
     assert!(said.starts_with("[This is not the user, but the check of your work: `echo ran"), "{said}");
     assert!(said.ends_with("no file\n\n[exit code 3]") || said.ends_with("no file\n[exit code 3]"), "{said}");
 }
@@ -102,7 +128,7 @@ async fn a_check_that_ran_when_the_daemon_died_is_not_repeated_and_the_model_is_
     std::fs::write(scene.path("go"), "").unwrap();
     scene.ends(1).await;
     assert_eq!(scene.count("tool_finished c1 unknown").await, 1);
-    assert_eq!(scene.count("was interrupted, and whether it passes is unknown").await, 1);
+    assert_eq!(scene.said().await.matches("was interrupted, and whether it passes is unknown").count(), 1);
     assert_eq!((scene.count("check_started c1").await, scene.count("check_started c2").await), (1, 1));
     assert_eq!(scene.count("turn_finished end_turn after 2").await, 1);
 }

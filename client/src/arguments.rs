@@ -704,4 +704,20 @@ mod tests {
             check(wrong, None);
         }
     }
+
+    #[test]
+    fn limits_checks_and_directories_are_read() {
+        let words = "linger run --max-cost 0.50 --max-tokens 2k --max-time 2h --max-steps 9 --until true --tries 3 --add-dir x p";
+        let parsed = Arguments::try_parse_from(words.split(' ')).unwrap();
+        let Some(Command::Run(run)) = parsed.command else { panic!("it is a run") };
+        let budget = Budget {
+            max_cost_micros: Some(500_000),
+            max_tokens: Some(2000),
+            max_ms: Some(7_200_000),
+            max_steps: Some(9),
+        };
+        assert_eq!((Budget::from(run.choice.limits), run.choice.add_dir), (budget, vec![PathBuf::from("x")]));
+        assert_eq!(run.check.asked(), Some(Until { command: "true".to_owned(), tries: Some(3) }));
+        assert!(Arguments::try_parse_from(["linger", "run", "--tries", "3", "p"]).is_err());
+    }
 }

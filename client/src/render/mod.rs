@@ -238,9 +238,8 @@ impl Renderer {
                 self.changed("fallback", fallback.as_ref().map(|models| models.join(", ")).as_deref(), &mut out);
                 self.changed("unattended", unattended.map(|it| it.to_string()).as_deref(), &mut out);
                 self.changed("budget", budget.map(|it| it.to_string()).as_deref(), &mut out);
-                let dirs =
-                    |all: &Vec<PathBuf>| all.iter().map(|dir| dir.display().to_string()).collect::<Vec<_>>().join(", ");
-                self.changed("added directories", directories.as_ref().map(dirs).as_deref(), &mut out);
+                let added = directories.as_deref().map(added);
+                self.changed("added directories", added.as_deref(), &mut out);
                 instructions.iter().flatten().for_each(|file| self.instructions(file, &mut out));
                 setup.iter().filter(|_| model.is_none()).for_each(|setup| self.setup(setup, &mut out));
             }
@@ -602,6 +601,12 @@ impl Summary {
         }
         text
     }
+}
+
+/// Added directories in a line.
+fn added(dirs: &[PathBuf]) -> String {
+    let dirs: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
+    if dirs.is_empty() { "none".to_owned() } else { dirs.join(", ") }
 }
 
 #[cfg(test)]

@@ -412,7 +412,8 @@ impl Actor {
         let mut all = self.state.directories.clone();
         if let Some(unknown) = set.remove_directories.iter().find(|dir| !all.contains(dir)) {
             let text = format!("{} is not an added directory of session {}", unknown.display(), self.id);
-            return Err(RpcError::new(Code::UnknownOption, text).hint("`linger ls --json` lists them in `directories`"));
+            return Err(RpcError::new(Code::UnknownOption, text)
+                .hint("`/add-dir` and `directories` of `linger ls --json` list them"));
         }
         all.retain(|dir| !set.remove_directories.contains(dir));
         add_directories(&mut all, &set.add_directories)?;

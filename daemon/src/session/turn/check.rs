@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use linger_protocol::event::{Asks, Outcome};
-use linger_protocol::message::{ContentBlock, text_of};
+use linger_protocol::message::ContentBlock;
 
 use super::step::Step;
 use super::{Turn, TurnEnded};
@@ -45,10 +45,10 @@ impl Turn {
             (None, _) => None,
         };
         let (is_error, output) = match &result {
-            Some(ContentBlock::ToolResult { is_error, content, .. }) => (*is_error, text_of(content)),
+            Some(ContentBlock::ToolResult { is_error, content, .. }) => (*is_error, lines_of(content)),
             _ => (true, "[its result is lost; it may have run]".to_owned()),
         };
-        let output = tail(output.trim_end(), MAX_OUTPUT);
+        let output = tail(&output, MAX_OUTPUT);
         let UntilState { command, tries, failed, outcome, .. } = &until;
         match outcome {
             Some(Outcome::Ran) if !is_error => return Ok(Checked::Passed),
@@ -70,6 +70,12 @@ impl Turn {
         self.say(Asks::Check, text, step).await?;
         Ok(Checked::Again)
     }
+}
+
+/// The texts of a result, each on lines of its own.
+fn lines_of(content: &[ContentBlock]) -> String {
+    let texts = content.iter().filter_map(ContentBlock::as_text).map(str::trim_end).filter(|text| !text.is_empty());
+    texts.collect::<Vec<_>>().join("\n")
 }
 
 /// What a check did that did not pass.

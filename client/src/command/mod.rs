@@ -28,7 +28,6 @@ mod undo;
 mod usage;
 mod wait;
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use linger_protocol::id::SessionId;
@@ -39,7 +38,7 @@ use serde_json::value::RawValue;
 
 use crate::arguments::{Arguments, Choice, Command};
 use crate::connect::Client;
-use crate::environment::{now, umask, working_directory};
+use crate::environment::{absolute, now, umask, working_directory};
 use crate::error::{Exit, Failure};
 use crate::idempotency::key;
 use crate::render::sessions::listing;
@@ -105,12 +104,6 @@ fn resolve(client: &mut Client, text: &str) -> Result<Info, Failure> {
             Err(Failure::usage(lines.join("\n")).hint("write more of the id"))
         }
     }
-}
-
-/// Paths of this directory, made absolute.
-pub(crate) fn absolute(paths: Vec<PathBuf>) -> Result<Vec<PathBuf>, Failure> {
-    let here = if paths.is_empty() { PathBuf::new() } else { working_directory()? };
-    Ok(paths.into_iter().map(|path| here.join(path)).collect())
 }
 
 /// Creates a session in the user's directory.

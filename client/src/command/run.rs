@@ -16,10 +16,11 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::wait::{AGAIN, Stuck, is_over, timed_out};
-use super::{absolute, answer_deadline, create, deadline, prompt, resolve};
+use super::{answer_deadline, create, deadline, prompt, resolve};
 use crate::arguments::{Choice, Run};
 use crate::attachable::with_resources;
 use crate::connect::{Client, RECONNECTING, parse};
+use crate::environment::absolute;
 use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened, Request};
 use crate::idempotency::key;

@@ -63,7 +63,7 @@ const COMMANDS: &[(&str, &str, &str)] = &[
     ("/provider", "[PROVIDER]", "its default model; alone: list the providers"),
     ("/effort", "[LEVEL]", "how hard the model thinks: none to max, or auto"),
     ("/unattended", "[hold|deny[:TIME]]", "what happens to a question nobody answers"),
-    ("/add-dir", "[DIR]", "a directory more for file tools; alone: list them"),
+    ("/add-dir", "[DIR]", "one more directory for tools; alone: list"),
     ("/remove-dir", "DIR", "take an added directory away"),
     ("/thinking", "[show|hide|summary]", "what is shown of the thinking"),
     ("/cancel", "", "cancel the running turn"),

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use linger_protocol::budget::{self, Budget};
 use linger_protocol::patience::Patience;
 use linger_protocol::permission::Mode;
-use linger_protocol::session::Effort;
+use linger_protocol::session::{Effort, Until};
 use linger_protocol::unattended::Unattended;
 
 use crate::render::Thinking;
@@ -105,12 +106,60 @@ pub(crate) struct Choice {
     /// What happens to a question that nobody answers: hold, deny, or deny:10m after a time
     #[arg(long, value_name = "WHAT")]
     pub(crate) unattended: Option<Unattended>,
+    #[command(flatten)]
+    pub(crate) limits: Limits,
+    /// A directory more that file tools treat like this one; may be repeated
+    #[arg(long, value_name = "DIR")]
+    pub(crate) add_dir: Vec<PathBuf>,
     /// The only tools of the session, such as read,grep; mcp__NAME__* is all of a server
     #[arg(long, value_delimiter = ',', value_name = "TOOLS")]
     pub(crate) tools: Vec<String>,
     /// A name for the session
     #[arg(long)]
     pub(crate) name: Option<String>,
+}
+
+/// Limits of a session; 0 takes one away.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct Limits {
+    /// Ask before the next step once the session has cost so many dollars
+    #[arg(long, value_name = "DOLLARS", value_parser = budget::parse_dollars)]
+    pub(crate) max_cost: Option<u64>,
+    /// Ask before the next step once the session has used so many tokens: 50000, 200k, 2M
+    #[arg(long, value_name = "TOKENS", value_parser = budget::parse_tokens)]
+    pub(crate) max_tokens: Option<u64>,
+    /// Ask before the next step once its turns have run so long, such as 90s, 30m, 2h
+    #[arg(long, value_name = "TIME", value_parser = timeout)]
+    pub(crate) max_time: Option<Duration>,
+    /// End each turn after so many steps, one request to the model each
+    #[arg(long, value_name = "STEPS")]
+    pub(crate) max_steps: Option<u32>,
+}
+
+impl From<Limits> for Budget {
+    fn from(Limits { max_cost, max_tokens, max_time, max_steps }: Limits) -> Self {
+        let max_ms = max_time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        Self { max_cost_micros: max_cost, max_tokens, max_ms, max_steps }
+    }
+}
+
+/// A check that has to pass before a turn ends well.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Check {
+    /// Run this command when the turn would end; its failure is the next prompt, until it passes
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) until: Option<String>,
+    /// How often its failure is the next prompt, 10 at most [default: 10]
+    #[arg(long, value_name = "N", requires = "until")]
+    pub(crate) tries: Option<u32>,
+}
+
+impl Check {
+    /// What a prompt asks for.
+    pub(crate) fn asked(self) -> Option<Until> {
+        let Self { until, tries } = self;
+        until.map(|command| Until { command, tries })
+    }
 }
 
 #[derive(Debug, Args)]
@@ -120,6 +169,8 @@ pub(crate) struct Run {
     /// Use this session: an id, a unique prefix of one, or a name
     #[arg(short, long, conflicts_with = "tools")]
     pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) check: Check,
     /// Print the session's id and leave it running
     #[arg(short, long, conflicts_with_all = ["stream", "timeout"])]
     pub(crate) detach: bool,
@@ -218,6 +269,8 @@ pub(crate) struct Send {
     /// Now: cancel the running step
     #[arg(long)]
     pub(crate) interrupt: bool,
+    #[command(flatten)]
+    pub(crate) check: Check,
     /// Make the answer fit the JSON Schema in this file; `turn_finished` has it as `answer`
     #[arg(long, value_name = "FILE")]
     pub(crate) schema: Option<PathBuf>,
@@ -666,5 +719,21 @@ mod tests {
         for wrong in ["", "-1", "soon", "nan", "inf", "1e99", "5x"] {
             check(wrong, None);
         }
+    }
+
+    #[test]
+    fn limits_checks_and_directories_are_read() {
+        let words = "linger run --max-cost 0.50 --max-tokens 2k --max-time 2h --max-steps 9 --until true --tries 3 --add-dir x p";
+        let parsed = Arguments::try_parse_from(words.split(' ')).unwrap();
+        let Some(Command::Run(run)) = parsed.command else { panic!("it is a run") };
+        let budget = Budget {
+            max_cost_micros: Some(500_000),
+            max_tokens: Some(2000),
+            max_ms: Some(7_200_000),
+            max_steps: Some(9),
+        };
+        assert_eq!((Budget::from(run.choice.limits), run.choice.add_dir), (budget, vec![PathBuf::from("x")]));
+        assert_eq!(run.check.asked(), Some(Until { command: "true".to_owned(), tries: Some(3) }));
+        assert!(Arguments::try_parse_from(["linger", "run", "--tries", "3", "p"]).is_err());
     }
 }

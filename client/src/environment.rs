@@ -21,6 +21,12 @@ pub(crate) fn working_directory() -> Result<PathBuf, Failure> {
     })
 }
 
+/// Paths of this directory, made absolute.
+pub(crate) fn absolute(paths: Vec<PathBuf>) -> Result<Vec<PathBuf>, Failure> {
+    let here = if paths.is_empty() { PathBuf::new() } else { working_directory()? };
+    Ok(paths.into_iter().map(|path| here.join(path)).collect())
+}
+
 /// The file mode creation mask of this process. Reading it means setting it: nothing else makes files meanwhile.
 pub(crate) fn umask() -> u32 {
     let mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));

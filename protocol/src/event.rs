@@ -17,6 +17,7 @@ pub use parts::{
     Outcome, OutputSegment, PlanEntry, PlanStatus, Process, ToolKind, Trigger,
 };
 
+use crate::budget::Budget;
 use crate::id::{
     BackgroundId, BlobId, CallId, Cursor, MessageId, PermissionId, PromptId, QuestionId, SessionId, TurnId,
 };
@@ -24,7 +25,7 @@ use crate::message::{AnswerEnd, ContentBlock, HostedPart, HostedTool, Role, Stop
 use crate::patience::Patience;
 use crate::permission::{Decision, Mode};
 use crate::question::Question;
-use crate::session::{Effort, PrefixFingerprint, When};
+use crate::session::{Effort, PrefixFingerprint, Until, When};
 use crate::unattended::Unattended;
 
 /// The method name of the notification that carries an event.
@@ -129,6 +130,12 @@ pub enum EventBody {
         /// What happens to a question that no person answers.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         unattended: Option<Unattended>,
+        /// The whole budget from now on; what answers have raised begins again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        budget: Option<Budget>,
+        /// All directories that a user has added, from the next call on; file tools treat them like the working directory.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        directories: Option<Vec<PathBuf>>,
     },
     /// A prompt is stored and will start a turn or join one.
     PromptAccepted {
@@ -150,6 +157,9 @@ pub enum EventBody {
         /// The JSON Schema that the answer has to fit; requests of its turn ask for it, and may have other tools than others.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         schema: Option<Value>,
+        /// The check that has to pass before its turn ends well.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Until>,
     },
     /// A turn began.
     TurnStarted {
@@ -190,6 +200,18 @@ pub enum EventBody {
     MessageSuperseded {
         /// The message.
         message: MessageId,
+    },
+    /// The turn would end, and the check of its prompt is about to run: as a call of `bash` that no model made. Its permission,
+    /// start, output and end follow like those of any call.
+    CheckStarted {
+        /// The call.
+        call_id: CallId,
+        /// The command.
+        command: String,
+        /// How often it has failed before.
+        failed: u32,
+        /// How often its failure is the next prompt at most.
+        tries: u32,
     },
     /// A tool call is about to run.
     ToolStarted {
@@ -619,6 +641,8 @@ impl EventBody {
             patience: None,
             fallback: None,
             unattended: None,
+            budget: None,
+            directories: None,
         };
         change(&mut body);
         body
@@ -665,6 +689,24 @@ impl EventBody {
         Self::changed(|body| {
             if let Self::SessionChanged { unattended, .. } = body {
                 *unattended = Some(now);
+            }
+        })
+    }
+
+    /// The session's budget is this one from now on.
+    pub fn budget_changed(now: Budget) -> Self {
+        Self::changed(|body| {
+            if let Self::SessionChanged { budget, .. } = body {
+                *budget = Some(now);
+            }
+        })
+    }
+
+    /// The session's added directories are these from now on.
+    pub fn directories_changed(now: Vec<PathBuf>) -> Self {
+        Self::changed(|body| {
+            if let Self::SessionChanged { directories, .. } = body {
+                *directories = Some(now);
             }
         })
     }

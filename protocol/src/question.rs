@@ -65,6 +65,8 @@ pub enum Subject {
     Configuration,
     /// The calls of a turn that repeat themselves; `go_on` and `stop` answer it.
     Circles,
+    /// The budget of the session, which is spent; `go_on` raises it by its own size, `stop` ends the turn.
+    Budget,
     /// What the files of a workspace want; `trust/get` has it too.
     Workspace,
     /// A subject that this build does not know.

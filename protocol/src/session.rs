@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::budget::Budget;
 use crate::event::{FileChange, NotRestored};
 use crate::id::{BackgroundId, CallId, Cursor, PermissionId, PromptId, QuestionId, SessionId, TurnId};
 use crate::message::{HostedTool, StopReason, Usage};
@@ -38,6 +39,12 @@ pub struct Create {
     /// What happens to a question that no person answers; the configuration's default when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unattended: Option<Unattended>,
+    /// The sums at which it asks before it goes on.
+    #[serde(default, skip_serializing_if = "Budget::is_empty")]
+    pub budget: Budget,
+    /// Directories beside `cwd` that its file tools treat like it, absolute; at most 32.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub directories: Vec<PathBuf>,
     /// The only tools that the session has, and of those that its provider runs; `mcp__NAME__*` is all of a server. All tools
     /// when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -139,11 +146,23 @@ pub struct Info {
     pub cwd: PathBuf,
     /// `provider/model`.
     pub model: String,
+    /// The directories that a user added, which its file tools treat like `cwd`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub directories: Vec<PathBuf>,
     /// Its permission mode.
     pub mode: Mode,
     /// What happens to a question that no person answers, unless it waits.
     #[serde(default, skip_serializing_if = "Unattended::holds")]
     pub unattended: Unattended,
+    /// Its budget.
+    #[serde(default, skip_serializing_if = "Budget::is_empty")]
+    pub budget: Budget,
+    /// The sums at which it asks next: the budget, raised by each answer to go on.
+    #[serde(default, skip_serializing_if = "Budget::is_empty")]
+    pub pauses_at: Budget,
+    /// How long its turns have run, in milliseconds, as `budget` counts it; kept up to date by its events.
+    #[serde(default)]
+    pub worked_ms: u64,
     /// How hard its model thinks, where that was said.
     #[serde(default, skip_serializing_if = "Effort::is_auto")]
     pub effort: Effort,
@@ -304,12 +323,35 @@ pub struct Prompt {
     /// JSON Schema that the answer has to fit.
     #[serde(default, deserialize_with = "crate::prompt::schema", skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
+    /// A check that has to pass before the turn ends well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Until>,
     /// Values of secret variables that the session was created with; others are ignored.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
     /// Idempotency key: sent twice, the prompt happens once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+}
+
+/// A check of the work of a turn: a command that the daemon runs when the turn would end, by permission like one of `bash`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Until {
+    /// The command; it passes if it exits with 0.
+    pub command: String,
+    /// How often its failure is the next prompt, from 1 to 10; 10 when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tries: Option<u32>,
+}
+
+impl Until {
+    /// The most tries: each costs a whole turn's work, and a model that has failed so often needs a person.
+    pub const MAX_TRIES: u32 = 10;
+
+    /// The tries that it means.
+    pub fn tries(&self) -> u32 {
+        self.tries.unwrap_or(Self::MAX_TRIES)
+    }
 }
 
 /// The result of `session/prompt` and `session/compact`.
@@ -402,6 +444,15 @@ pub struct Set {
     /// What happens to a question that no person answers, also to those that wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unattended: Option<Unattended>,
+    /// The sums at which it asks before it goes on; 0 takes one away. What was raised by answers begins again.
+    #[serde(default, skip_serializing_if = "Budget::is_empty")]
+    pub budget: Budget,
+    /// More directories that its file tools treat like `cwd`, absolute; each must exist.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub add_directories: Vec<PathBuf>,
+    /// Those of them that count no more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remove_directories: Vec<PathBuf>,
     /// The name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,

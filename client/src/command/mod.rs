@@ -39,7 +39,7 @@ use serde_json::value::RawValue;
 
 use crate::arguments::{Arguments, Choice, Command};
 use crate::connect::Client;
-use crate::environment::{now, umask, working_directory};
+use crate::environment::{absolute, now, umask, working_directory};
 use crate::error::{Exit, Failure};
 use crate::idempotency::key;
 use crate::render::sessions::listing;
@@ -109,7 +109,7 @@ fn resolve(client: &mut Client, text: &str) -> Result<Info, Failure> {
 
 /// Creates a session in the user's directory.
 fn made(client: &mut Client, choice: Choice) -> Result<Created, Failure> {
-    let Choice { model, mode, effort, patience, fallback, unattended, tools, name } = choice;
+    let Choice { model, mode, effort, patience, fallback, unattended, limits, add_dir, tools, name } = choice;
     let tools = Some(tools).filter(|tools| !tools.is_empty());
     let (effort, fallback) = (effort.unwrap_or_default(), Some(fallback).filter(|models| !models.is_empty()));
     let create = Create {
@@ -120,6 +120,8 @@ fn made(client: &mut Client, choice: Choice) -> Result<Created, Failure> {
         patience,
         fallback,
         unattended,
+        budget: limits.into(),
+        directories: absolute(add_dir)?,
         tools,
         name,
         env: client.session_env(),

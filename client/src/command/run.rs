@@ -20,6 +20,7 @@ use super::{answer_deadline, create, deadline, prompt, resolve};
 use crate::arguments::{Choice, Run};
 use crate::attachable::with_resources;
 use crate::connect::{Client, RECONNECTING, parse};
+use crate::environment::absolute;
 use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened, Request};
 use crate::idempotency::key;
@@ -99,7 +100,15 @@ pub(super) fn run(args: Run) -> Result<Exit, Failure> {
     };
     let shaped = schema.is_some();
     let env = client.secret_env();
-    let prompt = Prompt { session: session.clone(), content, when: None, schema, env, key: Some(key()?) };
+    let prompt = Prompt {
+        session: session.clone(),
+        content,
+        when: None,
+        schema,
+        until: args.check.asked(),
+        env,
+        key: Some(key()?),
+    };
     if args.detach {
         let prompted =
             client.call(&SessionPrompt(prompt)).map_err(|failure| refused(&mut client, unused.take(), failure))?;
@@ -151,10 +160,24 @@ pub(super) fn run(args: Run) -> Result<Exit, Failure> {
 
 /// The session that `-s` names, changed as the other options say.
 fn adopt(client: &mut Client, info: &Info, choice: Choice) -> Result<SessionId, Failure> {
-    let Choice { model, mode, effort, patience, fallback, unattended, name, tools: _ } = choice;
+    let Choice { model, mode, effort, patience, fallback, unattended, limits, add_dir, name, tools: _ } = choice;
     let fallback = Some(fallback).filter(|models| !models.is_empty());
     let session = info.session.clone();
-    let set = Set { session, model, mode, effort, patience, fallback, unattended, name, key: None };
+    let (budget, add_directories, remove_directories) = (limits.into(), absolute(add_dir)?, Vec::new());
+    let set = Set {
+        session,
+        model,
+        mode,
+        effort,
+        patience,
+        fallback,
+        unattended,
+        budget,
+        add_directories,
+        remove_directories,
+        name,
+        key: None,
+    };
     if set != (Set { session: info.session.clone(), ..Set::default() }) {
         let set = Set { key: Some(key()?), ..set };
         client.call(&SessionSet(set))?;

@@ -23,7 +23,15 @@ pub(super) fn run(args: Send) -> Result<Exit, Failure> {
     };
     let session = info.session;
     let env = client.secret_env();
-    let prompt = Prompt { session: session.clone(), content, when: Some(when), schema, env, key: Some(key()?) };
+    let prompt = Prompt {
+        session: session.clone(),
+        content,
+        when: Some(when),
+        schema,
+        until: args.check.asked(),
+        env,
+        key: Some(key()?),
+    };
     let Prompted { prompt, seq } = client.call(&SessionPrompt(prompt))?;
     if args.json {
         print_value(&json!({ "session": session, "prompt": prompt, "seq": seq }))?;

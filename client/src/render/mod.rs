@@ -15,6 +15,7 @@ pub(crate) mod table;
 mod tool;
 
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 
 use linger_protocol::event::{Asks, Delta, Event, EventBody, Instruction, Level, PlanEntry, PlanStatus};
 use linger_protocol::id::{CallId, MessageId, PromptId};
@@ -169,6 +170,14 @@ impl Renderer {
             EventBody::Message { role: Role::User, asks: Some(Asks::GoOn), .. } => {
                 self.say(&self.settings.style.dim("asked to continue another model's answer"), &mut out);
             }
+            // Its words are the output of the check's call.
+            EventBody::Message { role: Role::User, asks: Some(Asks::Check), .. } => {
+                self.say(&self.settings.style.dim("the check did not pass; the model reads why"), &mut out);
+            }
+            EventBody::CheckStarted { failed, tries, .. } => {
+                let again = if *failed == 0 { String::new() } else { format!(" (after try {failed} of {tries})") };
+                self.say(&self.settings.style.dim(&format!("the check runs{again}")), &mut out);
+            }
             // What it says was shown as its own event.
             EventBody::Message { role: Role::User, asks: Some(Asks::Ended), .. } => {}
             EventBody::Message { role: Role::User, content, prompt, .. } => {
@@ -217,6 +226,8 @@ impl Renderer {
                 patience,
                 fallback,
                 unattended,
+                budget,
+                directories,
                 ..
             } => {
                 self.changed("model", model.as_deref(), &mut out);
@@ -226,6 +237,9 @@ impl Renderer {
                 self.changed("patience", patience.map(|patience| patience.to_string()).as_deref(), &mut out);
                 self.changed("fallback", fallback.as_ref().map(|models| models.join(", ")).as_deref(), &mut out);
                 self.changed("unattended", unattended.map(|it| it.to_string()).as_deref(), &mut out);
+                self.changed("budget", budget.map(|it| it.to_string()).as_deref(), &mut out);
+                let added = directories.as_deref().map(added);
+                self.changed("added directories", added.as_deref(), &mut out);
                 instructions.iter().flatten().for_each(|file| self.instructions(file, &mut out));
                 setup.iter().filter(|_| model.is_none()).for_each(|setup| self.setup(setup, &mut out));
             }
@@ -587,6 +601,12 @@ impl Summary {
         }
         text
     }
+}
+
+/// Added directories in a line.
+fn added(dirs: &[PathBuf]) -> String {
+    let dirs: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
+    if dirs.is_empty() { "none".to_owned() } else { dirs.join(", ") }
 }
 
 #[cfg(test)]

@@ -6,10 +6,12 @@ use linger_protocol::method::{McpList, ModelList, PermissionRules, SessionList};
 use linger_protocol::prompt::PromptContent;
 use linger_protocol::session::{Compact, Keyed, List, Prompt, Redo, Set, Undo};
 
+use std::path::PathBuf;
+
 use super::Repl;
 use super::slash::{self, Slash};
 use crate::attachable::{self, with_resources};
-use crate::environment::{now, working_directory};
+use crate::environment::{absolute, now, working_directory};
 use crate::error::{Exit, Failure};
 use crate::follow::Request;
 use crate::idempotency::key;
@@ -40,8 +42,8 @@ impl Repl {
         let sent = content.and_then(|content| {
             let pictures = content.pictures();
             // The attachment has brought the variables.
-            let prompt =
-                Prompt { session, content, when: None, schema: None, env: Default::default(), key: Some(key()?) };
+            let (when, schema, until, key) = (None, None, None, Some(key()?));
+            let prompt = Prompt { session, content, when, schema, until, env: Default::default(), key };
             self.attachment.request(Request::Prompt(prompt)).map(|()| pictures)
         });
         match sent {
@@ -122,6 +124,22 @@ impl Repl {
                 for line in listing(&rows, now()) {
                     self.say(&line)?;
                 }
+            }
+            Slash::Dir(_, None) => {
+                let rows = self
+                    .attachment
+                    .client
+                    .call(&SessionList(List { matching: Some(session.to_string()), ..List::default() }))?;
+                let dirs = rows.iter().flat_map(|row| &row.directories).map(|dir| dir.display().to_string());
+                let dirs = dirs.collect::<Vec<_>>().join("\n");
+                self.say(if dirs.is_empty() { "no added directory" } else { &dirs })?;
+            }
+            Slash::Dir(adds, Some(dir)) => {
+                let dirs = absolute(vec![PathBuf::from(dir)])?;
+                let (add_directories, remove_directories) = if adds { (dirs, Vec::new()) } else { (Vec::new(), dirs) };
+                let key = Some(key()?);
+                let set = Set { session, add_directories, remove_directories, key, ..Set::default() };
+                self.attachment.request(Request::Set(set))?;
             }
             Slash::Permissions => {
                 let rows = self.attachment.client.call(&PermissionRules(Empty {}))?;

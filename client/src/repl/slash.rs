@@ -51,6 +51,8 @@ pub(crate) enum Slash {
     },
     /// Lists the rules that answers added.
     Permissions,
+    /// Adds a directory, or takes it away again; alone lists them.
+    Dir(bool, Option<String>),
 }
 
 /// Every command, its argument and what it does.
@@ -61,6 +63,8 @@ const COMMANDS: &[(&str, &str, &str)] = &[
     ("/provider", "[PROVIDER]", "its default model; alone: list the providers"),
     ("/effort", "[LEVEL]", "how hard the model thinks: none to max, or auto"),
     ("/unattended", "[hold|deny[:TIME]]", "what happens to a question nobody answers"),
+    ("/add-dir", "[DIR]", "one more directory for tools; alone: list"),
+    ("/remove-dir", "DIR", "take an added directory away"),
     ("/thinking", "[show|hide|summary]", "what is shown of the thinking"),
     ("/cancel", "", "cancel the running turn"),
     ("/continue", "", "resume a turn, or start queued prompts"),
@@ -100,6 +104,10 @@ pub(crate) fn parse(line: &str) -> Option<Result<Slash, String>> {
             Some(name) if name.contains('/') => Err(format!("{name} is a model: /model {name}")),
             name => Ok(Slash::Provider(name)),
         },
+        "/add-dir" => Ok(Slash::Dir(true, rest)),
+        "/remove-dir" => {
+            rest.map(|dir| Slash::Dir(false, Some(dir))).ok_or_else(|| "name the directory: /remove-dir DIR".to_owned())
+        }
         "/cancel" => Ok(Slash::Cancel),
         "/continue" => Ok(Slash::Continue),
         "/compact" => Ok(Slash::Compact(rest)),

@@ -81,6 +81,17 @@ pub enum AfterRestart {
     Offer,
 }
 
+/// What a session with a budget of cost makes of a model whose price is unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UnknownPrice {
+    /// It counts as nothing.
+    #[default]
+    Ignore,
+    /// It counts as more than the budget.
+    Exceeds,
+}
+
 /// A valid configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -90,6 +101,8 @@ pub struct Config {
     pub mode: Mode,
     /// What happens in new sessions to a question that no person answers.
     pub unattended: Unattended,
+    /// What a budget of cost makes of a model whose price is unknown.
+    pub unknown_price: UnknownPrice,
     /// The most steps of one turn.
     pub max_steps: u32,
     /// When to compact automatically, in percent of the model's window; 0 is never.
@@ -134,6 +147,7 @@ struct Written {
     model: Option<String>,
     mode: Mode,
     unattended: Option<Unattended>,
+    unknown_price: UnknownPrice,
     max_steps: u32,
     compact_at: u8,
     after_restart: AfterRestart,
@@ -185,6 +199,7 @@ impl Default for Written {
             model: None,
             mode: Mode::default(),
             unattended: None,
+            unknown_price: UnknownPrice::default(),
             max_steps: 200,
             compact_at: 80,
             after_restart: AfterRestart::default(),
@@ -305,6 +320,7 @@ impl Written {
             model: self.model,
             mode: self.mode,
             unattended: self.unattended.unwrap_or_default(),
+            unknown_price: self.unknown_price,
             max_steps: self.max_steps,
             compact_at: self.compact_at,
             after_restart: self.after_restart,

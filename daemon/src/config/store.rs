@@ -19,7 +19,7 @@ use super::edit::{self, EditError, Prepared};
 use super::notices::Notices;
 use super::trust::Workspaces;
 use super::widening::{self, Change, confirmable, merge};
-use super::{AfterRestart, Config, ConfigError};
+use super::{AfterRestart, Config, ConfigError, UnknownPrice};
 use crate::permission::Rules;
 use crate::tool::set::Tools;
 
@@ -214,6 +214,11 @@ impl ConfigStore {
     /// The most steps of one turn.
     pub fn max_steps(&self) -> u32 {
         self.current().map_or(1, |config| config.max_steps)
+    }
+
+    /// What a budget of cost makes of a model whose price is unknown.
+    pub fn unknown_price(&self) -> UnknownPrice {
+        self.current().map_or(UnknownPrice::default(), |config| config.unknown_price)
     }
 
     /// When to compact automatically, in percent of the model's window; 0 is never.

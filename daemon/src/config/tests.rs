@@ -115,6 +115,7 @@ fn mode_edit_asks_before_a_file_is_changed_that_linger_reaches_by_a_link() {
     let workspace = Workspace {
         root: cwd.clone(),
         is_seen: true,
+        added: Default::default(),
         cwd,
         env: Default::default(),
         secrets: Default::default(),

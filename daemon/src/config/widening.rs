@@ -39,6 +39,7 @@ const KEYS: &[(&str, Widens, &str)] = &[
     ("model", Never, ""),
     ("mode", Mode, ""),
     ("unattended", Never, ""),
+    ("unknown_price", Never, ""),
     ("max_steps", Never, ""),
     ("compact_at", Never, ""),
     ("after_restart", Never, ""),

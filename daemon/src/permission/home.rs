@@ -1,4 +1,4 @@
-//! What a workspace that is HOME, or has it below, must not change unasked: files that shells, logins, service managers and git
+//! What a workspace, or an added directory, that is HOME, or has it below, must not change unasked: files that shells, logins, service managers and git
 //! read, and programs on the PATH.
 //!
 //! Such a workspace is a directory of everything, not of a project; in one below HOME nothing here applies.
@@ -36,22 +36,32 @@ const OF_ROOT: [&str; 15] = [
 pub(super) fn steers(target: &Target, workspace: &Workspace, home: Option<&Path>) -> bool {
     let own = workspace.env.get("HOME").map(Path::new);
     let homes: Vec<PathBuf> = home.into_iter().chain(own).map(|home| workspace.resolve(home)).collect();
-    if !homes.iter().any(|home| home.starts_with(&workspace.root)) {
-        return false;
-    }
+    let added = workspace.added.now();
+    // A file that a directory below HOME has too is of that project.
+    let narrowest = |path: &PathBuf| {
+        let roots = std::iter::once(&workspace.root).chain(added.iter()).filter(|root| path.starts_with(root));
+        roots.max_by_key(|root| root.components().count())
+    };
+    let roots = [&target.literal, &target.resolved].into_iter().filter_map(narrowest);
+    let with_home = |root: &&PathBuf| homes.iter().any(|home| home.starts_with(root));
+    roots.filter(with_home).any(|root| steers_below(root, (target, &homes), workspace))
+}
+
+/// The same of a directory with HOME in it.
+fn steers_below(root: &Path, (target, homes): (&Target, &[PathBuf]), workspace: &Workspace) -> bool {
     let named = |name: &str| workspace.env.get(name).map(String::as_str).unwrap_or_default();
     let programs = named("PATH").split(':').chain([named("XDG_CONFIG_HOME")]).map(Path::new);
     let guarded: Vec<PathBuf> = programs
         .filter(|dir| dir.is_absolute())
         .flat_map(|dir| [dir.to_path_buf(), workspace.resolve(dir)])
         .chain(homes.iter().flat_map(|home| OF_HOME.map(|name| home.join(name))))
-        .filter(|dir| *dir != workspace.root)
+        .filter(|dir| *dir != root)
         .collect();
     [&target.literal, &target.resolved].into_iter().any(|path| {
-        let below = path.strip_prefix(&workspace.root).unwrap_or(path);
+        let below = path.strip_prefix(root).unwrap_or(path);
         has_dot(below)
             || guarded.iter().any(|dir| path.starts_with(dir))
-            || (workspace.root == Path::new("/") && is_of_system(below))
+            || (root == Path::new("/") && is_of_system(below))
     })
 }
 

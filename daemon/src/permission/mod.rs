@@ -145,7 +145,7 @@ pub fn decide(rules: &Rules, grants: &[Rule], mode: Mode, call: &CallInfo<'_>, r
         let (noun, matched) = (if matched.len() == 1 { "rule" } else { "rules" }, matched.join(", "));
         return Verdict::Allow { by: format!("{noun} {matched}") };
     }
-    let inside = target.as_ref().is_some_and(|target| target.is_exact && target.resolved.starts_with(&bases.root));
+    let inside = target.as_ref().is_some_and(|target| target.is_exact && bases.has(&target.resolved));
     let allowed = match mode {
         _ if call.access == Access::Nothing => true,
         Mode::Auto => true,

@@ -21,6 +21,7 @@
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobMatcher};
 
@@ -121,6 +122,8 @@ pub(super) struct Target {
 pub(super) struct PathBases {
     /// Stored without links, and not resolved again: behind one that has taken its place nothing is in the workspace.
     pub(super) root: PathBuf,
+    /// The added directories; as `root`.
+    pub(super) added: Arc<[PathBuf]>,
     cwd: [PathBuf; 2],
     home: Option<[PathBuf; 2]>,
 }
@@ -383,13 +386,19 @@ impl Target {
 impl PathBases {
     pub(super) fn of(workspace: &Workspace, home: Option<&Path>) -> Self {
         let both = |path: &Path| [path.to_path_buf(), workspace.resolve(path)];
-        Self { root: workspace.root.clone(), cwd: both(&workspace.cwd), home: home.map(both) }
+        let (root, added) = (workspace.root.clone(), workspace.added.now());
+        Self { root, added, cwd: both(&workspace.cwd), home: home.map(both) }
     }
 
     /// The same without blocking on the disk, for a call without a path.
     pub(super) fn unresolved(workspace: &Workspace) -> Self {
         let cwd = [workspace.cwd.clone(), workspace.cwd.clone()];
-        Self { root: workspace.root.clone(), cwd, home: None }
+        Self { root: workspace.root.clone(), added: workspace.added.now(), cwd, home: None }
+    }
+
+    /// Whether a path without links is in the workspace or in an added directory.
+    pub(super) fn has(&self, resolved: &Path) -> bool {
+        resolved.starts_with(&self.root) || self.added.iter().any(|dir| resolved.starts_with(dir))
     }
 
     /// `path` relative to the session's directory; `None` if it is outside.

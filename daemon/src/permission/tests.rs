@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::tool::added::AddedDirs;
 
 /// The tools that come with the daemon, and one that talks to hosts.
 pub(super) fn names() -> Names {
@@ -39,6 +40,7 @@ pub(super) fn house() -> House {
         cwd: base.join("proj/app"),
         root: base.join("proj"),
         is_seen: true,
+        added: Default::default(),
         env: Arc::new(BTreeMap::new()),
         secrets: Default::default(),
         seen: Default::default(),
@@ -173,6 +175,46 @@ fn mode_edit_asks_before_a_directory_becomes_one_of_git_or_one_is_changed() {
     for path in ["half/config", "sub/config", "sub/objects/x", "config", "objects/x", "named/objects/x", "HEADER"] {
         check(path, "allow");
     }
+}
+
+#[test]
+fn an_added_directory_counts_like_the_workspace_with_the_same_protections() {
+    let mut house = house();
+    let rules = house.rules([&[], &[], &[]]);
+    let check = |house: &House, mode: Mode, call: &str, expect: bool| {
+        let call_info = house.call(call);
+        let resolved = ResolvedAccess::of(&call_info.access, &house.workspace, &rules);
+        let verdict = decide(&rules, &[], mode, &call_info, &resolved);
+        assert_eq!(matches!(verdict, Verdict::Allow { .. }), expect, "{mode} {call}: {verdict:?}");
+    };
+    check(&house, Mode::Ask, "read out/x", false);
+    house.workspace.added = AddedDirs::new(&[house.path("out"), house.path("home")]);
+    std::fs::create_dir_all(house.path("out/.git")).unwrap();
+    std::fs::create_dir_all(house.path("home/.config")).unwrap();
+    std::os::unix::fs::symlink(house.path("home/.ssh"), house.path("out/keys")).unwrap();
+    for (mode, call, expect) in [
+        (Mode::Ask, "read out/x", true),
+        (Mode::Plan, "grep out/sub", true),
+        (Mode::Ask, "edit out/x", false),
+        (Mode::Edit, "edit out/x", true),
+        (Mode::Edit, "write out/new", true),
+        // Beside it is outside.
+        (Mode::Ask, "read outer", false),
+        // What controls git is guarded there too, and in HOME what starts programs.
+        (Mode::Edit, "edit out/.git/config", false),
+        (Mode::Edit, "edit home/notes", true),
+        (Mode::Edit, "edit home/.bashrc", false),
+        (Mode::Edit, "write home/bin/git", false),
+        (Mode::Edit, "write out/keys/authorized_keys", false),
+        (Mode::Edit, "edit proj/README", true),
+    ] {
+        check(&house, mode, call, expect);
+    }
+    // A link that takes the place of an added directory does not move it.
+    std::fs::rename(house.path("out"), house.path("moved")).unwrap();
+    std::os::unix::fs::symlink(house.path("proj/../elsewhere"), house.path("out")).unwrap();
+    std::fs::create_dir(house.path("elsewhere")).unwrap();
+    check(&house, Mode::Edit, "write out/new", false);
 }
 
 #[test]

@@ -153,7 +153,8 @@ fn a_database_of_the_first_schema_is_loaded_for_ever() {
         read.turn.iter_mut().for_each(|turn| turn.prompt = None);
         assert_eq!((read.usage.cost_micros, fold.usage.cost_at_least), (None, false));
         read.usage.cost_at_least = false;
-        // And of what its calls are.
+        // And of what its calls are, and of how long its turns ran.
+        read.budget = fold.budget;
         read.turn.iter_mut().flat_map(|turn| &mut turn.calls).for_each(|call| call.made = Made::default());
         read.turn.iter_mut().for_each(|turn| turn.usage.cost_at_least = false);
         assert_eq!(fold, read, "{id}: what is folded again is what was stored");

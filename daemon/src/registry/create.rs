@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use linger_protocol::RpcError;
+use linger_protocol::budget::Budget;
 use linger_protocol::error::Code;
 use linger_protocol::event::{EventBody, Level, NoticeCode};
 use linger_protocol::id::SessionId;
@@ -14,7 +15,7 @@ use tokio::sync::oneshot;
 use super::Registry;
 use crate::diagnostics::secret::Secret;
 use crate::process::server::UMASK;
-use crate::session::actor::{Actor, idle_effort, unknown_model};
+use crate::session::actor::{Actor, add_directories, idle_effort, unknown_model};
 use crate::store::idempotency::Key;
 use crate::store::{Fold, StoreError};
 use crate::sys::{clock, disk};
@@ -62,6 +63,10 @@ impl Registry {
         let on_outage = (params.patience.is_some() || fallback.is_some())
             .then(|| EventBody::outage_changed(params.patience, fallback));
         let cwd = directory(&params.cwd).await?;
+        let mut added = Vec::new();
+        for dir in &params.directories {
+            add_directories(&mut added, &[directory(dir).await?])?;
+        }
         let _named = match &params.name {
             Some(name) => Some(env.names.take(&env.store, name, None).await?),
             None => None,
@@ -97,7 +102,17 @@ impl Registry {
         let warned = doubt.as_deref().map(unknown_model).into_iter().chain(idle.map(idle_effort));
         let unattended = params.unattended.unwrap_or(config.unattended);
         let unattended = (!unattended.holds()).then(|| EventBody::unattended_changed(unattended));
-        let said = on_outage.into_iter().chain(unattended).chain(warned).chain(of_workspace).collect();
+        let budget = Budget::default().changed(params.budget);
+        let budget = (!budget.is_empty()).then(|| EventBody::budget_changed(budget));
+        let added = (!added.is_empty()).then(|| EventBody::directories_changed(added));
+        let said = on_outage
+            .into_iter()
+            .chain(unattended)
+            .chain(budget)
+            .chain(added)
+            .chain(warned)
+            .chain(of_workspace)
+            .collect();
         let shared = (env.clone(), self.clone() as Arc<_>);
         let actor = Actor::create(shared, id.clone(), (body, said), (&variables, workspace), outcome, done);
         match committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into()))) {
@@ -114,8 +129,8 @@ impl Registry {
     }
 }
 
-/// The canonical path of a session's working directory.
-async fn directory(cwd: &Path) -> Result<PathBuf, RpcError> {
+/// The canonical path of a directory of a session.
+pub async fn directory(cwd: &Path) -> Result<PathBuf, RpcError> {
     let gone = |problem: String| {
         RpcError::new(Code::NoWorkspace, format!("{}: {problem}", cwd.display())).hint("name a directory that exists")
     };

@@ -3,7 +3,7 @@
 //! A command enters a mailbox under the lock of the map, and an idle actor leaves the map under the same lock and with an empty
 //! mailbox only, so that no command reaches an actor that has ended.
 
-mod create;
+pub mod create;
 mod load;
 pub mod prune;
 mod resume;

@@ -19,6 +19,7 @@ use serde_json::Value;
 use super::{Authority, Caller, Services, model};
 use crate::config::HookEvent;
 use crate::log::cursor::Position;
+use crate::registry::create::directory;
 use crate::registry::prune;
 use crate::session::actor::{CallBasis, Command, KeyedReply};
 use crate::session::hooks::{Hooks, Refusal};
@@ -36,6 +37,9 @@ pub async fn create(services: &Services, caller: &Caller, mut params: Create) ->
     }
     if matches!(params.mode, Some(Mode::Edit | Mode::Auto)) {
         caller.must_be_user(services, "create a session that asks less")?;
+    }
+    if !params.directories.is_empty() {
+        caller.must_be_user(services, "add a directory to a session")?;
     }
     // Of the variables nothing is stored with the key.
     let env = std::mem::take(&mut params.env);
@@ -192,9 +196,22 @@ pub async fn set(services: &Services, caller: &Caller, mut params: Set) -> Resul
     if params.mode.is_some() {
         caller.must_be_user(services, "change the mode of a session")?;
     }
+    if !(params.add_directories.is_empty() && params.remove_directories.is_empty()) {
+        caller.must_be_user(services, "add or remove a directory of a session")?;
+    }
+    if !params.budget.is_empty() {
+        caller.must_be_user(services, "change the budget of a session")?;
+    }
     caller.may_change(services, &params.session, "change a session").await?;
     let session = params.session.clone();
     let key = Key::of("session/set", session.as_str(), params.key.take(), &params)?;
+    for dir in &mut params.add_directories {
+        *dir = directory(dir).await?;
+    }
+    for dir in &mut params.remove_directories {
+        // It may be gone.
+        *dir = directory(dir).await.unwrap_or_else(|_| std::mem::take(dir));
+    }
     services.registry.ask(&session, |reply| Command::Set(params, KeyedReply { key, reply })).await?;
     Ok(Empty {})
 }

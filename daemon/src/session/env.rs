@@ -32,6 +32,7 @@ use crate::question::PendingQuestions;
 use crate::store::Store;
 use crate::sys::disk;
 use crate::tool::Workspace;
+use crate::tool::added::AddedDirs;
 use crate::tool::seen::Seen;
 use crate::tool::set::{ToolSet, Tools};
 
@@ -200,7 +201,8 @@ impl Env {
             false => SecretVariables::default(),
         };
         let root = root.unwrap_or_else(|| cwd.clone());
-        Workspace { root, is_seen, cwd, env: Arc::new(env), secrets, seen: self.seen_by(session), timeout_s }
+        let (env, seen, added) = (Arc::new(env), self.seen_by(session), AddedDirs::default());
+        Workspace { root, is_seen, cwd, env, secrets, seen, added, timeout_s }
     }
 
     /// Reads the files of a workspace, and takes their MCP servers.

@@ -1,6 +1,7 @@
 //! Sessions: the actor that owns one, the turn that is its child, the log that both write and clients read.
 
 pub mod actor;
+pub mod budget;
 mod call_hooks;
 pub mod calls;
 pub mod circles;
@@ -19,6 +20,7 @@ pub mod subscription;
 #[cfg(test)]
 mod tests;
 pub mod turn;
+pub mod until;
 
 use linger_protocol::event::EventBody;
 use linger_protocol::id::TurnId;

@@ -118,7 +118,7 @@ pub fn close(state: &State, streams: &[OpenStream], results: &HashMap<CallId, Co
     let mut content = Vec::new();
     for call in &turn.calls {
         if let Some(result) = results.get(&call.id) {
-            content.push(result.clone());
+            content.extend(Some(result.clone()).filter(|_| !call.is_check));
             continue;
         }
         let text = if call.started {
@@ -127,7 +127,7 @@ pub fn close(state: &State, streams: &[OpenStream], results: &HashMap<CallId, Co
             format!("{why} before it ran")
         };
         let body = finished(call, streams, Outcome::Cancelled, &text);
-        content.extend(result_of(&body).map(|(_, result)| result));
+        content.extend(result_of(&body).map(|(_, result)| result).filter(|_| !call.is_check));
         bodies.push(body);
     }
     if !content.is_empty() {

@@ -18,13 +18,15 @@ use linger_protocol::message::{ContentBlock, StopReason, Usage};
 use linger_protocol::patience::Patience;
 use linger_protocol::permission::{Decision, Mode};
 use linger_protocol::question::Subject;
-use linger_protocol::session::{self, Effort as Thinking, Info, PrefixFingerprint, When};
+use linger_protocol::session::{self, Effort as Thinking, Info, PrefixFingerprint, Until, When};
 use linger_protocol::unattended::Unattended;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::budget::BudgetState;
 use super::circles::{Circles, Made};
 use super::compaction::Effort;
+use super::until::UntilState;
 use crate::log::cursor::Position;
 use crate::question;
 use crate::store::Fold;
@@ -40,6 +42,9 @@ pub struct State {
     pub head: u64,
     /// The working directory.
     pub cwd: PathBuf,
+    /// The directories that a user added, without links.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub directories: Vec<PathBuf>,
     /// `provider/model`.
     pub model: String,
     /// What happens while its provider cannot answer.
@@ -50,6 +55,9 @@ pub struct State {
     /// What happens to a question that no person answers.
     #[serde(default, skip_serializing_if = "Unattended::holds")]
     pub unattended: Unattended,
+    /// Its budget, and what is spent of it.
+    #[serde(default, skip_serializing_if = "BudgetState::is_empty")]
+    pub budget: BudgetState,
     /// The only tools that it has; absent for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
@@ -170,6 +178,9 @@ pub struct Queued {
     /// The output schema; stored like the content.
     #[serde(skip)]
     pub schema: Option<Arc<Value>>,
+    /// The check that has to pass before its turn ends well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Until>,
 }
 
 /// The output schema of a turn.
@@ -242,6 +253,9 @@ pub struct Turn {
     /// The output schema of its answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shape: Option<Shape>,
+    /// The check that has to pass before it ends well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<UntilState>,
     /// Its latest calls, to notice those that repeat.
     #[serde(default, skip_serializing_if = "Circles::is_empty")]
     pub circles: Circles,
@@ -271,6 +285,9 @@ pub struct Call {
     /// What it is, to notice calls that repeat.
     #[serde(default)]
     pub made: Made,
+    /// Whether it is the check of the turn, which no model made: its result is no message.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_check: bool,
 }
 
 /// A question that is open, or whose answer is still needed.
@@ -491,6 +508,11 @@ impl State {
         dated.filter_map(|asked| Some((asked, self.unattended.deadline(asked.at)?)))
     }
 
+    /// The most steps of a turn, where the configuration says `most`.
+    pub fn max_steps(&self, most: u32) -> u32 {
+        self.budget.size.max_steps.map_or(most, |own| own.min(most))
+    }
+
     /// The approximate size of the context, in tokens, if ever counted.
     pub fn context_tokens(&self) -> Option<u64> {
         Some(self.context).filter(|tokens| *tokens > 0)
@@ -502,9 +524,13 @@ impl State {
             session,
             name: self.name.clone(),
             cwd: self.cwd.clone(),
+            directories: self.directories.clone(),
             model: self.model.clone(),
             mode: self.mode,
             unattended: self.unattended,
+            budget: self.budget.size,
+            pauses_at: self.budget.pauses_at,
+            worked_ms: self.budget.worked_ms,
             effort: self.thinking,
             state: self.doing(),
             provider_wait: self.turn.as_ref().filter(|turn| !turn.offered).and_then(|turn| turn.provider_wait.clone()),

@@ -4,6 +4,7 @@
 //! for permission and then runs it. A call whose future is dropped stops: whatever it had started is ended by its guards.
 //! Deliberately absent: permissions, and anything about the log.
 
+pub mod added;
 mod args;
 mod ask_user;
 pub(crate) mod background;
@@ -232,6 +233,8 @@ pub struct Workspace {
     pub secrets: SecretVariables,
     /// What the session's model has seen of files.
     pub seen: Seen,
+    /// The directories that a user added, which count like `root`.
+    pub added: added::AddedDirs,
     /// The shell of `bash` calls may run this long unless the model asks for another time, in seconds.
     pub timeout_s: u64,
 }
@@ -242,9 +245,10 @@ impl Workspace {
         Spawn { cwd: self.cwd.clone(), env: self.secrets.fill(&self.env), children, session }
     }
 
-    /// Whether `path` lies within the workspace, links resolved.
+    /// Whether `path` lies within the workspace or an added directory, links resolved.
     pub fn contains(&self, path: &Path) -> bool {
-        self.resolve(path).starts_with(&self.root)
+        let resolved = self.resolve(path);
+        resolved.starts_with(&self.root) || self.added.has(&resolved)
     }
 
     /// `path` with every link resolved, also where what it leads to does not exist (yet).
@@ -519,6 +523,7 @@ pub(crate) mod tests {
             env: Arc::new(env),
             secrets,
             seen: Seen::default(),
+            added: added::AddedDirs::default(),
             timeout_s: 60,
         };
         (dir, workspace)

@@ -56,6 +56,8 @@ pub enum Asks {
     GoOn,
     /// Nothing: it tells the model that commands in the background have ended, or that a user undid its changes of files.
     Ended,
+    /// That it mends what the check of the turn has found: the check's own words follow.
+    Check,
     /// Something that this build does not know.
     #[serde(other)]
     Unknown,

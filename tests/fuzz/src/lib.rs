@@ -247,6 +247,7 @@ pub fn rule(data: &[u8]) {
         cwd: cwd.clone(),
         root: cwd.clone(),
         is_seen: true,
+        added: Default::default(),
         env: Arc::default(),
         secrets: Default::default(),
         seen: Default::default(),

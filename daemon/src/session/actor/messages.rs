@@ -21,6 +21,7 @@ use crate::permission::{CallInfo, ResolvedAccess};
 use crate::provider::catalogue::Resolved;
 use crate::session::preview::Preview;
 use crate::session::state::{OutagePolicy, Resolution, Shape};
+use crate::session::until::UntilState;
 use crate::session::{Draft, turn};
 use crate::store::StoreError;
 use crate::store::idempotency::Key;
@@ -198,6 +199,8 @@ pub enum TurnMessage {
     Ask(Box<Question>, Reply<Resolution>),
     /// Between two steps. With an ending if the turn would end here; it has ended unless the reply has prompts.
     Boundary(Option<Ending>, oneshot::Sender<NextStep>),
+    /// Ask for the check of the turn; announces it if the latest answer has none yet.
+    Check(oneshot::Sender<Option<UntilState>>),
     /// The model cannot answer, for this reason: this other one stands in until the next turn.
     FallBack(Box<Resolved>, String),
     /// Ask for the current `provider/model`.
@@ -272,6 +275,8 @@ pub struct NextStep {
     pub thinking: Thinking,
     /// What happens while the provider cannot answer.
     pub outage: OutagePolicy,
+    /// The session's own limit of steps.
+    pub max_steps: Option<u32>,
 }
 
 /// A compaction that a user asked for.

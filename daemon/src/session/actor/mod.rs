@@ -62,6 +62,7 @@ pub use messages::{
 pub use questions::answered_before;
 pub use record::{blob_fold, environment, idle_effort, question_fold, spent, stored, unknown_model};
 use record::{message_of, missing_variables, notice};
+pub use requests::add_directories;
 use storage::known;
 
 /// How long a stopped turn may take before it is abandoned. Its processes are killed immediately.
@@ -205,6 +206,7 @@ impl Actor {
             env.read_workspace(&workspace).await;
         }
         let log = Log::new(id.clone(), state.head, Vec::new());
+        workspace.added.set(&state.directories);
         let mut actor = Self::new(id, (env, host), log, state, workspace);
         if let Err(error) = actor.finish_undo().await {
             tracing::warn!(target: "session", session = %actor.id, %error, "an undo cannot be ended");
@@ -435,6 +437,7 @@ impl Actor {
             TurnMessage::AskPermission(request) => self.request_permission(*request),
             TurnMessage::Ask(question, reply) => self.ask_question(*question, reply),
             TurnMessage::Boundary(ending, reply) => self.boundary_or_hold(ending, reply),
+            TurnMessage::Check(reply) => self.check(reply),
             TurnMessage::Unreadable(why) => self.offer(&why),
             TurnMessage::Read(past) => self.past = past.up_to(self.state.head),
             TurnMessage::FallBack(resolved, why) => self.fall_back(&resolved, &why),

@@ -7,7 +7,7 @@ use linger_protocol::event::Process;
 use linger_protocol::question::{AlreadyAnswered, Answer, Blocks, Question, QuestionOption, Subject};
 
 use super::*;
-use crate::config::Confirmed;
+use crate::config::{Confirmed, UnknownPrice};
 use crate::question;
 use crate::session::state::{GO_ON, QuestionState, Resolution, STOP, Turn};
 use crate::store::Store;
@@ -119,7 +119,7 @@ impl Actor {
 
     /// The words for the model that come with the answer to go on.
     fn word(&self, asked: &QuestionState, answer: &Answer) -> Result<Option<Vec<ContentBlock>>, RpcError> {
-        let is_word = asked.about == Some(Subject::Circles) && answer.answer == GO_ON;
+        let is_word = matches!(asked.about, Some(Subject::Circles | Subject::Budget)) && answer.answer == GO_ON;
         let word = answer.reason.as_ref().filter(|word| is_word && !word.trim().is_empty());
         let Some(word) = word else { return Ok(None) };
         let content = vec![ContentBlock::text(word.clone())];
@@ -177,7 +177,8 @@ impl Actor {
         if let Phase::Running(running) = &mut self.phase
             && let Some((ending, reply)) = running.held.take()
         {
-            self.boundary(ending, reply);
+            // There may be something else to ask.
+            self.pause_or_go_on(ending, reply);
         }
     }
 
@@ -186,11 +187,17 @@ impl Actor {
         if let Some((text, options, blocks)) = fault::choice("session") {
             self.ask_question(question::choice(text, options, blocks, None), oneshot::channel().0);
         }
+        self.pause_or_go_on(ending, reply);
+    }
+
+    /// Asks what the daemon has to ask before the next step, and holds that back while a question blocks it.
+    fn pause_or_go_on(&mut self, ending: Option<Ending>, reply: oneshot::Sender<NextStep>) {
         // A turn whose steps are used up ends anyway.
-        let may_go_on = self.state.turn.as_ref().is_some_and(|turn| turn.steps < self.env.config.max_steps());
+        let most = self.state.max_steps(self.env.config.max_steps());
+        let may_go_on = self.state.turn.as_ref().is_some_and(|turn| turn.steps < most);
         if ending.is_none()
             && may_go_on
-            && let Some(asked) = self.state.turn.as_ref().and_then(pause)
+            && let Some(asked) = self.question_due()
         {
             self.record_question(asked);
         }
@@ -216,6 +223,41 @@ impl Actor {
         }
         let question = self.record_question(asked);
         self.askers.entry(question).or_default().push(reply);
+    }
+
+    /// The question that the daemon asks before the next step of a turn, if it has not asked it.
+    fn question_due(&self) -> Option<Question> {
+        let turn = self.state.turn.as_ref()?;
+        if turn.ended_by_answer().is_some() || turn.waiting().any(|asked| asked.about.is_some()) {
+            return None;
+        }
+        let circles = || Some((turn.circles.found()?.question(), Subject::Circles, "Go on"));
+        let spent = || {
+            let asked = self.state.budget.question(&self.state.usage, self.is_unpriced())?;
+            Some((asked, Subject::Budget, "Go on, with as much again"))
+        };
+        let (text, about, go_on) = circles().or_else(spent)?;
+        let options = vec![QuestionOption::new(GO_ON, go_on), QuestionOption::new(STOP, "End the turn")];
+        Some(Question { about: Some(about), ..question::choice(text, options, Blocks::Turn, None) })
+    }
+
+    /// Whether what the session has used costs more than is known, and that counts as too much: what was cut is not meant, but a
+    /// model without a price.
+    fn is_unpriced(&self) -> bool {
+        let usage = &self.state.usage;
+        let has_price =
+            || self.env.providers.model(Some(&self.state.model)).is_ok_and(|it| it.facts.prices.cost(usage).is_some());
+        self.env.config.unknown_price() == UnknownPrice::Exceeds && usage.costs_more() && !has_price()
+    }
+
+    /// Withdraws the question about a budget that is not spent any more, because it is another one.
+    pub(super) fn review_budget(&mut self) {
+        let asked = self.state.open_questions().find(|asked| asked.about == Some(Subject::Budget)).cloned();
+        let spent = self.state.budget.question(&self.state.usage, self.is_unpriced());
+        if let (Some(asked), None) = (asked, spent) {
+            let by = "the budget is another one".to_owned();
+            drop(self.resolve(&asked, Resolution { answer: None, value: None, by, at: 0, reason: None }, None, None));
+        }
     }
 
     fn record_question(&mut self, asked: Question) -> QuestionId {
@@ -422,16 +464,6 @@ impl Actor {
             running.waiting.insert(id, request);
         }
     }
-}
-
-/// The question that the daemon asks before the next step of a turn, if it has not asked it.
-fn pause(turn: &Turn) -> Option<Question> {
-    if turn.ended_by_answer().is_some() || turn.waiting().any(|asked| asked.about.is_some()) {
-        return None;
-    }
-    let options = vec![QuestionOption::new(GO_ON, "Go on"), QuestionOption::new(STOP, "End the turn")];
-    let asked = question::choice(turn.circles.found()?.question(), options, Blocks::Turn, None);
-    Some(Question { about: Some(Subject::Circles), ..asked })
 }
 
 fn permitted(given: &Resolution, digest: &str) -> PermissionAnswer {

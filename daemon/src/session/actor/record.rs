@@ -79,6 +79,9 @@ impl Actor {
                 }
                 _ => {}
             }
+            if let EventBody::SessionChanged { directories: Some(added), .. } = &event.body {
+                self.workspace.added.set(added);
+            }
             match &event.body {
                 EventBody::Message { role: Role::User, .. } => self.results.clear(),
                 body => self.results.extend(recovery::result_of(body)),

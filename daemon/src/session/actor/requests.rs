@@ -1,5 +1,7 @@
 //! Requests of clients: attach, prompt, cancel, continue, set, remove; each is checked, queued, and answered by its commit.
 
+use std::path::PathBuf;
+
 use linger_protocol::message::ImageSource;
 use linger_protocol::variable::MAX_VALUE;
 
@@ -8,7 +10,9 @@ use crate::diagnostics::secret::Secret;
 use crate::provider::catalogue::Resolved;
 use crate::provider::json_size;
 use crate::provider::schema;
+use crate::session::until::may_check;
 use crate::store::blob::{Blobs, Held, StowError, in_base64};
+use crate::tool::added::MAX_ADDED;
 
 /// The longest focus of a compaction, in bytes: a few pages.
 const MAX_FOCUS: usize = 16 << 10;
@@ -21,6 +25,8 @@ struct Accepted {
     compact: bool,
     /// The output schema.
     schema: Option<Value>,
+    /// The check that has to pass.
+    until: Option<session::Until>,
 }
 
 impl Actor {
@@ -100,6 +106,9 @@ impl Actor {
         }
         self.bring(&prompt.env);
         let content = prompt.content.into_blocks();
+        if let Some(why) = prompt.until.as_ref().and_then(|until| may_check(until).err()) {
+            return respond(reply, Err(RpcError::new(Code::BadPrompt, why).hint("nothing was started")));
+        }
         if let Err(error) = self.may_prompt(&content).await {
             return respond(reply, Err(error));
         }
@@ -112,7 +121,13 @@ impl Actor {
             Ok(stowed) => stowed,
             Err(error) => return respond(reply, Err(error)),
         };
-        let accepted = Accepted { content, when: prompt.when.unwrap_or_default(), compact: false, schema: asked };
+        let accepted = Accepted {
+            content,
+            when: prompt.when.unwrap_or_default(),
+            compact: false,
+            schema: asked,
+            until: prompt.until,
+        };
         self.accept(accepted, blobs, (key, by), reply);
     }
 
@@ -134,7 +149,7 @@ impl Actor {
         if let Err(error) = self.may_compact(&content) {
             return respond(reply, Err(error));
         }
-        let accepted = Accepted { content, when: When::Steer, compact: true, schema: None };
+        let accepted = Accepted { content, when: When::Steer, compact: true, schema: None, until: None };
         self.accept(accepted, Vec::new(), (key, by), reply);
     }
 
@@ -162,7 +177,7 @@ impl Actor {
     /// Queues a prompt, and starts it if the session is idle.
     fn accept(
         &mut self,
-        Accepted { content, when, compact, schema }: Accepted,
+        Accepted { content, when, compact, schema, until }: Accepted,
         blobs: Vec<Held>,
         (key, by): (Option<Key>, Author),
         reply: Reply<Prompted>,
@@ -171,7 +186,9 @@ impl Actor {
         let id = PromptId(format!("p{}", self.state.counts.prompts + 1));
         let Author { name, process } = by.clone();
         let prompt = id.clone();
-        let accepted = EventBody::PromptAccepted { prompt, content, when, by: Some(name), process, compact, schema };
+        let by_name = Some(name);
+        let accepted =
+            EventBody::PromptAccepted { prompt, content, when, by: by_name, process, compact, schema, until };
         let prompted = Prompted { prompt: id, seq: self.state.head + 1 };
         let outcome = self.remember(key, &prompted);
         let (done, committed) = oneshot::channel();
@@ -196,8 +213,8 @@ impl Actor {
     pub(super) fn steer(&mut self, content: Vec<ContentBlock>, by: &Author) {
         let prompt = PromptId(format!("p{}", self.state.counts.prompts + 1));
         let Author { name, process } = by.clone();
-        let (when, by, compact, schema) = (When::Steer, Some(name), false, None);
-        let accepted = EventBody::PromptAccepted { prompt, content, when, by, process, compact, schema };
+        let (when, by, compact, schema, until) = (When::Steer, Some(name), false, None, None);
+        let accepted = EventBody::PromptAccepted { prompt, content, when, by, process, compact, schema, until };
         self.append(vec![Draft::new(accepted)], Vec::new(), false, None);
     }
 
@@ -232,6 +249,7 @@ impl Actor {
         if !self.workspace.is_seen {
             let env = BTreeMap::clone(&self.workspace.env);
             self.workspace = Arc::new(self.env.workspace(&self.id, &self.state.cwd, env, disk::SHORT_TIMEOUT).await);
+            self.workspace.added.set(&self.state.directories);
         }
     }
 
@@ -350,6 +368,10 @@ impl Actor {
             },
             None => None,
         };
+        let directories = match self.directories(&set) {
+            Ok(directories) => directories,
+            Err(error) => return respond(reply, Err(error)),
+        };
         let waits_otherwise = fallback.is_some();
         let outcome = self.remember(key, &());
         let idle = self.idle_effort(&set, model.as_ref()).map(|text| Draft::new(idle_effort(text)));
@@ -371,6 +393,8 @@ impl Actor {
             patience: set.patience,
             fallback,
             unattended: set.unattended,
+            budget: (!set.budget.is_empty()).then(|| self.state.budget.size.changed(set.budget)),
+            directories,
         };
         let drafts = std::iter::once(Draft::new(changed)).chain(doubt).chain(idle).collect();
         let (done, committed) = oneshot::channel();
@@ -381,7 +405,21 @@ impl Actor {
         if let (Phase::Running(running), true) = (&self.phase, set.patience.is_some() || waits_otherwise) {
             running.nudge.notify_one();
         }
+        self.review_budget();
         self.review();
+    }
+
+    /// The added directories, if a request changes them; its paths are absolute and without links.
+    fn directories(&self, set: &session::Set) -> Result<Option<Vec<PathBuf>>, RpcError> {
+        let mut all = self.state.directories.clone();
+        if let Some(unknown) = set.remove_directories.iter().find(|dir| !all.contains(dir)) {
+            let text = format!("{} is not an added directory of session {}", unknown.display(), self.id);
+            return Err(RpcError::new(Code::UnknownOption, text)
+                .hint("`/add-dir` and `directories` of `linger ls --json` list them"));
+        }
+        all.retain(|dir| !set.remove_directories.contains(dir));
+        add_directories(&mut all, &set.add_directories)?;
+        Ok(Some(all).filter(|all| *all != self.state.directories))
     }
 
     /// A warning about the effort, if it or the model changes.
@@ -476,6 +514,19 @@ fn size(content: &[ContentBlock]) -> usize {
         _ => 0,
     };
     content.iter().map(|block| size_of::<ContentBlock>() + of(block)).fold(0, usize::saturating_add)
+}
+
+/// Adds directories that are not there yet.
+pub fn add_directories(all: &mut Vec<PathBuf>, more: &[PathBuf]) -> Result<(), RpcError> {
+    for dir in more {
+        if !all.contains(dir) {
+            all.push(dir.clone());
+        }
+    }
+    match all.len() > MAX_ADDED {
+        true => Err(RpcError::new(Code::TooMuch, format!("a session may have {MAX_ADDED} added directories"))),
+        false => Ok(()),
+    }
 }
 
 /// Stores the images of a prompt as blobs, and holds existing ones.

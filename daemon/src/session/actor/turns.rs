@@ -5,6 +5,7 @@ use linger_protocol::message::text_of;
 use super::*;
 use crate::config::HookEvent;
 use crate::session::state::QuestionState;
+use crate::session::until::UntilState;
 
 impl Actor {
     /// Between two steps: steering prompts become messages of the turn; without any, a turn with an `ending` ends.
@@ -34,10 +35,22 @@ impl Actor {
         // A stopped turn does not wait for the reply.
         let shape = self.state.turn.as_ref().and_then(|turn| turn.shape.clone());
         let (model, setup, thinking) = (self.state.model.clone(), self.state.setup.clone(), self.state.thinking);
-        let outage = self.state.outage.clone();
+        let (outage, max_steps) = (self.state.outage.clone(), self.state.budget.size.max_steps);
         let compacts = self.state.turn.as_ref().is_none_or(|turn| turn.compacts.is_some());
         let news = if ends || compacts { None } else { self.tell_ended() };
-        let _gone = reply.send(NextStep { prompts, news, model, setup, compact, shape, thinking, outage });
+        let _gone = reply.send(NextStep { prompts, news, model, setup, compact, shape, thinking, outage, max_steps });
+    }
+
+    /// The check of the turn; announces it if the latest answer has none yet.
+    pub(super) fn check(&mut self, reply: oneshot::Sender<Option<UntilState>>) {
+        let until = |actor: &Self| actor.state.turn.as_ref().and_then(|turn| turn.until.clone());
+        if let Some(UntilState { command, tries, failed, .. }) = until(self).filter(UntilState::is_due) {
+            let call_id = CallId(format!("c{}", self.state.counts.calls + 1));
+            let draft = self.in_turn(EventBody::CheckStarted { call_id, command, failed, tries });
+            self.append(vec![draft], Vec::new(), false, None);
+        }
+        // A stopped turn does not wait for the reply.
+        let _gone = reply.send(until(self));
     }
 
     /// Ends a turn that a user has ended with the answer to a question.

@@ -10,15 +10,17 @@ use linger_protocol::id::{CallId, MessageId, PromptId, QuestionId};
 use linger_protocol::message::{ContentBlock, Role, StopReason, Usage};
 use linger_protocol::permission::{Decision, Mode};
 use linger_protocol::question::{Blocks, Subject};
-use linger_protocol::session::{ProviderWait, When};
+use linger_protocol::session::{ProviderWait, State as Doing, Until, When};
 use serde_json::Value;
 
 use super::{
-    BackgroundState, Call, Compaction, Counts, GO_ON, Options, QuestionState, Queued, Resolution, Shape, State, Turn,
+    BackgroundState, Call, Compaction, Counts, GO_ON, Options, QuestionState, Queued, Resolution, STOP, Shape, State,
+    Turn,
 };
 use crate::provider::retry;
 use crate::session::circles::{Circles, Made};
 use crate::session::compaction::Effort;
+use crate::session::until::{CHECKS_WITH, UntilState, check_input};
 use crate::tool::background::describe;
 
 /// The most calls of an answer: the decoder's bound on blocks. Calls beyond the run limit have ids too.
@@ -31,6 +33,10 @@ impl State {
     /// Folds the next event.
     pub fn apply(&mut self, event: &Event) {
         if let Some(seq) = event.seq {
+            let works = self.turn.as_ref().is_some_and(|turn| !turn.paused) && self.doing() == Doing::Running;
+            if works {
+                self.budget.count(event, event.at.saturating_sub(self.updated_at));
+            }
             self.head = seq;
             self.updated_at = event.at;
         }
@@ -55,7 +61,11 @@ impl State {
                 patience,
                 fallback,
                 unattended,
+                budget,
+                directories,
             } => {
+                self.directories = directories.clone().unwrap_or_else(|| std::mem::take(&mut self.directories));
+                budget.iter().for_each(|budget| self.budget.set(*budget));
                 self.unattended = unattended.unwrap_or(self.unattended);
                 self.thinking = effort.unwrap_or(self.thinking);
                 self.outage.patience = patience.or(self.outage.patience);
@@ -72,8 +82,8 @@ impl State {
                 }
                 self.setup = setup.clone().or_else(|| self.setup.take());
             }
-            EventBody::PromptAccepted { prompt, content, when, compact, schema, .. } => {
-                self.prompt_accepted(prompt, content, *when, *compact);
+            EventBody::PromptAccepted { prompt, content, when, compact, schema, until, .. } => {
+                self.prompt_accepted(prompt, content, *when, *compact, until.clone());
                 if let (Some(queued), Some(schema)) = (self.queue.back_mut(), schema) {
                     queued.schema = Some(Arc::new(schema.clone()));
                 }
@@ -96,9 +106,13 @@ impl State {
                 }
                 if let Some(prompt) = prompt {
                     let taken = self.queue.iter().find(|queued| queued.prompt == *prompt);
+                    let until = taken.and_then(|queued| queued.until.clone());
                     let shape = taken.and_then(|queued| Some((queued.seq, queued.schema.clone()?)));
                     if let Some((seq, schema)) = shape {
                         self.in_turn(|turn| turn.shape = Some(Shape { seq, schema, ..Shape::default() }));
+                    }
+                    if let Some(until) = until {
+                        self.in_turn(|turn| turn.until = Some(UntilState::new(until)));
                     }
                     self.queue.retain(|queued| queued.prompt != *prompt);
                     // A new prompt resets what was tried for the old one.
@@ -125,7 +139,20 @@ impl State {
                     call.made.describe(action);
                 });
             }
-            EventBody::ToolFinished { call_id, .. } => self.call(call_id, |call| call.finished = true),
+            EventBody::ToolFinished { call_id, outcome, .. } => {
+                self.call(call_id, |call| call.finished = true);
+                self.in_turn(|turn| turn.until.iter_mut().for_each(|until| until.finished(call_id, *outcome)));
+            }
+            EventBody::CheckStarted { call_id, command, .. } => {
+                self.counts.calls += 1;
+                let made = Made::new(CHECKS_WITH, &check_input(command));
+                let call = Call { id: call_id.clone(), made, is_check: true, ..Call::default() };
+                self.in_turn(|turn| {
+                    turn.calls.retain(|call| !call.is_check);
+                    turn.calls.push(call);
+                    turn.until.iter_mut().for_each(|until| until.started(call_id));
+                });
+            }
             EventBody::BackgroundStarted { background, command, .. } => {
                 self.counts.background += 1;
                 let (id, command, started_at) = (background.clone(), command.clone(), event.at);
@@ -220,7 +247,14 @@ impl State {
         }
     }
 
-    fn prompt_accepted(&mut self, prompt: &PromptId, content: &[ContentBlock], when: When, compact: bool) {
+    fn prompt_accepted(
+        &mut self,
+        prompt: &PromptId,
+        content: &[ContentBlock],
+        when: When,
+        compact: bool,
+        until: Option<Until>,
+    ) {
         self.counts.prompts += 1;
         if self.title.is_none() && !compact {
             let text = content.iter().find_map(ContentBlock::as_text).unwrap_or_default();
@@ -234,11 +268,15 @@ impl State {
             when,
             compact,
             schema: None,
+            until,
         });
     }
 
     /// The daemon sent a message to the model in the user's place.
     fn model_asked(&mut self, asks: Option<Asks>) {
+        if asks == Some(Asks::Check) {
+            self.in_turn(|turn| turn.until.iter_mut().for_each(UntilState::told));
+        }
         if asks == Some(Asks::GoOn) {
             self.in_turn(|turn| turn.continued += u32::from(turn.cut));
         }
@@ -246,7 +284,7 @@ impl State {
         match asks {
             Some(Asks::Schema) => shape.said = true,
             Some(Asks::Again) => shape.misfits += 1,
-            Some(Asks::GoOn | Asks::Ended | Asks::Unknown) | None => {}
+            Some(Asks::GoOn | Asks::Ended | Asks::Check | Asks::Unknown) | None => {}
         }
     }
 
@@ -312,6 +350,7 @@ impl State {
                 return;
             }
             turn.interrupted = None;
+            turn.until.iter_mut().for_each(UntilState::answered);
             (turn.cut, turn.goes_on) = (cut, paused);
             turn.continued *= u32::from(cut);
             turn.crashes = 0;
@@ -338,19 +377,25 @@ impl State {
 
     fn resolved(&mut self, id: &QuestionId, resolution: Resolution) {
         self.questions.retain(|question| question.id != *id);
-        let mut grant = None;
+        let (mut grant, mut raised) = (None, false);
         self.in_turn(|turn| {
             if let Some(asked) = turn.questions.iter_mut().find(|asked| asked.id == *id) {
                 if let Some("allow_session" | "allow_always") = resolution.answer.as_deref() {
                     grant = asked.grant().map(str::to_owned);
                 }
                 asked.answer = Some(resolution);
-                if asked.about == Some(Subject::Circles) && asked.is_answered(GO_ON) {
+                if asked.about == Some(Subject::Budget) && !asked.is_answered(STOP) {
+                    raised = asked.is_answered(GO_ON);
+                    turn.questions.retain(|asked| asked.id != *id);
+                } else if asked.about == Some(Subject::Circles) && asked.is_answered(GO_ON) {
                     turn.circles = Circles::default();
                     turn.questions.retain(|asked| asked.id != *id);
                 }
             }
         });
+        if raised {
+            self.budget.raise(&self.usage);
+        }
         self.grants.extend(grant.filter(|grant| !self.grants.contains(grant)));
     }
 
@@ -360,6 +405,8 @@ impl State {
         (*turns, *messages, *prompts, *calls) = (*turns + 1, *messages + 1, *prompts + 1, *calls + CALLS);
         *background += 1;
         self.queue.clear();
+        // It may have said that one counts no more.
+        self.directories.clear();
         // It may have said that less is confirmed or trusted.
         self.trusted.clear();
         self.confirmed = self.confirmed.take().map(|_| Value::Object(serde_json::Map::new()));
@@ -367,6 +414,8 @@ impl State {
         self.in_turn(|turn| {
             turn.calls.clear();
             turn.questions.clear();
+            // A check may have started.
+            turn.until.iter_mut().for_each(UntilState::lost);
         });
         if matches!(self.mode, Mode::Edit | Mode::Auto) {
             self.mode = Mode::Ask;

@@ -7,6 +7,7 @@
 
 mod answers;
 mod background;
+mod budgets;
 mod changes;
 mod circles;
 mod crashes;
@@ -23,6 +24,7 @@ mod schemas;
 mod stopping;
 mod tools;
 mod unattended;
+mod until;
 mod workspaces;
 
 use std::collections::BTreeMap;
@@ -222,7 +224,8 @@ impl Scene {
 
     async fn prompted(&self, content: PromptContent, when: When, schema: Option<Value>) -> Result<Prompted, RpcError> {
         let session = self.id.clone();
-        let prompt = session::Prompt { session, content, when: Some(when), schema, env: BTreeMap::new(), key: None };
+        let (when, env) = (Some(when), BTreeMap::new());
+        let prompt = session::Prompt { session, content, when, schema, until: None, env, key: None };
         self.send(|reply| Command::Prompt(prompt, None, Author::named("someone"), reply)).await
     }
 
@@ -385,6 +388,7 @@ const KINDS: &[&str] = &[
     "turn_started",
     "message",
     "message_superseded",
+    "check_started",
     "tool_started",
     "tool_finished",
     "permission_requested",
@@ -465,7 +469,17 @@ fn line(event: &Event, asked: &mut Vec<QuestionId>) -> String {
             format!("{prompt} {}{compact}{schema} {}", when.as_str().unwrap(), blocks(content))
         }
         EventBody::SessionChanged {
-            model, mode, effort, instructions, setup, patience, fallback, unattended, ..
+            model,
+            mode,
+            effort,
+            instructions,
+            setup,
+            patience,
+            fallback,
+            unattended,
+            budget,
+            directories,
+            ..
         } => {
             let mut said = Vec::new();
             said.extend(model.clone());
@@ -476,6 +490,8 @@ fn line(event: &Event, asked: &mut Vec<QuestionId>) -> String {
             said.extend(patience.map(|patience| format!("patience {patience}")));
             said.extend(unattended.map(|unattended| format!("unattended {unattended}")));
             said.extend(fallback.as_ref().map(|models| format!("fallback {}", models.join(" "))));
+            said.extend(budget.map(|budget| format!("budget {budget}")));
+            said.extend(directories.as_ref().map(|all| format!("{} directories", all.len())));
             said.join(" ")
         }
         EventBody::TurnStarted { prompt } => prompt.to_string(),
@@ -488,11 +504,15 @@ fn line(event: &Event, asked: &mut Vec<QuestionId>) -> String {
                 Some(Asks::Again) => " asks again",
                 Some(Asks::GoOn) => " asks to go on",
                 Some(Asks::Ended) => " is told",
+                Some(Asks::Check) => " asks to pass the check",
                 _ => "",
             };
             format!("{message} {who}{flags}{asks}: {}", blocks(content))
         }
         EventBody::MessageSuperseded { message } => message.to_string(),
+        EventBody::CheckStarted { call_id, command, failed, tries } => {
+            format!("{call_id} {command} {failed}/{tries}")
+        }
         EventBody::ToolStarted { call_id, action, .. } => format!("{call_id} {}", short(action)),
         EventBody::ToolFinished { call_id, outcome, content, .. } => {
             let outcome = serde_json::to_value(outcome).unwrap();

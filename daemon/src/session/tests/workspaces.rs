@@ -63,3 +63,38 @@ async fn mode_edit_asks_before_the_file_changes() {
     scene.prompt("go", When::Queue).await;
     scene.until("permission_requested", 1).await;
 }
+
+#[tokio::test]
+async fn an_added_directory_counts_like_the_workspace_from_the_next_call_on_and_after_a_crash() {
+    let write = |path: &str| Answer::call("write", json!({ "path": path, "content": "x" }));
+    let other = tempfile::tempdir().unwrap();
+    let at = |name: &str| other.path().canonicalize().unwrap().join(name);
+    let path = |name: &str| at(name).to_str().unwrap().to_owned();
+    let answers = [write(&path("a")), write(&path("b")), write(&path("c")), write(&path("link/d"))];
+    let end = || Answer::text("done");
+    let [a, b, c, d] = answers;
+    let mut scene = Scene::with("", "mock/m", Mode::Edit, [a, b, end(), c, d, end()]).await;
+    scene.prompt("go", When::Queue).await;
+    scene.until("permission_requested", 1).await;
+    let add_directories = vec![at("")];
+    scene.set(session::Set { add_directories: add_directories.clone(), ..Default::default() }).await;
+    scene.answer(1, Decision::RejectOnce, None).await.unwrap();
+    // The running turn sees it, and its next call does not ask.
+    scene.ends(1).await;
+    assert_eq!((at("a").exists(), at("b").exists()), (false, true));
+    scene.crash().await;
+    let outside = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(outside.path(), at("link")).unwrap();
+    scene.prompt("again", When::Queue).await;
+    // What a link in it leads to is not in it.
+    scene.until("permission_requested", 2).await;
+    assert!(at("c").exists());
+    scene.answer(2, Decision::RejectOnce, None).await.unwrap();
+    scene.ends(2).await;
+    assert_eq!(scene.count("session_changed 1 directories").await, 1);
+    scene.set(session::Set { remove_directories: add_directories.clone(), ..Default::default() }).await;
+    assert_eq!(scene.count("session_changed 0 directories").await, 1);
+    let again = session::Set { session: scene.id.clone(), remove_directories: add_directories, ..Default::default() };
+    let error = scene.asked(|asked| Command::Set(again, asked)).await.unwrap_err();
+    assert!(error.message.contains("is not an added directory"), "{}", error.message);
+}

@@ -7,6 +7,7 @@ use linger_protocol::event::{Asks, EventBody, Level, NoticeCode};
 use linger_protocol::id::{CallId, MessageId};
 use linger_protocol::message::{AnswerEnd, ContentBlock, Role, StopReason, text_of};
 
+use super::check::{self, Checked};
 use super::outage::Outage;
 use super::request::ModelResponse;
 use super::shape::{self, Fit};
@@ -76,7 +77,7 @@ impl Turn {
                 self.take(next, &mut step).await?;
                 continue;
             }
-            let limit = self.env.config.max_steps();
+            let limit = self.max_steps.unwrap_or(u32::MAX).min(self.env.config.max_steps());
             if self.steps >= limit {
                 let detail = format!("the turn took {} steps, max_steps is {limit}", self.steps);
                 return self.end(StopReason::MaxSteps, &detail, GO_ON).await.map(drop);
@@ -137,14 +138,18 @@ impl Turn {
         Ok(self.purpose == Purpose::Answer && is_answer && self.answer_over(stop, step).await?)
     }
 
-    /// An answer without calls ends the turn, unless a prompt steers or it does not fit the schema;
+    /// An answer without calls ends the turn, unless a prompt steers, it does not fit the schema, or its check fails;
     /// whether it did.
     async fn answer_over(&mut self, stop: Stop, step: &mut Step) -> Result<bool, TurnEnded> {
         let next = match stop {
             Stop::End => match self.fits(step).await? {
-                Fit::Yes(answer) => {
-                    self.emit.boundary(Some(Ending { answer, ..Ending::plain(StopReason::EndTurn) })).await?
-                }
+                Fit::Yes(answer) => match self.check(step).await? {
+                    Checked::Passed => {
+                        self.emit.boundary(Some(Ending { answer, ..Ending::plain(StopReason::EndTurn) })).await?
+                    }
+                    Checked::Again => return Ok(false),
+                    Checked::Ends(detail) => self.end(StopReason::Error, &detail, check::HINT).await?,
+                },
                 Fit::Again => return Ok(false),
                 Fit::Never(fault) => {
                     let detail = format!("the answer does not fit the schema: {fault}");
@@ -184,6 +189,7 @@ impl Turn {
         }
         (self.model, self.setup) = (next.model, next.setup);
         (self.shape, self.thinking, self.policy) = (next.shape, next.thinking, next.outage);
+        self.max_steps = next.max_steps;
         let new = !next.prompts.is_empty() || next.news.is_some();
         for (id, content) in next.prompts {
             let opens = std::mem::replace(&mut self.purpose, Purpose::Answer) == Purpose::Compact;
@@ -245,6 +251,19 @@ impl Turn {
         Ok(())
     }
 
+    /// What runs the calls of a step.
+    pub(super) fn runner(&self) -> calls::Runner {
+        calls::Runner {
+            env: self.env.clone(),
+            tools: self.tools.clone(),
+            workspace: self.workspace.clone(),
+            emit: self.emit.clone(),
+            jobs: self.jobs.clone(),
+            session: self.session.clone(),
+            size: Arc::default(),
+        }
+    }
+
     /// Runs the calls of a step but for those that have `results`, and adds the message with all their
     /// results, in the order of the calls.
     async fn run_calls(
@@ -253,16 +272,7 @@ impl Turn {
         (calls, results, begun): (Vec<ContentBlock>, HashMap<CallId, ContentBlock>, &HashMap<CallId, Begun>),
         cut: bool,
     ) -> Result<(), TurnEnded> {
-        let runner = calls::Runner {
-            env: self.env.clone(),
-            tools: self.tools.clone(),
-            workspace: self.workspace.clone(),
-            emit: self.emit.clone(),
-            jobs: self.jobs.clone(),
-            session: self.session.clone(),
-            size: Arc::default(),
-        };
-        let content = runner.run(calls, results, begun, cut).await?;
+        let content = self.runner().run(calls, results, begun, cut).await?;
         let body = EventBody::user_message(MessageId::default(), content, None, None);
         // The next request is not paid for unless this step is written down.
         let (id, content) = self.emit.committed_message(body).await?;

@@ -14,6 +14,7 @@ use crate::question;
 use crate::session::Draft;
 use crate::session::actor::{Ending, Fragment, NextStep, TurnMessage};
 use crate::session::state::Resolution;
+use crate::session::until::UntilState;
 use crate::store::StoreError;
 use crate::tool::{Ask, Choice, Chosen, Invalid, Wants};
 
@@ -115,6 +116,13 @@ impl Emitter {
     pub(super) async fn model(&self) -> Result<(String, Option<PrefixFingerprint>), TurnEnded> {
         let (reply, answer) = oneshot::channel();
         self.tell(TurnMessage::Model(reply))?;
+        answer.await.map_err(|_| TurnEnded)
+    }
+
+    /// The check of the turn, if it has one; announces it if the latest answer has none yet.
+    pub(super) async fn check(&self) -> Result<Option<UntilState>, TurnEnded> {
+        let (reply, answer) = oneshot::channel();
+        self.tell(TurnMessage::Check(reply))?;
         answer.await.map_err(|_| TurnEnded)
     }
 

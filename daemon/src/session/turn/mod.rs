@@ -14,10 +14,12 @@
 //! | `outage` | waiting for a provider that cannot answer |
 //! | `resolve` | the provider and its key, and waiting for a missing one |
 //! | `compact` | making room in the context |
+//! | `check` | the check of an answer, which may fail |
 //! | `shape` | answers that fit a schema |
 //! | `prefix` | the part of each request before the messages |
 //! | `emit` | messages to the actor |
 
+mod check;
 mod compact;
 mod drive;
 mod emit;
@@ -93,6 +95,8 @@ pub struct Turn {
     tools: Arc<ToolSet>,
     /// Steps that have finished.
     steps: u32,
+    /// The session's own limit of steps.
+    max_steps: Option<u32>,
     /// What the current step did to make room.
     effort: Effort,
     /// How often the answer was continued that was cut at the token limit.
@@ -159,6 +163,7 @@ impl Turn {
             only: state.tools.clone(),
             tools,
             steps: turn.steps,
+            max_steps: state.budget.size.max_steps,
             continued: turn.continued,
             policy: state.outage.clone(),
             outage: Outage::of(&turn),

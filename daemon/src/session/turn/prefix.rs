@@ -23,11 +23,15 @@ impl Turn {
             self.emit.send(vec![EventBody::instructions_changed(read.clone())], false, None)?;
             self.instructions = read;
         }
+        // An event named it when it changed.
+        let added = self.workspace.added.now();
+        let added: String = added.iter().map(|dir| format!("Added directory: {}\n", dir.display())).collect();
         let day = self.created_at / clock::DAY_MS;
         Ok(format!(
-            "{}\nDirectory: {}\nPlatform: {}\nSession started: {}\n{}",
+            "{}\nDirectory: {}\n{}Platform: {}\nSession started: {}\n{}",
             self.env.system,
             self.workspace.cwd.display(),
+            added,
             std::env::consts::OS,
             clock::date(day),
             instructions::render(&loaded),

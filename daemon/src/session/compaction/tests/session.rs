@@ -69,6 +69,7 @@ impl Session {
                 process: None,
                 compact: false,
                 schema: None,
+                until: None,
             });
             self.event(EventBody::TurnStarted { prompt });
         }

@@ -28,6 +28,9 @@ use crate::process::{Input, Stderr};
 /// How much of the end of an output is read for failures, in bytes: it is in memory.
 const READ_MAX: usize = 4 << 20;
 
+/// How much of a path an error shows, in bytes.
+const SHOWN_MAX: usize = 200;
+
 /// The tool.
 pub(super) struct TestRun;
 
@@ -90,6 +93,7 @@ impl Tool for TestRun {
         let found = detect::command(&dir, &root, filter).map_err(Invalid)?;
         let Some(detect::Found { dir, command }) = found else {
             let shown = path::show(&workspace.cwd, &dir);
+            let shown = text::head(&shown, SHOWN_MAX);
             let looked_for = detect::LOOKED_FOR;
             return Err(Invalid(format!(
                 "no tests found in {shown} or above (looked for {looked_for}); give the `command`"

@@ -118,7 +118,7 @@ fn pytest(place: &Place<'_>) -> Candidate {
         || ["pyproject.toml", "tox.ini", "setup.cfg"].iter().any(|name| place.says(name, "pytest"));
     let is_python = ["pyproject.toml", "setup.py", "setup.cfg", "requirements.txt"].iter().any(|name| place.has(name));
     let has_tests = || ["tests", "test"].iter().any(|name| place.at.join(name).is_dir());
-    if !is_configured && !(is_python && has_tests()) {
+    if !(is_configured || is_python && has_tests()) {
         return None;
     }
     let filter = Some(" -k ");

@@ -22,7 +22,7 @@ pub(super) fn jest(output: &str) -> Report {
         }
         match (&mut open, starts) {
             // Not a test, so it has no name of its own.
-            (_, Some(name)) if name == "Test suite failed to run" => open = Some((file.to_owned(), Vec::new())),
+            (_, Some("Test suite failed to run")) => open = Some((file.to_owned(), Vec::new())),
             (_, Some(name)) => open = Some((name.to_owned(), Vec::new())),
             (Some((_, lines)), None) if !is_foreign_frame(line) => {
                 lines.push(line.strip_prefix("    ").unwrap_or(line))

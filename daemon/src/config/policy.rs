@@ -134,9 +134,9 @@ impl Policy {
 
     /// The paths that rules hide from a call of `tool`.
     pub fn hidden(&self, tool: &str, access: &Access, workspace: &Arc<Workspace>) -> Hidden {
-        let Access::Read(root) = access else { return Arc::new(|_| false) };
+        let Some(root) = access.reads() else { return Arc::new(|_| false) };
         let files = self.config.workspace(&workspace.root);
-        let (config, root, workspace) = (self.config.current().ok(), root.clone(), workspace.clone());
+        let (config, root, workspace) = (self.config.current().ok(), root.to_path_buf(), workspace.clone());
         let tool = tool.to_owned();
         // Computed on the call's own thread, because it blocks on the disk.
         let hidden = OnceLock::new();

@@ -161,9 +161,15 @@ pub fn concerns(matcher: &Rule, call: &CallInfo<'_>, resolved: &ResolvedAccess) 
     matcher.matches(call, resolved.target.as_ref(), &resolved.bases, Effect::Narrow)
 }
 
+/// The words of a command line that is one simple command, as [`script`] reads it.
+pub fn words_of(line: &str) -> Option<Vec<String>> {
+    let [words] = <[script::Words; 1]>::try_from(script::simple_commands(line)?).ok()?;
+    Some(words)
+}
+
 /// The rules that allow each simple command of a command line, if it is nothing else; each rule once.
 fn allow_each<'a>(rules: impl Iterator<Item = &'a Rule> + Clone, call: &CallInfo<'_>) -> Option<Vec<String>> {
-    let Access::Command(line) = &call.access else { return None };
+    let line = call.access.command()?;
     let commands = script::simple_commands(rule::plain(line))?;
     let mut matched = Vec::new();
     for words in &commands {
@@ -201,13 +207,19 @@ pub fn hides(
 /// The rule that `allow_session` and `allow_always` add: exactly this command, file or host, or this version of a server's tool; or all commands that begin
 /// with this program and subcommand ([`subcommand`]).
 pub fn grant_for(call: &CallInfo<'_>, resolved: &ResolvedAccess) -> String {
-    let tool = if matches!(call.access, Access::Write(_)) { "edit" } else { call.tool };
-    let Some(target) = &resolved.target else {
+    let tool = match call.access {
+        Access::Write(_) => "edit",
+        Access::Command(_) | Access::Inspect { .. } => "bash",
+        _ => call.tool,
+    };
+    let Some(target) = resolved.target.as_ref().filter(|_| call.access.command().is_none()) else {
         return match &call.access {
             // With a blank behind it the star is one, and not the beginning of more.
             Access::Command(text) if let Some(start) = subcommand::of(text) => format!("{tool}({start}:*)"),
             Access::Command(text) if rule::plain(text).ends_with(":*") => format!("{tool}({} )", rule::plain(text)),
-            Access::Command(text) | Access::Network(text) => format!("{tool}({text})"),
+            Access::Command(text) | Access::Inspect { command: text, .. } | Access::Network(text) => {
+                format!("{tool}({text})")
+            }
             Access::Other { version, .. } if !version.is_empty() => format!("{tool}(#{version})"),
             _ => tool.to_owned(),
         };
@@ -313,6 +325,8 @@ fn canonical(value: &Value, out: &mut String) {
 
 #[cfg(test)]
 mod command_tests;
+#[cfg(test)]
+mod git_tests;
 #[cfg(test)]
 mod swap_tests;
 #[cfg(test)]

@@ -4,12 +4,13 @@
 //! |---|---|
 //! | `edit`, `write` | every call that changes a file, whichever tool makes it; the two words mean the same |
 //! | `read` | every call that reads a file (in *deny* and *ask* also `edit`, whose errors quote it), and the roots of `ls`, `glob` and `grep`; in *allow* those three only when the pattern ends in `**`, for they read the whole tree below |
+//! | `bash` | every call that runs a command, whichever tool makes it; with a pattern also those of `git` that only read |
 //! | `mcp__server__*` | calls of all tools of that server |
-//! | `ls`, `glob`, `grep`, `bash`, `mcp__server__tool`, others | calls of that tool |
+//! | `ls`, `glob`, `grep`, `git`, `mcp__server__tool`, others | calls of that tool |
 //!
 //! A path pattern is a glob in which `*` stops at `/`, `**` does not, and `[*]` is a star itself. A relative one begins at the
 //! session's directory and never leaves it; `/…` and `~/…` are absolute; `dir/` means `dir/**`; `..` is refused.
-//! A command pattern is the command itself; `cargo test:*` is every command that begins with these words. A host pattern is a host's name, or `*.name` for those below.
+//! A command pattern is the command itself; `cargo test:*` is every command that begins with these words; a pattern of `git` leaves its name out: `git(commit:*)`. A host pattern is a host's name, or `*.name` for those below.
 //! The tool set says which kind a tool takes ([`Names`]); the pattern of an unknown tool is read as every kind.
 //!
 //! Rules that narrow (deny, ask) match generously, because a false hit costs only a question: the path as written *or* as
@@ -143,16 +144,19 @@ impl Rule {
             return Err(shape());
         }
         let read = |pattern: &str| {
-            let path = match names.takes(tool) {
+            let takes = names.takes(tool);
+            let whole = format!("{tool} {}", plain(pattern));
+            let command = if takes == Some(Takes::Arguments) { whole.as_str() } else { pattern };
+            let path = match takes {
                 Some(Takes::Path) => Some(PathPattern::parse(pattern, text)?),
                 Some(_) => None,
                 None => PathPattern::parse(pattern, text).ok(),
             };
-            let start = pattern.strip_suffix(":*");
+            let start = command.strip_suffix(":*");
             let one = |commands: Vec<Words>| <[Words; 1]>::try_from(commands).ok();
-            let words = script::simple_commands(plain(start.unwrap_or(pattern))).and_then(one);
+            let words = script::simple_commands(plain(start.unwrap_or(command))).and_then(one);
             Ok(Pattern {
-                text: plain(pattern).to_owned(),
+                text: plain(command).to_owned(),
                 is_prefix: start.is_some(),
                 words: words.map(|[words]| words),
                 path,
@@ -171,9 +175,10 @@ impl Rule {
         };
         let pattern = self.pattern.as_ref()?;
         match takes {
-            Takes::Command if allows => self.allow_warning(pattern),
-            Takes::Command if !allows && prefix(&pattern.text).unwrap_or(&pattern.text).contains('*') => {
+            Takes::Command | Takes::Arguments if allows => self.allow_warning(pattern),
+            Takes::Command | Takes::Arguments if prefix(&pattern.text).unwrap_or(&pattern.text).contains('*') => {
                 let start = pattern.text.split('*').next().unwrap_or_default().trim_end();
+                let start = if takes == Takes::Arguments { start.split_once(' ').map_or("", |it| it.1) } else { start };
                 let hint =
                     if start.is_empty() { format!("`{}`", self.tool) } else { format!("`{}({start}:*)`", self.tool) };
                 Some(format!(
@@ -226,7 +231,7 @@ impl Rule {
 
     /// Whether an allow rule matches this simple command, as one of those that a command line consists of.
     pub(super) fn allows_simple(&self, call: &CallInfo<'_>, words: &[String]) -> bool {
-        self.tool == call.tool && self.pattern.as_ref().is_some_and(|pattern| pattern.allows_simple(words))
+        self.covers(call, Effect::Widen) && self.pattern.as_ref().is_some_and(|pattern| pattern.allows_simple(words))
     }
 
     /// The tool that it names.
@@ -249,7 +254,12 @@ impl Rule {
         self.covers(call, effect)
             && match (&self.pattern, &call.access, target) {
                 (None, ..) => true,
-                (Some(pattern), Access::Command(command), _) => match effect {
+                (Some(Pattern { path: Some(pattern), .. }), Access::Inspect { .. }, Some(target))
+                    if self.tool == "read" =>
+                {
+                    effect == Effect::Narrow && pattern.narrows(target, bases)
+                }
+                (Some(pattern), Access::Command(command) | Access::Inspect { command, .. }, _) => match effect {
                     Effect::Widen => !pattern.is_prefix && plain(command) == pattern.text,
                     Effect::Narrow => pattern.narrows_command(command),
                 },
@@ -271,6 +281,10 @@ impl Rule {
             (tool, _) if tool == call.tool => true,
             (tool, _) if of_server(tool).is_some_and(|server| call.tool.starts_with(server)) => true,
             ("edit" | "write", Access::Write(_)) => true,
+            ("bash", Access::Command(_)) => true,
+            // What only looks is no command to one who means them all.
+            ("bash", Access::Inspect { .. }) => self.pattern.is_some(),
+            ("read", Access::Inspect { .. }) => effect == Effect::Narrow,
             // It tells what is in the file, if only by what it does not find there.
             ("read", Access::Write(_)) => call.tool == "edit" && effect == Effect::Narrow,
             ("read", Access::Read(_)) => match &self.pattern {

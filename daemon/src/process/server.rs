@@ -145,6 +145,22 @@ impl Spawn {
         Process::start(self, (&name, &file), args, input, stderr)
     }
 
+    /// As [`Self::program`], with the mask of the session, as [`Self::shell`] has it.
+    pub async fn command<S: AsRef<OsStr>>(
+        &self,
+        program: &str,
+        args: &[S],
+        input: Input,
+        stderr: Stderr,
+    ) -> io::Result<Process> {
+        let Some(mask) = self.umask() else { return self.program(program, args, input, stderr).await };
+        let (_, file) = find(&[program], &self.env, &self.cwd).await?;
+        let script = format!("umask {mask}; exec \"$0\" \"$@\"");
+        let fixed = [OsStr::new("-c"), OsStr::new(&script), file.as_os_str()];
+        let args: Vec<&OsStr> = fixed.into_iter().chain(args.iter().map(AsRef::as_ref)).collect();
+        self.program("/bin/sh", &args, input, stderr).await
+    }
+
     /// Starts this program again as a helper.
     pub fn helper(&self, args: &[&str], input: Input) -> io::Result<Process> {
         let own = Path::new("/proc/self/exe");
@@ -242,6 +258,12 @@ mod tests {
             let finished = timeout(SOON, process.finish(SOON, 100)).await.unwrap().unwrap();
             assert_eq!(String::from_utf8_lossy(&finished.output).trim(), expect);
             assert!(finished.stderr.contains("line 1: nonsense"), "{}", finished.stderr);
+            let env = Arc::new(BTreeMap::from([(UMASK.to_owned(), mask.to_owned())]));
+            let spawn = Spawn { env, ..self::spawn() };
+            let args = ["-c", "umask; echo \"$1\"", "x", "a '$b"];
+            let process = spawn.command("sh", &args, Input::Nothing, Stderr::Apart).await.unwrap();
+            let finished = timeout(SOON, process.finish(SOON, 100)).await.unwrap().unwrap();
+            assert_eq!(String::from_utf8_lossy(&finished.output), format!("{expect}\na '$b\n"));
         }
     }
 

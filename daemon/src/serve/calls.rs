@@ -70,10 +70,18 @@ impl Calls {
 
     /// Checks the arguments.
     pub(super) async fn prepare(&self, name: &str, input: &Value) -> Result<Prepared, Invalid> {
-        let call = self.tools.find(name)?.prepare(input, &self.workspace)?;
+        let tool = self.tools.find(name)?;
+        let mut input = input.clone();
+        if tool.completes() {
+            let (tool, given, workspace) = (tool.clone(), input.clone(), self.workspace.clone());
+            let completed = tokio::task::spawn_blocking(move || tool.complete(&given, &workspace)).await;
+            let completed = completed.map_err(|error| Invalid(format!("the tool failed: {error}")))??;
+            completed.into_iter().for_each(|completed| input = completed);
+        }
+        let call = tool.prepare(&input, &self.workspace)?;
         let effects = call.effects();
         let resolved = self.resolve(&effects.access).await?;
-        let digest = digest(name, input, &self.workspace.cwd);
+        let digest = digest(name, &input, &self.workspace.cwd);
         Ok(Prepared { tool: name.to_owned(), effects, resolved, call, digest })
     }
 
@@ -159,9 +167,9 @@ impl Calls {
     }
 
     fn hidden(&self, tool: &str, access: &Access) -> Hidden {
-        let Access::Read(root) = access else { return Arc::new(|_| false) };
+        let Some(root) = access.reads() else { return Arc::new(|_| false) };
         let (rules, root, workspace, tool) =
-            (self.rules.clone(), root.clone(), self.workspace.clone(), tool.to_owned());
+            (self.rules.clone(), root.to_path_buf(), self.workspace.clone(), tool.to_owned());
         // Computed on the call's own thread, because it blocks on the disk.
         let hidden = OnceLock::new();
         Arc::new(move |path| hidden.get_or_init(|| hides(&rules, &tool, &root, &workspace))(path))

@@ -10,10 +10,11 @@ use linger_protocol::error::Code;
 use linger_protocol::id::SessionId;
 use linger_protocol::permission::{AlwaysRule, Explain, Explained, RemoveRule, RulesRemoved};
 use serde::Deserialize;
+use serde_json::json;
 
 use super::{Caller, Services, config, tool};
 use crate::config::always_line;
-use crate::permission::{CallInfo, Rule, Verdict};
+use crate::permission::{CallInfo, Rule, Verdict, words_of};
 use crate::session::actor::{CallBasis, Command};
 use crate::sys::disk;
 use crate::tool::Access;
@@ -91,11 +92,21 @@ fn call(basis: &CallBasis, text: &str) -> Result<(String, bool, Access), RpcErro
     let path = || PathBuf::from(what);
     let access = match takes {
         Takes::Path if what.is_empty() => return Err(needs("path")),
-        Takes::Command if what.trim().is_empty() => return Err(needs("command")),
+        Takes::Command | Takes::Arguments if what.trim().is_empty() => return Err(needs("command")),
         Takes::Host if what.is_empty() => return Err(needs("host")),
         Takes::Path if changes => Access::Write(basis.workspace.cwd.join(path())),
         Takes::Path => Access::Read(basis.workspace.cwd.join(path())),
         Takes::Command => Access::Command(what.to_owned()),
+        Takes::Arguments => {
+            let args = words_of(what);
+            let effects = tool.zip(args).and_then(|(tool, args)| {
+                Some(tool.prepare(&json!({ "args": args }), &basis.workspace).ok()?.effects())
+            });
+            match effects {
+                Some(effects) => return Ok((name.to_owned(), effects.changes, effects.access)),
+                None => Access::Command(format!("{name} {what}")),
+            }
+        }
         Takes::Host => Access::Network(what.to_owned()),
         Takes::Version => {
             let (server, of_it) = of_server.unwrap_or_default();

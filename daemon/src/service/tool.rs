@@ -62,7 +62,7 @@ fn effect(tool: &dyn Tool) -> ToolEffect {
         _ if tool.server().is_some() => ToolEffect::Unknown,
         (Takes::Path, false) => ToolEffect::Reads,
         (Takes::Path, true) => ToolEffect::Writes,
-        (Takes::Command, _) => ToolEffect::Runs,
+        (Takes::Command | Takes::Arguments, _) => ToolEffect::Runs,
         (Takes::Host, _) => ToolEffect::Network,
         (Takes::Version | Takes::Nothing, _) => ToolEffect::Asks,
     }

@@ -3,6 +3,8 @@
 //! A hook before a call comes before rules, mode and digest, so nothing that it says allows anything: arguments that it changes are
 //! checked like those of the model. It runs again when a turn resumes before the call has started, and never for one that has.
 
+use std::sync::Arc;
+
 use linger_protocol::event::{AfterCrash, EventBody, Level, NoticeCode, Outcome};
 use linger_protocol::message::{ContentBlock, text_of};
 use serde_json::{Value, json};
@@ -41,16 +43,23 @@ pub(super) struct NotRun(pub(super) Outcome, pub(super) String);
 
 impl Runner {
     /// Checks a call, and runs the hooks before it.
-    pub(super) async fn prepared(&self, tool: &dyn Tool, name: &str, mut input: Value) -> Result<Prepared, NotRun> {
-        let (mut call, mut effects, mut resolved) = self.checked(tool, &input).await?;
+    pub(super) async fn prepared(
+        &self,
+        tool: &Arc<dyn Tool>,
+        name: &str,
+        mut input: Value,
+    ) -> Result<Prepared, NotRun> {
+        self.complete(tool, &mut input).await?;
+        let (mut call, mut effects, mut resolved) = self.checked(tool.as_ref(), &input).await?;
         let hooks = Hooks::of(&self.env, &self.workspace, &self.session);
         let mut note = None;
         if hooks.has(HookEvent::BeforeCall) {
             let said = hooks.run(HookEvent::BeforeCall, of_call(name, &input), about(name, &effects, &resolved)).await;
             let said = said.map_err(|Refusal { why, .. }| NotRun(Outcome::Denied, format!("not run: {why}")))?;
-            if let Some(changed) = said.input.filter(|changed| *changed != input) {
-                let again = self.checked(tool, &changed).await;
+            if let Some(mut changed) = said.input.filter(|changed| *changed != input) {
                 let by_hook = |NotRun(outcome, why)| NotRun(outcome, format!("{why} (a hook changed the arguments)"));
+                self.complete(tool, &mut changed).await.map_err(by_hook)?;
+                let again = self.checked(tool.as_ref(), &changed).await;
                 (call, effects, resolved) = again.map_err(by_hook)?;
                 // A restart knows only the arguments of the model, and must not run those.
                 effects.after_crash = AfterCrash::Unknown;
@@ -61,6 +70,25 @@ impl Runner {
         let after = hooks.only(HookEvent::AfterCall, about(name, &effects, &resolved));
         let hooked = Hooked { after: Some(after).filter(|hooks| hooks.has(HookEvent::AfterCall)), note };
         Ok(Prepared { input, call, effects, resolved, hooked })
+    }
+
+    /// Has the tool complete the arguments.
+    async fn complete(&self, tool: &Arc<dyn Tool>, input: &mut Value) -> Result<(), NotRun> {
+        if !tool.completes() {
+            return Ok(());
+        }
+        let (tool, given, workspace) = (tool.clone(), input.clone(), self.workspace.clone());
+        let completed =
+            disk::probe(&self.workspace.cwd, disk::TIMEOUT, move || tool.complete(&given, &workspace)).await;
+        let not_run = |why: String| NotRun(Outcome::Invalid, format!("not run: {why}"));
+        match completed {
+            None => Err(not_run(disk::unresponsive(&self.workspace.cwd))),
+            Some(Err(invalid)) => Err(not_run(invalid.0)),
+            Some(Ok(completed)) => {
+                completed.into_iter().for_each(|completed| *input = completed);
+                Ok(())
+            }
+        }
     }
 
     async fn checked(

@@ -202,7 +202,7 @@ impl Runner {
                 .map_or_else(|error| error.to_string(), |_| "not an object".to_owned());
             return refuse(format!("not run: the arguments are not a JSON object: {problem}"));
         }
-        let prepared = match self.prepared(tool.as_ref(), &name, input).await {
+        let prepared = match self.prepared(tool, &name, input).await {
             Ok(prepared) => prepared,
             Err(NotRun(outcome, why)) => return self.refuse(id, &name, outcome, why).map(Slot::Done),
         };

@@ -4,18 +4,29 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::Invalid;
+use super::{Invalid, text};
+
+/// What a model is told of arguments that do not fit, in bytes: a sentence and a value.
+const PROBLEM_MAX: usize = 400;
 
 /// The arguments in `input`; the error names the one that does not fit.
 pub(super) fn parse<T: DeserializeOwned>(input: &Value) -> Result<T, Invalid> {
     serde_path_to_error::deserialize(input).map_err(|error| {
-        let inner = error.inner().to_string();
+        let inner = cut(error.inner().to_string());
         match error.path().to_string().as_str() {
             // An unknown or missing field is named in the message itself.
             path if path == "." || inner.contains(&format!("field `{path}`")) => Invalid(inner),
-            path => Invalid(format!("`{path}`: {inner}")),
+            path => Invalid(format!("`{}`: {inner}", cut(path.to_owned()))),
         }
     })
+}
+
+/// A problem that is long, for it repeats the argument, without its end.
+fn cut(problem: String) -> String {
+    match text::head(&problem, PROBLEM_MAX) {
+        all if all.len() == problem.len() => problem,
+        head => format!("{head}…"),
+    }
 }
 
 /// The JSON Schema of `T`, without what no model needs: it is sent with every request.

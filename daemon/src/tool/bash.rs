@@ -106,44 +106,62 @@ impl Command {
     }
 
     async fn execute(&self, context: Context) -> ToolOutput {
-        let cwd = &self.workspace.cwd;
-        let mut process = match context.spawn.shell(&self.command, Input::Nothing, Stderr::Merged).await {
-            Ok(process) => process,
-            Err(error) => {
-                let seen = cwd.clone();
-                let gone = disk::probe(cwd, disk::TIMEOUT, move || !seen.is_dir()).await.unwrap_or(false);
-                let why = format!("the command could not be started: {error}");
-                return ToolOutput::error(if gone { file::gone(&self.workspace) } else { why });
+        match context.spawn.shell(&self.command, Input::Nothing, Stderr::Merged).await {
+            Ok(process) => {
+                let longer = format!(" `timeout_s` may be up to {TIMEOUT_MAX_S}");
+                collect(process, Output::new(context), self.timeout_s, &longer).await
             }
-        };
-        let mut output = Output::new(context);
-        let ended = follow(&mut process, &mut output, Duration::from_secs(self.timeout_s)).await;
-        let exit = ended.as_ref().and_then(|ended| ended.as_ref().ok()).map(exit);
-        let (status, outcome) = match ended {
-            Some(Ok(status)) if status.success() => (None, Outcome::Ran),
-            Some(status) => (Some(describe(status)), Outcome::Ran),
-            None => {
-                process.end().await;
-                let status = format!(
-                    "[timed out after {} s; the command and what it started were ended. `timeout_s` may be up to {TIMEOUT_MAX_S}]",
-                    self.timeout_s
-                );
-                (Some(status), Outcome::TimedOut)
-            }
-        };
-        let mut kept = output.finish().await;
-        let is_error = status.is_some();
-        kept.content.extend(status.map(ContentBlock::text));
-        ToolOutput {
-            is_error,
-            outcome,
-            output: kept.segments,
-            whole: kept.whole,
-            exit,
-            content: kept.content,
-            ..ToolOutput::text("")
+            Err(error) => not_started(&self.workspace, &error).await,
         }
     }
+}
+
+/// The result of a command that could not be started.
+pub(super) async fn not_started(workspace: &Workspace, error: &std::io::Error) -> ToolOutput {
+    let seen = workspace.cwd.clone();
+    let gone = disk::probe(&workspace.cwd, disk::TIMEOUT, move || !seen.is_dir()).await.unwrap_or(false);
+    let why = format!("the command could not be started: {error}");
+    ToolOutput::error(if gone { file::gone(workspace) } else { why })
+}
+
+/// The result of a command: its output, and how it ended. After the time it is ended; `longer` says how to get more of it.
+pub(super) async fn collect(process: Process, output: Output, timeout_s: u64, longer: &str) -> ToolOutput {
+    collect_with_end(process, output, timeout_s, longer).await.0
+}
+
+/// As [`collect`], with what the output keeps of its end.
+pub(super) async fn collect_with_end(
+    mut process: Process,
+    mut output: Output,
+    timeout_s: u64,
+    longer: &str,
+) -> (ToolOutput, String) {
+    let ended = follow(&mut process, &mut output, Duration::from_secs(timeout_s)).await;
+    let exit = ended.as_ref().and_then(|ended| ended.as_ref().ok()).map(exit);
+    let (status, outcome) = match ended {
+        Some(Ok(status)) if status.success() => (None, Outcome::Ran),
+        Some(status) => (Some(describe(status)), Outcome::Ran),
+        None => {
+            process.end().await;
+            let status =
+                format!("[timed out after {timeout_s} s; the command and what it started were ended.{longer}]");
+            (Some(status), Outcome::TimedOut)
+        }
+    };
+    let end = output.take_end();
+    let mut kept = output.finish().await;
+    let is_error = status.is_some();
+    kept.content.extend(status.map(ContentBlock::text));
+    let result = ToolOutput {
+        is_error,
+        outcome,
+        output: kept.segments,
+        whole: kept.whole,
+        exit,
+        content: kept.content,
+        ..ToolOutput::text("")
+    };
+    (result, end)
 }
 
 /// Reads output until the process has ended, and gives its status; nothing when the time is over.

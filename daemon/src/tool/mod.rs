@@ -17,6 +17,7 @@ mod edit;
 mod fetch;
 mod file;
 mod find_tools;
+mod git;
 mod glob;
 mod grep;
 pub(crate) mod handle;
@@ -32,6 +33,7 @@ mod replace;
 pub mod restore;
 pub mod seen;
 pub mod set;
+mod test_run;
 pub(crate) mod text;
 mod write;
 
@@ -93,6 +95,14 @@ pub trait Tool: Send + Sync {
     /// What a rule's pattern means for it: `name(pattern)`. Unless it says so, nothing: rules name the tool alone.
     fn pattern(&self) -> Takes {
         Takes::Nothing
+    }
+    /// Whether [`Self::complete`] may change arguments.
+    fn completes(&self) -> bool {
+        false
+    }
+    /// Arguments with what only the disk tells, in the place of those of the model: they are what is shown, permitted and run. Blocks.
+    fn complete(&self, _input: &Value, _: &Workspace) -> Result<Option<Value>, Invalid> {
+        Ok(None)
     }
     /// Checks the arguments and gives the call that they mean.
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid>;
@@ -165,6 +175,12 @@ impl Effects {
         Self::change(Access::Command(command.into()))
     }
 
+    /// Runs a command that only reads, below `root`.
+    pub fn inspect(command: impl Into<String>, root: impl Into<PathBuf>) -> Self {
+        let (command, root) = (command.into(), root.into());
+        Self { changes: false, overlaps: true, ..Self::change(Access::Inspect { command, root }) }
+    }
+
     /// Shows or asks something; a restart does it again.
     pub fn nothing() -> Self {
         let after_crash = AfterCrash::Again;
@@ -186,6 +202,13 @@ pub enum Access {
     Write(PathBuf),
     /// Runs a command, which may do anything.
     Command(String),
+    /// Runs a command that is known to read only what is below a directory.
+    Inspect {
+        /// The command.
+        command: String,
+        /// The directory; absolute, without `.` and `..`.
+        root: PathBuf,
+    },
     /// Talks to a host: its name or address, as the call has it.
     Network(String),
     /// Touches nothing: it shows or asks something. It needs no permission, unless a rule says so.
@@ -205,8 +228,21 @@ impl Access {
     /// The file or directory.
     pub fn path(&self) -> Option<&Path> {
         match self {
-            Self::Read(path) | Self::Write(path) => Some(path),
+            Self::Read(path) | Self::Write(path) | Self::Inspect { root: path, .. } => Some(path),
             Self::Command(_) | Self::Network(_) | Self::Nothing | Self::Other { .. } => None,
+        }
+    }
+
+    /// The directory or file that it reads.
+    pub fn reads(&self) -> Option<&Path> {
+        self.path().filter(|_| !matches!(self, Self::Write(_)))
+    }
+
+    /// The command that it runs.
+    pub fn command(&self) -> Option<&str> {
+        match self {
+            Self::Command(command) | Self::Inspect { command, .. } => Some(command),
+            _ => None,
         }
     }
 
@@ -412,6 +448,8 @@ pub fn builtin() -> Vec<Arc<dyn Tool>> {
         Arc::new(ls::Ls),
         Arc::new(glob::Glob),
         Arc::new(grep::Grep),
+        Arc::new(git::Git),
+        Arc::new(test_run::TestRun),
         Arc::new(bash_output::BashOutput),
         Arc::new(bash_output::BashKill),
         Arc::new(fetch::Fetch),
@@ -429,6 +467,9 @@ fn blocking(work: impl FnOnce(&CancellationToken) -> ToolOutput + Send + 'static
         done.unwrap_or_else(|error| ToolOutput::error(format!("the tool failed: {error}")))
     })
 }
+
+#[cfg(test)]
+mod hostile_tests;
 
 #[cfg(test)]
 pub(crate) mod tests {

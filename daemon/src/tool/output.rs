@@ -29,6 +29,9 @@ const BYTES_PER_S: usize = 32 * 1024;
 /// A longer piece is streamed in part only if at least this much of it fits: each piece is a row in the store.
 const PIECE_MIN: usize = 4 * 1024;
 
+/// A shorter output takes about as much room as a report of it, and is kept for it in no blob.
+const REPORT: usize = 4 * 1024;
+
 /// The file with the whole output ends here; a flood must not fill the disk.
 const FILE_MAX: u64 = 1024 * 1024 * 1024;
 
@@ -46,6 +49,8 @@ pub(crate) struct Output {
     /// The latest text after `head`; twice `TAIL` at most, so that little is moved.
     tail: String,
     spill: Spill,
+    /// The latest bytes, for who reads more of the end than a model is shown, and how many are kept.
+    end: Option<(Vec<u8>, usize)>,
 }
 
 /// What is left of it for the model.
@@ -72,12 +77,32 @@ impl Output {
             head: String::new(),
             tail: String::new(),
             spill: Spill::Memory { blobs, bytes: Vec::new() },
+            end: None,
         }
+    }
+
+    /// Keeps so many bytes of the end for [`Self::take_end`], and the whole output in a blob if it is longer than a report.
+    pub(crate) fn keep_end(&mut self, max: usize) {
+        self.end = Some((Vec::new(), max));
+    }
+
+    /// What [`Self::keep_end`] kept; it may begin within a line.
+    pub(crate) fn take_end(&mut self) -> String {
+        let (end, max) = self.end.as_mut().map_or((&[][..], 0), |(end, max)| (end.as_slice(), *max));
+        let from = end.len().saturating_sub(max);
+        String::from_utf8_lossy(end.get(from..).unwrap_or_default()).into_owned()
     }
 
     /// Takes the next bytes.
     pub(crate) async fn push(&mut self, bytes: &[u8]) {
         let text = self.decoder.feed(bytes);
+        if let Some((end, max)) = &mut self.end {
+            end.extend_from_slice(bytes);
+            // Twice as much at most, so that little is moved.
+            if end.len() > 2 * *max {
+                end.drain(..end.len() - *max);
+            }
+        }
         self.spill.add(bytes).await;
         self.add(text).await;
     }
@@ -137,6 +162,11 @@ impl Output {
             let left_out = offset - self.base - self.head.len() as u64;
             kept.content.push(ContentBlock::text(format!("[… {left_out} bytes left out; {said}]")));
             kept.add(tail, offset);
+            kept.whole = whole;
+        } else if self.end.is_some() && self.head.len() > REPORT {
+            self.spill.open().await;
+            let (said, whole) = self.spill.finish().await;
+            kept.content.push(ContentBlock::text(format!("[{said}]")));
             kept.whole = whole;
         }
         if kept.content.is_empty() {

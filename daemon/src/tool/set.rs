@@ -28,6 +28,8 @@ pub enum Takes {
     Path,
     /// A command.
     Command,
+    /// The arguments of the program that is called like the tool.
+    Arguments,
     /// A host's name or address.
     Host,
     /// A version of a server's tool, `#` and hexadecimal digits: the one that was permitted.

@@ -53,6 +53,18 @@ pub(crate) fn one_line(text: &str) -> String {
     })
 }
 
+/// `word` as a shell reads it: itself if it is plain, else in quotes.
+pub(crate) fn shell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:,+=@%".contains(c);
+    if !word.is_empty() && !word.starts_with('=') && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    match word.contains('\'') && !word.contains(['"', '$', '`', '\\', '!']) {
+        true => format!("\"{word}\""),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
 /// ``; did you mean `…`?`` for the name most like `name`, or nothing.
 pub(crate) fn did_you_mean(name: &str, names: &[&str]) -> String {
     match nearest(name, names.iter().copied(), LIKENESS) {

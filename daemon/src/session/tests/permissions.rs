@@ -190,3 +190,18 @@ async fn a_rule_denies_without_asking() {
     t1 turn_finished end_turn after 2
     "#);
 }
+
+#[tokio::test]
+async fn a_permission_to_run_tests_is_for_the_command_that_was_found() {
+    let mut scene = Scene::ask([Answer::call("test_run", json!({})), Answer::text("fine")]).await;
+    std::fs::write(scene.path("Makefile"), "test:\n\t@echo tested\n").unwrap();
+    scene.prompt("test it", When::Queue).await;
+    scene.until("permission_requested", 1).await;
+    // It would be found first.
+    std::fs::write(scene.path("Cargo.toml"), "").unwrap();
+    scene.answer(1, Decision::AllowOnce, None).await.unwrap();
+    scene.ends(1).await;
+    let transcript = scene.transcript().await;
+    assert!(transcript.contains("permission_requested q1 c1 make test"), "{transcript}");
+    assert!(transcript.contains("tool_finished c1 ran \"tested"), "{transcript}");
+}

@@ -92,6 +92,9 @@ pub enum EventBody {
         /// The only tools that it has; all when absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tools: Option<Vec<String>>,
+        /// Whether it was made for one prompt.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        one_shot: bool,
         /// The variables that tools of this session get; the value of a secret one is [`crate::variable::IN_MEMORY`].
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         env: BTreeMap<String, String>,
@@ -129,6 +132,9 @@ pub enum EventBody {
         /// What happens to a question that no person answers.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         unattended: Option<Unattended>,
+        /// Whether it is in the bin.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        binned: Option<bool>,
     },
     /// A prompt is stored and will start a turn or join one.
     PromptAccepted {
@@ -150,6 +156,17 @@ pub enum EventBody {
         /// The JSON Schema that the answer has to fit; requests of its turn ask for it, and may have other tools than others.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         schema: Option<Value>,
+    },
+    /// A prompt that waited for its turn was taken back; it never becomes a message.
+    PromptUnqueued {
+        /// The prompt.
+        prompt: PromptId,
+        /// The client that took it back.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+        /// The process that took it back.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        process: Option<Process>,
     },
     /// A turn began.
     TurnStarted {
@@ -619,6 +636,7 @@ impl EventBody {
             patience: None,
             fallback: None,
             unattended: None,
+            binned: None,
         };
         change(&mut body);
         body
@@ -665,6 +683,15 @@ impl EventBody {
         Self::changed(|body| {
             if let Self::SessionChanged { unattended, .. } = body {
                 *unattended = Some(now);
+            }
+        })
+    }
+
+    /// The session is put into the bin, or taken out of it under this name.
+    pub fn bin_changed(now: bool, called: Option<String>) -> Self {
+        Self::changed(|body| {
+            if let Self::SessionChanged { binned, name, .. } = body {
+                (*binned, *name) = (Some(now), called);
             }
         })
     }

@@ -81,7 +81,9 @@ impl Queued {
                 };
                 self.0.push((prompt.clone(), text));
             }
-            EventBody::TurnStarted { prompt } | EventBody::Message { prompt: Some(prompt), .. } => {
+            EventBody::TurnStarted { prompt }
+            | EventBody::PromptUnqueued { prompt, .. }
+            | EventBody::Message { prompt: Some(prompt), .. } => {
                 self.0.retain(|(queued, _)| queued != prompt);
             }
             _ => {}

@@ -217,8 +217,13 @@ impl Renderer {
                 patience,
                 fallback,
                 unattended,
+                binned,
                 ..
             } => {
+                if let Some(binned) = binned {
+                    let line = if *binned { "the session was put into the bin" } else { "the session was taken out of the bin" };
+                    self.say(&self.settings.style.dim(line), &mut out);
+                }
                 self.changed("model", model.as_deref(), &mut out);
                 self.changed("mode", mode.map(|mode| mode.to_string()).as_deref(), &mut out);
                 self.changed("effort", effort.map(linger_protocol::session::Effort::name), &mut out);
@@ -281,6 +286,11 @@ impl Renderer {
             EventBody::CaughtUp {} => {
                 self.replaying = false;
                 self.still_waits(event.at, &mut out);
+            }
+            EventBody::PromptUnqueued { prompt, by, .. } => {
+                let by = by.as_deref().filter(|by| *by != self.settings.me).map(|by| format!(" by {}", clean_line(by)));
+                let line = format!("queued prompt {prompt} was taken back{}", by.unwrap_or_default());
+                self.say(&self.settings.style.dim(&line), &mut out);
             }
             EventBody::SessionCreated { .. }
             | EventBody::PermissionRequested { .. }

@@ -178,6 +178,7 @@ impl Scene {
         let workspace = Arc::new(env.workspace(&id, &cwd, variables.clone(), disk::TIMEOUT).await);
         let resolved = env.providers.model(Some(model)).ok();
         let created = EventBody::SessionCreated {
+            one_shot: false,
             tools: None,
             cwd,
             model: model.to_owned(),
@@ -382,6 +383,7 @@ const KINDS: &[&str] = &[
     "session_created",
     "session_changed",
     "prompt_accepted",
+    "prompt_unqueued",
     "turn_started",
     "message",
     "message_superseded",
@@ -465,12 +467,13 @@ fn line(event: &Event, asked: &mut Vec<QuestionId>) -> String {
             format!("{prompt} {}{compact}{schema} {}", when.as_str().unwrap(), blocks(content))
         }
         EventBody::SessionChanged {
-            model, mode, effort, instructions, setup, patience, fallback, unattended, ..
+            model, mode, effort, instructions, setup, patience, fallback, unattended, binned, ..
         } => {
             let mut said = Vec::new();
             said.extend(model.clone());
             said.extend(mode.map(|mode| mode.to_string()));
             said.extend(effort.map(|effort| format!("effort {}", effort.name())));
+            said.extend(binned.map(|binned| if binned { "binned".to_owned() } else { "restored".to_owned() }));
             said.extend(instructions.as_ref().map(|all| format!("{} instructions", all.len())));
             said.extend(setup.as_ref().map(|_| "setup".to_owned()));
             said.extend(patience.map(|patience| format!("patience {patience}")));
@@ -478,7 +481,7 @@ fn line(event: &Event, asked: &mut Vec<QuestionId>) -> String {
             said.extend(fallback.as_ref().map(|models| format!("fallback {}", models.join(" "))));
             said.join(" ")
         }
-        EventBody::TurnStarted { prompt } => prompt.to_string(),
+        EventBody::TurnStarted { prompt } | EventBody::PromptUnqueued { prompt, .. } => prompt.to_string(),
         EventBody::Message { message, role, content, interrupted, cut, paused, asks, .. } => {
             let who = if *role == Role::User { "user" } else { "model" };
             let flags = [(*interrupted, " interrupted"), (*cut, " cut"), (*paused, " paused")];

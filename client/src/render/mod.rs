@@ -3,7 +3,9 @@
 //! Text streams as it comes; if the session was attached without deltas, messages are printed whole.
 //! Printed text is never erased: a superseded message stays, with a line below it.
 
+pub(crate) mod back;
 mod compaction;
+pub(crate) mod export;
 mod hosted;
 pub(crate) mod money;
 pub(crate) mod near;
@@ -221,7 +223,11 @@ impl Renderer {
                 ..
             } => {
                 if let Some(binned) = binned {
-                    let line = if *binned { "the session was put into the bin" } else { "the session was taken out of the bin" };
+                    let line = if *binned {
+                        "the session was put into the bin"
+                    } else {
+                        "the session was taken out of the bin"
+                    };
                     self.say(&self.settings.style.dim(line), &mut out);
                 }
                 self.changed("model", model.as_deref(), &mut out);
@@ -554,7 +560,7 @@ pub(crate) fn reason(stop_reason: StopReason) -> &'static str {
 }
 
 /// Tokens, steps and cost of a turn, and the cost of the session so far.
-fn summary(usage: &Usage, session: Option<&Usage>, steps: u32) -> String {
+pub(crate) fn summary(usage: &Usage, session: Option<&Usage>, steps: u32) -> String {
     let steps = if steps == 1 { "1 step".to_owned() } else { format!("{steps} steps") };
     let (turn, session) = (money::cost(usage), session.map(money::cost).unwrap_or_default());
     let turn_cost = if turn.is_empty() { String::new() } else { format!(", {turn}") };

@@ -217,7 +217,10 @@ impl Actor {
                 Some(prompt) => format!("prompt {prompt} is not queued in session {}", self.id),
                 None => format!("session {} has no queued prompts", self.id),
             };
-            return respond(reply, Err(RpcError::new(Code::Idle, text).hint("a prompt that has started can be cancelled")));
+            return respond(
+                reply,
+                Err(RpcError::new(Code::Idle, text).hint("a prompt that has started can be cancelled")),
+            );
         };
         let unqueued = session::Unqueued { prompt: prompt.clone() };
         let outcome = self.remember(key, &unqueued);

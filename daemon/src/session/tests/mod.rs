@@ -467,7 +467,16 @@ fn line(event: &Event, asked: &mut Vec<QuestionId>) -> String {
             format!("{prompt} {}{compact}{schema} {}", when.as_str().unwrap(), blocks(content))
         }
         EventBody::SessionChanged {
-            model, mode, effort, instructions, setup, patience, fallback, unattended, binned, ..
+            model,
+            mode,
+            effort,
+            instructions,
+            setup,
+            patience,
+            fallback,
+            unattended,
+            binned,
+            ..
         } => {
             let mut said = Vec::new();
             said.extend(model.clone());

@@ -220,7 +220,7 @@ async fn prompts_that_stay_queued_behind_a_cancel_are_told_of() {
     gate.reached().await;
     daemon.cli(&["send", &session, "and then"]).run().await.exits(0);
     daemon.cli(&["cancel", &session]).run().await.exits(0).says("1 prompt is still queued");
-    daemon.cli(&["wait", &session]).run().await.exits(4).says("then /continue or a new prompt");
+    daemon.cli(&["wait", &session]).run().await.exits(4).says("or a new prompt starts");
     let listed = daemon.cli(&["ls"]).run().await.exits(0);
     assert!(listed.stdout.contains("cancelled, 1 queued"), "{listed:?}");
     let mut terminal = daemon.pty(&["attach", &session]);

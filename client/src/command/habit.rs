@@ -53,10 +53,22 @@ pub(super) fn check(prompt: &[String]) -> Result<(), Failure> {
         return Err(unknown().hint(format!("{hint}; {as_prompt}")));
     }
     let may_be_meant = |name: &&str| !DESTRUCTIVE.contains(name) || distance(first, name) <= 1 && name.len() > 2;
-    let near = nearest(first, names.iter().map(String::as_str).filter(may_be_meant), 1);
-    match near.first() {
+    let known = || names.iter().map(String::as_str).filter(may_be_meant);
+    let near = nearest(first, known(), 1).first().copied();
+    match near.or_else(|| known().find(|name| is_swapped(first, name))) {
         Some(name) => Err(unknown().hint(format!("did you mean `linger {name}`? {as_prompt}"))),
         None => Ok(()),
+    }
+}
+
+/// Whether two letters that are next to each other were typed in the wrong order.
+fn is_swapped(typed: &str, name: &str) -> bool {
+    let differ: Vec<(usize, (char, char))> =
+        typed.chars().zip(name.chars()).enumerate().filter(|(_, (a, b))| a != b).collect();
+    let same_length = typed.chars().count() == name.chars().count();
+    match differ.as_slice() {
+        [(i, (a, b)), (j, (c, d))] => same_length && *j == i + 1 && a == d && b == c,
+        _ => false,
     }
 }
 

@@ -129,12 +129,12 @@ fn create(client: &mut Client, choice: Choice, one_shot: bool) -> Result<Session
 
 /// The message about prompts that are queued behind a stopped turn.
 pub(crate) fn held(queued: u32, session: &SessionId) -> Option<String> {
-    let prompts = match queued {
+    let (prompts, them) = match queued {
         0 => return None,
-        1 => "1 prompt is".to_owned(),
-        more => format!("{more} prompts are"),
+        1 => ("1 prompt is".to_owned(), "it"),
+        more => (format!("{more} prompts are"), "them"),
     };
-    Some(format!("{prompts} still queued; `linger continue {session}` or a new prompt starts them"))
+    Some(format!("{prompts} still queued; `linger continue {session}` or a new prompt starts {them}"))
 }
 
 /// Prints each element of a result as it came, one a line.

@@ -570,7 +570,7 @@ pub struct Prune {
     /// Put them into the bin in place of deleting them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub into_bin: bool,
-    /// Delete sessions that are in the bin, and no others; they have not changed since they were put there.
+    /// Delete the sessions that are in the bin, whatever their age, and no others; `older_than_ms` does not count then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bin: bool,
     /// Idempotency key.

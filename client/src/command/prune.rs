@@ -13,12 +13,16 @@ use crate::render::sessions::listing;
 use crate::render::table::size;
 use crate::terminal::{Capabilities, Terminal};
 
+/// An age that no session has, in milliseconds; it fits what the daemon's database counts with.
+const NEVER: u64 = i64::MAX as u64;
+
 pub(super) fn run(args: &Prune) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
     let Prune { older_than, now: for_good, yes, dry_run, force, json } = *args;
     // Without an age it is about the bin alone.
     let bin = older_than.is_none();
-    let older_than_ms = older_than.unwrap_or_default();
+    // A daemon of before the bin must find nothing that is so old.
+    let older_than_ms = older_than.unwrap_or(NEVER);
     let params =
         linger_protocol::session::Prune { older_than_ms, dry_run: true, force, into_bin: !for_good, bin, key: None };
     let what = if for_good { "deleted for good" } else { "put into the bin" };

@@ -432,7 +432,7 @@ impl Running {
         }
         self.fresh_line()?;
         let line = format!("session {}: {spent}", self.attachment.session);
-        Ok(self.terminal.say(&self.renderer.style().dim(&line))?)
+        Ok(self.terminal.talk(&format!("{}\n", self.renderer.style().dim(&line)))?)
     }
 
     /// The text of the last answer, with those that it continues.

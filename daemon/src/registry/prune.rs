@@ -45,7 +45,11 @@ impl Registry {
     /// Deletes the sessions that were not used for a while, puts them into the bin, or only lists them.
     pub async fn prune(self: &Arc<Self>, params: Prune) -> Result<Pruned, RpcError> {
         let store = &self.env.store;
-        let before = clock::now().saturating_sub(params.older_than_ms);
+        // The bin is emptied whole: also what was put there in this millisecond.
+        let before = match params.bin {
+            true => clock::now().saturating_add(1),
+            false => clock::now().saturating_sub(params.older_than_ms),
+        };
         let mut pruned = Pruned::default();
         let of = match (params.bin, params.force) {
             (true, _) => Untouched::Binned,

@@ -16,32 +16,82 @@ use crate::render::Thinking;
 
 /// Coding agents that outlive your terminal.
 ///
-/// Without a command: attaches to the latest session of this directory, or starts one.
+/// Without a command: attaches to the latest session of this project, or starts one, and sends the prompt if there is one.
 #[derive(Debug, Parser)]
-#[command(name = "linger", version, disable_help_subcommand = true, arg_required_else_help = false)]
+#[command(name = "linger", version, disable_help_subcommand = true, args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
+    #[command(flatten)]
+    pub(crate) bare: Bare,
+}
+
+/// `linger` without a command. Options of a new session change one that is there.
+#[derive(Debug, Args)]
+pub(crate) struct Bare {
+    #[command(flatten)]
+    pub(crate) choice: Choice,
+    /// Go on with the latest session, and fail if there is none
+    #[arg(short, long = "continue")]
+    pub(crate) continue_latest: bool,
+    /// Start a new session
+    #[arg(short, long, conflicts_with_all = ["continue_latest", "resume"])]
+    pub(crate) new: bool,
+    /// Attach to this session
+    #[arg(short, long, value_name = "SESSION", conflicts_with = "continue_latest")]
+    pub(crate) resume: Option<String>,
+    /// As `linger run`, which is the name of it here.
+    #[arg(short, long, hide = true, conflicts_with = "new")]
+    pub(crate) print: bool,
+    /// As other programs name it.
+    #[arg(long, hide = true, requires = "print")]
+    pub(crate) output_format: Option<OutputFormat>,
+    /// The first prompt; `@picture.png` sends a picture
+    pub(crate) prompt: Vec<String>,
+}
+
+/// What other programs call the form of the output; `--json` is the name here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputFormat {
+    Text,
+    #[value(alias = "json")]
+    StreamJson,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Give a session a prompt and wait for the turn to end
+    #[command(alias = "exec")]
     Run(Run),
     /// Create a session and print its id
     New(New),
     /// List sessions, the latest first
+    #[command(alias = "list")]
     Ls(Ls),
-    /// Attach to a session
+    /// Attach to a session, or to the latest of this project
+    #[command(alias = "resume")]
     Attach(Attach),
+    /// As `linger` alone, as other programs name it.
+    #[command(hide = true)]
+    Chat(Bare),
+    /// Say how it stands, in a form of your own: for prompts and status bars
+    Status(Status),
     /// Give a session a prompt and leave
     Send(Send),
-    /// Wait until a session has nothing more to do
+    /// Resume a turn that was interrupted, or start prompts that are still queued
+    Continue(Keyed),
+    /// List the prompts that wait for their turn
+    Queue(Keyed),
+    /// Take back a prompt that waits for its turn
+    Unqueue(Unqueue),
+    /// Wait until sessions have nothing more to do
     Wait(Wait),
     /// Print what happened in a session
     Log(Log),
+    /// Print a session as Markdown, or its events as JSON
+    Export(Export),
     /// List the questions that wait for an answer
-    Inbox(Json),
+    Inbox(Inbox),
     /// Answer a question
     Answer(Answer),
     /// Stop a session's turn and keep the session
@@ -52,9 +102,13 @@ pub(crate) enum Command {
     Undo(Undo),
     /// Make the changes again that were undone last
     Redo(Redo),
-    /// Delete a session
+    /// Give a session another name
+    Rename(Rename),
+    /// Put sessions into the bin, where they stay for 30 days
     Rm(Rm),
-    /// Delete sessions that were not used for a while
+    /// Take a session out of the bin
+    Restore(Keyed),
+    /// Put sessions into the bin that were not used for a while; or empty the bin
     Prune(Prune),
     /// List the models that can be used
     Models(Models),
@@ -117,6 +171,9 @@ pub(crate) struct Choice {
     /// A name for the session
     #[arg(long)]
     pub(crate) name: Option<String>,
+    /// The session's directory, in place of this one
+    #[arg(short = 'C', long = "cwd", value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
 }
 
 /// Limits of a session; 0 takes one away.
@@ -166,11 +223,23 @@ impl Check {
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) choice: Choice,
-    /// Use this session: an id, a unique prefix of one, or a name
-    #[arg(short, long, conflicts_with = "tools")]
+    /// Use this session: a name, an id, or a unique prefix of an id
+    #[arg(short, long, conflicts_with_all = ["tools", "directory"])]
     pub(crate) session: Option<String>,
     #[command(flatten)]
     pub(crate) check: Check,
+    /// Use the latest session of this project, also one that `run` made
+    #[arg(short, long = "continue", conflicts_with_all = ["tools", "session"])]
+    pub(crate) continue_latest: bool,
+    /// Delete the session when its turn has ended
+    #[arg(long, conflicts_with_all = ["session", "continue_latest", "detach"])]
+    pub(crate) rm: bool,
+    /// As other programs name it.
+    #[arg(long, hide = true)]
+    pub(crate) output_format: Option<OutputFormat>,
+    /// As other programs name it: `run` always prints and leaves.
+    #[arg(short, long, hide = true)]
+    pub(crate) print: bool,
     /// Print the session's id and leave it running
     #[arg(short, long, conflicts_with_all = ["stream", "timeout"])]
     pub(crate) detach: bool,
@@ -189,7 +258,7 @@ pub(crate) struct Run {
     /// Leave after this time, in seconds or as 90s, 10m, 2h; the work continues
     #[arg(long, value_name = "TIME", value_parser = timeout)]
     pub(crate) timeout: Option<Duration>,
-    /// The prompt; `@picture.png` sends a picture; `-`, or nothing with a piped stdin, reads stdin
+    /// The prompt; `@picture.png` sends a picture; piped standard input follows it, or takes the place of `-`
     pub(crate) prompt: Vec<String>,
 }
 
@@ -210,6 +279,18 @@ pub(crate) struct Ls {
     /// All of them
     #[arg(long)]
     pub(crate) all: bool,
+    /// Those that wait for an answer or a key
+    #[arg(long)]
+    pub(crate) waiting: bool,
+    /// Those that run; with --waiting, both
+    #[arg(long)]
+    pub(crate) running: bool,
+    /// Those of this directory
+    #[arg(long)]
+    pub(crate) here: bool,
+    /// Those in the bin
+    #[arg(long)]
+    pub(crate) bin: bool,
 }
 
 #[derive(Debug, Args)]
@@ -254,11 +335,20 @@ impl From<UsageBy> for linger_protocol::usage::By {
 
 #[derive(Debug, Args)]
 pub(crate) struct Attach {
-    /// An id, a unique prefix of one, or a name
-    pub(crate) session: String,
-    /// Print the events, one JSON object a line, and read no input: as `linger log -f --json`
+    /// A name, an id, or a unique prefix of an id; without it, the latest session of this project
+    pub(crate) session: Option<String>,
+    /// Print the events, one JSON object a line, and read no input: as `linger log --forever --json`
     #[arg(long)]
     pub(crate) json: bool,
+    /// Only watch: no prompt, no answers
+    #[arg(short, long)]
+    pub(crate) read_only: bool,
+    /// How many of the last turns to show, in place of a screenful
+    #[arg(long, value_name = "N", conflicts_with = "all")]
+    pub(crate) tail: Option<usize>,
+    /// Show the session from its beginning
+    #[arg(long)]
+    pub(crate) all: bool,
 }
 
 #[derive(Debug, Args)]
@@ -277,15 +367,15 @@ pub(crate) struct Send {
     /// Print one JSON object: `session`, `prompt`, `seq`
     #[arg(long)]
     pub(crate) json: bool,
-    /// An id, a unique prefix of one, or a name
+    /// A name, an id, or a unique prefix of an id
     pub(crate) session: String,
-    /// The prompt; `@picture.png` sends a picture; `-`, or nothing with a piped stdin, reads stdin
+    /// The prompt; `@picture.png` sends a picture; piped standard input follows it, or takes the place of `-`
     pub(crate) prompt: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Cancel {
-    /// An id, a unique prefix of one, or a name
+    /// A name, an id, or a unique prefix of an id
     pub(crate) session: String,
     /// Also end the commands that it runs in the background
     #[arg(long)]
@@ -297,8 +387,15 @@ pub(crate) struct Cancel {
 
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
-    /// An id, a unique prefix of one, or a name
-    pub(crate) session: String,
+    /// Names, ids, or unique prefixes of ids
+    #[arg(required = true, value_name = "SESSION")]
+    pub(crate) sessions: Vec<String>,
+    /// Until one of them has nothing more to do; prints its id
+    #[arg(long)]
+    pub(crate) any: bool,
+    /// Print the last answer
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) answer: bool,
     /// Leave after this time, in seconds or as 90s, 10m, 2h; the work continues
     #[arg(long, value_name = "TIME", value_parser = timeout)]
     pub(crate) timeout: Option<Duration>,
@@ -309,11 +406,23 @@ pub(crate) struct Wait {
 
 #[derive(Debug, Args)]
 pub(crate) struct Log {
-    /// An id, a unique prefix of one, or a name
+    /// A name, an id, or a unique prefix of an id
     pub(crate) session: String,
-    /// Follow: continue with new events
+    /// Follow: continue with new events until the session has nothing more to do
     #[arg(short, long)]
     pub(crate) follow: bool,
+    /// Follow, also when the session has nothing more to do
+    #[arg(long)]
+    pub(crate) forever: bool,
+    /// The last turn
+    #[arg(long)]
+    pub(crate) last: bool,
+    /// The last N turns
+    #[arg(short = 'n', long = "turns", value_name = "N", conflicts_with = "last")]
+    pub(crate) turns: Option<usize>,
+    /// Show when each prompt came and each turn ended, in UTC
+    #[arg(short, long)]
+    pub(crate) times: bool,
     /// Print the events, one JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
@@ -328,7 +437,7 @@ pub(crate) struct Json {
 
 #[derive(Debug, Args)]
 pub(crate) struct ToolsOf {
-    /// An id, a unique prefix of one, or a name; without it, what a new session here gets
+    /// A name, an id, or a unique prefix of an id; without it, what a new session here gets
     pub(crate) session: Option<String>,
     /// One JSON object a line
     #[arg(long)]
@@ -337,7 +446,7 @@ pub(crate) struct ToolsOf {
 
 #[derive(Debug, Args)]
 pub(crate) struct Env {
-    /// An id, a unique prefix of one, or a name; without it, what a new session gets
+    /// A name, an id, or a unique prefix of an id; without it, what a new session gets
     pub(crate) session: Option<String>,
     /// Print one JSON object: `session`, `variables`, `secret`, `missing`, `withheld` (of this shell, with the reasons)
     #[arg(long)]
@@ -363,7 +472,7 @@ pub(crate) struct Answer {
 
 #[derive(Debug, Args)]
 pub(crate) struct Compact {
-    /// An id, a unique prefix of one, or a name
+    /// A name, an id, or a unique prefix of an id
     pub(crate) session: String,
     /// Print the events of the compaction, one JSON object a line
     #[arg(long)]
@@ -374,7 +483,7 @@ pub(crate) struct Compact {
 
 #[derive(Debug, Args)]
 pub(crate) struct Undo {
-    /// An id, a unique prefix of one, or a name; without it, the latest session of this directory
+    /// A name, an id, or a unique prefix of an id; without it, the latest session of this directory
     pub(crate) session: Option<String>,
     /// Only the changes of this call, such as c12; `linger log --json` shows the ids
     #[arg(long, value_name = "ID", conflicts_with = "file")]
@@ -392,7 +501,7 @@ pub(crate) struct Undo {
 
 #[derive(Debug, Args)]
 pub(crate) struct Redo {
-    /// An id, a unique prefix of one, or a name; without it, the latest session of this directory
+    /// A name, an id, or a unique prefix of an id; without it, the latest session of this directory
     pub(crate) session: Option<String>,
     /// Also files that somebody changed since
     #[arg(long)]
@@ -404,12 +513,19 @@ pub(crate) struct Redo {
 
 #[derive(Debug, Args)]
 pub(crate) struct Rm {
-    /// An id, a unique prefix of one, or a name
-    pub(crate) session: String,
+    /// Names or ids; unique prefixes of ids on a terminal, or with --yes
+    #[arg(required = true, value_name = "SESSION")]
+    pub(crate) sessions: Vec<String>,
     /// Also while a turn is running
     #[arg(long)]
     pub(crate) force: bool,
-    /// Print one JSON object: `session`
+    /// Delete for good, also what is in the bin
+    #[arg(long)]
+    pub(crate) now: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// Print one JSON object a session: `session`
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -417,9 +533,15 @@ pub(crate) struct Rm {
 #[derive(Debug, Args)]
 pub(crate) struct Prune {
     /// Sessions that have not changed for longer than this: 90d, 12h, 2w
-    #[arg(long, value_name = "AGE", value_parser = linger_protocol::age::parse)]
-    pub(crate) older_than: u64,
-    /// List what would be deleted, and delete nothing
+    #[arg(long, value_name = "AGE", value_parser = linger_protocol::age::parse, required_unless_present = "now")]
+    pub(crate) older_than: Option<u64>,
+    /// Delete for good; without --older-than, everything in the bin
+    #[arg(long)]
+    pub(crate) now: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// List the sessions, and do nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Also sessions with a running turn, such as one that waits for an answer
@@ -428,6 +550,77 @@ pub(crate) struct Prune {
     /// One JSON object: `sessions`, `count`, `size`
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Keyed {
+    /// A name, an id, or a unique prefix of an id
+    pub(crate) session: String,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Unqueue {
+    /// A name, an id, or a unique prefix of an id
+    pub(crate) session: String,
+    /// The prompt, such as p3, as `linger queue` lists it; without it, the last one
+    pub(crate) prompt: Option<String>,
+    /// Print one JSON object: `session`, `prompt`
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Rename {
+    /// A name, an id, or a unique prefix of an id
+    pub(crate) session: String,
+    /// The new name
+    pub(crate) name: String,
+    /// Print one JSON object: `session`, `name`
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Inbox {
+    /// Follow: print new questions as they come
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    /// The line: {running} {waiting} {queued} count in all sessions; {session} {name} {model} {mode} {cost} {context} are of this
+    /// project's latest session
+    #[arg(long, value_name = "TEXT", default_value = "{running} running, {waiting} waiting, {queued} queued")]
+    pub(crate) format: String,
+    /// Print one JSON object with all of these
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Export {
+    /// A name, an id, or a unique prefix of an id
+    pub(crate) session: String,
+    /// Markdown for people, or the events, one JSON object a line
+    #[arg(long, value_enum, default_value_t = ExportFormat::Md)]
+    pub(crate) format: ExportFormat,
+    /// As --format jsonl
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The form of an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportFormat {
+    Md,
+    Jsonl,
 }
 
 #[derive(Debug, Subcommand)]

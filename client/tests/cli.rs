@@ -91,6 +91,8 @@ fn what_does_not_exist_is_wrong_usage() {
     let ran = Fake::one(|daemon| {
         daemon.hello();
         daemon.answer("session/list", json!([]));
+        // Nor is it in the bin.
+        daemon.answer("session/list", json!([]));
     })
     .run(&["cancel", "nope"]);
     assert_eq!(ran.code, Some(2));

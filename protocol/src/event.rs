@@ -93,6 +93,9 @@ pub enum EventBody {
         /// The only tools that it has; all when absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tools: Option<Vec<String>>,
+        /// Whether it was made for one prompt.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        one_shot: bool,
         /// The variables that tools of this session get; the value of a secret one is [`crate::variable::IN_MEMORY`].
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         env: BTreeMap<String, String>,
@@ -136,6 +139,9 @@ pub enum EventBody {
         /// All directories that a user has added, from the next call on; file tools treat them like the working directory.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         directories: Option<Vec<PathBuf>>,
+        /// Whether it is in the bin.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        binned: Option<bool>,
     },
     /// A prompt is stored and will start a turn or join one.
     PromptAccepted {
@@ -160,6 +166,17 @@ pub enum EventBody {
         /// The check that has to pass before its turn ends well.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Until>,
+    },
+    /// A prompt that waited for its turn was taken back; it never becomes a message.
+    PromptUnqueued {
+        /// The prompt.
+        prompt: PromptId,
+        /// The client that took it back.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+        /// The process that took it back.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        process: Option<Process>,
     },
     /// A turn began.
     TurnStarted {
@@ -643,6 +660,7 @@ impl EventBody {
             unattended: None,
             budget: None,
             directories: None,
+            binned: None,
         };
         change(&mut body);
         body
@@ -707,6 +725,15 @@ impl EventBody {
         Self::changed(|body| {
             if let Self::SessionChanged { directories, .. } = body {
                 *directories = Some(now);
+            }
+        })
+    }
+
+    /// The session is put into the bin, or taken out of it under this name.
+    pub fn bin_changed(now: bool, called: Option<String>) -> Self {
+        Self::changed(|body| {
+            if let Self::SessionChanged { binned, name, .. } = body {
+                (*binned, *name) = (Some(now), called);
             }
         })
     }

@@ -118,12 +118,18 @@ methods! {
         SessionContinue: "session/continue" = resume(session::Keyed) -> RpcResult<daemon::Empty>;
         /// Has older messages replaced by a summary, in the context; answers once the request is on disk.
         SessionCompact: "session/compact" = compact(session::Compact) -> RpcResult<session::Prompted>;
+        /// Takes back a prompt that waits for its turn.
+        SessionUnqueue: "session/unqueue" = unqueue(session::Unqueue) -> RpcResult<session::Unqueued>;
         /// Puts files back to what they were before a turn.
         SessionUndo: "session/undo" = undo(session::Undo) -> RpcResult<session::Restored>;
         /// Makes the changes again that were undone last.
         SessionRedo: "session/redo" = redo(session::Redo) -> RpcResult<session::Restored>;
         /// Changes model, mode or name from the next step on.
         SessionSet: "session/set" = set(session::Set) -> RpcResult<daemon::Empty>;
+        /// Puts a session into the bin: it is not listed, takes no prompts, and is deleted 30 days later.
+        SessionBin: "session/bin" = bin(session::Bin) -> RpcResult<daemon::Empty>;
+        /// Takes a session out of the bin.
+        SessionRestore: "session/restore" = restore(session::Keyed) -> RpcResult<session::OutOfBin>;
         /// Deletes a session and everything that was stored for it.
         SessionRemove: "session/remove" = remove(session::Remove) -> RpcResult<daemon::Empty>;
         /// Deletes sessions that were not used for a while, or lists them.

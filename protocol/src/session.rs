@@ -52,6 +52,9 @@ pub struct Create {
     /// A name, unique among sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// Whether it is for one prompt, as `linger run` makes them: lists can leave it out while it has no name.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub one_shot: bool,
     /// Variables for the session's tools; what looks like a secret is left out unless the configuration passes it, and is in
     /// the daemon's memory alone.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -85,12 +88,18 @@ pub struct Created {
 /// `session/list`: sessions, the latest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct List {
-    /// Only sessions with this name, or whose id begins with this.
+    /// Only sessions with this name or id, or whose id begins with this; a beginning has at least four characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matching: Option<String>,
     /// Only sessions with this working directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<PathBuf>,
+    /// Only sessions in the bin; without it, only those that are not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bin: bool,
+    /// Leave out sessions that were made for one prompt and have no name.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lasting: bool,
     /// At most this many; 1000 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
@@ -191,6 +200,12 @@ pub struct Info {
     /// The session that started it, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionId>,
+    /// Whether it was made for one prompt.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub one_shot: bool,
+    /// When it was put into the bin, in Unix milliseconds, if it is there; 30 days later it is deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub binned_at: Option<u64>,
     /// Tokens over all its turns.
     pub usage: Usage,
     /// About how many tokens its context has, as its provider counted last.
@@ -374,6 +389,47 @@ pub struct Compact {
     /// Idempotency key: sent twice, it happens once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+}
+
+/// `session/unqueue`: takes back prompts that wait for their turn.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Unqueue {
+    /// The session.
+    pub session: SessionId,
+    /// This one; the one that came last when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<PromptId>,
+    /// Idempotency key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+/// The result of `session/unqueue`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Unqueued {
+    /// The prompt that was taken back.
+    pub prompt: PromptId,
+}
+
+/// `session/bin`: puts a session into the bin, where it stays for 30 days.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Bin {
+    /// The session.
+    pub session: SessionId,
+    /// Also while a turn is running; it is cancelled first.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
+    /// Idempotency key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+/// The result of `session/restore`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OutOfBin {
+    /// The name that it has now: another one than before where a session has taken that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
 /// `session/undo`: puts files back to what they were before the model's tools changed them.
@@ -562,6 +618,12 @@ pub struct Prune {
     /// Also sessions with a running turn, such as one that waits for an answer.
     #[serde(default)]
     pub force: bool,
+    /// Put them into the bin in place of deleting them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub into_bin: bool,
+    /// Delete the sessions that are in the bin, whatever their age, and no others; `older_than_ms` does not count then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bin: bool,
     /// Idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,

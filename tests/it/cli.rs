@@ -77,9 +77,9 @@ async fn a_log_that_follows_a_session_ends_when_that_is_removed() {
     let daemon = Daemon::start(&model).await;
     let session = daemon.cli(&["run", "-d", "hello"]).run().await.exits(0).word().to_owned();
     gate.reached().await;
-    let mut log = daemon.cli(&["log", "-f", &session]).spawn().await;
+    let mut log = daemon.cli(&["log", "--forever", &session]).spawn().await;
     assert!(log.line().await.is_some(), "it follows");
-    daemon.cli(&["rm", "--force", &session]).run().await.exits(0);
+    daemon.cli(&["rm", "--now", "--force", &session]).run().await.exits(0);
     let output = log.end().await.exits(0);
     assert!(output.stdout.contains("the session was removed"), "{output:?}");
     model.forgive();
@@ -181,7 +181,7 @@ async fn a_script_reads_what_each_command_came_to_as_json() {
     daemon.check(&[], &model);
     assert_eq!(json(&["rm", "--json", "scripted"], 0).await, [json!({ "session": session })]);
     // What is wrong is told to people.
-    daemon.cli(&["cancel", "--json", "scripted"]).run().await.exits(2).says("no session is called");
+    daemon.cli(&["cancel", "--json", "scripted"]).run().await.exits(2).says("is in the bin");
 }
 
 #[tokio::test]
@@ -220,7 +220,7 @@ async fn prompts_that_stay_queued_behind_a_cancel_are_told_of() {
     gate.reached().await;
     daemon.cli(&["send", &session, "and then"]).run().await.exits(0);
     daemon.cli(&["cancel", &session]).run().await.exits(0).says("1 prompt is still queued");
-    daemon.cli(&["wait", &session]).run().await.exits(4).says("then /continue or a new prompt");
+    daemon.cli(&["wait", &session]).run().await.exits(4).says("or a new prompt starts");
     let listed = daemon.cli(&["ls"]).run().await.exits(0);
     assert!(listed.stdout.contains("cancelled, 1 queued"), "{listed:?}");
     let mut terminal = daemon.pty(&["attach", &session]);
@@ -276,7 +276,7 @@ async fn run_exits_1_when_the_turn_fails_and_124_when_it_takes_too_long() {
 }
 
 #[tokio::test]
-async fn rm_deletes_a_session_and_refuses_one_that_works() {
+async fn rm_puts_a_session_into_the_bin_and_refuses_one_that_works() {
     let gate = Gate::new();
     let model = ModelServer::with([Reply::text("x").gate(&gate)]);
     let daemon = Daemon::start(&model).await;
@@ -284,8 +284,90 @@ async fn rm_deletes_a_session_and_refuses_one_that_works() {
     gate.reached().await;
     daemon.cli(&["rm", &session]).run().await.exits(1);
     daemon.cli(&["rm", "--force", &session]).run().await.exits(0);
-    daemon.cli(&["log", &session]).run().await.fails_with_hint(2);
+    daemon.cli(&["log", &session]).run().await.fails_with_hint(2).says("linger restore");
     daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn a_session_comes_back_from_the_bin_and_its_name_was_free_meanwhile() {
+    let model = ModelServer::with([Reply::text("first")]);
+    let daemon = Daemon::start(&model).await;
+    let first = daemon.cli(&["run", "-d", "--name", "fox", "hello"]).run().await.exits(0).word().to_owned();
+    daemon.cli(&["wait", &first]).run().await.exits(0);
+    // A prefix names it for reading alone.
+    daemon.cli(&["rename", &first[..3], "dog"]).run().await.fails_with_hint(2).says("at least 4 characters");
+    daemon.cli(&["rm", &first[..6]]).run().await.fails_with_hint(2).says("--yes");
+    daemon.cli(&["rm", "fox"]).run().await.exits(0);
+    assert_eq!(daemon.cli(&["ls", "--json"]).run().await.exits(0).json().len(), 0);
+    assert_eq!(daemon.cli(&["ls", "--bin", "--json"]).run().await.exits(0).json()[0]["session"], json!(first));
+    daemon.cli(&["send", &first, "more"]).run().await.fails_with_hint(2);
+    let client = daemon.client().await;
+    let refused = client.refused("session/prompt", json!({ "session": first, "content": "more" })).await;
+    assert_eq!(refused.code, -31060, "the daemon refuses it too");
+    daemon.cli(&["new", "--name", "fox"]).run().await.exits(0);
+    assert_eq!(daemon.terminate(), Some(0));
+    daemon.launch().await;
+    daemon.cli(&["restore", "fox"]).run().await.exits(0).says("it is called fox-2 now");
+    assert!(daemon.cli(&["log", "fox-2"]).run().await.exits(0).stdout.contains("first"), "all of it is there");
+    daemon.cli(&["rm", "--now", "fox-2"]).run().await.exits(0);
+    daemon.cli(&["restore", &first]).run().await.fails_with_hint(2);
+    daemon.cli(&["prune", "--now"]).run().await.fails_with_hint(2).says("--yes");
+    daemon.cli(&["prune", "--now", "--yes"]).run().await.exits(0).says("the bin is empty");
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn piped_input_goes_with_the_prompt_and_names_no_files() {
+    let model = ModelServer::scripted(|_| Reply::text("ok"));
+    let daemon = Daemon::start(&model).await;
+    daemon.cli(&["run", "review this"]).stdin("the diff @x.png").run().await.exits(0);
+    daemon.cli(&["run", "-c", "is", "-", "good?"]).stdin("the text").run().await.exits(0);
+    daemon.cli(&["run", "-c", "nothing piped"]).run().await.exits(0);
+    let asked = model.requests();
+    let said = |n: usize| String::from_utf8_lossy(&asked[n].body).into_owned();
+    assert!(said(0).contains("review this") && said(0).contains("the diff @x.png"), "{}", said(0));
+    let (before, after) = (said(1).find("the text").unwrap(), said(1).find("good?").unwrap());
+    assert!(before < after && said(1).contains("review this"), "-c goes on with the session: {}", said(1));
+    assert!(said(2).contains("nothing piped"));
+    daemon.cli(&["run", "--rm", "once"]).run().await.exits(0);
+    assert_eq!(daemon.cli(&["ls", "--json"]).run().await.exits(0).json().len(), 1, "--rm leaves none");
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn a_queued_prompt_is_listed_and_taken_back() {
+    let gate = Gate::new();
+    let model = ModelServer::with([Reply::text("x").gate(&gate)]);
+    let daemon = Daemon::start(&model).await;
+    let session = daemon.cli(&["run", "-d", "go"]).run().await.exits(0).word().to_owned();
+    gate.reached().await;
+    for prompt in ["second", "third"] {
+        daemon.cli(&["send", &session, prompt]).run().await.exits(0);
+    }
+    let queued = daemon.cli(&["queue", &session]).run().await.exits(0).stdout;
+    assert_eq!(queued, "p2  second\np3  third\n");
+    daemon.cli(&["unqueue", &session]).run().await.exits(0).says("p3 was taken back");
+    daemon.cli(&["unqueue", &session, "p2"]).run().await.exits(0);
+    daemon.cli(&["unqueue", &session]).run().await.fails_with_hint(1).says("no queued prompts");
+    gate.open();
+    assert_eq!(daemon.cli(&["wait", "--answer", &session]).run().await.exits(0).stdout, "x\n");
+    assert_eq!(daemon.cli(&["log", "-f", &session]).run().await.exits(0).stdout.matches("> ").count(), 1);
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn a_mistyped_command_is_no_prompt_and_habits_are_named() {
+    let model = ModelServer::with([]);
+    let daemon = Daemon::start(&model).await;
+    daemon.cli(&["atach", "x"]).run().await.fails_with_hint(2).says("did you mean `linger attach`");
+    daemon.cli(&["login"]).run().await.fails_with_hint(2).says("linger key set");
+    let renamed = daemon.cli(&["renam"]).run().await.fails_with_hint(2).says("`linger rename`");
+    assert!(!renamed.stderr.contains("prune"), "{renamed:?}");
+    daemon.cli(&["resume", "nobody"]).run().await.fails_with_hint(2);
+    daemon.cli(&["fix the test"]).run().await.fails_with_hint(2).says("needs a terminal");
+    let status = daemon.cli(&["status", "--format", "{running}/{waiting} {model}"]).run().await.exits(0);
+    assert_eq!(status.stdout, "0/0 \n");
+    daemon.cli(&["status", "--format", "{nope}"]).run().await.fails_with_hint(2);
 }
 
 #[tokio::test]

@@ -198,7 +198,7 @@ async fn run_with_json_prints_each_event_and_each_byte_once() {
 async fn log_that_follows_shows_what_log_shows_afterwards_and_wait_waits() {
     let mut scene = Scene::new(4).await;
     let session = scene.cli(&["new"]).run().await.exits(0).word().to_owned();
-    let log = scene.cli(&["log", "-f", &session]).spawn().await;
+    let log = scene.cli(&["log", "--forever", &session]).spawn().await;
     for n in 0..KILLS / 2 {
         scene.killed(&["send", &session, &format!("send {n}")]).await;
         let output = scene.killed(&["wait", &session]).await;
@@ -250,7 +250,7 @@ async fn commands_that_change_something_change_it_once() {
     }
     assert_eq!(prompts(&client), KILLS / 4);
     for n in 0..KILLS / 4 {
-        scene.killed_within(&["rm", &format!("run-no-{n}")], 15).await;
+        scene.killed_within(&["rm", "--now", &format!("run-no-{n}")], 15).await;
         assert_eq!(scene.sessions().await.len(), KILLS / 4 - n - 1);
     }
     scene.end().await;

@@ -212,7 +212,7 @@ async fn a_long_output_and_an_image_that_was_read_are_blobs_that_tools_and_clien
     client.turn(&session, "once more").await;
     let results: Vec<String> = client.transcript().of("tool_finished").map(|seen| seen.event.to_string()).collect();
     assert!(results.iter().any(|result| result.contains("50000")), "{results:?}");
-    daemon.cli(&["rm", &session]).run().await.exits(0);
+    daemon.cli(&["rm", "--now", &session]).run().await.exits(0);
     assert!(comes_true(linger_tests::TIMEOUT, || blobs(&daemon).is_empty() && leftovers(&daemon) == 0));
 }
 
@@ -259,7 +259,7 @@ async fn what_is_removed_gives_its_space_back_and_what_another_session_uses_stay
     // What is in the log of the database is not in the file yet.
     database(&daemon).execute_batch("PRAGMA wal_checkpoint(FULL)").unwrap();
     let before = file();
-    daemon.cli(&["rm", &two]).run().await.exits(0);
+    daemon.cli(&["rm", "--now", &two]).run().await.exits(0);
     client.wait("the notice", |seen| seen.of("notice").find(|seen| seen.str("code") == "removed").cloned()).await;
     assert!(comes_true(linger_tests::TIMEOUT, || blobs(&daemon).len() == 1), "its own image goes");
     assert!(comes_true(linger_tests::TIMEOUT, || file() < before * 2 / 3), "{} of {before} bytes", file());
@@ -267,7 +267,7 @@ async fn what_is_removed_gives_its_space_back_and_what_another_session_uses_stay
     for table in ["event", "scratch", "question", "outcome", "blob"] {
         assert_eq!(count(&daemon, &format!("SELECT count(*) FROM {table} WHERE session = '{two}'")), 0, "{table}");
     }
-    daemon.cli(&["rm", &one]).run().await.exits(0);
+    daemon.cli(&["rm", "--now", &one]).run().await.exits(0);
     assert!(comes_true(linger_tests::TIMEOUT, || blobs(&daemon).is_empty() && leftovers(&daemon) == 0));
     assert!(comes_true(linger_tests::TIMEOUT, || count(&daemon, "SELECT count(*) FROM removed") == 0));
 }
@@ -419,19 +419,26 @@ async fn prune_deletes_what_is_old_and_idle_and_a_dry_run_nothing() {
     for wrong in [vec!["prune"], vec!["prune", "--older-than", "90"], vec!["prune", "--older-than", "soon"]] {
         daemon.cli(&wrong).run().await.exits(2).says("error: ");
     }
-    let dry = daemon.cli(&["prune", "--older-than", "90d", "--dry-run"]).run().await.exits(0).says("1 session, ");
-    assert!(dry.stdout.starts_with(&old) && dry.stderr.contains("would be deleted"), "{dry:?}");
-    daemon.cli(&["prune", "--older-than", "101d"]).run().await.exits(0).says("no session is that old");
+    let dry =
+        daemon.cli(&["prune", "--now", "--older-than", "90d", "--dry-run"]).run().await.exits(0).says("1 session, ");
+    assert!(dry.stdout.starts_with(&old) && dry.stderr.contains("would be deleted for good"), "{dry:?}");
+    daemon
+        .cli(&["prune", "--yes", "--now", "--older-than", "101d"])
+        .run()
+        .await
+        .exits(0)
+        .says("no session is that old");
     assert_eq!(sessions(&daemon), all);
-    let pruned = daemon.cli(&["prune", "--older-than", "90d", "--json"]).run().await.exits(0).json().remove(0);
+    let pruned =
+        daemon.cli(&["prune", "--yes", "--now", "--older-than", "90d", "--json"]).run().await.exits(0).json().remove(0);
     assert_eq!((&pruned["count"], &pruned["sessions"][0]["session"]), (&json!(1), &json!(old)));
     assert_eq!(pruned["size"], pruned["sessions"][0]["size"]);
     all.retain(|session| *session != old);
     assert_eq!(sessions(&daemon), all);
     // However old, what waits for an answer is not forgotten, unless it is meant.
-    daemon.cli(&["prune", "--older-than", "0s"]).run().await.exits(0);
+    daemon.cli(&["prune", "--yes", "--now", "--older-than", "0s"]).run().await.exits(0);
     assert_eq!(sessions(&daemon), vec![waiting.clone()]);
-    daemon.cli(&["prune", "--older-than", "0s", "--force"]).run().await.exits(0).says("1 session, ");
+    daemon.cli(&["prune", "--yes", "--now", "--older-than", "0s", "--force"]).run().await.exits(0).says("1 session, ");
     assert_eq!(sessions(&daemon), Vec::<String>::new());
     daemon.cli(&["inbox"]).run().await.exits(0);
     assert_eq!(count(&daemon, "SELECT count(*) FROM question WHERE answer IS NULL"), 0);

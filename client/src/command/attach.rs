@@ -1,44 +1,155 @@
 //! `linger attach`, and `linger` alone: an interactive session.
 
-use linger_protocol::id::SessionId;
-use linger_protocol::method::SessionList;
-use linger_protocol::session::{Info, List};
+use linger_protocol::event::EventBody;
+use linger_protocol::id::Cursor;
+use linger_protocol::method::SessionPrompt;
+use linger_protocol::session::{Info, Prompt, State};
 
-use super::{log, made, resolve};
-use crate::arguments::{Attach, Choice, Log};
+use super::find::{latest, must_be_latest};
+use super::{habit, log, made, prompt, resolve, run};
+use crate::arguments::{Attach, Bare, Choice, Log, Run};
 use crate::connect::Client;
-use crate::environment::working_directory;
+use crate::environment::now;
 use crate::error::{Exit, Failure};
+use crate::follow::{Attachment, Happened};
+use crate::idempotency::key;
+use crate::render::back::{Back, Room};
+use crate::render::style::Style;
 use crate::repl::{needs_terminal, repl};
-use crate::terminal::Capabilities;
+use crate::terminal::{Capabilities, Terminal};
+
+/// Lines of a terminal that does not tell its size.
+const HEIGHT: usize = 24;
+
+/// The largest log that is read to show what happened before, in bytes: a fifth of a second. Of a larger one the last turn is shown.
+const MAX_READ: u64 = 32 << 20;
 
 pub(super) fn run(args: &Attach) -> Result<Exit, Failure> {
-    if args.json {
-        return log::run(&Log { session: args.session.clone(), follow: true, json: true });
+    let mut open = None;
+    let session = match &args.session {
+        Some(session) => session.clone(),
+        None => must_be_latest(open.insert(Client::open()?), None, false)?.session.to_string(),
+    };
+    if args.json || args.read_only {
+        let turns = args.tail.or_else(|| (!args.all && !args.json).then_some(1));
+        let (follow, forever, json) = (true, true, args.json);
+        return log::run(&Log { session, follow, forever, last: false, turns, times: false, json });
     }
     let look = Capabilities::detect();
-    needs_terminal(&look, &format!("`linger log -f {}` follows a session without one", args.session))?;
-    let mut client = Client::open()?;
-    let info = resolve(&mut client, &args.session)?;
-    repl(client, &look, info)
+    needs_terminal(&look, &format!("`linger log -f {session}` follows a session without one"))?;
+    let mut client = match open {
+        Some(client) => client,
+        None => Client::open()?,
+    };
+    let info = resolve(&mut client, &session)?;
+    let room = match (args.all, args.tail) {
+        (true, _) => Room::All,
+        (false, Some(turns)) => Room::Turns(turns),
+        (false, None) => Room::Lines(height()),
+    };
+    enter(client, &look, info, room)
 }
 
-/// The latest session of this directory, or a new one.
-pub(super) fn latest() -> Result<Exit, Failure> {
+/// The latest session of this project, the one that is named, or a new one; with the prompt, if there is one.
+pub(super) fn bare(args: Bare) -> Result<Exit, Failure> {
+    let Bare { choice, continue_latest, new, resume, print, output_format, prompt } = args;
+    if print {
+        let (session, tools) = (resume, choice.tools.is_empty());
+        if (session.is_some() || continue_latest) && !tools {
+            return Err(Failure::usage("the tools of a session are chosen when it is created"));
+        }
+        return run::run(Run { session, continue_latest, output_format, prompt, ..Run::printing(choice) });
+    }
+    habit::check(&prompt)?;
     let look = Capabilities::detect();
     needs_terminal(&look, "`linger run PROMPT` works without one, `linger help` lists the commands")?;
+    let written = match prompt.is_empty() {
+        true => None,
+        false => Some(prompt::written(&prompt)?),
+    };
     let mut client = Client::open()?;
-    let list = List { cwd: Some(working_directory()?), limit: Some(1), ..List::default() };
-    let info = match client.call(&SessionList(list))?.into_iter().next() {
-        Some(info) => info,
+    let directory = choice.directory.clone();
+    let found = match (resume, new, continue_latest) {
+        (Some(session), ..) => Some(resolve(&mut client, &session)?),
+        (None, true, _) => None,
+        (None, false, true) => Some(must_be_latest(&mut client, directory.as_deref(), true)?),
+        (None, false, false) => latest(&mut client, directory.as_deref(), true)?,
+    };
+    let info = match found {
+        Some(info) => adopted(&mut client, info, choice)?,
         None => {
-            let session = made(&mut client, Choice::default())?.session;
-            find(&mut client, &session)?
+            let session = made(&mut client, choice, false)?.session;
+            client.session_info(&session)?
         }
     };
-    repl(client, &look, info)
+    if let Some(written) = written {
+        let content = written.content(Some(&info.cwd))?.with_resources(&mut client, &info.session)?;
+        let (session, env) = (info.session.clone(), client.secret_env());
+        client.call(&SessionPrompt(Prompt {
+            session,
+            content,
+            when: None,
+            schema: None,
+            until: None,
+            env,
+            key: Some(key()?),
+        }))?;
+    }
+    enter(client, &look, info, Room::Lines(height()))
 }
 
-fn find(client: &mut Client, session: &SessionId) -> Result<Info, Failure> {
-    resolve(client, session.as_str())
+/// The session with what the options change of it.
+fn adopted(client: &mut Client, info: Info, choice: Choice) -> Result<Info, Failure> {
+    if !choice.tools.is_empty() {
+        return Err(Failure::usage("the tools of a session are chosen when it is created")
+            .hint("`linger -n --tools …` starts a new one"));
+    }
+    let session = run::adopt(client, &info, choice)?;
+    client.session_info(&session)
+}
+
+/// Shows what happened before, and lets the user in.
+fn enter(client: Client, look: &Capabilities, info: Info, room: Room) -> Result<Exit, Failure> {
+    let info = show_past(look, info, &room)?;
+    repl(client, look, info)
+}
+
+/// Prints the past of a session; what comes after that is `turn_cursor` of the row. It reads over a connection of its own, so that
+/// nothing of it is left on the other one.
+fn show_past(look: &Capabilities, info: Info, room: &Room) -> Result<Info, Failure> {
+    // A running turn is shown as it goes on.
+    let until = if info.state == State::Idle { info.cursor.clone() } else { info.turn_cursor.clone() };
+    if info.size > MAX_READ || info.damaged.is_some() || until == Cursor::default() {
+        return Ok(info);
+    }
+    let mut back = Back::default();
+    let mut attachment = Attachment::start(Client::open()?, info.session.clone(), None, false)?;
+    loop {
+        match attachment.next(None)? {
+            Happened::Event(notification, _) => {
+                let over = matches!(notification.event.body, EventBody::CaughtUp {});
+                if over {
+                    break;
+                }
+                back.event(&notification.event);
+                if notification.cursor == until {
+                    break;
+                }
+            }
+            Happened::Lost => super::wait::reattach(&mut attachment)?,
+            _ => {}
+        }
+    }
+    let style = Style { color: look.color, unicode: look.unicode };
+    let mut terminal = Terminal::new();
+    for line in back.lines(&info, (style, look.width), room, now()) {
+        terminal.talk(&format!("{line}\n"))?;
+    }
+    Ok(Info { turn_cursor: until, ..info })
+}
+
+/// Lines of the terminal that the past may fill: not the last few, where the prompt is.
+fn height() -> usize {
+    let rows = rustix::termios::tcgetwinsize(rustix::stdio::stderr()).map(|size| usize::from(size.ws_row));
+    rows.ok().filter(|rows| *rows >= 10).unwrap_or(HEIGHT).saturating_sub(4)
 }

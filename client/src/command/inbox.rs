@@ -1,19 +1,29 @@
 //! `linger inbox`: the questions that wait, of all sessions and of the daemon.
 
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
 use linger_protocol::method::QuestionList;
 use linger_protocol::question::{List, PendingQuestion, QuestionKind};
 
-use super::print_rows;
-use crate::arguments::Json;
+use super::{print_rows, print_value};
+use crate::arguments::Inbox;
 use crate::connect::Client;
 use crate::environment::now;
 use crate::error::{Exit, Failure};
+use crate::input::{Event, signals};
 use crate::render::table::{age, columns};
 use crate::terminal::Terminal;
 
-pub(super) fn run(args: &Json) -> Result<Exit, Failure> {
+/// How often a followed inbox is read: the daemon tells of questions only within their session, and a person reads no faster.
+const AGAIN: Duration = Duration::from_secs(1);
+
+pub(super) fn run(args: &Inbox) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
     let list = QuestionList(List::default());
+    if args.follow {
+        return follow(client, args.json);
+    }
     if args.json {
         print_rows(&mut client, &list)?;
         return Ok(Exit::GOOD);
@@ -26,6 +36,25 @@ pub(super) fn run(args: &Json) -> Result<Exit, Failure> {
     }
     terminal.say(hint(&rows))?;
     Ok(Exit::GOOD)
+}
+
+/// Prints questions as they come, until a signal.
+fn follow(mut client: Client, json: bool) -> Result<Exit, Failure> {
+    signals(client.sender(), false)?;
+    let (mut seen, mut terminal) = (BTreeSet::new(), Terminal::new());
+    loop {
+        let rows = client.call(&QuestionList(List::default()))?;
+        for row in rows.iter().filter(|row| !seen.contains(&row.question)) {
+            match json {
+                true => print_value(row)?,
+                false => terminal.line(&columns_of(row, now()).join("  "))?,
+            }
+        }
+        seen = rows.into_iter().map(|row| row.question).collect();
+        if let Some(Event::Signal(_)) = client.next_event(Some(Instant::now() + AGAIN)) {
+            return Ok(Exit::GOOD);
+        }
+    }
 }
 
 /// Id, session (`-` is the daemon), age, tool or kind, and what is asked with the names of its options.

@@ -1,9 +1,13 @@
 //! `linger log`: prints what happened in a session, and with `-f` what happens.
 
-use linger_protocol::event::{EventBody, NoticeCode};
-use linger_protocol::id::PromptId;
-use linger_protocol::message::text_of;
+use std::collections::VecDeque;
 
+use linger_protocol::event::{Event, EventBody, NoticeCode, Notification};
+use linger_protocol::message::{Role, StopReason};
+use linger_protocol::session::{Info, State};
+use serde_json::value::RawValue;
+
+use super::queue::Queued;
 use super::resolve;
 use super::wait::reattach;
 use crate::arguments::Log;
@@ -12,52 +16,52 @@ use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened};
 use crate::input::signals;
 use crate::render::style::Style;
+use crate::render::table::moment;
 use crate::render::{Renderer, Settings, Thinking};
-use crate::terminal::{Capabilities, Terminal, clean_line};
+use crate::terminal::{Capabilities, Output, Terminal};
 
 pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
     let look = Capabilities::detect();
     let mut client = Client::open()?;
-    let session = resolve(&mut client, &args.session)?.session;
-    if args.follow {
+    let info = resolve(&mut client, &args.session)?;
+    let follow = args.follow || args.forever;
+    if follow {
         // The way to leave. Without it, a story that is cut is no success.
         signals(client.sender(), false)?;
     }
-    let mut terminal = Terminal::new();
-    // Here the talk is the data.
-    terminal.one_stream = true;
-    let mut renderer = Renderer::new(Settings {
-        style: Style { color: look.color && look.stdout, unicode: look.unicode },
-        width: look.width,
-        raw: false,
-        deltas: false,
-        thinking: Thinking::Hide,
-        usage: true,
-        permissions: true,
-        prompts: true,
-        me: String::new(),
-    });
-    let mut attachment = Attachment::start(client, session, None, false)?;
+    let turns = if args.last { Some(1) } else { args.turns };
+    // The last turn alone needs nothing of what was before.
+    let from = (turns == Some(1)).then(|| info.turn_cursor.clone()).filter(|cursor| *cursor != Default::default());
+    let mut printer = Printer::new(args, &look);
+    let mut attachment = Attachment::start(client, info.session.clone(), from, false)?;
     let mut queued = Queued::default();
+    let mut last = turns.map(Last::new);
     loop {
         match attachment.next(None)? {
             Happened::Event(notification, raw) => {
-                let caught_up = matches!(notification.event.body, EventBody::CaughtUp {});
-                let removed =
-                    matches!(notification.event.body, EventBody::Notice { code: Some(NoticeCode::Removed), .. });
-                match args.json {
-                    true if caught_up => {}
-                    true => terminal.data(raw.get())?,
-                    false => terminal.print(renderer.event(&notification.event))?,
+                let body = &notification.event.body;
+                let caught_up = matches!(body, EventBody::CaughtUp {});
+                let removed = matches!(body, EventBody::Notice { code: Some(NoticeCode::Removed), .. });
+                let ended = matches!(body, EventBody::TurnFinished { .. });
+                queued.event(body);
+                if caught_up && let Some(last) = last.take() {
+                    last.0.into_iter().flatten().try_for_each(|(event, raw)| printer.event(&event.event, &raw))?;
                 }
-                queued.event(&notification.event.body);
+                match &mut last {
+                    Some(last) => last.event(notification, raw),
+                    None => printer.event(&notification.event, &raw)?,
+                }
                 if caught_up && !args.json {
-                    for line in queued.lines() {
-                        terminal.line(&line)?;
-                    }
+                    printer.lines(queued.lines())?;
                 }
-                if removed || (caught_up && !args.follow) {
+                if removed || (caught_up && !follow) {
                     return Ok(Exit::GOOD);
+                }
+                if (caught_up || ended) && last.is_none() && !args.forever {
+                    let info = attachment.client.session_info(&info.session)?;
+                    if is_over(&info) {
+                        return Ok(Exit::GOOD);
+                    }
                 }
             }
             Happened::Lost => reattach(&mut attachment)?,
@@ -67,28 +71,85 @@ pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
     }
 }
 
-/// Prompts that wait for their turn.
-#[derive(Default)]
-struct Queued(Vec<(PromptId, String)>);
+/// Whether nothing more happens in the session by itself.
+fn is_over(info: &Info) -> bool {
+    let stopped = matches!(info.stop_reason, Some(StopReason::Cancelled | StopReason::Error));
+    match info.state {
+        State::Idle => (info.queued == 0 || stopped) && info.background.is_empty(),
+        State::Offered => true,
+        State::Running | State::Waiting => false,
+    }
+}
 
-impl Queued {
-    fn event(&mut self, body: &EventBody) {
-        match body {
-            EventBody::PromptAccepted { prompt, content, compact, .. } => {
-                let text = match compact {
-                    true => "a summary of older messages".to_owned(),
-                    false => clean_line(text_of(content).lines().next().unwrap_or_default()).into_owned(),
-                };
-                self.0.push((prompt.clone(), text));
-            }
-            EventBody::TurnStarted { prompt } | EventBody::Message { prompt: Some(prompt), .. } => {
-                self.0.retain(|(queued, _)| queued != prompt);
-            }
-            _ => {}
-        }
+/// The events of the last turns, each from its start.
+struct Last(VecDeque<Vec<(Box<Notification>, Box<RawValue>)>>, usize);
+
+impl Last {
+    fn new(turns: usize) -> Self {
+        Self(VecDeque::from([Vec::new()]), turns.max(1))
     }
 
-    fn lines(&self) -> Vec<String> {
-        self.0.iter().map(|(_, text)| format!("queued: {text}")).collect()
+    fn event(&mut self, notification: Box<Notification>, raw: Box<RawValue>) {
+        if let EventBody::TurnStarted { .. } = notification.event.body {
+            self.0.push_back(Vec::new());
+            // What came before the first turn is no turn.
+            while self.0.len() > self.1 {
+                self.0.pop_front();
+            }
+        }
+        if let Some(turn) = self.0.back_mut() {
+            turn.push((notification, raw));
+        }
+    }
+}
+
+/// Prints events, as lines for people or as they are.
+struct Printer {
+    terminal: Terminal,
+    renderer: Renderer,
+    json: bool,
+    times: bool,
+}
+
+impl Printer {
+    fn new(args: &Log, look: &Capabilities) -> Self {
+        let mut terminal = Terminal::new();
+        // Here the talk is the data.
+        terminal.one_stream = true;
+        let renderer = Renderer::new(Settings {
+            style: Style { color: look.color && look.stdout, unicode: look.unicode },
+            width: look.width,
+            raw: false,
+            deltas: false,
+            thinking: Thinking::Hide,
+            usage: true,
+            permissions: true,
+            prompts: true,
+            me: String::new(),
+        });
+        Self { terminal, renderer, json: args.json, times: args.times }
+    }
+
+    fn event(&mut self, event: &Event, raw: &RawValue) -> Result<(), Failure> {
+        if self.json {
+            let caught_up = matches!(event.body, EventBody::CaughtUp {});
+            return if caught_up { Ok(()) } else { Ok(self.terminal.data(raw.get())?) };
+        }
+        let dated = matches!(
+            event.body,
+            EventBody::Message { role: Role::User, prompt: Some(_), .. } | EventBody::TurnFinished { .. }
+        );
+        if self.times && dated {
+            let mut out = Vec::new();
+            self.renderer.fresh_line(&mut out);
+            out.push(Output::Talk(format!("{}\n", self.renderer.style().dim(&moment(event.at)))));
+            self.terminal.print(out)?;
+        }
+        let out = self.renderer.event(event);
+        Ok(self.terminal.print(out)?)
+    }
+
+    fn lines(&mut self, lines: Vec<String>) -> Result<(), Failure> {
+        lines.iter().try_for_each(|line| Ok(self.terminal.line(line)?))
     }
 }

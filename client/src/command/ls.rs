@@ -1,14 +1,14 @@
 //! `linger ls`: the sessions, the latest first.
 
 use linger_protocol::method::SessionList;
-use linger_protocol::session::List;
+use linger_protocol::session::{Info, List, State};
 
 use super::print_rows;
 use crate::arguments::Ls;
 use crate::connect::Client;
-use crate::environment::now;
+use crate::environment::{now, working_directory};
 use crate::error::{Exit, Failure};
-use crate::render::sessions::listing;
+use crate::render::sessions::listing_in;
 use crate::terminal::{Capabilities, Terminal};
 
 /// Sessions that a person is shown at once.
@@ -16,31 +16,49 @@ const SCREEN: u32 = 40;
 
 pub(super) fn run(args: &Ls) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
-    let screen = Capabilities::detect().stdout && !args.json && !args.all;
-    let limit = match (args.all, screen) {
+    let look = Capabilities::detect();
+    let filtered = args.waiting || args.running;
+    let screen = look.stdout && !args.json && !args.all && !filtered;
+    let limit = match (args.all || filtered, screen) {
         (true, _) => Some(u32::MAX),
         (false, true) => Some(SCREEN + 1),
         (false, false) => None,
     };
-    let list = SessionList(List { limit, ..List::default() });
-    if args.json {
+    let cwd = if args.here { Some(working_directory()?) } else { None };
+    let list = SessionList(List { limit, cwd, bin: args.bin, ..List::default() });
+    if args.json && !filtered {
         print_rows(&mut client, &list)?;
         return Ok(Exit::GOOD);
     }
     let mut rows = client.call(&list)?;
+    rows.retain(|row| !filtered || is_wanted(row, args));
+    if args.json {
+        rows.iter().try_for_each(super::print_value)?;
+        return Ok(Exit::GOOD);
+    }
     let more = screen && rows.len() > SCREEN as usize;
     if more {
         rows.truncate(SCREEN as usize);
     }
     let mut terminal = Terminal::new();
-    for line in listing(&rows, now()) {
+    let width = look.stdout.then_some(look.width);
+    for line in listing_in(&rows, now(), width) {
         terminal.line(&line)?;
     }
     if more {
         terminal.say("there are more: `linger ls --all`")?;
     }
     if rows.is_empty() {
-        terminal.say("no sessions yet: `linger run PROMPT` starts one")?;
+        terminal.say(match (args.bin, filtered || args.here) {
+            (true, _) => "the bin is empty",
+            (false, true) => "no such session; `linger ls` lists all",
+            (false, false) => "no sessions yet: `linger run PROMPT` starts one",
+        })?;
     }
     Ok(Exit::GOOD)
+}
+
+/// Whether a session is in one of the wanted states.
+fn is_wanted(row: &Info, args: &Ls) -> bool {
+    (args.waiting && row.state == State::Waiting) || (args.running && row.state == State::Running)
 }

@@ -8,6 +8,9 @@ mod config;
 mod daemon;
 mod doctor;
 mod env;
+mod export;
+mod find;
+mod habit;
 mod help;
 mod inbox;
 mod key;
@@ -20,9 +23,12 @@ mod new;
 mod permissions;
 mod prompt;
 mod prune;
+mod queue;
+mod rename;
 mod rm;
 mod run;
 mod send;
+mod status;
 mod tools;
 mod trust;
 mod undo;
@@ -32,21 +38,18 @@ mod wait;
 use std::time::{Duration, Instant};
 
 use linger_protocol::id::SessionId;
-use linger_protocol::method::{Method, SessionCreate, SessionList};
-use linger_protocol::session::{Create, Created, Info, List};
+use linger_protocol::method::{Method, SessionCreate};
+use linger_protocol::session::{Create, Created};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::arguments::{Arguments, Choice, Command};
 use crate::connect::Client;
-use crate::environment::{absolute, now, umask, working_directory};
+use crate::environment::{absolute, umask};
 use crate::error::{Exit, Failure};
 use crate::idempotency::key;
-use crate::render::sessions::listing;
 use crate::terminal::{Terminal, clean_line};
-
-/// Candidates of an ambiguous name that are listed.
-const MAX_CANDIDATES: usize = 10;
+use find::resolve;
 
 /// The least time for the daemon's answers, whatever `--timeout` says.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -54,7 +57,15 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// Runs the command that was given.
 pub(crate) fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
     match arguments.command {
-        None => attach::latest(),
+        None => attach::bare(arguments.bare),
+        Some(Command::Chat(args)) => attach::bare(args),
+        Some(Command::Status(args)) => status::run(&args),
+        Some(Command::Continue(args)) => queue::resume(&args),
+        Some(Command::Queue(args)) => queue::list(&args),
+        Some(Command::Unqueue(args)) => queue::unqueue(args),
+        Some(Command::Export(args)) => export::run(&args),
+        Some(Command::Rename(args)) => rename::run(args),
+        Some(Command::Restore(args)) => rm::restore(&args),
         Some(Command::Run(args)) => run::run(args),
         Some(Command::New(args)) => new::run(args),
         Some(Command::Ls(args)) => ls::run(&args),
@@ -85,35 +96,14 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
     }
 }
 
-/// The one session that `text` means: by id, name, or the beginning of an id.
-fn resolve(client: &mut Client, text: &str) -> Result<Info, Failure> {
-    if text.is_empty() {
-        return Err(Failure::usage("SESSION is empty: give a name or an id").hint("`linger ls` lists the sessions"));
-    }
-    let rows = client.call(&SessionList(List { matching: Some(text.to_owned()), ..List::default() }))?;
-    if let Some(row) = rows.iter().find(|row| row.session.as_str() == text || row.name.as_deref() == Some(text)) {
-        return Ok(row.clone());
-    }
-    match <[Info; 1]>::try_from(rows) {
-        Ok([row]) => Ok(row),
-        Err(rows) if rows.is_empty() => {
-            Err(Failure::usage(format!("no session is called '{text}'")).hint("`linger ls` lists the sessions"))
-        }
-        Err(rows) => {
-            let mut lines = vec![format!("'{text}' could be one of {} sessions", rows.len())];
-            lines.extend(listing(rows.get(..MAX_CANDIDATES).unwrap_or(&rows), now()));
-            Err(Failure::usage(lines.join("\n")).hint("write more of the id"))
-        }
-    }
-}
-
-/// Creates a session in the user's directory.
-fn made(client: &mut Client, choice: Choice) -> Result<Created, Failure> {
-    let Choice { model, mode, effort, patience, fallback, unattended, limits, add_dir, tools, name } = choice;
+/// Creates a session in the user's directory; `one_shot` if it is for one prompt.
+fn made(client: &mut Client, choice: Choice, one_shot: bool) -> Result<Created, Failure> {
+    let Choice { model, mode, effort, patience, fallback, unattended, limits, add_dir, tools, name, directory } =
+        choice;
     let tools = Some(tools).filter(|tools| !tools.is_empty());
     let (effort, fallback) = (effort.unwrap_or_default(), Some(fallback).filter(|models| !models.is_empty()));
     let create = Create {
-        cwd: working_directory()?,
+        cwd: find::directory(directory.as_deref())?,
         model,
         mode,
         effort,
@@ -124,6 +114,7 @@ fn made(client: &mut Client, choice: Choice) -> Result<Created, Failure> {
         directories: absolute(add_dir)?,
         tools,
         name,
+        one_shot,
         env: client.session_env(),
         umask: Some(umask()),
         key: Some(key()?),
@@ -132,8 +123,8 @@ fn made(client: &mut Client, choice: Choice) -> Result<Created, Failure> {
 }
 
 /// As [`made`], for a command that does not show the session's first events: prints the warning.
-fn create(client: &mut Client, choice: Choice) -> Result<SessionId, Failure> {
-    let Created { session, warning, .. } = made(client, choice)?;
+fn create(client: &mut Client, choice: Choice, one_shot: bool) -> Result<SessionId, Failure> {
+    let Created { session, warning, .. } = made(client, choice, one_shot)?;
     if let Some(warning) = warning {
         Terminal::new().say(&format!("warning: {}", clean_line(&warning)))?;
     }
@@ -142,12 +133,12 @@ fn create(client: &mut Client, choice: Choice) -> Result<SessionId, Failure> {
 
 /// The message about prompts that are queued behind a stopped turn.
 pub(crate) fn held(queued: u32, session: &SessionId) -> Option<String> {
-    let prompts = match queued {
+    let (prompts, them) = match queued {
         0 => return None,
-        1 => "1 prompt is".to_owned(),
-        more => format!("{more} prompts are"),
+        1 => ("1 prompt is".to_owned(), "it"),
+        more => (format!("{more} prompts are"), "them"),
     };
-    Some(format!("{prompts} still queued; to start: `linger attach {session}`, then /continue or a new prompt"))
+    Some(format!("{prompts} still queued; `linger continue {session}` or a new prompt starts {them}"))
 }
 
 /// Prints each element of a result as it came, one a line.

@@ -8,11 +8,11 @@ use crate::terminal::Terminal;
 pub(super) fn run(args: New) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
     if args.json {
-        let made = super::made(&mut client, args.choice)?;
+        let made = super::made(&mut client, args.choice, false)?;
         super::print_value(&made)?;
         return Ok(Exit::GOOD);
     }
-    let session = super::create(&mut client, args.choice)?;
+    let session = super::create(&mut client, args.choice, false)?;
     Terminal::new().line(session.as_str())?;
     Ok(Exit::GOOD)
 }

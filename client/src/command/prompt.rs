@@ -1,12 +1,15 @@
-//! The prompt of a command: words or standard input, the pictures that the words name, a schema for the answer.
+//! The prompt of a command: words, standard input, or both; the pictures that the words name, a schema for the answer.
 
 use std::fs::File;
 use std::io::{IsTerminal as _, Read as _};
 use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
 
+use linger_protocol::id::SessionId;
 use linger_protocol::prompt::PromptContent;
-use linger_protocol::session::Info;
 use linger_protocol::transport::MAX_REQUEST;
+use rustix::fs::FileType;
 use serde_json::Value;
 
 use crate::attachable::with_resources;
@@ -14,53 +17,106 @@ use crate::connect::Client;
 use crate::environment::working_directory;
 use crate::error::Failure;
 use crate::picture::with_pictures;
+use crate::terminal::Terminal;
 
-/// The text of a prompt.
-pub(super) struct Written {
-    text: String,
-    /// Whether it came from stdin: its author may be another person, so it names no files.
-    piped: bool,
+/// The parts of a prompt, in order. What came from stdin may be written by another person, so it names no files.
+#[derive(Debug, PartialEq)]
+pub(super) struct Written(Vec<Part>);
+
+#[derive(Debug, PartialEq)]
+enum Part {
+    Typed(String),
+    Piped(String),
 }
+
+/// The parts with the pictures that were typed; resources of MCP servers are added once there is a session.
+pub(super) struct Content(Vec<(PromptContent, bool)>);
 
 impl Written {
-    /// Whether the user typed it, so that it may name files and resources.
-    pub(super) fn is_typed(&self) -> bool {
-        !self.piped
-    }
-
-    /// As [`Self::content`] for a session that is there, with the resources of MCP servers that the text names.
-    pub(super) fn content_of(self, client: &mut Client, info: &Info) -> Result<PromptContent, Failure> {
-        let typed = self.is_typed();
-        let content = self.content(Some(&info.cwd))?;
-        if typed { with_resources(client, &info.session, content) } else { Ok(content) }
-    }
-
     /// The text with the pictures that it names, searched here and in the session's directory.
-    pub(super) fn content(self, session: Option<&Path>) -> Result<PromptContent, Failure> {
-        if self.piped {
-            return Ok(PromptContent::Text(self.text));
-        }
+    pub(super) fn content(self, session: Option<&Path>) -> Result<Content, Failure> {
         let places: Vec<_> = working_directory().ok().into_iter().chain(session.map(Path::to_path_buf)).collect();
-        with_pictures(self.text, &places)
+        let part = |part| match part {
+            Part::Typed(text) => Ok((with_pictures(text, &places)?, true)),
+            Part::Piped(text) => Ok((PromptContent::Text(text), false)),
+        };
+        self.0.into_iter().map(part).collect::<Result<_, _>>().map(Content)
     }
 }
 
-/// The words of a prompt, or stdin.
+impl Content {
+    /// The whole, with the resources that its typed parts name.
+    pub(super) fn with_resources(self, client: &mut Client, session: &SessionId) -> Result<PromptContent, Failure> {
+        let mut parts = Vec::new();
+        for (content, typed) in self.0 {
+            parts.push(if typed { with_resources(client, session, content)? } else { content });
+        }
+        match <[PromptContent; 1]>::try_from(parts) {
+            Ok([content]) => Ok(content),
+            Err(parts) => Ok(PromptContent::Blocks(parts.into_iter().flat_map(PromptContent::into_blocks).collect())),
+        }
+    }
+}
+
+/// The words of a prompt and what is piped in: behind the words, at the place of a word `-`, or alone.
 pub(super) fn written(words: &[String]) -> Result<Written, Failure> {
-    let given = !words.is_empty();
-    let words = words.join(" ");
-    if given && words.trim().is_empty() {
+    let place = words.iter().position(|word| word == "-");
+    let (before, after) = match place {
+        Some(at) => (words.get(..at).unwrap_or_default(), words.get(at + 1..).unwrap_or_default()),
+        None => (words, &[][..]),
+    };
+    if words.iter().all(|word| word.trim().is_empty()) && !words.is_empty() {
         return Err(Failure::usage("the prompt is empty").hint("write the prompt after the command, or pipe it in"));
     }
-    if given && words != "-" {
-        return Ok(Written { text: words, piped: false });
+    let alone = before.is_empty() && after.is_empty();
+    let piped = match (place, alone) {
+        (Some(_), _) => Some(piped()?),
+        (None, true) if std::io::stdin().is_terminal() => {
+            return Err(Failure::usage("there is no prompt").hint("write it after the command, or pipe it in"));
+        }
+        (None, true) => Some(piped()?),
+        (None, false) if is_given() => Some(patiently_piped()?),
+        (None, false) => None,
+    };
+    if alone && piped.as_ref().is_none_or(|text| text.trim().is_empty()) {
+        return Err(Failure::usage("the prompt on stdin is empty")
+            .hint("look at what the command before the pipe prints, or write the prompt after the command"));
     }
-    let stdin = std::io::stdin();
-    if !given && stdin.is_terminal() {
-        return Err(Failure::usage("there is no prompt").hint("write it after the command, or pipe it in"));
+    Ok(composed(before, piped.filter(|text| !text.trim().is_empty()), after))
+}
+
+fn composed(before: &[String], piped: Option<String>, after: &[String]) -> Written {
+    let typed = |words: &[String]| Some(words.join(" ")).filter(|text| !text.trim().is_empty()).map(Part::Typed);
+    Written(typed(before).into_iter().chain(piped.map(Part::Piped)).chain(typed(after)).collect())
+}
+
+/// Whether something is piped in: a pipe or a file. A socket or a device may stay open for ever, so it is read only where `-` says so.
+fn is_given() -> bool {
+    let kind = rustix::fs::fstat(rustix::stdio::stdin()).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    matches!(kind, Ok(FileType::Fifo | FileType::RegularFile))
+}
+
+/// As [`piped`]; says what it waits for when that takes long, as the program may have inherited a pipe that nothing writes to.
+fn patiently_piped() -> Result<String, Failure> {
+    let (done, read) = mpsc::channel();
+    std::thread::spawn(move || done.send(piped()));
+    match read.recv_timeout(PATIENCE) {
+        Ok(text) => text,
+        Err(mpsc::RecvTimeoutError::Timeout) => {
+            Terminal::new().say("reading standard input until it ends; `</dev/null` sends none")?;
+            read.recv().unwrap_or_else(|_| Ok(String::new()))
+        }
+        Err(mpsc::RecvTimeoutError::Disconnected) => Ok(String::new()),
     }
+}
+
+/// How long standard input is read before a word is said about it.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What is on stdin, to its end.
+fn piped() -> Result<String, Failure> {
     let mut bytes = Vec::new();
-    stdin.lock().take(MAX_REQUEST as u64).read_to_end(&mut bytes)?;
+    std::io::stdin().lock().take(MAX_REQUEST as u64).read_to_end(&mut bytes)?;
     if bytes.len() >= MAX_REQUEST {
         // Before a session is created for it.
         return Err(Failure::usage(format!(
@@ -68,16 +124,11 @@ pub(super) fn written(words: &[String]) -> Result<Written, Failure> {
         ))
         .hint("make the prompt shorter"));
     }
-    let text = String::from_utf8(bytes).map_err(|error| {
+    String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         Failure::usage(format!("stdin is not UTF-8 text: byte {at} cannot be read"))
             .hint("convert it first, for example with iconv")
-    })?;
-    if text.trim().is_empty() {
-        return Err(Failure::usage("the prompt on stdin is empty")
-            .hint("look at what the command before the pipe prints, or write the prompt after the command"));
-    }
-    Ok(Written { text, piped: true })
+    })
 }
 
 /// The largest schema file, in bytes; the daemon has a stricter limit.
@@ -96,4 +147,22 @@ pub(super) fn schema(path: &Path) -> Result<Value, Failure> {
         return Err(bad(format!("it is larger than {MAX_SCHEMA} bytes")));
     }
     serde_json::from_str(&text).map_err(|error| bad(format!("it is not JSON: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn piped_text_follows_the_words_or_takes_the_place_of_a_dash() {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let piped = || Some("diff".to_owned());
+        let (typed, from_pipe) = (|text: &str| Part::Typed(text.to_owned()), || Part::Piped("diff".to_owned()));
+        let check = |before: &[&str], after: &[&str], expect: Vec<Part>| {
+            assert_eq!(composed(&words(before), piped(), &words(after)), Written(expect));
+        };
+        check(&["review", "this"], &[], vec![typed("review this"), from_pipe()]);
+        check(&["this:"], &["is", "it", "good?"], vec![typed("this:"), from_pipe(), typed("is it good?")]);
+        check(&[], &[], vec![from_pipe()]);
+    }
 }

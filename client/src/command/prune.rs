@@ -1,20 +1,42 @@
-//! `linger prune`: deletes sessions that were not used for a while, or lists them.
+//! `linger prune`: puts sessions into the bin that were not used for a while, empties the bin, or lists what it would take.
 
 use linger_protocol::method::SessionPrune;
 use linger_protocol::session::Pruned;
 
-use super::{listing, now};
+use super::rm::may_go;
 use crate::arguments::Prune;
 use crate::connect::{Client, parse};
+use crate::environment::now;
 use crate::error::{Exit, Failure};
 use crate::idempotency::key;
+use crate::render::sessions::listing;
 use crate::render::table::size;
-use crate::terminal::Terminal;
+use crate::terminal::{Capabilities, Terminal};
+
+/// An age that no session has, in milliseconds; it fits what the daemon's database counts with.
+const NEVER: u64 = i64::MAX as u64;
 
 pub(super) fn run(args: &Prune) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
-    let Prune { older_than: older_than_ms, dry_run, force, json } = *args;
-    let params = linger_protocol::session::Prune { older_than_ms, dry_run, force, key: Some(key()?) };
+    let Prune { older_than, now: for_good, yes, dry_run, force, json } = *args;
+    // Without an age it is about the bin alone.
+    let bin = older_than.is_none();
+    // A daemon of before the bin must find nothing that is so old.
+    let older_than_ms = older_than.unwrap_or(NEVER);
+    let params =
+        linger_protocol::session::Prune { older_than_ms, dry_run: true, force, into_bin: !for_good, bin, key: None };
+    let what = if for_good { "deleted for good" } else { "put into the bin" };
+    if !dry_run && !yes {
+        if !Capabilities::detect().can_ask() {
+            return Err(Failure::usage(format!("sessions would be {what}, and nobody can be asked here"))
+                .hint("--yes does it, --dry-run lists them"));
+        }
+        let listed = client.call(&SessionPrune(params.clone()))?;
+        if !may_go(&mut client, &listed.sessions, (false, None), what)? {
+            return Ok(Exit::CANCELLED);
+        }
+    }
+    let params = linger_protocol::session::Prune { dry_run, key: Some(key()?), ..params };
     let raw = client.call_raw(&SessionPrune(params))??;
     let pruned: Pruned = parse::<SessionPrune>(&raw)?;
     let mut terminal = Terminal::new();
@@ -24,15 +46,17 @@ pub(super) fn run(args: &Prune) -> Result<Exit, Failure> {
         for line in listing(&pruned.sessions, now()) {
             terminal.line(&line)?;
         }
-        terminal.say(&summary(&pruned, dry_run))?;
+        let done = if dry_run { format!("would be {what}") } else { what.to_owned() };
+        terminal.say(&summary(&pruned, &done, bin))?;
     }
     Ok(Exit::GOOD)
 }
 
-fn summary(pruned: &Pruned, dry_run: bool) -> String {
-    let (total, what) = (size(pruned.size), if dry_run { "would be deleted" } else { "deleted" });
+fn summary(pruned: &Pruned, what: &str, bin: bool) -> String {
+    let total = size(pruned.size);
     let more = u64::from(pruned.count).saturating_sub(pruned.sessions.len() as u64);
     match (pruned.count, more) {
+        (0, _) if bin => "the bin is empty".to_owned(),
         (0, _) => "no session is that old".to_owned(),
         (1, _) => format!("1 session, {total}, {what}"),
         (count, 0) => format!("{count} sessions, {total}, {what}"),

@@ -15,10 +15,10 @@ use linger_protocol::session::{Info, Prompt, Remove, Set, State};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::find::must_be_latest;
 use super::wait::{AGAIN, Stuck, is_over, timed_out};
 use super::{answer_deadline, create, deadline, prompt, resolve};
-use crate::arguments::{Choice, Run};
-use crate::attachable::with_resources;
+use crate::arguments::{Check, Choice, OutputFormat, Run};
 use crate::connect::{Client, RECONNECTING, parse};
 use crate::environment::absolute;
 use crate::error::{Exit, Failure};
@@ -27,7 +27,7 @@ use crate::idempotency::key;
 use crate::input::{Input, Key, Pressed, Signal, signals};
 use crate::question::{Press, Question, Questions, too_late};
 use crate::render::style::Style;
-use crate::render::{Renderer, Settings, Thinking, reason};
+use crate::render::{Renderer, Settings, Thinking, reason, summary};
 use crate::terminal::{Capabilities, Keyboard, Output, Terminal, set_keyboard};
 
 /// How long a turn waits for its provider before a person is told how to leave it.
@@ -79,25 +79,72 @@ struct Running {
     cancelling: bool,
 }
 
+impl Run {
+    /// `run` with these options of a session and no others.
+    pub(super) fn printing(choice: Choice) -> Self {
+        Self {
+            choice,
+            session: None,
+            continue_latest: false,
+            rm: false,
+            output_format: None,
+            print: true,
+            detach: false,
+            json: false,
+            schema: None,
+            thinking: Thinking::default(),
+            stream: false,
+            timeout: None,
+            check: Check::default(),
+            prompt: Vec::new(),
+        }
+    }
+}
+
 pub(super) fn run(args: Run) -> Result<Exit, Failure> {
+    let rm = args.rm;
+    let mut session = None;
+    let ended = run_in(args, &mut session);
+    // A turn that goes on, or waits for an answer, needs its session.
+    let over = matches!(ended, Ok(Exit::GOOD | Exit::FAILED | Exit::CANCELLED));
+    if let Some(session) = session.filter(|_| rm) {
+        match over {
+            true => remove(session)?,
+            false => Terminal::new().say(&format!("session {session} is kept: its turn has not ended"))?,
+        }
+    }
+    ended
+}
+
+/// Deletes a session of which nothing is to stay.
+fn remove(session: SessionId) -> Result<(), Failure> {
+    let remove = Remove { session, force: false, key: Some(key()?) };
+    Client::open()?.call(&SessionRemove(remove)).map(drop)
+}
+
+fn run_in(args: Run, made: &mut Option<SessionId>) -> Result<Exit, Failure> {
+    let json = args.json || args.output_format == Some(OutputFormat::StreamJson);
+    let args = Run { json, ..args };
     let deadline = deadline(args.timeout);
     let written = prompt::written(&args.prompt)?;
     let schema = args.schema.as_deref().map(prompt::schema).transpose()?;
     let mut client = Client::open_within(answer_deadline(deadline))?;
-    let info = args.session.as_deref().map(|session| resolve(&mut client, session)).transpose()?;
-    let named = written.is_typed();
+    let info = match (&args.session, args.continue_latest) {
+        (Some(session), _) => Some(resolve(&mut client, session)?),
+        (None, true) => Some(must_be_latest(&mut client, args.choice.directory.as_deref(), false)?),
+        (None, false) => None,
+    };
     let content = written.content(info.as_ref().map(|info| info.cwd.as_path()))?;
     let session = match &info {
         Some(info) => adopt(&mut client, info, args.choice)?,
-        None => create(&mut client, args.choice)?,
+        None => create(&mut client, args.choice, true)?,
     };
+    *made = Some(session.clone());
     // It can be removed until its first prompt is accepted.
     let mut unused = info.is_none().then(|| session.clone());
-    let content = match named {
-        true => with_resources(&mut client, &session, content)
-            .map_err(|failure| refused(&mut client, unused.take(), failure))?,
-        false => content,
-    };
+    let content = content
+        .with_resources(&mut client, &session)
+        .map_err(|failure| refused(&mut client, unused.take(), failure))?;
     let shaped = schema.is_some();
     let env = client.secret_env();
     let prompt = Prompt {
@@ -159,8 +206,9 @@ pub(super) fn run(args: Run) -> Result<Exit, Failure> {
 }
 
 /// The session that `-s` names, changed as the other options say.
-fn adopt(client: &mut Client, info: &Info, choice: Choice) -> Result<SessionId, Failure> {
-    let Choice { model, mode, effort, patience, fallback, unattended, limits, add_dir, name, tools: _ } = choice;
+pub(super) fn adopt(client: &mut Client, info: &Info, choice: Choice) -> Result<SessionId, Failure> {
+    let Choice { model, mode, effort, patience, fallback, unattended, limits, add_dir, name, tools: _, directory: _ } =
+        choice;
     let fallback = Some(fallback).filter(|models| !models.is_empty());
     let session = info.session.clone();
     let (budget, add_directories, remove_directories) = (limits.into(), absolute(add_dir)?, Vec::new());
@@ -321,8 +369,10 @@ impl Running {
                 self.leave_hint.get_or_insert_with(|| Instant::now() + HINT_AFTER.saturating_sub(waited));
             }
             EventBody::Notice { code: Some(NoticeCode::Reached), .. } => self.stop_waiting(),
-            EventBody::TurnFinished { stop_reason, answer, .. } => {
-                return self.finished(*stop_reason, answer.as_ref()).map(Some);
+            EventBody::TurnFinished { stop_reason, answer, usage, session_usage, steps, .. } => {
+                let exit = self.finished(*stop_reason, answer.as_ref())?;
+                self.say_spent(&summary(usage, session_usage.as_ref(), *steps))?;
+                return Ok(Some(exit));
             }
             _ => {}
         }
@@ -350,7 +400,7 @@ impl Running {
                     Exit::of(*stop_reason),
                     format!("the turn before this prompt: {}", reason(*stop_reason)),
                 )
-                .hint(format!("the prompt stays queued: `linger attach {session}`, then /continue")))
+                .hint(format!("the prompt stays queued: `linger continue {session}` starts it")))
             }
             EventBody::TurnFinished { .. } => {
                 self.alone = true;
@@ -398,6 +448,16 @@ impl Running {
             }
         }
         Ok(Exit::of(stop_reason))
+    }
+
+    /// Says to a person which session it was and what it took, so that one can go on with it.
+    fn say_spent(&mut self, spent: &str) -> Result<(), Failure> {
+        if self.data != Data::Stream || !self.look.stdout || !self.look.stderr {
+            return Ok(());
+        }
+        self.fresh_line()?;
+        let line = format!("session {}: {spent}", self.attachment.session);
+        Ok(self.terminal.talk(&format!("{}\n", self.renderer.style().dim(&line)))?)
     }
 
     /// The text of the last answer, with those that it continues.

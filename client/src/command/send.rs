@@ -15,7 +15,7 @@ pub(super) fn run(args: Send) -> Result<Exit, Failure> {
     let schema = args.schema.as_deref().map(prompt::schema).transpose()?;
     let mut client = Client::open()?;
     let info = resolve(&mut client, &args.session)?;
-    let content = written.content_of(&mut client, &info)?;
+    let content = written.content(Some(&info.cwd))?.with_resources(&mut client, &info.session)?;
     let when = match (args.steer, args.interrupt) {
         (true, _) => When::Steer,
         (_, true) => When::Interrupt,

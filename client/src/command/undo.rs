@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use linger_protocol::event::{ChangeKind, FileChange};
-use linger_protocol::method::{SessionList, SessionRedo, SessionUndo};
-use linger_protocol::session::{Info, List, Redo, Restored, Undo};
+use linger_protocol::method::{SessionRedo, SessionUndo};
+use linger_protocol::session::{Info, Redo, Restored, Undo};
 use serde_json::json;
 
 use super::resolve;
@@ -40,10 +40,7 @@ fn one(client: &mut Client, named: Option<&str>) -> Result<Info, Failure> {
     if let Some(named) = named {
         return resolve(client, named);
     }
-    let cwd = Some(working_directory()?);
-    let rows = client.call(&SessionList(List { cwd, limit: Some(1), ..List::default() }))?;
-    let none = || Failure::usage("there is no session in this directory").hint("name one; `linger ls` lists them");
-    rows.into_iter().next().ok_or_else(none)
+    super::find::must_be_latest(client, None, false)
 }
 
 fn absolute(file: PathBuf) -> Result<PathBuf, Failure> {

@@ -3,9 +3,9 @@
 use linger_protocol::method::UsageList;
 use linger_protocol::usage::{List, Sum, Sums};
 
-use super::now;
 use crate::arguments::Usage;
 use crate::connect::{Client, parse};
+use crate::environment::now;
 use crate::error::{Exit, Failure};
 use crate::render::money;
 use crate::render::table::columns;

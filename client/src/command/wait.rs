@@ -1,10 +1,11 @@
 //! `linger wait`: waits until a session has nothing more to do, or cannot continue.
 
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use linger_protocol::event::EventBody;
-use linger_protocol::id::SessionId;
-use linger_protocol::message::StopReason;
+use linger_protocol::id::{Cursor, SessionId};
+use linger_protocol::message::{Role, StopReason, text_of};
 use linger_protocol::method::QuestionList;
 use linger_protocol::question::{Blocks, List};
 use linger_protocol::session::{Info, State};
@@ -17,7 +18,7 @@ use crate::follow::{Attachment, Happened};
 use crate::question::{Question, unknown_kind};
 use crate::render::reason;
 use crate::render::style::Style;
-use crate::terminal::{Capabilities, Terminal, clean_line};
+use crate::terminal::{Capabilities, Terminal, clean, clean_line};
 
 /// How often to check where no event comes: a question may block only a part of the work.
 pub(super) const AGAIN: Duration = Duration::from_millis(500);
@@ -25,13 +26,62 @@ pub(super) const AGAIN: Duration = Duration::from_millis(500);
 /// How long to wait for the details of a failed turn.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// Sessions that are waited for at once, each over a connection: a quarter of those that the daemon takes.
+const MAX_SESSIONS: usize = 32;
+
 /// How long a key may be missing: a client that reconnects after a crash brings it within this.
 const KEY: Duration = Duration::from_secs(2);
 
 pub(super) fn run(args: &Wait) -> Result<Exit, Failure> {
     let deadline = deadline(args.timeout);
     let mut client = Client::open_within(answer_deadline(deadline))?;
-    let info = resolve(&mut client, &args.session)?;
+    let rows: Vec<Info> =
+        args.sessions.iter().map(|session| resolve(&mut client, session)).collect::<Result<_, _>>()?;
+    if let [info] = rows.as_slice() {
+        return one(args, client, info.clone(), deadline);
+    }
+    if rows.len() > MAX_SESSIONS {
+        return Err(Failure::usage(format!("{} sessions are too many to wait for", rows.len()))
+            .hint(format!("wait for {MAX_SESSIONS} at most")));
+    }
+    several(args, rows, deadline)
+}
+
+/// Waits for several sessions, each over a connection of its own; the exit code is the first, in their order, that is not good.
+fn several(args: &Wait, rows: Vec<Info>, deadline: Option<Instant>) -> Result<Exit, Failure> {
+    let (done, ends) = mpsc::channel();
+    let mut exits: Vec<Option<Exit>> = rows.iter().map(|_| None).collect();
+    std::thread::scope(|scope| {
+        for (n, info) in rows.into_iter().enumerate() {
+            let done = done.clone();
+            scope.spawn(move || {
+                let client = Client::open_within(answer_deadline(deadline));
+                let ended = client.and_then(|client| one(args, client, info, deadline));
+                // With --any the others are too late.
+                let _late = done.send((n, ended));
+            });
+        }
+        drop(done);
+        for (n, ended) in ends {
+            let exit = ended.or_else(|failure| {
+                let exit = failure.exit;
+                Terminal::new().complain(failure).map(|()| exit)
+            })?;
+            if args.any {
+                // The threads of the others would wait on.
+                std::process::exit(i32::from(exit.0));
+            }
+            if let Some(place) = exits.get_mut(n) {
+                *place = Some(exit);
+            }
+        }
+        let bad = exits.iter().flatten().find(|exit| **exit != Exit::GOOD);
+        Ok(bad.copied().unwrap_or(Exit::GOOD))
+    })
+}
+
+/// Waits for one session.
+fn one(args: &Wait, client: Client, info: Info, deadline: Option<Instant>) -> Result<Exit, Failure> {
     // A turn that is over has its end in the past.
     let failed = info.state == State::Idle && info.stop_reason.is_some_and(|reason| reason != StopReason::EndTurn);
     let cursor = if failed { &info.turn_cursor } else { &info.cursor };
@@ -42,7 +92,39 @@ pub(super) fn run(args: &Wait) -> Result<Exit, Failure> {
     if args.json && (exit.is_ok() || matches!(info.state, State::Offered | State::Waiting)) {
         super::print_value(&info)?;
     }
+    if args.any && !args.json && !args.answer && exit.is_ok() {
+        Terminal::new().line(info.session.as_str())?;
+    }
+    if args.answer && exit.is_ok() && info.state == State::Idle {
+        print_answer(attachment.client, &info)?;
+    }
     exit
+}
+
+/// Prints the text of the last answer, with those that it continues.
+fn print_answer(client: Client, info: &Info) -> Result<(), Failure> {
+    let from = Some(info.turn_cursor.clone()).filter(|cursor| *cursor != Cursor::default());
+    let mut attachment = Attachment::start(client, info.session.clone(), from, false)?;
+    let (mut answer, mut cut) = (String::new(), false);
+    loop {
+        match attachment.next(None)? {
+            Happened::Event(notification, _) => match &notification.event.body {
+                EventBody::Message { role: Role::Assistant, content, interrupted: false, cut: now_cut, .. } => {
+                    let text = text_of(content);
+                    answer = if cut { answer + &text } else { text };
+                    cut = *now_cut;
+                }
+                EventBody::CaughtUp {} => break,
+                _ => {}
+            },
+            Happened::Lost => reattach(&mut attachment)?,
+            _ => {}
+        }
+    }
+    let end = if answer.ends_with('\n') || answer.is_empty() { "" } else { "\n" };
+    let text = format!("{answer}{end}");
+    let to_terminal = Capabilities::detect().stdout;
+    Ok(Terminal::new().text(&if to_terminal { clean(&text).into_owned() } else { text })?)
 }
 
 /// Waits until a session has nothing more to do, or cannot continue; `info` is its row then.
@@ -182,7 +264,7 @@ impl Stuck {
     pub(super) fn check(&mut self, client: &mut Client, info: &Info) -> Result<Option<Exit>, Failure> {
         if info.state == State::Offered {
             return Err(Failure::new(Exit::FAILED, format!("the turn of session {} was interrupted", info.session))
-                .hint(format!("`linger attach {}`, then /continue", info.session)));
+                .hint(format!("`linger continue {}` resumes it", info.session)));
         }
         if info.state != State::Waiting {
             self.key = None;

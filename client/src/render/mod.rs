@@ -3,7 +3,9 @@
 //! Text streams as it comes; if the session was attached without deltas, messages are printed whole.
 //! Printed text is never erased: a superseded message stays, with a line below it.
 
+pub(crate) mod back;
 mod compaction;
+pub(crate) mod export;
 mod hosted;
 pub(crate) mod money;
 pub(crate) mod near;
@@ -228,8 +230,17 @@ impl Renderer {
                 unattended,
                 budget,
                 directories,
+                binned,
                 ..
             } => {
+                if let Some(binned) = binned {
+                    let line = if *binned {
+                        "the session was put into the bin"
+                    } else {
+                        "the session was taken out of the bin"
+                    };
+                    self.say(&self.settings.style.dim(line), &mut out);
+                }
                 self.changed("model", model.as_deref(), &mut out);
                 self.changed("mode", mode.map(|mode| mode.to_string()).as_deref(), &mut out);
                 self.changed("effort", effort.map(linger_protocol::session::Effort::name), &mut out);
@@ -295,6 +306,11 @@ impl Renderer {
             EventBody::CaughtUp {} => {
                 self.replaying = false;
                 self.still_waits(event.at, &mut out);
+            }
+            EventBody::PromptUnqueued { prompt, by, .. } => {
+                let by = by.as_deref().filter(|by| *by != self.settings.me).map(|by| format!(" by {}", clean_line(by)));
+                let line = format!("queued prompt {prompt} was taken back{}", by.unwrap_or_default());
+                self.say(&self.settings.style.dim(&line), &mut out);
             }
             EventBody::SessionCreated { .. }
             | EventBody::PermissionRequested { .. }
@@ -558,7 +574,7 @@ pub(crate) fn reason(stop_reason: StopReason) -> &'static str {
 }
 
 /// Tokens, steps and cost of a turn, and the cost of the session so far.
-fn summary(usage: &Usage, session: Option<&Usage>, steps: u32) -> String {
+pub(crate) fn summary(usage: &Usage, session: Option<&Usage>, steps: u32) -> String {
     let steps = if steps == 1 { "1 step".to_owned() } else { format!("{steps} steps") };
     let (turn, session) = (money::cost(usage), session.map(money::cost).unwrap_or_default());
     let turn_cost = if turn.is_empty() { String::new() } else { format!(", {turn}") };

@@ -8,8 +8,22 @@ use super::table::{age, columns, size};
 use crate::environment::short_path;
 use crate::terminal::clean_line;
 
+/// The names of the columns.
+const HEADER: [&str; 8] = ["SESSION", "STATE", "CHANGED", "SIZE", "USAGE", "CONTEXT", "TITLE", "DIRECTORY"];
+
+/// The columns that are not cut: the others share what a terminal has left.
+const FIXED: usize = 6;
+
+/// The least columns for a title, and for a directory; with less room there is none.
+const LEAST: usize = 12;
+
 /// Sessions as aligned lines; `now` in Unix milliseconds.
 pub(crate) fn listing(rows: &[Info], now: u64) -> Vec<String> {
+    listing_in(rows, now, None)
+}
+
+/// As [`listing`]; with a `width` under a header, and cut where they are wider.
+pub(crate) fn listing_in(rows: &[Info], now: u64, width: Option<usize>) -> Vec<String> {
     let row = |info: &Info| {
         let title = info.name.clone().or_else(|| info.title.clone()).unwrap_or_default();
         let title: String = title.chars().map(|c| if c.is_whitespace() { ' ' } else { c }).take(40).collect();
@@ -24,12 +38,54 @@ pub(crate) fn listing(rows: &[Info], now: u64) -> Vec<String> {
             short_path(&info.cwd),
         ]
     };
-    let lines = columns(&rows.iter().map(row).collect::<Vec<_>>());
+    let cells: Vec<Vec<String>> = rows.iter().map(row).collect();
+    let (header, lines) = match width {
+        _ if rows.is_empty() => return Vec::new(),
+        None => (None, columns(&cells)),
+        Some(width) => {
+            let header = HEADER.map(str::to_owned).to_vec();
+            let mut lines = fitted(std::iter::once(header).chain(cells).collect(), width);
+            (Some(lines.remove(0)), lines)
+        }
+    };
     let below = rows.iter().map(|info| {
         let wait = info.provider_wait.as_ref().map(|wait| waiting(wait, now));
         wait.into_iter().chain(info.background.iter().map(move |job| background(job, now)))
     });
-    lines.into_iter().zip(below).flat_map(|(line, below)| std::iter::once(line).chain(below)).collect()
+    let lines = lines.into_iter().zip(below).flat_map(|(line, below)| std::iter::once(line).chain(below));
+    header.into_iter().chain(lines).collect()
+}
+
+/// Aligned lines that are at most so wide: titles are cut at their end, directories at their beginning.
+fn fitted(mut rows: Vec<Vec<String>>, width: usize) -> Vec<String> {
+    let widest = |rows: &[Vec<String>], n: usize| {
+        rows.iter().filter_map(|row| row.get(n)).map(|cell| cell.chars().count()).max().unwrap_or_default()
+    };
+    let fixed: usize = (0..FIXED).map(|n| widest(&rows, n) + 2).sum();
+    let room = width.saturating_sub(fixed);
+    let (title, directory) = (widest(&rows, FIXED), widest(&rows, FIXED + 1));
+    let (title, directory) = match room {
+        room if title + 2 + directory <= room => (title, directory),
+        room if room < LEAST => (0, 0),
+        room if room < 2 * LEAST + 2 => (room, 0),
+        room => {
+            let title = title.min((room - 2).saturating_sub(directory).max(room / 2));
+            (title, room - 2 - title)
+        }
+    };
+    for row in &mut rows {
+        if let Some([of_title, of_directory]) = row.get_mut(FIXED..) {
+            if of_title.chars().count() > title {
+                *of_title = of_title.chars().take(title.saturating_sub(1)).chain((title > 0).then_some('~')).collect();
+            }
+            let over = of_directory.chars().count().saturating_sub(directory);
+            if over > 0 {
+                let rest = of_directory.chars().skip(over + 1);
+                *of_directory = (directory > 0).then_some('~').into_iter().chain(rest).take(directory).collect();
+            }
+        }
+    }
+    columns(&rows)
 }
 
 /// A line about a wait for a provider: why, since when, and the next try.
@@ -90,5 +146,30 @@ fn doing(info: &Info) -> String {
             };
             format!("failed({word})")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_fits_the_terminal_and_has_a_header() {
+        let info = |title: &str, cwd: &str| -> Info {
+            serde_json::from_value(serde_json::json!({
+                "session": "q2tv908jxk", "title": title, "cwd": cwd, "model": "m", "mode": "ask", "state": "idle", "queued": 0,
+                "usage": {}, "created_at": 0, "updated_at": 0, "cursor": "", "turn_cursor": ""
+            }))
+            .unwrap()
+        };
+        let rows = [info("a title that is rather long and goes on", "/srv/a/long/way/to/the/project"), info("x", "/y")];
+        for width in [40, 60, 80, 100, 200] {
+            let lines = listing_in(&rows, 0, Some(width));
+            assert!(lines[0].starts_with("SESSION "), "{lines:#?}");
+            let widest = lines.iter().map(|line| line.chars().count()).max().unwrap();
+            assert!(width < 60 || widest <= width, "{width}: {lines:#?}");
+        }
+        assert_eq!(listing(&rows, 0).len(), 2);
+        assert!(listing_in(&[], 0, Some(80)).is_empty());
     }
 }

@@ -23,6 +23,21 @@ pub(crate) fn age(then: u64, now: u64) -> String {
     }
 }
 
+/// A moment in UTC, such as `2026-11-24 09:43:12Z`. The days are counted as in Howard Hinnant's `civil_from_days`.
+pub(crate) fn moment(ms: u64) -> String {
+    let seconds = ms / 1000;
+    let days = seconds / 86_400 + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let of_year = day - (365 * year + year / 4 - year / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let date = of_year - (153 * shifted + 2) / 5 + 1;
+    let year = year + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{date:02} {hour:02}:{minute:02}:{second:02}Z")
+}
+
 /// Bytes in the largest unit that leaves a number before the point.
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
@@ -55,6 +70,14 @@ mod tests {
         let sizes = [0, 999, 1000, 9940, 9960, 999_499, 999_501, 1_234_567, 12_345_678_901, u64::MAX].map(size);
         let expect = ["0 B", "999 B", "1.0 kB", "9.9 kB", "10 kB", "999 kB", "1.0 MB", "1.2 MB", "12 GB", "18447 PB"];
         assert_eq!(sizes, expect);
+    }
+
+    #[test]
+    fn a_moment_is_a_date_and_a_time() {
+        let of = |seconds: u64| moment(seconds * 1000);
+        assert_eq!(of(0), "1970-01-01 00:00:00Z");
+        assert_eq!(of(951_782_400), "2000-02-29 00:00:00Z");
+        assert_eq!(of(1_795_513_392), "2026-11-24 09:43:12Z");
     }
 
     #[test]

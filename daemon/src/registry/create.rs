@@ -20,7 +20,7 @@ use crate::store::idempotency::Key;
 use crate::store::{Fold, StoreError};
 use crate::sys::{clock, disk};
 
-/// Characters of a session's id: 50 bits, so that a prefix of three or four is unique among a user's sessions.
+/// Characters of a session's id: 50 bits, so that a prefix of four is unique among most users' sessions.
 const ID: usize = 10;
 
 /// Sessions in the database; a row and its log take some KiB at least.
@@ -80,7 +80,11 @@ impl Registry {
             let error = RpcError::new(Code::TooMuch, format!("there are {sessions} sessions already"));
             return Err(error.hint("remove some: `linger rm SESSION`"));
         }
-        let id = SessionId(clock::random_word(ID));
+        let mut id = SessionId(clock::random_word(ID));
+        // A name must not stand for two sessions. With thousands of names this repeats once in a few hundred sessions.
+        while env.store.is_beginning_of(&id).await? {
+            id = SessionId(clock::random_word(ID));
+        }
         variables.extend(params.umask.map(|mask| (UMASK.to_owned(), format!("{:04o}", mask & 0o777))));
         for (name, value) in variables.iter_mut().filter(|(name, value)| config.env.is_passed_secret(name, value)) {
             env.secrets_of(&id).put(name, Secret::new(&std::mem::replace(value, IN_MEMORY.to_owned())));
@@ -95,8 +99,9 @@ impl Registry {
         tracing::info!(target: "session", session = %id, cwd = %cwd.display(), model, %mode, "created");
         let of_workspace = warned_of.map(|text| EventBody::notice(Level::Warning, NoticeCode::ConfigWaits, text));
         env.servers.begin(&workspace, id.as_str());
-        let (effort, env_of, tools) = (params.effort, variables.clone(), params.tools);
-        let body = EventBody::SessionCreated { cwd, model, mode, effort, name, parent, setup, tools, env: env_of };
+        let (effort, env_of, tools, one_shot) = (params.effort, variables.clone(), params.tools, params.one_shot);
+        let body =
+            EventBody::SessionCreated { cwd, model, mode, effort, name, parent, setup, tools, one_shot, env: env_of };
         let (done, committed) = oneshot::channel();
         let commands = self.mailboxes.add_new(id.clone())?;
         let warned = doubt.as_deref().map(unknown_model).into_iter().chain(idle.map(idle_effort));

@@ -1,5 +1,6 @@
-//! Deleting old sessions: `session/prune`, and `retention` of the configuration.
+//! The bin, and deleting old sessions: `session/bin`, `session/prune`, and `retention` of the configuration.
 //!
+//! What lies in the bin for 30 days is deleted like what is older than `retention`.
 //! The store lists the candidates, and the actor of each decides, so that a session that is used meanwhile stays. There is no
 //! timer: sessions are searched at the start and when one is created.
 
@@ -12,10 +13,11 @@ use linger_protocol::id::SessionId;
 use linger_protocol::session::{Info, Prune, Pruned};
 
 use super::Registry;
-use crate::session::actor::Command;
+use crate::session::actor::{Command, KeyedReply};
 use crate::session::state::State;
-use crate::store::SessionRow;
 use crate::store::damage::Found;
+use crate::store::idempotency::Key;
+use crate::store::{SessionRow, Untouched};
 use crate::sys::clock;
 
 /// The most sessions that a response names.
@@ -24,15 +26,44 @@ const NAMED: usize = 1000;
 /// The pause between two searches, in milliseconds: `retention` counts days.
 const AGAIN_MS: u64 = 3_600_000;
 
+/// How long a session stays in the bin, in milliseconds: a month, in which a mistake is noticed.
+pub const BIN_MS: u64 = 30 * clock::DAY_MS;
+
 impl Registry {
-    /// Deletes the sessions that were not used for a while, or only lists them.
+    /// Puts a session into the bin; with `force` also while a turn runs, which is cancelled first.
+    pub async fn bin(self: &Arc<Self>, id: &SessionId, force: bool, key: Option<Key>) -> Result<(), RpcError> {
+        if force {
+            match self.ask(id, |reply| Command::Cancel(true, KeyedReply { key: None, reply })).await {
+                // Nothing runs; or it is in the bin already, as when the request is sent again.
+                Err(error) if !matches!(error.code(), Some(Code::Idle | Code::Binned)) => return Err(error),
+                _ => {}
+            }
+        }
+        self.ask(id, |reply| Command::Bin(KeyedReply { key, reply })).await
+    }
+
+    /// Deletes the sessions that were not used for a while, puts them into the bin, or only lists them.
     pub async fn prune(self: &Arc<Self>, params: Prune) -> Result<Pruned, RpcError> {
         let store = &self.env.store;
-        let before = clock::now().saturating_sub(params.older_than_ms);
+        // The bin is emptied whole: also what was put there in this millisecond.
+        let before = match params.bin {
+            true => clock::now().saturating_add(1),
+            false => clock::now().saturating_sub(params.older_than_ms),
+        };
         let mut pruned = Pruned::default();
-        for (id, size) in store.untouched(before, params.force).await? {
+        let of = match (params.bin, params.force) {
+            (true, _) => Untouched::Binned,
+            (false, true) => Untouched::All,
+            (false, false) => Untouched::Idle,
+        };
+        for (id, size) in store.untouched(before, of).await? {
             let row = if pruned.sessions.len() < NAMED { store.session(id.clone()).await? } else { None };
-            if !params.dry_run && !self.prune_one(&id, before, params.force).await? {
+            let done = match (params.dry_run, params.into_bin && !params.bin) {
+                (true, _) => true,
+                (false, true) => pruned_one(&id, self.bin(&id, params.force, None).await)?,
+                (false, false) => self.prune_one(&id, before, params.force).await?,
+            };
+            if !done {
                 continue;
             }
             pruned.sessions.extend(row.map(|row| info(&store.found, row)));
@@ -42,25 +73,31 @@ impl Registry {
         Ok(pruned)
     }
 
-    /// Deletes sessions older than `retention`, in the background; called at the start and when a session is created.
+    /// Deletes sessions older than `retention`, and those that were in the bin for long, in the background; called at the start and
+    /// when a session is created.
     pub fn retain(self: &Arc<Self>) {
         let now = clock::now();
         let last = self.pruned_at.load(Ordering::Relaxed);
         let kept = self.env.config.current().ok().and_then(|config| config.retention_ms);
-        let Some(kept) = kept.filter(|_| now.saturating_sub(last) >= AGAIN_MS) else { return };
+        if now.saturating_sub(last) < AGAIN_MS {
+            return;
+        }
         self.pruned_at.store(now, Ordering::Relaxed);
         let registry = self.clone();
         tokio::spawn(async move {
-            if let Err(error) = registry.delete_old(now.saturating_sub(kept)).await {
-                tracing::warn!(target: "retention", %error, "cannot delete sessions older than `retention`");
+            let old = kept.map(|kept| (kept, Untouched::Idle, "older than `retention`"));
+            for (kept, of, why) in old.into_iter().chain([(BIN_MS, Untouched::Binned, "was in the bin for 30 days")]) {
+                if let Err(error) = registry.delete_old(now.saturating_sub(kept), of, why).await {
+                    tracing::warn!(target: "retention", %error, "cannot delete sessions: {why}");
+                }
             }
         });
     }
 
-    async fn delete_old(self: &Arc<Self>, before: u64) -> Result<(), RpcError> {
-        for (session, size) in self.env.store.untouched(before, false).await? {
+    async fn delete_old(self: &Arc<Self>, before: u64, of: Untouched, why: &str) -> Result<(), RpcError> {
+        for (session, size) in self.env.store.untouched(before, of).await? {
             if self.prune_one(&session, before, false).await? {
-                tracing::info!(target: "retention", %session, size, "deleted: older than `retention`");
+                tracing::info!(target: "retention", %session, size, "deleted: {why}");
             }
         }
         Ok(())
@@ -68,16 +105,21 @@ impl Registry {
 
     /// Deletes one session unless it is in use; whether it did.
     async fn prune_one(self: &Arc<Self>, id: &SessionId, before: u64, force: bool) -> Result<bool, RpcError> {
-        match self.ask(id, |reply| Command::Prune(before, force, reply)).await {
-            Ok(()) => Ok(true),
-            Err(error) if matches!(error.code(), Some(Code::Busy | Code::UnknownSession)) => Ok(false),
-            // `linger doctor` reports this one; the others are deleted.
-            Err(error) if error.code() == Some(Code::Damaged) => {
-                tracing::warn!(target: "retention", session = %id, %error, "not deleted");
-                Ok(false)
-            }
-            Err(error) => Err(error),
+        pruned_one(id, self.ask(id, |reply| Command::Prune(before, force, reply)).await)
+    }
+}
+
+/// Whether a session was pruned; one that is in use or gone was not, and is no reason to stop.
+fn pruned_one(id: &SessionId, result: Result<(), RpcError>) -> Result<bool, RpcError> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(error) if matches!(error.code(), Some(Code::Busy | Code::UnknownSession | Code::Binned)) => Ok(false),
+        // `linger doctor` reports this one; the others are deleted.
+        Err(error) if error.code() == Some(Code::Damaged) => {
+            tracing::warn!(target: "retention", session = %id, %error, "not deleted");
+            Ok(false)
         }
+        Err(error) => Err(error),
     }
 }
 

@@ -14,8 +14,8 @@ use linger_protocol::daemon::{Checked, Empty, Hello, Keys, Model, Models, Status
 use linger_protocol::permission::{Answered, Pending};
 use linger_protocol::question::PendingQuestion;
 use linger_protocol::session::{
-    Attach, Attached, Cancel, Compact, Create, Created, Environment, Info, Keyed, List, Named, Prompt, Prompted, Prune,
-    Pruned, Redo, Remove, Restored, Set, Undo,
+    Attach, Attached, Bin, Cancel, Compact, Create, Created, Environment, Info, Keyed, List, Named, OutOfBin, Prompt,
+    Prompted, Prune, Pruned, Redo, Remove, Restored, Set, Undo, Unqueue, Unqueued,
 };
 use linger_protocol::{RpcError, blob, config, key, mcp, permission, question, trust, usage};
 
@@ -155,6 +155,10 @@ impl SessionApiServer for Rpc {
         Ok(service::session::compact(&self.0, conn(extensions)?.caller(), params).await?)
     }
 
+    async fn unqueue(&self, extensions: &Extensions, params: Unqueue) -> RpcResult<Unqueued> {
+        Ok(service::session::unqueue(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
     async fn undo(&self, extensions: &Extensions, params: Undo) -> RpcResult<Restored> {
         Ok(service::session::undo(&self.0, conn(extensions)?.caller(), params).await?)
     }
@@ -173,6 +177,14 @@ impl SessionApiServer for Rpc {
 
     async fn set(&self, extensions: &Extensions, params: Set) -> RpcResult<Empty> {
         Ok(service::session::set(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn bin(&self, extensions: &Extensions, params: Bin) -> RpcResult<Empty> {
+        Ok(service::session::bin(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn restore(&self, extensions: &Extensions, params: Keyed) -> RpcResult<OutOfBin> {
+        Ok(service::session::restore(&self.0, conn(extensions)?.caller(), params).await?)
     }
 
     async fn remove(&self, extensions: &Extensions, params: Remove) -> RpcResult<Empty> {

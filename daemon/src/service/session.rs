@@ -10,8 +10,8 @@ use linger_protocol::message::{ContentBlock, text_of};
 use linger_protocol::permission::Mode;
 use linger_protocol::prompt::PromptContent;
 use linger_protocol::session::{
-    Attach, Attached, Cancel, Compact, Create, Created, Environment, Info, Keyed, List, Named, Prompt, Prompted, Prune,
-    Pruned, Redo, Remove, Restored, Set, Undo,
+    Attach, Attached, Bin, Cancel, Compact, Create, Created, Environment, Info, Keyed, List, Named, OutOfBin, Prompt,
+    Prompted, Prune, Pruned, Redo, Remove, Restored, Set, Undo, Unqueue, Unqueued,
 };
 
 use serde_json::Value;
@@ -24,6 +24,7 @@ use crate::registry::prune;
 use crate::session::actor::{CallBasis, Command, KeyedReply};
 use crate::session::hooks::{Hooks, Refusal};
 use crate::session::subscription::Subscription;
+use crate::store::Wanted;
 use crate::store::idempotency::Key;
 use crate::sys::disk;
 
@@ -83,7 +84,8 @@ pub async fn list(services: &Services, caller: &Caller, params: List) -> Result<
         let window = catalogue.as_ref().and_then(|catalogue| catalogue.window(&info.model));
         Info { context_window: window, ..info }
     };
-    let mut rows = services.store.sessions(params.matching, cwd, (limit, params.before), info).await?;
+    let wanted = Wanted { matching: params.matching, cwd, bin: Some(params.bin), lasting: params.lasting };
+    let mut rows = services.store.sessions(wanted, (limit, params.before), info).await?;
     rows.retain(|row| readable.has(&row.session));
     Ok(rows)
 }
@@ -156,6 +158,14 @@ pub async fn compact(services: &Services, caller: &Caller, mut params: Compact) 
     services.registry.ask(&session, |reply| Command::Compact(params, key, by, reply)).await
 }
 
+/// Takes back a prompt that waits for its turn.
+pub async fn unqueue(services: &Services, caller: &Caller, mut params: Unqueue) -> Result<Unqueued, RpcError> {
+    caller.may_change(services, &params.session, "take back a prompt").await?;
+    let (by, session) = (caller.author(), params.session.clone());
+    let key = Key::of("session/unqueue", session.as_str(), params.key.take(), &params)?;
+    services.registry.ask(&session, |reply| Command::Unqueue(params.prompt, key, by, reply)).await
+}
+
 /// Puts files back to what they were before a turn.
 pub async fn undo(services: &Services, caller: &Caller, mut params: Undo) -> Result<Restored, RpcError> {
     caller.may_change(services, &params.session, "undo changes").await?;
@@ -214,6 +224,21 @@ pub async fn set(services: &Services, caller: &Caller, mut params: Set) -> Resul
     }
     services.registry.ask(&session, |reply| Command::Set(params, KeyedReply { key, reply })).await?;
     Ok(Empty {})
+}
+
+/// Puts a session into the bin.
+pub async fn bin(services: &Services, caller: &Caller, mut params: Bin) -> Result<Empty, RpcError> {
+    caller.may_change(services, &params.session, "put a session into the bin").await?;
+    let key = Key::of("session/bin", params.session.as_str(), params.key.take(), &params)?;
+    services.registry.bin(&params.session, params.force, key).await?;
+    Ok(Empty {})
+}
+
+/// Takes a session out of the bin.
+pub async fn restore(services: &Services, caller: &Caller, mut params: Keyed) -> Result<OutOfBin, RpcError> {
+    caller.may_change(services, &params.session, "take a session out of the bin").await?;
+    let key = Key::of("session/restore", params.session.as_str(), params.key.take(), &params)?;
+    services.registry.ask(&params.session, |reply| Command::Restore(key, reply)).await
 }
 
 /// Deletes a session and all its data.

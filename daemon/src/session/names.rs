@@ -7,7 +7,7 @@ use linger_protocol::RpcError;
 use linger_protocol::error::Code;
 use linger_protocol::id::SessionId;
 
-use crate::store::Store;
+use crate::store::{Store, Wanted};
 
 /// The longest name, in characters: a column of a terminal.
 const MAX_NAME: usize = 40;
@@ -24,15 +24,16 @@ pub struct NameGuard {
 }
 
 impl Names {
-    /// Reserves a valid, free name; `own` is the session that may have it already. Fails if another session has it or its id begins
-    /// with it.
+    /// Reserves a valid, free name; `own` is the session that may have it already. Fails if another session has it, or it could
+    /// stand for another session's id.
     pub async fn take(&self, store: &Store, name: &str, own: Option<&SessionId>) -> Result<NameGuard, RpcError> {
         check(name)?;
         let Some(guard) = self.reserve(name) else {
             let error = RpcError::new(Code::BadName, format!("another session is about to get the name '{name}'"));
             return Err(error.hint("choose another name"));
         };
-        let rows = store.sessions(Some(name.to_owned()), None, (2, None), |row| row.id).await?;
+        let wanted = Wanted { matching: Some(name.to_owned()), ..Wanted::default() };
+        let rows = store.sessions(wanted, (2, None), |row| row.id).await?;
         match rows.into_iter().find(|id| Some(id) != own) {
             None => Ok(guard),
             Some(id) => Err(RpcError::new(

@@ -29,7 +29,7 @@ use super::compaction::Effort;
 use super::until::UntilState;
 use crate::log::cursor::Position;
 use crate::question;
-use crate::store::Fold;
+use crate::store::{BINNED, Fold};
 use undo::UndoState;
 
 /// After this many crashes without a finished step a turn is offered, not resumed.
@@ -74,6 +74,12 @@ pub struct State {
     /// The session that started it, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionId>,
+    /// Whether it was made for one prompt.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub one_shot: bool,
+    /// When it was put into the bin, if it is there, in Unix milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub binned_at: Option<u64>,
     /// The creation time, in Unix milliseconds.
     pub created_at: u64,
     /// The last change, in Unix milliseconds.
@@ -428,7 +434,8 @@ impl State {
     /// What the store has of it.
     pub fn to_fold(&self) -> Fold {
         Fold::Session {
-            name: self.name.clone(),
+            // In the bin it leaves its name to others.
+            name: self.name.clone().filter(|_| self.binned_at.is_none()),
             cwd: self.cwd.to_string_lossy().into_owned(),
             state: self.stored_name(),
             updated_at: self.updated_at,
@@ -465,6 +472,7 @@ impl State {
     /// The state's name in the database.
     pub fn stored_name(&self) -> &'static str {
         match &self.turn {
+            _ if self.binned_at.is_some() => BINNED,
             _ if self.has_due_prompt() => OWED,
             Some(turn) if turn.unconfigured => UNCONFIGURED,
             // The next daemon records that they have ended.
@@ -541,6 +549,8 @@ impl State {
             background: self.running_background().map(BackgroundState::row).collect(),
             title: self.title.clone(),
             parent: self.parent.clone(),
+            one_shot: self.one_shot,
+            binned_at: self.binned_at,
             usage: self.usage,
             context_tokens: self.context_tokens(),
             context_window: None,

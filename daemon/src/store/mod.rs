@@ -42,7 +42,7 @@ use tokio::sync::oneshot;
 
 pub use event_row::sum as event_sum;
 pub use migrate::SCHEMA;
-pub use read::{Answered, LARGE, PENDING, Page, SessionRow};
+pub use read::{Answered, BINNED, LARGE, MIN_PREFIX, PENDING, Page, SessionRow, Untouched, Wanted};
 
 use intact::Intact;
 

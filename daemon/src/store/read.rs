@@ -66,12 +66,10 @@ impl Store {
         self.read_of(Lane::Quick, &id.clone(), move |connection| last(connection, id.as_str())).await
     }
 
-    /// The latest `limit` sessions after `before`, of one directory if `cwd` is given, that have the name or begin with the id `matching`.
-    /// `of` converts each row, on the reading thread.
+    /// The latest `limit` of the wanted sessions after `before`. `of` converts each row, on the reading thread.
     pub async fn sessions<T: Send + 'static>(
         &self,
-        matching: Option<String>,
-        cwd: Option<String>,
+        wanted: Wanted,
         (limit, before): (u32, Option<Before>),
         of: impl Fn(SessionRow) -> T + Send + 'static,
     ) -> Result<Vec<T>, StoreError> {
@@ -82,19 +80,26 @@ impl Store {
             let rows = connection
                 .prepare_cached(&format!(
                     "SELECT {SESSION} FROM session
-                     WHERE (?1 IS NULL OR name = ?1 OR substr(id, 1, length(?1)) = ?1) AND (?2 IS NULL OR cwd = ?2)
+                     WHERE (?1 IS NULL OR name = ?1 OR id = ?1
+                            OR (length(?1) >= {MIN_PREFIX} AND substr(id, 1, length(?1)) = ?1))
+                       AND (?2 IS NULL OR cwd = ?2)
+                       AND (?6 IS NULL OR (state = '{BINNED}') = ?6)
+                       AND (NOT ?7 OR name IS NOT NULL
+                            OR NOT CASE WHEN json_valid(fold) THEN coalesce(json_extract(fold, '$.one_shot'), 0) ELSE 0 END)
                        AND {IS_SESSION} AND updated_at <= ?4 AND (updated_at, id) < (?4, ?5)
                      ORDER BY updated_at DESC, id DESC LIMIT ?3",
                 ))?
-                .query_map(params![matching, cwd, limit, updated_at, from.1], |row| session_row(row).map(&of))?
+                .query_map(
+                    params![wanted.matching, wanted.cwd, limit, updated_at, from.1, wanted.bin, wanted.lasting],
+                    |row| session_row(row).map(&of),
+                )?
                 .collect();
             match rows {
                 // One row is unreadable.
                 Err(error) if is_damage(&error) => {
-                    let rows =
-                        one_by_one(connection, matching.as_deref(), cwd.as_deref(), (limit, &from), |id, error| {
-                            found.session(id, &StoreError::from(error).0.to_string());
-                        });
+                    let rows = one_by_one(connection, &wanted, (limit, &from), |id, error| {
+                        found.session(id, &StoreError::from(error).0.to_string());
+                    });
                     Ok(rows.into_iter().map(of).collect())
                 }
                 rows => rows,
@@ -103,14 +108,33 @@ impl Store {
         .await
     }
 
-    /// Sessions that have not changed since `before`, with their sizes, the oldest first: idle ones, or all.
-    pub async fn untouched(&self, before: u64, all: bool) -> Result<Vec<(SessionId, u64)>, StoreError> {
+    /// Whether a session has a name that `id` begins with, so that the name would also mean this id.
+    pub async fn is_beginning_of(&self, id: &SessionId) -> Result<bool, StoreError> {
+        let id = id.clone();
+        self.read(move |connection| {
+            connection
+                .prepare_cached(&format!(
+                    "SELECT 1 FROM session WHERE length(name) >= {MIN_PREFIX} AND substr(?1, 1, length(name)) = name"
+                ))?
+                .exists([id.as_str()])
+        })
+        .await
+    }
+
+    /// Sessions that have not changed since `before`, with their sizes, the oldest first: those in the bin, idle ones, or all that
+    /// are not in the bin.
+    pub async fn untouched(&self, before: u64, of: Untouched) -> Result<Vec<(SessionId, u64)>, StoreError> {
+        let states = match of {
+            Untouched::Binned => format!("state = '{BINNED}'"),
+            Untouched::Idle => "state = 'idle'".to_owned(),
+            Untouched::All => format!("state <> '{BINNED}'"),
+        };
         self.read_in(Lane::Page, move |connection| {
             connection
-                .prepare_cached(
-                    &format!("SELECT id, size FROM session WHERE updated_at < ?1 AND (?2 OR state = 'idle') AND {IS_SESSION} ORDER BY updated_at"),
-                )?
-                .query_map(params![before as i64, all], |row| {
+                .prepare_cached(&format!(
+                    "SELECT id, size FROM session WHERE updated_at < ?1 AND {states} AND {IS_SESSION} ORDER BY updated_at"
+                ))?
+                .query_map(params![before as i64], |row| {
                     Ok((SessionId(row.get(0)?), row.get::<_, i64>(1)?.max(0) as u64))
                 })?
                 .collect()
@@ -154,7 +178,7 @@ impl Store {
     pub async fn unfinished(&self) -> Result<Vec<SessionId>, StoreError> {
         self.read(|connection| {
             connection
-                .prepare_cached("SELECT id FROM session WHERE state NOT IN ('idle', 'offered')")?
+                .prepare_cached(&format!("SELECT id FROM session WHERE state NOT IN ('idle', 'offered', '{BINNED}')"))?
                 .query_map([], |row| row.get::<_, String>(0).map(SessionId))?
                 .collect()
         })
@@ -202,7 +226,7 @@ impl Store {
                 &format!(
                     "SELECT count(*), count(*) FILTER (
                         WHERE state IN ('running', 'waiting') AND id NOT IN (SELECT value FROM json_each(?))
-                     ) FROM session WHERE {IS_SESSION}"
+                     ) FROM session WHERE {IS_SESSION} AND state <> '{BINNED}'"
                 ),
                 [damaged],
                 |row| Ok([row.get(0)?, row.get(1)?]),
@@ -373,6 +397,37 @@ impl Store {
     }
 }
 
+/// The name in the database of the state of a session that is in the bin.
+pub const BINNED: &str = "binned";
+
+/// The least length of a beginning of an id that stands for the id, in characters: among a thousand sessions one of four means
+/// one of them by chance in a thousand, one of two in every case.
+pub const MIN_PREFIX: usize = 4;
+
+/// Which sessions a list has.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Those with this name or id, or whose id begins with this.
+    pub matching: Option<String>,
+    /// Those of this directory.
+    pub cwd: Option<String>,
+    /// Those that are in the bin, or that are not; both when absent.
+    pub bin: Option<bool>,
+    /// Only those with a name, or that were not made for one prompt.
+    pub lasting: bool,
+}
+
+/// Which of the sessions that have not changed for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Untouched {
+    /// Those in the bin.
+    Binned,
+    /// Those without a turn that are not in the bin.
+    Idle,
+    /// All that are not in the bin.
+    All,
+}
+
 /// The columns of [`session_row`].
 const SESSION: &str = "id, name, cwd, updated_at, fold, env, state, size";
 
@@ -410,8 +465,7 @@ pub(crate) fn last(connection: &Connection, id: &str) -> rusqlite::Result<u64> {
 /// As [`Store::sessions`], one query a row; calls `damaged` for unreadable rows.
 fn one_by_one(
     connection: &Connection,
-    matching: Option<&str>,
-    cwd: Option<&str>,
+    wanted: &Wanted,
     (limit, from): (u32, &(u64, String)),
     damaged: impl Fn(&SessionId, rusqlite::Error),
 ) -> Vec<SessionRow> {
@@ -423,9 +477,15 @@ fn one_by_one(
             Some(SessionRow { id, ..SessionRow::default() })
         }
     };
+    let is_meant = |row: &SessionRow, text: &str| {
+        let begins = text.chars().count() >= MIN_PREFIX && row.id.as_str().starts_with(text);
+        begins || row.id.as_str() == text || row.name.as_deref() == Some(text)
+    };
+    // Which were made for one prompt is not looked up here.
     let wanted = |row: &SessionRow| {
-        matching.is_none_or(|text| row.id.as_str().starts_with(text) || row.name.as_deref() == Some(text))
-            && cwd.is_none_or(|cwd| row.cwd == cwd)
+        wanted.matching.as_deref().is_none_or(|text| is_meant(row, text))
+            && wanted.cwd.as_deref().is_none_or(|cwd| row.cwd == cwd)
+            && wanted.bin.is_none_or(|bin| (row.state == BINNED) == bin)
             && !row.id.is_daemon()
             && (row.updated_at, &row.id.0) < (from.0, &from.1)
     };

@@ -368,7 +368,7 @@ pub(super) fn folded(trace: &Trace, found: &mut Found) {
         return;
     }
     for (session, state) in &folded.states {
-        let rests = matches!(state.as_str(), "idle" | "offered");
+        let rests = matches!(state.as_str(), "idle" | "offered" | "binned");
         found.unless(rests, "I6", || format!("{session} is {state}, and nothing is under way"));
     }
     for (session, rows) in &trace.stored.0 {

@@ -87,6 +87,12 @@ pub enum Command {
     Prompt(session::Prompt, Option<Key>, Author, Reply<Prompted>),
     /// Queue a compaction.
     Compact(session::Compact, Option<Key>, Author, Reply<Prompted>),
+    /// Take back a queued prompt, or the last one.
+    Unqueue(Option<PromptId>, Option<Key>, Author, Reply<session::Unqueued>),
+    /// Put the session into the bin, unless a turn runs.
+    Bin(KeyedReply),
+    /// Take it out of the bin.
+    Restore(Option<Key>, Reply<session::OutOfBin>),
     /// Undo changes of files.
     Undo(session::Undo, Option<Key>, Author, Reply<session::Restored>),
     /// Make them again.
@@ -135,6 +141,22 @@ impl Command {
         )
     }
 
+    /// Whether a session in the bin accepts it: it can be read, deleted and taken out.
+    pub(super) fn is_for_binned(&self) -> bool {
+        matches!(
+            self,
+            Self::Attach(..)
+                | Self::Environment(_)
+                | Self::Bin(_)
+                | Self::Restore(..)
+                | Self::Remove(..)
+                | Self::Prune(..)
+                | Self::Warn(..)
+                | Self::Configured
+                | Self::Pause(_)
+        )
+    }
+
     /// Replies with an error.
     pub fn refuse(self, error: RpcError) {
         match self {
@@ -142,6 +164,8 @@ impl Command {
             Self::Prompt(_, _, _, reply) | Self::Compact(_, _, _, reply) => respond(reply, Err(error)),
             Self::Undo(_, _, _, reply) | Self::Redo(_, _, _, reply) => respond(reply, Err(error)),
             Self::Prune(_, _, reply) => respond(reply, Err(error)),
+            Self::Unqueue(_, _, _, reply) => respond(reply, Err(error)),
+            Self::Restore(_, reply) => respond(reply, Err(error)),
             Self::Environment(reply) => respond(reply, Err(error)),
             Self::CallBasis(reply) => respond(reply, Err(error)),
             Self::Ask(_, reply) => respond(reply, Err(error)),
@@ -151,6 +175,7 @@ impl Command {
             | Self::Continue(asked)
             | Self::Set(_, asked)
             | Self::Answer(_, _, asked)
+            | Self::Bin(asked)
             | Self::Remove(_, asked) => {
                 respond(asked.reply, Err(error));
             }

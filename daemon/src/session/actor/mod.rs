@@ -7,6 +7,7 @@
 //! request. If a write fails, it restarts from the stored state.
 
 mod background;
+mod bin;
 mod hooks;
 mod messages;
 mod questions;
@@ -371,6 +372,13 @@ impl Actor {
                 let error = RpcError::new(Code::Storage, format!("the last write of session {} failed", self.id));
                 command.refuse(error.hint("check whether the disk is full, and try again in a moment"));
             }
+            command if self.state.binned_at.is_some() && !command.is_for_binned() => {
+                let error = RpcError::new(Code::Binned, format!("session {} is in the bin", self.id));
+                command.refuse(error.hint(format!("`linger restore {}` takes it out", self.id)));
+            }
+            Command::Bin(asked) => self.bin(asked).await,
+            Command::Restore(key, reply) => self.take_out(key, reply).await,
+            Command::Unqueue(prompt, key, by, reply) => self.unqueue(prompt, key, by, reply).await,
             Command::Prompt(prompt, key, by, reply) => self.prompt(prompt, key, by, reply).await,
             Command::Compact(compact, key, by, reply) => self.compact(compact, key, by, reply).await,
             Command::Cancel(background, asked) => self.cancel(background, asked).await,

@@ -209,6 +209,45 @@ impl Actor {
         }
     }
 
+    /// Takes back a prompt that waits for its turn: the one that is named, or the last.
+    pub(super) async fn unqueue(
+        &mut self,
+        prompt: Option<PromptId>,
+        key: Option<Key>,
+        by: Author,
+        reply: Reply<session::Unqueued>,
+    ) {
+        match self.outcome::<session::Unqueued>(key.as_ref()).await {
+            Ok(None) => {}
+            Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
+            Err(error) => return respond(reply, Err(error)),
+        }
+        // The prompt of a compaction that runs stays queued until its end; a cancel is for that.
+        let running = self.state.turn.as_ref().and_then(|turn| turn.prompt.clone());
+        let may_go = |queued: &&Queued| Some(&queued.prompt) != running.as_ref();
+        let meant = match &prompt {
+            Some(prompt) => self.state.queue.iter().filter(may_go).find(|queued| queued.prompt == *prompt),
+            None => self.state.queue.iter().rfind(may_go),
+        };
+        let Some(prompt) = meant.map(|queued| queued.prompt.clone()) else {
+            let text = match prompt {
+                Some(prompt) => format!("prompt {prompt} is not queued in session {}", self.id),
+                None => format!("session {} has no queued prompts", self.id),
+            };
+            return respond(
+                reply,
+                Err(RpcError::new(Code::Idle, text).hint("a prompt that has started can be cancelled")),
+            );
+        };
+        let unqueued = session::Unqueued { prompt: prompt.clone() };
+        let outcome = self.remember(key, &unqueued);
+        let Author { name, process } = by;
+        let (done, committed) = oneshot::channel();
+        let draft = Draft::new(EventBody::PromptUnqueued { prompt, by: Some(name), process });
+        self.append(vec![draft], outcome.into_iter().collect(), true, Some(done));
+        respond_when(reply, committed, unqueued);
+    }
+
     /// Queues what a user says with an answer, for the next step of the turn.
     pub(super) fn steer(&mut self, content: Vec<ContentBlock>, by: &Author) {
         let prompt = PromptId(format!("p{}", self.state.counts.prompts + 1));
@@ -395,6 +434,7 @@ impl Actor {
             unattended: set.unattended,
             budget: (!set.budget.is_empty()).then(|| self.state.budget.size.changed(set.budget)),
             directories,
+            binned: None,
         };
         let drafts = std::iter::once(Draft::new(changed)).chain(doubt).chain(idle).collect();
         let (done, committed) = oneshot::channel();

@@ -60,6 +60,7 @@ impl Scene {
         let cwd = dir.path().to_path_buf();
         let resolved = env.providers.model(Some("demo")).unwrap();
         let created = EventBody::SessionCreated {
+            one_shot: false,
             tools: None,
             cwd: cwd.clone(),
             setup: Some(env.setup(&resolved, &cwd, None)),

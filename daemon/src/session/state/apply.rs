@@ -42,7 +42,8 @@ impl State {
         }
         self.undo.apply(event, self.head);
         match &event.body {
-            EventBody::SessionCreated { cwd, model, mode, effort, name, setup, parent, tools, .. } => {
+            EventBody::SessionCreated { cwd, model, mode, effort, name, setup, parent, tools, one_shot, .. } => {
+                self.one_shot = *one_shot;
                 self.parent.clone_from(parent);
                 self.tools = tools.clone();
                 self.setup.clone_from(setup);
@@ -63,9 +64,13 @@ impl State {
                 unattended,
                 budget,
                 directories,
+                binned,
             } => {
                 self.directories = directories.clone().unwrap_or_else(|| std::mem::take(&mut self.directories));
                 budget.iter().for_each(|budget| self.budget.set(*budget));
+                if let Some(binned) = binned {
+                    self.binned_at = binned.then_some(event.at);
+                }
                 self.unattended = unattended.unwrap_or(self.unattended);
                 self.thinking = effort.unwrap_or(self.thinking);
                 self.outage.patience = patience.or(self.outage.patience);
@@ -88,6 +93,7 @@ impl State {
                     queued.schema = Some(Arc::new(schema.clone()));
                 }
             }
+            EventBody::PromptUnqueued { prompt, .. } => self.queue.retain(|queued| queued.prompt != *prompt),
             EventBody::TurnStarted { prompt } => {
                 self.counts.turns += 1;
                 self.held = false;

@@ -180,6 +180,7 @@ impl Scene {
         let workspace = Arc::new(env.workspace(&id, &cwd, variables.clone(), disk::TIMEOUT).await);
         let resolved = env.providers.model(Some(model)).ok();
         let created = EventBody::SessionCreated {
+            one_shot: false,
             tools: None,
             cwd,
             model: model.to_owned(),
@@ -385,6 +386,7 @@ const KINDS: &[&str] = &[
     "session_created",
     "session_changed",
     "prompt_accepted",
+    "prompt_unqueued",
     "turn_started",
     "message",
     "message_superseded",
@@ -479,12 +481,14 @@ fn line(event: &Event, asked: &mut Vec<QuestionId>) -> String {
             unattended,
             budget,
             directories,
+            binned,
             ..
         } => {
             let mut said = Vec::new();
             said.extend(model.clone());
             said.extend(mode.map(|mode| mode.to_string()));
             said.extend(effort.map(|effort| format!("effort {}", effort.name())));
+            said.extend(binned.map(|binned| if binned { "binned".to_owned() } else { "restored".to_owned() }));
             said.extend(instructions.as_ref().map(|all| format!("{} instructions", all.len())));
             said.extend(setup.as_ref().map(|_| "setup".to_owned()));
             said.extend(patience.map(|patience| format!("patience {patience}")));
@@ -494,7 +498,7 @@ fn line(event: &Event, asked: &mut Vec<QuestionId>) -> String {
             said.extend(directories.as_ref().map(|all| format!("{} directories", all.len())));
             said.join(" ")
         }
-        EventBody::TurnStarted { prompt } => prompt.to_string(),
+        EventBody::TurnStarted { prompt } | EventBody::PromptUnqueued { prompt, .. } => prompt.to_string(),
         EventBody::Message { message, role, content, interrupted, cut, paused, asks, .. } => {
             let who = if *role == Role::User { "user" } else { "model" };
             let flags = [(*interrupted, " interrupted"), (*cut, " cut"), (*paused, " paused")];

@@ -1,0 +1,38 @@
+//! `linger export`: a session as Markdown, or its events as they are.
+
+use linger_protocol::event::EventBody;
+
+use super::resolve;
+use super::wait::reattach;
+use crate::arguments::{Export, ExportFormat};
+use crate::connect::Client;
+use crate::error::{Exit, Failure};
+use crate::follow::{Attachment, Happened};
+use crate::render::export::markdown;
+use crate::terminal::{Capabilities, Terminal, clean};
+
+pub(super) fn run(args: &Export) -> Result<Exit, Failure> {
+    let mut client = Client::open()?;
+    let session = resolve(&mut client, &args.session)?.session;
+    let to_terminal = Capabilities::detect().stdout;
+    let mut terminal = Terminal::new();
+    let mut attachment = Attachment::start(client, session, None, false)?;
+    loop {
+        match attachment.next(None)? {
+            Happened::Event(notification, raw) => {
+                if matches!(notification.event.body, EventBody::CaughtUp {}) {
+                    return Ok(Exit::GOOD);
+                }
+                if args.json || args.format == ExportFormat::Jsonl {
+                    terminal.data(raw.get())?;
+                    continue;
+                }
+                let text = markdown(&notification.event);
+                // A file gets the text as it is, a terminal what cannot steer it.
+                terminal.text(&if to_terminal { clean(&text).into_owned() } else { text })?;
+            }
+            Happened::Lost => reattach(&mut attachment)?,
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Which session is meant: by name, id, a prefix of an id, or as the latest of the project that this directory is in.
+
+use std::path::{Path, PathBuf};
+
+use linger_protocol::method::SessionList;
+use linger_protocol::session::{Info, List};
+
+use crate::connect::Client;
+use crate::environment::{now, working_directory};
+use crate::error::Failure;
+use crate::render::sessions::listing;
+
+/// Candidates of an ambiguous name that are listed.
+const MAX_CANDIDATES: usize = 10;
+
+/// The least length of a prefix of an id, as the daemon has it.
+const MIN_PREFIX: usize = 4;
+
+/// Directories that are searched on the way up to the root of the project: a deeper path is no project's.
+const MAX_DEPTH: usize = 32;
+
+/// The one session that `text` means: by name, id, or the beginning of an id.
+pub(super) fn resolve(client: &mut Client, text: &str) -> Result<Info, Failure> {
+    if text.is_empty() {
+        return Err(Failure::usage("SESSION is empty: give a name or an id").hint("`linger ls` lists the sessions"));
+    }
+    let rows = client.call(&SessionList(List { matching: Some(text.to_owned()), ..List::default() }))?;
+    if let Some(row) = meant(&rows, text)? {
+        return Ok(row.clone());
+    }
+    match binned(client, text) {
+        Ok(row) => Err(Failure::usage(format!("session {} is in the bin", row.session))
+            .hint(format!("`linger restore {}` takes it out", row.session))),
+        Err(_) => Err(unknown(text, "no session is called", "`linger ls` lists the sessions")),
+    }
+}
+
+/// The one session in the bin that `text` means; names of the past count, those of the latest first.
+pub(super) fn binned(client: &mut Client, text: &str) -> Result<Info, Failure> {
+    let rows = client.call(&SessionList(List { bin: true, ..List::default() }))?;
+    let begins = |row: &Info| text.chars().count() >= MIN_PREFIX && row.session.as_str().starts_with(text);
+    let is_meant = |row: &Info| row.name.as_deref() == Some(text) || row.session.as_str() == text || begins(row);
+    let rows: Vec<Info> = rows.into_iter().filter(is_meant).collect();
+    match meant(&rows, text)? {
+        Some(row) => Ok(row.clone()),
+        None => Err(unknown(text, "nothing in the bin is called", "`linger ls --bin` lists what is there")),
+    }
+}
+
+/// Whether `text` is the whole id or name of a session.
+pub(super) fn is_whole(row: &Info, text: &str) -> bool {
+    row.name.as_deref() == Some(text) || row.session.as_str() == text
+}
+
+/// Which of the rows that match is meant: names come before ids, and ids before prefixes.
+fn meant<'a>(rows: &'a [Info], text: &str) -> Result<Option<&'a Info>, Failure> {
+    let named = rows.iter().find(|row| row.name.as_deref() == Some(text));
+    if let Some(row) = named.or_else(|| rows.iter().find(|row| row.session.as_str() == text)) {
+        return Ok(Some(row));
+    }
+    match rows {
+        [] => Ok(None),
+        [row] => Ok(Some(row)),
+        rows => {
+            let mut lines = vec![format!("'{text}' could be one of {} sessions", rows.len())];
+            lines.extend(listing(rows.get(..MAX_CANDIDATES).unwrap_or(rows), now()));
+            Err(Failure::usage(lines.join("\n")).hint("write more of the id"))
+        }
+    }
+}
+
+fn unknown(text: &str, what: &str, hint: &str) -> Failure {
+    let failure = Failure::usage(format!("{what} '{text}'"));
+    match text.chars().count() < MIN_PREFIX {
+        true => failure.hint(format!("{hint}; a prefix of an id has at least {MIN_PREFIX} characters")),
+        false => failure.hint(hint),
+    }
+}
+
+/// The latest session of the nearest directory that has one, from this one up to the root of its repository; `lasting` passes over
+/// those that `linger run` made.
+pub(super) fn latest(client: &mut Client, from: Option<&Path>, lasting: bool) -> Result<Option<Info>, Failure> {
+    for cwd in project(&directory(from)?) {
+        let list = List { cwd: Some(cwd), lasting, limit: Some(1), ..List::default() };
+        if let Some(info) = client.call(&SessionList(list))?.into_iter().next() {
+            return Ok(Some(info));
+        }
+    }
+    Ok(None)
+}
+
+/// As [`latest`]; fails if there is none.
+pub(super) fn must_be_latest(client: &mut Client, from: Option<&Path>, lasting: bool) -> Result<Info, Failure> {
+    let none = || Failure::usage("there is no session in this directory").hint("name one; `linger ls` lists them");
+    latest(client, from, lasting)?.ok_or_else(none)
+}
+
+/// The directory that a command is about: this one, or another as seen from it.
+pub(super) fn directory(other: Option<&Path>) -> Result<PathBuf, Failure> {
+    let here = working_directory()?;
+    Ok(other.map_or_else(|| here.clone(), |other| here.join(other)))
+}
+
+/// The directories from this one up to the root of its repository; this one alone if it is in none.
+fn project(cwd: &Path) -> Vec<PathBuf> {
+    let up: Vec<PathBuf> = cwd.ancestors().take(MAX_DEPTH).map(Path::to_path_buf).collect();
+    match up.iter().position(|dir| dir.join(".git").exists()) {
+        Some(root) => up.into_iter().take(root + 1).collect(),
+        None => vec![cwd.to_path_buf()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_project_reaches_up_to_its_repository_and_no_further() {
+        let dir = tempfile::tempdir().unwrap();
+        let deep = dir.path().join("repo/src/deep");
+        std::fs::create_dir_all(&deep).unwrap();
+        assert_eq!(project(&deep), [deep.clone()]);
+        std::fs::create_dir(dir.path().join("repo/.git")).unwrap();
+        let repo = dir.path().join("repo");
+        assert_eq!(project(&deep), [deep.clone(), repo.join("src"), repo]);
+    }
+}

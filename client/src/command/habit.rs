@@ -1,0 +1,110 @@
+//! What people type from the habit of other programs, and words that are nearly a command: named in a hint, never run.
+
+use clap::CommandFactory as _;
+
+use crate::arguments::Arguments;
+use crate::error::Failure;
+use crate::render::near::{distance, nearest};
+
+/// Words of other programs, and what does that here.
+const ELSEWHERE: [(&str, &str); 15] = [
+    ("login", "`linger key set PROVIDER` keeps a key; `linger models` says what is missing"),
+    ("logout", "`linger key rm PROVIDER` takes a key out of the keychain"),
+    ("auth", "`linger key set PROVIDER` keeps a key; `linger key list` lists them"),
+    ("print", "`linger run PROMPT` prints the answer"),
+    ("ask", "`linger run PROMPT` prints the answer"),
+    ("start", "`linger` starts a session here; `linger daemon start` starts the daemon"),
+    ("stop", "`linger cancel SESSION` stops a turn; `linger daemon stop` ends the daemon"),
+    ("kill", "`linger cancel SESSION` stops a turn and keeps the session"),
+    ("sessions", "`linger ls` lists the sessions"),
+    ("ps", "`linger ls --running --waiting` lists what is under way"),
+    ("history", "`linger log SESSION` prints what happened in one"),
+    ("cost", "`linger usage` shows what models cost"),
+    ("tail", "`linger log -f SESSION` follows one"),
+    ("delete", "`linger rm SESSION` puts one into the bin"),
+    ("remove", "`linger rm SESSION` puts one into the bin"),
+];
+
+/// Commands that take something away: never suggested for a word that is not nearly their name in full.
+const DESTRUCTIVE: [&str; 2] = ["rm", "prune"];
+
+/// Fails if the first word of a prompt was meant as a command: one mistyped, one of another program, or one after options.
+pub(super) fn check(prompt: &[String]) -> Result<(), Failure> {
+    let Some(first) = prompt.first() else { return Ok(()) };
+    // Quoted as one argument it is a prompt.
+    if first.chars().any(char::is_whitespace) {
+        return Ok(());
+    }
+    let names: Vec<String> = Arguments::command()
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set())
+        .map(|command| command.get_name().to_owned())
+        .collect();
+    let as_prompt = format!("for a prompt: `linger run {}`", quoted(prompt));
+    if names.iter().any(|name| name == first) {
+        return Err(Failure::usage(format!("options of `linger {first}` come after it"))
+            .hint(format!("`linger {first} …`; {as_prompt}")));
+    }
+    let unknown = || Failure::usage(format!("no command is called '{first}'"));
+    // A sentence may begin with such a word.
+    if prompt.len() <= 2
+        && let Some((_, hint)) = ELSEWHERE.iter().find(|(word, _)| word == first)
+    {
+        return Err(unknown().hint(format!("{hint}; {as_prompt}")));
+    }
+    let may_be_meant = |name: &&str| !DESTRUCTIVE.contains(name) || distance(first, name) <= 1 && name.len() > 2;
+    let known = || names.iter().map(String::as_str).filter(may_be_meant);
+    let near = nearest(first, known(), 1).first().copied();
+    match near.or_else(|| known().find(|name| is_swapped(first, name))) {
+        Some(name) => Err(unknown().hint(format!("did you mean `linger {name}`? {as_prompt}"))),
+        None => Ok(()),
+    }
+}
+
+/// Whether two letters that are next to each other were typed in the wrong order.
+fn is_swapped(typed: &str, name: &str) -> bool {
+    let differ: Vec<(usize, (char, char))> =
+        typed.chars().zip(name.chars()).enumerate().filter(|(_, (a, b))| a != b).collect();
+    let same_length = typed.chars().count() == name.chars().count();
+    match differ.as_slice() {
+        [(i, (a, b)), (j, (c, d))] => same_length && *j == i + 1 && a == d && b == c,
+        _ => false,
+    }
+}
+
+/// The prompt as a shell takes it.
+fn quoted(prompt: &[String]) -> String {
+    format!("'{}'", prompt.join(" ").replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hint(words: &[&str]) -> Option<String> {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        check(&words).err().map(|failure| failure.hint.unwrap_or_default())
+    }
+
+    #[test]
+    fn a_mistyped_command_is_no_prompt() {
+        assert!(hint(&["lgo", "s1"]).is_some());
+        assert!(hint(&["atach"]).unwrap().contains("`linger attach`"));
+        assert!(hint(&["login"]).unwrap().contains("key set"));
+        assert!(hint(&["run", "x"]).unwrap().contains("`linger run …`"));
+        for prompt in [&["fix the test"][..], &["fix", "the", "test"], &["explain"], &["log in again"]] {
+            assert_eq!(hint(prompt), None, "{prompt:?}");
+        }
+    }
+
+    #[test]
+    fn no_hint_names_a_command_that_deletes_for_something_else() {
+        for word in ["resum", "renam", "run2", "em", "rn", "purge", "trune"] {
+            let hint = hint(&[word]).unwrap_or_default();
+            assert!(
+                !hint.contains("`linger rm`") && !hint.contains("linger prune`") || word == "trune",
+                "{word}: {hint}"
+            );
+        }
+    }
+}

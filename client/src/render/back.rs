@@ -1,0 +1,327 @@
+//! Coming back to a session: what happened before, in a screenful. Pure: events in, lines out.
+//!
+//! The last turns are abridged, a line a tool call; the last answer is shown up to a screen; a line says what lies above.
+
+use std::collections::VecDeque;
+
+use linger_protocol::event::{Event, EventBody, Outcome};
+use linger_protocol::message::{ContentBlock, Role, StopReason, text_of};
+use linger_protocol::session::Info;
+
+use super::style::Style;
+use super::table::age;
+use super::{money, reason};
+use crate::terminal::{clean, clean_exact_line, clean_line};
+
+/// Turns that are kept, the last ones: more than any screen has lines for.
+const KEPT: usize = 200;
+
+/// Lines of an answer that is not the last one.
+const ABRIDGED: usize = 4;
+
+/// The least lines of the last answer.
+const LEAST: usize = 5;
+
+/// How much is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// What these lines have room for.
+    Lines(usize),
+    /// These last turns, whole.
+    Turns(usize),
+    /// All that is kept.
+    All,
+}
+
+/// The past of a session, as far as it is shown.
+#[derive(Debug, Default)]
+pub(crate) struct Back {
+    turns: VecDeque<Turn>,
+    /// How many turns there were.
+    count: usize,
+    /// How many of them a summary replaces for the model.
+    compacted: usize,
+}
+
+#[derive(Debug, Default)]
+struct Turn {
+    /// Lines of prompts, tools and answers, in order.
+    items: Vec<Item>,
+    /// How it ended, and what it cost.
+    end: Option<(StopReason, String)>,
+}
+
+#[derive(Debug)]
+enum Item {
+    Prompt(String),
+    Answer(String),
+    /// The call, its tool and action, and whether it failed.
+    Call(String, String, Option<bool>),
+}
+
+impl Back {
+    /// Takes the next event.
+    pub(crate) fn event(&mut self, event: &Event) {
+        match &event.body {
+            EventBody::TurnStarted { .. } => {
+                self.count += 1;
+                if self.turns.len() >= KEPT {
+                    self.turns.pop_front();
+                }
+                self.turns.push_back(Turn::default());
+            }
+            EventBody::Compacted { .. } => self.compacted = self.count.saturating_sub(1),
+            body => {
+                if let Some(turn) = self.turns.back_mut() {
+                    turn.event(body);
+                }
+            }
+        }
+    }
+
+    /// The lines for a terminal of this width.
+    pub(crate) fn lines(&self, info: &Info, (style, width): (Style, usize), room: &Room, now: u64) -> Vec<String> {
+        if self.turns.is_empty() {
+            return Vec::new();
+        }
+        let label = info.name.clone().unwrap_or_else(|| info.session.to_string());
+        let title = info.title.as_deref().map(|title| format!(" {}", clean_line(title))).unwrap_or_default();
+        let head = format!("{}{title}", style.bold(&clean_line(&label)));
+        let head = format!("{head} {}", style.dim(&format!("({} ago)", age(info.updated_at, now))));
+        let mut shown: VecDeque<Vec<String>> = VecDeque::new();
+        let mut left = match room {
+            // The head, and the line for what lies above.
+            Room::Lines(lines) => lines.saturating_sub(2),
+            _ => usize::MAX,
+        };
+        for (n, turn) in self.turns.iter().rev().enumerate() {
+            let most = match (room, n) {
+                (Room::Turns(turns), n) if n >= *turns => break,
+                (Room::Turns(_) | Room::All, _) => usize::MAX,
+                (Room::Lines(_), 0) => left.max(LEAST),
+                (Room::Lines(_), _) => ABRIDGED,
+            };
+            let lines = turn.lines(style, width, most);
+            if n > 0 && lines.len() > left {
+                break;
+            }
+            left = left.saturating_sub(lines.len());
+            shown.push_front(lines);
+        }
+        let above = self.count - shown.len();
+        let above = (above > 0).then(|| {
+            let turns = if above == 1 { "1 earlier turn".to_owned() } else { format!("{above} earlier turns") };
+            let compacted = match self.compacted.min(above) {
+                0 => String::new(),
+                some => format!(", {some} compacted"),
+            };
+            style.dim(&format!("{turns}{compacted}: linger log {label}"))
+        });
+        std::iter::once(head).chain(above).chain(shown.into_iter().flatten()).collect()
+    }
+}
+
+impl Turn {
+    fn event(&mut self, body: &EventBody) {
+        match body {
+            EventBody::Message { role: Role::User, content, prompt: Some(_), .. } => {
+                self.items.push(Item::Prompt(text_of(content)));
+            }
+            EventBody::Message { role: Role::Assistant, content, interrupted: false, .. } => {
+                let text = text_of(content);
+                if !text.trim().is_empty() {
+                    self.items.push(Item::Answer(text));
+                }
+                for block in content {
+                    if let ContentBlock::ToolUse { call_id, name, .. } = block {
+                        self.items.push(Item::Call(call_id.to_string(), name.clone(), None));
+                    }
+                }
+            }
+            EventBody::ToolStarted { call_id, tool, action, .. } => {
+                let text = match action.strip_prefix(tool.as_str()) {
+                    Some(rest) if rest.starts_with(' ') => action.clone(),
+                    _ => format!("{tool} {action}"),
+                };
+                self.call(call_id.as_str(), |call, _| *call = text);
+            }
+            EventBody::ToolFinished { call_id, is_error, outcome, .. } => {
+                let good = *outcome == Outcome::Ran && !is_error;
+                self.call(call_id.as_str(), |_, end| *end = Some(good));
+            }
+            EventBody::TurnFinished { stop_reason, usage, .. } => {
+                let cost = money::cost(usage);
+                let spent = money::traffic(usage);
+                let cost = if cost.is_empty() { spent } else { format!("{spent}, {cost}") };
+                self.end = Some((*stop_reason, cost));
+            }
+            _ => {}
+        }
+    }
+
+    fn call(&mut self, id: &str, change: impl FnOnce(&mut String, &mut Option<bool>)) {
+        let found = self.items.iter_mut().rev().find_map(|item| match item {
+            Item::Call(call, text, end) if call == id => Some((text, end)),
+            _ => None,
+        });
+        if let Some((text, end)) = found {
+            change(text, end);
+        }
+    }
+
+    /// Its lines, about `most` of them: the prompt, the calls, and as much of the answer as there is room for.
+    fn lines(&self, style: Style, width: usize, most: usize) -> Vec<String> {
+        let mut lines: Vec<String> = Vec::new();
+        let last_answer = self.items.iter().rposition(|item| matches!(item, Item::Answer(_)));
+        for (n, item) in self.items.iter().enumerate() {
+            match item {
+                Item::Prompt(text) => {
+                    let room = if most == usize::MAX { most } else { 2 };
+                    let cut = abridged(text, width.saturating_sub(2), room, style);
+                    let line =
+                        |(n, line): (usize, String)| style.cyan(&format!("{}{line}", if n == 0 { "> " } else { "  " }));
+                    lines.extend(cut.into_iter().enumerate().map(line));
+                }
+                Item::Call(_, text, end) => {
+                    let sign = match end {
+                        Some(true) => format!(" {}", style.good()),
+                        Some(false) => format!(" {}", style.bad()),
+                        None => String::new(),
+                    };
+                    let first = text.lines().next().unwrap_or_default();
+                    let cut = cut_line(&clean_exact_line(first), width.saturating_sub(12), style);
+                    lines.push(format!("{} {cut}{sign}", style.bullet()));
+                }
+                Item::Answer(text) => {
+                    let room = match Some(n) == last_answer {
+                        true => most.saturating_sub(lines.len()).max(LEAST.min(most)),
+                        // What is said between two calls.
+                        false if most == usize::MAX => most,
+                        false => 1,
+                    };
+                    lines.extend(abridged(text, width, room, style));
+                }
+            }
+        }
+        if most != usize::MAX && lines.len() > most {
+            lines = without_middle(lines, most, style);
+        }
+        if let Some((stop_reason, cost)) = &self.end {
+            match stop_reason {
+                StopReason::EndTurn if most == ABRIDGED => {}
+                StopReason::EndTurn => lines.push(style.dim(cost)),
+                other => lines.push(style.dim(reason(*other))),
+            }
+        }
+        lines
+    }
+}
+
+/// The prompt and the end of a long turn; a line says how much is between.
+fn without_middle(lines: Vec<String>, most: usize, style: Style) -> Vec<String> {
+    let over = lines.len().saturating_sub(most.max(3)) + 1;
+    let gone = style.dim(&format!("  {} {over} more lines", style.ellipsis()));
+    let (first, rest) = lines.split_at(1);
+    first.iter().cloned().chain([gone]).chain(rest.iter().skip(over).cloned()).collect()
+}
+
+/// The last lines of a text that fit, as a terminal of this width shows them, and a line for what is left out.
+fn abridged(text: &str, width: usize, room: usize, style: Style) -> Vec<String> {
+    let text = clean(text.trim());
+    let lines: Vec<&str> = text.lines().collect();
+    let height = |line: &str| line.chars().count().div_ceil(width.max(1)).max(1);
+    let all: usize = lines.iter().map(|line| height(line)).sum();
+    if all <= room {
+        return lines.into_iter().map(str::to_owned).collect();
+    }
+    if room <= 1 {
+        let first = lines.first().copied().unwrap_or_default();
+        return vec![cut_line(&format!("{first} {}", style.ellipsis()), width, style)];
+    }
+    let mut left = room - 1;
+    let fits = |line: &&&str| {
+        let needed = height(line);
+        let fits = needed <= left;
+        left = left.saturating_sub(needed);
+        fits
+    };
+    let mut kept: Vec<String> = lines.iter().rev().take_while(fits).map(|line| (*line).to_owned()).collect();
+    if kept.is_empty() {
+        // One line that is longer than the room.
+        kept.push(cut_line(lines.last().copied().unwrap_or_default(), width.saturating_mul(room - 1), style));
+    }
+    kept.reverse();
+    let gone = lines.len() - kept.len();
+    let above = style.dim(&format!("{} {gone} lines above", style.ellipsis()));
+    std::iter::once(above).chain(kept).collect()
+}
+
+/// The beginning of a line that fits.
+fn cut_line(line: &str, width: usize, style: Style) -> String {
+    match line.chars().count() > width {
+        true => line.chars().take(width.saturating_sub(1)).collect::<String>() + style.ellipsis(),
+        false => line.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use linger_protocol::event::Notification;
+    use serde_json::json;
+
+    use super::*;
+
+    fn event(body: serde_json::Value) -> Event {
+        let notification = json!({ "session": "s1", "cursor": "1", "event": body });
+        serde_json::from_value::<Notification>(notification).unwrap().event
+    }
+
+    fn past(turns: usize, answer: &str) -> Back {
+        let mut back = Back::default();
+        for n in 1..=turns {
+            for body in [
+                json!({ "kind": "turn_started", "prompt": "p1" }),
+                json!({ "kind": "message", "message": "m1", "role": "user", "prompt": "p1", "content": [{ "type": "text", "text": format!("prompt {n}") }] }),
+                json!({ "kind": "message", "message": "m2", "role": "assistant", "content": [{ "type": "tool_use", "call_id": "c1", "name": "bash", "input": {} }] }),
+                json!({ "kind": "tool_started", "call_id": "c1", "tool": "bash", "action": "bash cargo test\nsecond line" }),
+                json!({ "kind": "tool_finished", "call_id": "c1", "is_error": true, "outcome": "ran", "content": [], "ms": 3 }),
+                json!({ "kind": "message", "message": "m3", "role": "assistant", "content": [{ "type": "text", "text": answer }] }),
+                json!({ "kind": "turn_finished", "stop_reason": "end_turn", "usage": {}, "steps": 1 }),
+            ] {
+                back.event(&event(body));
+            }
+        }
+        back
+    }
+
+    fn shown(back: &Back, room: Room) -> Vec<String> {
+        let info: Info = serde_json::from_value(json!({
+            "session": "q2tv908jxk", "name": "long", "cwd": "/", "model": "m", "mode": "ask", "state": "idle", "queued": 0,
+            "title": "prompt 1", "usage": {}, "created_at": 0, "updated_at": 0, "cursor": "9", "turn_cursor": "1"
+        }))
+        .unwrap();
+        let style = Style { color: false, unicode: true };
+        back.lines(&info, (style, 80), &room, 7_200_000)
+    }
+
+    #[test]
+    fn a_screenful_has_the_last_turns_and_says_what_lies_above() {
+        let lines = shown(&past(44, "done"), Room::Lines(12));
+        assert_eq!(lines[..2], ["long prompt 1 (2 h ago)", "41 earlier turns: linger log long"]);
+        assert_eq!(lines[2..5], ["> prompt 42", "• bash cargo test ✗", "done"]);
+        assert!(lines.len() <= 12, "{lines:#?}");
+        assert_eq!(shown(&past(3, "done"), Room::Turns(1))[1], "2 earlier turns: linger log long");
+        assert_eq!(shown(&past(3, "done"), Room::All).iter().filter(|line| line.starts_with("> ")).count(), 3);
+        assert!(shown(&Back::default(), Room::All).is_empty());
+    }
+
+    #[test]
+    fn a_long_last_answer_is_shown_up_to_a_screen_and_cannot_steer_the_terminal() {
+        let answer = (1..=5000).map(|n| format!("line {n} \u{1b}[31m")).collect::<Vec<_>>().join("\n");
+        let lines = shown(&past(2, &answer), Room::Lines(20));
+        assert!(lines.len() <= 22, "{}", lines.len());
+        assert!(lines.iter().any(|line| line.ends_with("lines above")));
+        assert!(lines.iter().rev().nth(1).unwrap().starts_with("line 5000"), "{lines:#?}");
+        assert!(!lines.concat().contains('\u{1b}'));
+    }
+}

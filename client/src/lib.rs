@@ -35,6 +35,7 @@ pub fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return misused(&error),
     };
+    terminal::choose(arguments.display.color, arguments.display.raw);
     let default = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         terminal::restore();

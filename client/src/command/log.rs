@@ -27,9 +27,10 @@ pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
     // Here the talk is the data.
     terminal.one_stream = true;
     let mut renderer = Renderer::new(Settings {
-        style: Style { color: look.color && look.stdout, unicode: look.unicode },
+        style: Style { color: look.data_color, unicode: look.unicode },
         width: look.width,
         raw: false,
+        markdown: look.markdown,
         deltas: false,
         thinking: Thinking::Hide,
         usage: true,

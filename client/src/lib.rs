@@ -51,6 +51,14 @@ pub fn main() -> ExitCode {
     ExitCode::from(exit.0)
 }
 
+/// What shows the text of a model, piece by piece, on a terminal of so many columns; for the benchmark.
+#[doc(hidden)]
+pub fn answer(columns: usize) -> impl FnMut(&str) -> String {
+    let look = render::markdown::Look { width: columns, markdown: true, color: true, unicode: true, dim: false };
+    let mut prose = render::markdown::Prose::new(look);
+    move |text| prose.push(&terminal::clean(text))
+}
+
 /// Prints what clap says about the command line. Its errors repeat arguments, which may have come from anywhere.
 fn misused(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {

@@ -656,4 +656,6 @@ impl Summary {
 }
 
 #[cfg(test)]
+mod speakers;
+#[cfg(test)]
 mod tests;

@@ -65,6 +65,8 @@ pub(crate) fn hang(line: &str, width: usize) -> String {
             column = indent;
             *blanks = indent;
         } else {
+            // Blanks of others at the beginning do not push the word out of the row.
+            *blanks = if column == 0 { (*blanks).min(indent) } else { *blanks };
             column += *blanks;
         }
         out.extend(std::iter::repeat_n(' ', *blanks));
@@ -128,5 +130,6 @@ mod tests {
         assert_eq!(hang("  \x1b[2mone two three four five\x1b[0m", 20), "  \x1b[2mone two three four\n    five\x1b[0m");
         assert_eq!(hang(&"x".repeat(40), 20), format!("{}\n  {}\n  {}", "x".repeat(18), "x".repeat(18), "x".repeat(4)));
         assert_eq!(hang("short", 20), "short");
+        assert_eq!(hang(&format!("{}x", " ".repeat(50)), 20), format!("{}x", " ".repeat(10)));
     }
 }

@@ -291,7 +291,7 @@ async fn a_terminal_shows_every_word_once_and_takes_the_next_line() {
         let first = whole.split(' ').next().unwrap().trim_end_matches('0').to_owned();
         let attempts: Vec<&String> = answers.iter().filter(|answer| answer.starts_with(&first)).collect();
         let (last, before) = attempts.split_last().unwrap_or_else(|| panic!("no answer to {prompt}:\n{text}"));
-        assert_eq!(*last, whole, "{text}");
+        assert_eq!(**last, whole, "{text}");
         assert!(before.len() <= 1 && before.iter().all(|line| whole.starts_with(*line)), "{prompt}: {before:?}");
     }
     scene.end().await;

@@ -96,7 +96,8 @@ fn lines(tool: HostedTool, part: HostedPart, text: &str, width: usize, style: &S
         if n > 0 {
             shown.push_str("\n    ");
         }
-        let clean = clean_line(line);
+        // A tab takes more room than one character, and how much the terminal says.
+        let clean = clean_line(line).replace('\t', " ");
         let fits = cut(&clean, room);
         shown.push_str(fits);
         if fits.len() < clean.len() {

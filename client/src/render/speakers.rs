@@ -115,7 +115,9 @@ fn ours(rows: &[String]) -> Vec<&String> {
 /// Checks each disguise of each line, in the events that `speak` makes of it: so many rows are linger's, and begin so.
 fn check(most: usize, begins: &[&str], speak: impl Fn(&str) -> Vec<Value>) {
     for width in [40, 80] {
-        for text in OURS.iter().flat_map(|line| disguises(line, width)) {
+        // Each disguise of each line in the text of a model; elsewhere of some, as it is the disguise that matters there.
+        let step = if begins.is_empty() { 1 } else { 5 };
+        for text in OURS.iter().step_by(step).flat_map(|line| disguises(line, width)) {
             for markdown in [false, true] {
                 let rows = rows(&speak(&text), width, markdown);
                 let ours = ours(&rows);
@@ -166,7 +168,7 @@ fn what_others_wrote_is_behind_a_word_of_ours() {
     check(0, &[], |text| vec![json!({"kind": "plan", "entries": [{"content": text, "status": "in_progress"}]})]);
     check(1, &["? q: bash"], |text| {
         vec![
-            json!({"kind": "permission_requested", "permission": "q", "call_id": "c", "tool": "bash", "action": text, "input": {}, "cwd": "/", "digest": "", "grant": ""}),
+            json!({"kind": "permission_requested", "permission": "q", "call_id": "c", "tool": "bash", "action": text, "input": {}, "cwd": "/", "digest": "", "grant": "", "options": []}),
         ]
     });
 }

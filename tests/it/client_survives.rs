@@ -292,7 +292,9 @@ async fn a_terminal_shows_every_word_once_and_takes_the_next_line() {
         let attempts: Vec<&String> = answers.iter().filter(|answer| answer.starts_with(&first)).collect();
         let (last, before) = attempts.split_last().unwrap_or_else(|| panic!("no answer to {prompt}:\n{text}"));
         assert_eq!(**last, whole, "{text}");
-        assert!(before.len() <= 1 && before.iter().all(|line| whole.starts_with(*line)), "{prompt}: {before:?}");
+        // A word that was cut stands alone if something was said before it.
+        let before = before.iter().map(|part| part.as_str()).collect::<Vec<_>>().join(" ");
+        assert!(whole.starts_with(&before), "{prompt}: {before:?}");
     }
     scene.end().await;
 }

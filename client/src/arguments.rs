@@ -13,6 +13,7 @@ use linger_protocol::session::{Effort, Until};
 use linger_protocol::unattended::Unattended;
 
 use crate::render::Thinking;
+use crate::terminal::Color;
 
 /// Coding agents that outlive your terminal.
 ///
@@ -20,6 +21,8 @@ use crate::render::Thinking;
 #[derive(Debug, Parser)]
 #[command(name = "linger", version, disable_help_subcommand = true, args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) display: Display,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
     #[command(flatten)]
@@ -137,6 +140,17 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Explain a command or a topic; alone: list both
     Help(Help),
+}
+
+/// How output looks, for every command.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Display {
+    /// When to use colours: auto, always or never
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_default_value = true)]
+    pub(crate) color: Color,
+    /// Show the source of the model's Markdown
+    #[arg(long, global = true)]
+    pub(crate) raw: bool,
 }
 
 /// Options of a new session.

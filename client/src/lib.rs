@@ -35,6 +35,7 @@ pub fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return misused(&error),
     };
+    terminal::choose(arguments.display.color, arguments.display.raw);
     let default = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         terminal::restore();
@@ -48,6 +49,14 @@ pub fn main() -> ExitCode {
     });
     terminal::restore();
     ExitCode::from(exit.0)
+}
+
+/// What shows the text of a model, piece by piece, on a terminal of so many columns; for the benchmark.
+#[doc(hidden)]
+pub fn answer(columns: usize) -> impl FnMut(&str) -> String {
+    let look = render::markdown::Look { width: columns, markdown: true, color: true, unicode: true, dim: false };
+    let mut prose = render::markdown::Prose::new(look);
+    move |text| prose.push(&terminal::clean(text))
 }
 
 /// Prints what clap says about the command line. Its errors repeat arguments, which may have come from anywhere.

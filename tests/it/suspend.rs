@@ -51,7 +51,7 @@ async fn after_fg_there_is_a_prompt_and_control_d_leaves_a_turn() {
     terminal.line("");
     terminal.shows_times("> ", prompts + 1).await;
     terminal.line("hello");
-    terminal.shows("Good d").await;
+    terminal.shows("  Good").await;
     terminal.keys(CTRL_Z);
     terminal.shows_times("it stands still", 2).await;
     terminal.line("");

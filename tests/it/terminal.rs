@@ -28,7 +28,8 @@ async fn the_loop_takes_a_line_and_streams_the_answer() {
     let daemon = Daemon::start(&model).await;
     let mut terminal = open(&daemon).await;
     terminal.line("hello");
-    terminal.shows("Good d").await;
+    // A word is shown when it is complete.
+    terminal.shows("  Good").await;
     assert!(!terminal.text().contains("ay to you"));
     gate.open();
     terminal.shows("Good day to you").await;
@@ -223,7 +224,7 @@ async fn control_c_cancels_the_turn_and_keeps_the_session() {
     let daemon = Daemon::start(&model).await;
     let mut terminal = open(&daemon).await;
     terminal.line("go");
-    terminal.shows("on and on").await;
+    terminal.shows("on and").await;
     terminal.keys(CTRL_C);
     terminal.shows("cancelled").await;
     terminal.line("and now");
@@ -239,7 +240,7 @@ async fn control_d_detaches_and_the_turn_goes_on() {
     let daemon = Daemon::start(&model).await;
     let mut terminal = open(&daemon).await;
     terminal.line("hello");
-    terminal.shows("Good d").await;
+    terminal.shows("  Good").await;
     terminal.keys(CTRL_D);
     assert_eq!(terminal.exits().await, 0);
     gate.open();
@@ -260,7 +261,7 @@ async fn a_window_that_is_closed_detaches_and_the_turn_goes_on() {
     let daemon = Daemon::start(&model).await;
     let mut terminal = open(&daemon).await;
     terminal.line("hello");
-    terminal.shows("Good d").await;
+    terminal.shows("  Good").await;
     terminal.hang_up();
     assert_eq!(terminal.exits().await, 0, "it is detached");
     gate.open();
@@ -326,7 +327,7 @@ async fn a_daemon_that_dies_under_a_terminal_is_found_again_and_the_text_goes_on
     let daemon = Daemon::start(&model).await;
     let mut terminal = open(&daemon).await;
     terminal.line("hello");
-    terminal.shows("Good d").await;
+    terminal.shows("  Good").await;
     daemon.kill_daemon().await;
     terminal.shows("Good day after all").await;
     assert_eq!(terminal.leaves().await, 0);

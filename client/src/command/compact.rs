@@ -35,6 +35,7 @@ pub(super) fn run(args: arguments::Compact) -> Result<Exit, Failure> {
         style: Style { color: look.color && look.stderr, unicode: look.unicode },
         width: look.width,
         raw: false,
+        markdown: look.markdown,
         deltas: false,
         thinking: Thinking::Hide,
         usage: false,

@@ -117,9 +117,10 @@ impl Printer {
         // Here the talk is the data.
         terminal.one_stream = true;
         let renderer = Renderer::new(Settings {
-            style: Style { color: look.color && look.stdout, unicode: look.unicode },
+            style: Style { color: look.data_color, unicode: look.unicode },
             width: look.width,
             raw: false,
+            markdown: look.markdown,
             deltas: false,
             thinking: Thinking::Hide,
             usage: true,

@@ -26,9 +26,10 @@ use crate::follow::{Attachment, Happened, Request};
 use crate::idempotency::key;
 use crate::input::{Input, Key, Pressed, Signal, signals};
 use crate::question::{Press, Question, Questions, too_late};
+use crate::render::markdown::width::hang_lines;
 use crate::render::style::Style;
 use crate::render::{Renderer, Settings, Thinking, reason, summary};
-use crate::terminal::{Capabilities, Keyboard, Output, Terminal, set_keyboard};
+use crate::terminal::{Capabilities, Keyboard, Output, Terminal, set_keyboard, terminal_width};
 
 /// How long a turn waits for its provider before a person is told how to leave it.
 const HINT_AFTER: Duration = Duration::from_secs(10);
@@ -248,6 +249,7 @@ fn settings(look: &Capabilities, deltas: bool, thinking: Thinking, me: String) -
         style: Style { color: look.color, unicode: look.unicode },
         width: look.width,
         raw: !look.stdout,
+        markdown: look.markdown,
         deltas,
         thinking: if look.stderr { thinking } else { Thinking::Hide },
         usage: false,
@@ -424,6 +426,7 @@ impl Running {
         // Such as a wait, and until when.
         let warned = matches!(event.body, EventBody::Notice { level: Level::Warning | Level::Error, .. });
         let told = ends || blind || warned || (cut && self.data == Data::Stream);
+        self.renderer.set_width(terminal_width());
         let output = self.renderer.event(event).into_iter().filter(|output| match output {
             Output::Text(_) => self.data == Data::Stream,
             // A script is told the end, waits, missing images, and text that does not count.
@@ -506,7 +509,7 @@ impl Running {
             None => self.input.insert(Input::start(self.attachment.client.sender(), None)?),
         };
         input.ask_keys(Some(answers));
-        Ok(self.terminal.talk(&text)?)
+        Ok(self.terminal.talk(&hang_lines(&text, terminal_width()))?)
     }
 
     fn key(&mut self, key: Key) -> Result<(), Failure> {

@@ -6,6 +6,7 @@ use linger_protocol::event::Delta;
 use linger_protocol::id::MessageId;
 use linger_protocol::message::{ContentBlock, HostedPart, HostedTool};
 
+use super::markdown::width::cut;
 use super::style::Style;
 use super::{Midline, Renderer};
 use crate::terminal::{Output, clean_line};
@@ -40,13 +41,15 @@ impl Renderer {
             return;
         }
         if begins {
+            self.end_text(out);
             self.fresh_line(out);
         }
+        self.after = Some(Midline::Hosted);
         (self.block, self.last_call) = (block, None);
         let fresh = whole.get(self.hosted.shown..).unwrap_or_default();
         if !fresh.is_empty() {
             self.hosted.shown = whole.len();
-            self.midline = Some(Midline::Thinking);
+            self.midline = Some(Midline::Hosted);
             out.push(Output::Talk(fresh.to_owned()));
         }
     }
@@ -61,6 +64,8 @@ impl Renderer {
                 }
                 ContentBlock::Hosted { tool, part, text, .. } if !text.is_empty() => {
                     let style = self.settings.style;
+                    self.end_text(out);
+                    self.after = Some(Midline::Hosted);
                     self.say(&lines(*tool, *part, text, self.settings.width, &style), out);
                 }
                 _ => {}
@@ -74,10 +79,10 @@ impl Renderer {
 fn lines(tool: HostedTool, part: HostedPart, text: &str, width: usize, style: &Style) -> String {
     let (head, most) = match part {
         HostedPart::Call | HostedPart::Unknown => (format!("{} {} ", style.bullet(), style.bold(tool.name())), 1),
-        HostedPart::Result => (format!("  {} ", style.good()), MAX_LINES),
-        HostedPart::Error => (format!("  {} ", style.bad()), MAX_LINES),
+        HostedPart::Result => (format!("{} ", style.good()), MAX_LINES),
+        HostedPart::Error => (format!("{} ", style.bad()), MAX_LINES),
     };
-    let room = width.saturating_sub(tool.name().len() + 4).max(10);
+    let room = width.saturating_sub(tool.name().len() + 8).max(10);
     let mut shown = head;
     for (n, line) in text.split('\n').enumerate() {
         if n == most {
@@ -91,10 +96,11 @@ fn lines(tool: HostedTool, part: HostedPart, text: &str, width: usize, style: &S
         if n > 0 {
             shown.push_str("\n    ");
         }
-        let clean = clean_line(line);
-        let mut chars = clean.chars();
-        shown.extend(chars.by_ref().take(room));
-        if chars.next().is_some() {
+        // A tab takes more room than one character, and how much the terminal says.
+        let clean = clean_line(line).replace('\t', " ");
+        let fits = cut(&clean, room);
+        shown.push_str(fits);
+        if fits.len() < clean.len() {
             shown.push_str(style.ellipsis());
         }
     }

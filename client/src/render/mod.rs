@@ -7,6 +7,7 @@ pub(crate) mod back;
 mod compaction;
 pub(crate) mod export;
 mod hosted;
+pub(crate) mod markdown;
 pub(crate) mod money;
 pub(crate) mod near;
 pub(crate) mod permissions;
@@ -26,6 +27,8 @@ use linger_protocol::permission::Decision;
 use linger_protocol::session::PrefixFingerprint;
 
 use crate::terminal::{Output, clean, clean_exact_line, clean_line};
+use markdown::width::hang_lines;
+use markdown::{GUTTER, Look, Prose};
 use serde_json::Value;
 use style::Style;
 
@@ -38,6 +41,8 @@ pub(crate) struct Settings {
     pub(crate) width: usize,
     /// Whether text is printed as it came, for a stdout that is no terminal.
     pub(crate) raw: bool,
+    /// Whether Markdown is drawn; else its source is shown.
+    pub(crate) markdown: bool,
     /// Whether deltas come.
     pub(crate) deltas: bool,
     /// What is shown of thinking.
@@ -88,6 +93,8 @@ impl std::str::FromStr for Thinking {
 enum Midline {
     Text,
     Thinking,
+    /// A tool that runs at the provider.
+    Hosted,
 }
 
 /// An open tool call.
@@ -103,8 +110,13 @@ struct Call {
 pub(crate) struct Renderer {
     settings: Settings,
     midline: Option<Midline>,
+    /// The kind of the block that streams, or streamed last.
+    after: Option<Midline>,
     /// The streaming block.
     block: Option<(MessageId, u32)>,
+    /// The text that streams, and the thinking; both behind a gutter.
+    prose: Prose,
+    thought: Prose,
     calls: HashMap<CallId, Call>,
     /// The call whose line was printed last.
     last_call: Option<CallId>,
@@ -124,10 +136,15 @@ pub(crate) struct Renderer {
 impl Renderer {
     /// A renderer for a new screen.
     pub(crate) fn new(settings: Settings) -> Self {
+        let Style { color, unicode } = settings.style;
+        let look = Look { width: settings.width, markdown: settings.markdown, color, unicode, dim: false };
         Self {
             settings,
             midline: None,
+            after: None,
             block: None,
+            prose: Prose::new(look),
+            thought: Prose::new(Look { markdown: false, dim: true, ..look }),
             calls: HashMap::new(),
             last_call: None,
             mine: HashSet::new(),
@@ -147,6 +164,13 @@ impl Renderer {
     /// Sets what is shown of thinking.
     pub(crate) fn set_thinking(&mut self, thinking: Thinking) {
         self.settings.thinking = thinking;
+    }
+
+    /// Sets the columns of the terminal, for what is shown from here on.
+    pub(crate) fn set_width(&mut self, width: usize) {
+        self.settings.width = width;
+        self.prose.set_width(width);
+        self.thought.set_width(width);
     }
 
     /// The style of talk.
@@ -343,11 +367,11 @@ impl Renderer {
     fn resolved(&self, answer: Option<&str>, by: &str, reason: Option<&str>) -> String {
         let by = clean_line(by);
         let line = match answer {
-            None => format!("  not answered: {by}"),
+            None => format!("not answered: {by}"),
             Some(answer) => {
                 let by = if by == self.settings.me { String::new() } else { format!(" by {by}") };
                 let reason = reason.map(|reason| format!(": {}", clean_line(reason))).unwrap_or_default();
-                format!("  {}{by}{reason}", clean_line(answer))
+                format!("{}{by}{reason}", clean_line(answer))
             }
         };
         self.settings.style.dim(&line)
@@ -358,23 +382,44 @@ impl Renderer {
         match self.midline.take() {
             // In a pipe only the end of the message ends its line.
             Some(Midline::Text) if self.settings.raw => self.midline = Some(Midline::Text),
-            Some(Midline::Text) => out.push(Output::Text("\n".to_owned())),
-            Some(Midline::Thinking) => out.push(Output::Talk("\n".to_owned())),
+            Some(Midline::Text) => out.push(Output::Text(self.prose.end_row())),
+            Some(Midline::Thinking) => out.push(Output::Talk(self.thought.end_row())),
+            Some(Midline::Hosted) => out.push(Output::Talk("\n".to_owned())),
             None => {}
+        }
+    }
+
+    /// Ends the text of the model, with what is held back of it.
+    fn end_text(&mut self, out: &mut Vec<Output>) {
+        let thought = self.thought.end();
+        if !thought.is_empty() {
+            out.push(Output::Talk(thought));
+        }
+        let text = match self.settings.raw {
+            true if self.midline == Some(Midline::Text) => "\n".to_owned(),
+            true => String::new(),
+            false => self.prose.end(),
+        };
+        if !text.is_empty() {
+            out.push(Output::Text(text));
+        }
+        if self.midline != Some(Midline::Hosted) {
+            self.midline = None;
         }
     }
 
     /// Ends the line of a cut answer that nothing continues.
     fn end_cut(&mut self, out: &mut Vec<Output>) {
-        if std::mem::take(&mut self.cut) && self.midline.take().is_some() {
-            out.push(Output::Text("\n".to_owned()));
+        if std::mem::take(&mut self.cut) {
+            self.end_text(out);
         }
     }
 
+    /// A line of linger itself: it begins in the first column, and its further rows do not.
     fn say(&mut self, line: &str, out: &mut Vec<Output>) {
         self.fresh_line(out);
         self.last_call = None;
-        out.push(Output::Talk(format!("{line}\n")));
+        out.push(Output::Talk(format!("{}\n", hang_lines(line, self.settings.width))));
     }
 
     fn text_delta(&mut self, delta: &Delta, out: &mut Vec<Output>) {
@@ -390,10 +435,16 @@ impl Renderer {
         if text.is_empty() {
             return;
         }
-        let text = if self.settings.raw { text.to_owned() } else { clean(text).into_owned() };
-        self.midline = (!text.ends_with('\n')).then_some(Midline::Text);
         self.last_call = None;
-        out.push(Output::Text(text));
+        if self.settings.raw {
+            self.midline = (!text.ends_with('\n')).then_some(Midline::Text);
+            return out.push(Output::Text(text.to_owned()));
+        }
+        let text = self.prose.push(&clean(text));
+        self.midline = self.prose.is_open().then_some(Midline::Text);
+        if !text.is_empty() {
+            out.push(Output::Text(text));
+        }
     }
 
     fn thinking_delta(&mut self, delta: &Delta, out: &mut Vec<Output>) {
@@ -412,20 +463,32 @@ impl Renderer {
         if text.is_empty() {
             return;
         }
-        self.midline = (!text.ends_with('\n')).then_some(Midline::Thinking);
         self.last_call = None;
-        out.push(Output::Talk(self.settings.style.dim(&text)));
+        let text = self.thought.push(&text);
+        self.midline = self.thought.is_open().then_some(Midline::Thinking);
+        if !text.is_empty() {
+            out.push(Output::Talk(text));
+        }
     }
 
     /// A new block begins on a line of its own; blocks of text in one message have an empty line between.
     fn block_begins(&mut self, kind: Midline, out: &mut Vec<Output>) {
-        let continues = std::mem::take(&mut self.cut);
+        let continues = std::mem::take(&mut self.cut) && kind == Midline::Text;
+        let follows_text = self.block.is_some() && self.after == Some(Midline::Text) && kind == Midline::Text;
         match (kind, self.midline) {
             (Midline::Text, Some(Midline::Text)) if continues => {}
-            (Midline::Text, Some(Midline::Text)) => out.push(Output::Text("\n\n".to_owned())),
-            (_, Some(_)) => self.fresh_line(out),
-            (_, None) => {}
+            (_, None) if continues => {}
+            (Midline::Text, Some(Midline::Text)) if self.settings.raw => out.push(Output::Text("\n\n".to_owned())),
+            (_, Some(Midline::Text)) if self.settings.raw => self.fresh_line(out),
+            (_, Some(Midline::Hosted)) => self.fresh_line(out),
+            _ => {
+                self.end_text(out);
+                if follows_text && !self.settings.raw {
+                    out.push(Output::Text("\n".to_owned()));
+                }
+            }
         }
+        self.after = Some(kind);
     }
 
     fn accepted(&mut self, prompt: &PromptId, by: Option<&str>) {
@@ -456,16 +519,18 @@ impl Renderer {
         if !self.settings.deltas && content.iter().any(hosted) {
             self.blocks(content, out);
         } else if !self.settings.deltas {
+            self.after = Some(Midline::Text);
             self.text(&text_of(content), out);
         }
         // The next answer may continue the line.
-        self.cut = cut && !interrupted && self.midline == Some(Midline::Text);
+        self.cut = cut && !interrupted && self.after == Some(Midline::Text);
+        if self.settings.raw {
+            self.cut &= self.midline == Some(Midline::Text);
+        }
         if !self.cut {
-            if self.midline == Some(Midline::Text) {
-                self.midline = None;
-                out.push(Output::Text("\n".to_owned()));
-            }
+            self.end_text(out);
             self.fresh_line(out);
+            self.after = None;
         }
         self.block = None;
         for block in content {
@@ -531,6 +596,7 @@ impl Renderer {
     }
 
     fn finished(&mut self, stop_reason: StopReason, detail: Option<&str>, spent: &str, out: &mut Vec<Output>) {
+        self.end_text(out);
         self.fresh_line(out);
         self.block = None;
         self.calls.clear();
@@ -606,7 +672,7 @@ impl Summary {
         if self.over {
             return String::new();
         }
-        let room = if width > 8 { width - 4 } else { SUMMARY };
+        let room = if width > 10 { width - 5 - GUTTER } else { SUMMARY };
         let fresh = if self.shown == 0 { delta.text.trim_start() } else { delta.text.as_str() };
         let line = fresh.split('\n').next().unwrap_or_default();
         let mut text: String = clean_line(line).chars().take(room.saturating_sub(self.shown)).collect();
@@ -625,5 +691,7 @@ fn added(dirs: &[PathBuf]) -> String {
     if dirs.is_empty() { "none".to_owned() } else { dirs.join(", ") }
 }
 
+#[cfg(test)]
+mod speakers;
 #[cfg(test)]
 mod tests;

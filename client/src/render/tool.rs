@@ -4,6 +4,7 @@ use linger_protocol::event::{ChangeKind, EventBody, FileChange, NotRestored, Out
 use linger_protocol::id::CallId;
 use linger_protocol::message::text_of;
 
+use super::markdown::width::cut;
 use super::style::Style;
 use super::{Call, Renderer};
 use crate::terminal::{Output, clean_exact_line, clean_line};
@@ -62,7 +63,7 @@ impl Renderer {
             .as_ref()
             .map(|file| format!(", all of it in {}", clean_line(&file.to_string_lossy())))
             .unwrap_or_default();
-        self.say(&format!("  {sign} {result}{file}"), out);
+        self.say(&format!("{sign} {result}{file}"), out);
         if let Some(diff) = diff {
             self.diff(diff, out);
         }
@@ -114,13 +115,13 @@ impl Renderer {
     }
 }
 
-/// The first line of `text`, cut to `room` characters.
+/// The first line of `text`, cut to `room` columns.
 fn one_line(text: &str, room: usize, style: &Style) -> String {
     let mut lines = text.lines();
     let first = clean_exact_line(lines.next().unwrap_or_default());
-    let cut: String = first.chars().take(room.max(10)).collect();
+    let cut = cut(&first, room.max(10));
     let more = cut.len() < first.len() || lines.next().is_some();
-    if more { format!("{cut}{}", style.ellipsis()) } else { cut }
+    if more { format!("{cut}{}", style.ellipsis()) } else { cut.to_owned() }
 }
 
 /// How long something took.

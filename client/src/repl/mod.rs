@@ -30,9 +30,10 @@ use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened, Request};
 use crate::input::{Input, Key, Line, Pressed, Signal, signals};
 use crate::question::{Press, Questions, too_late};
+use crate::render::markdown::width::hang_lines;
 use crate::render::style::Style;
 use crate::render::{Renderer, Settings, Thinking};
-use crate::terminal::{Capabilities, Keyboard, Terminal, resume_editing, set_keyboard};
+use crate::terminal::{Capabilities, Keyboard, Terminal, resume_editing, set_keyboard, terminal_width};
 use slash::Slash;
 
 /// An interactive session.
@@ -94,6 +95,7 @@ pub(crate) fn repl(client: Client, look: &Capabilities, info: Info) -> Result<Ex
         style,
         width: look.width,
         raw: false,
+        markdown: look.markdown,
         deltas: true,
         thinking: Thinking::Show,
         usage: true,
@@ -174,6 +176,7 @@ impl Repl {
     }
 
     fn event(&mut self, event: &Event) -> Result<(), Failure> {
+        self.renderer.set_width(terminal_width());
         let output = self.renderer.event(event);
         self.terminal.print(output)?;
         match &event.body {
@@ -297,7 +300,7 @@ impl Repl {
             self.input.ask_keys(Some(answers));
         }
         self.terminal.print(lines)?;
-        self.terminal.talk(&text)?;
+        self.terminal.talk(&hang_lines(&text, terminal_width()))?;
         Ok(())
     }
 

@@ -11,6 +11,7 @@ mod keyboard;
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _};
+use std::sync::OnceLock;
 
 use crate::error::Failure;
 pub(crate) use above::Above;
@@ -20,6 +21,9 @@ pub(crate) use keyboard::{Keyboard, discard_typed, remember_editing, restore, re
 /// Columns of a terminal that does not tell its size.
 const WIDTH: usize = 80;
 
+/// The narrowest terminal that is laid out for, in columns; one that tells less has no size.
+pub(crate) const MIN_WIDTH: usize = 8;
+
 /// A piece of output and its stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
@@ -27,6 +31,39 @@ pub(crate) enum Output {
     Text(String),
     /// Talk about it: to stderr.
     Talk(String),
+}
+
+/// When colours are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Color {
+    /// On a terminal that has them, unless the environment says otherwise.
+    #[default]
+    Auto,
+    /// Also in a pipe.
+    Always,
+    /// Nowhere.
+    Never,
+}
+
+impl std::str::FromStr for Color {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        match name {
+            "auto" => Ok(Self::Auto),
+            "always" => Ok(Self::Always),
+            "never" => Ok(Self::Never),
+            _ => Err(format!("unknown word '{name}' for colours: auto, always or never")),
+        }
+    }
+}
+
+/// What the command line says about output: when colours are used, and whether Markdown stays as it is.
+static CHOSEN: OnceLock<(Color, bool)> = OnceLock::new();
+
+/// Takes what the command line says about output; once, before anything is shown.
+pub(crate) fn choose(color: Color, raw: bool) {
+    let _ = CHOSEN.set((color, raw));
 }
 
 /// What the terminal can do, as the environment tells.
@@ -40,6 +77,10 @@ pub(crate) struct Capabilities {
     pub(crate) stderr: bool,
     /// Whether talk may be coloured.
     pub(crate) color: bool,
+    /// Whether data may be.
+    pub(crate) data_color: bool,
+    /// Whether Markdown is drawn; else its source is shown.
+    pub(crate) markdown: bool,
     /// Whether signs beyond ASCII can be shown.
     pub(crate) unicode: bool,
     /// Columns.
@@ -52,7 +93,13 @@ impl Capabilities {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let forced = std::env::var_os("CLICOLOR_FORCE").is_some_and(|value| !value.is_empty() && value != "0");
         let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-        let stderr = io::stderr().is_terminal();
+        let (stdout, stderr) = (io::stdout().is_terminal(), io::stderr().is_terminal());
+        let (chosen, raw) = CHOSEN.get().copied().unwrap_or_default();
+        let color = |terminal: bool| match chosen {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => !set("NO_COLOR") && (forced || (terminal && !dumb)),
+        };
         let locale =
             ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| std::env::var(name).ok().filter(|v| !v.is_empty()));
         let utf8 = locale.is_some_and(|locale| {
@@ -61,15 +108,13 @@ impl Capabilities {
         });
         Self {
             stdin: io::stdin().is_terminal(),
-            stdout: io::stdout().is_terminal(),
+            stdout,
             stderr,
-            color: !set("NO_COLOR") && (forced || (stderr && !dumb)),
+            color: color(stderr),
+            data_color: color(stdout),
+            markdown: color(stdout) && !raw,
             unicode: utf8 && !dumb,
-            width: rustix::termios::tcgetwinsize(rustix::stdio::stderr())
-                .map(|size| usize::from(size.ws_col))
-                .ok()
-                .filter(|columns| *columns >= 20)
-                .unwrap_or(WIDTH),
+            width: terminal_width(),
         }
     }
 
@@ -77,6 +122,13 @@ impl Capabilities {
     pub(crate) fn can_ask(&self) -> bool {
         self.stdin && self.stderr
     }
+}
+
+/// Columns of the terminal as it is now.
+pub(crate) fn terminal_width() -> usize {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stderr());
+    let size = size.or_else(|_| rustix::termios::tcgetwinsize(rustix::stdio::stdout()));
+    size.map(|size| usize::from(size.ws_col)).ok().filter(|columns| *columns >= MIN_WIDTH).unwrap_or(WIDTH)
 }
 
 /// The longest line that is held back until its end, in bytes; a longer one fills many screens and is broken.

@@ -216,7 +216,7 @@ impl Running {
             Happened::Lost => self.lost().map(|()| None),
             Happened::Key(key) => self.key(key).map(|()| None),
             Happened::Signal(signal) => self.signal(signal),
-            Happened::Line(_) | Happened::TimedOut => Ok(None),
+            Happened::Line(_) | Happened::Hotkey(_) | Happened::TimedOut => Ok(None),
         }
     }
 
@@ -407,6 +407,7 @@ impl Running {
 
     /// Shows the first open question, or stops asking.
     fn ask(&mut self) -> Result<(), Failure> {
+        self.questions.look(&mut self.attachment.client);
         let Some(question) = self.questions.first() else {
             if let Some(input) = &mut self.input {
                 input.stop_keys();
@@ -440,7 +441,7 @@ impl Running {
         };
         match self.questions.press(pressed)? {
             Press::Nothing => return Ok(()),
-            Press::Show | Press::Write => {}
+            Press::Show | Press::Write | Press::Help | Press::Edits | Press::Reason => {}
             Press::Answer(answer) => self.attachment.request(Request::Answer(answer))?,
         }
         self.ask()

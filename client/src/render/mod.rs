@@ -4,7 +4,9 @@
 //! Printed text is never erased: a superseded message stays, with a line below it.
 
 mod compaction;
+pub(crate) mod diff;
 mod hosted;
+pub(crate) mod live;
 pub(crate) mod money;
 pub(crate) mod near;
 pub(crate) mod permissions;
@@ -105,8 +107,10 @@ pub(crate) struct Renderer {
     calls: HashMap<CallId, Call>,
     /// The call whose line was printed last.
     last_call: Option<CallId>,
-    /// Our own prompts.
+    /// Our own prompts that are on the screen where they begin.
     mine: HashSet<PromptId>,
+    /// Whether a turn runs: a prompt that waits for its end is shown again where it begins.
+    busy: bool,
     replaying: bool,
     /// Whether the last answer was cut at the token limit with its line open, so that the next one may continue it.
     cut: bool,
@@ -128,6 +132,7 @@ impl Renderer {
             calls: HashMap::new(),
             last_call: None,
             mine: HashSet::new(),
+            busy: false,
             replaying: true,
             cut: false,
             wait: None,
@@ -261,6 +266,7 @@ impl Renderer {
                 steps,
                 ..
             } => {
+                self.busy = false;
                 self.wait = until_at.map(|until| (until, false));
                 self.end_cut(&mut out);
                 let fill = money::fill(*context_tokens, *context_window);
@@ -271,7 +277,7 @@ impl Renderer {
                     self.say(&format!("hint: {}", clean_line(hint)), &mut out);
                 }
             }
-            EventBody::TurnStarted { .. } => self.wait = None,
+            EventBody::TurnStarted { .. } => (self.wait, self.busy) = (None, true),
             EventBody::MessageSuperseded { .. } => {
                 self.say(
                     &self.settings.style.dim("the interrupted text does not count; the step is repeated"),
@@ -399,7 +405,7 @@ impl Renderer {
     }
 
     fn accepted(&mut self, prompt: &PromptId, by: Option<&str>) {
-        if !self.replaying && by == Some(self.settings.me.as_str()) {
+        if !self.replaying && !self.busy && by == Some(self.settings.me.as_str()) {
             self.mine.insert(prompt.clone());
         }
     }

@@ -132,7 +132,8 @@ impl Question {
             Body::Permission(action) => {
                 let (tool, cwd) = (style.bold(&clean_line(&action.tool)), short_path(&action.cwd));
                 let asked = self.rule.as_deref().map(|rule| format!(" (the rule {rule} asks)")).unwrap_or_default();
-                let mut out = format!("{mark} {tool} wants to run in {}{}\n", clean_line(&cwd), clean_exact_line(&asked));
+                let mut out =
+                    format!("{mark} {tool} wants to run in {}{}\n", clean_line(&cwd), clean_exact_line(&asked));
                 self.parts(action).iter().for_each(|part| indent(&mut out, part, most));
                 if let Some(difference) = &self.difference {
                     out.push_str(&format!("    {}\n{}", difference.summary(), difference.text(style, most)));
@@ -249,7 +250,8 @@ impl Question {
         match (&self.difference, action.input.as_object()) {
             (Some(_), Some(input)) if self.is_edit() => {
                 let shown = |name: &str| ["old", "new", "edits", "content"].contains(&name);
-                let rest = input.iter().filter(|(name, _)| !shown(name)).map(|(name, value)| (name.clone(), value.clone()));
+                let rest =
+                    input.iter().filter(|(name, _)| !shown(name)).map(|(name, value)| (name.clone(), value.clone()));
                 parts(&Action { input: Value::Object(rest.collect()), ..action.clone() })
             }
             _ => parts(action),

@@ -120,6 +120,7 @@ impl Live {
             }
             EventBody::CompactionStarted { .. } => self.doing = Doing::Summarising,
             EventBody::Compacted { .. } | EventBody::CompactionFailed { .. } => self.doing = Doing::Waiting,
+            EventBody::SessionCreated { mode, .. } => self.mode = *mode,
             EventBody::SessionChanged { mode, model, .. } => {
                 self.mode = mode.unwrap_or(self.mode);
                 if model.is_some() {
@@ -234,7 +235,8 @@ mod tests {
         };
         check(&[], 4999, "… waiting for the model · 3 s · ask · Esc stops");
         let usage = json!({"input_tokens": 90, "output_tokens": 10, "cost_micros": 120});
-        let said = json!({"kind": "message", "seq": 2, "message": "m1", "role": "assistant", "content": [], "usage": usage});
+        let said =
+            json!({"kind": "message", "seq": 2, "message": "m1", "role": "assistant", "content": [], "usage": usage});
         let tool = json!({"kind": "tool_started", "seq": 3, "at": 2000, "call_id": "c1", "tool": "bash", "action": "cargo test\nls"});
         let out = json!({"kind": "tool_output_delta", "call_id": "c1", "offset": 0, "text": "one\ntwo\n\n1 %\r\u{1b}2 %\nfour"});
         check(
@@ -242,7 +244,8 @@ mod tests {
             63_000,
             "  │ two\n  │ ␛2 %\n  │ four\n… bash cargo test… 1 min 1 s · 1 min 2 s · 100 tokens · $0.0001 · context 10 % · ask · Esc stops",
         );
-        let retry = json!({"kind": "notice", "seq": 2, "level": "warning", "code": "retry", "text": "x", "until_at": 4500});
+        let retry =
+            json!({"kind": "notice", "seq": 2, "level": "warning", "code": "retry", "text": "x", "until_at": 4500});
         check(&[retry], 2000, "… retry in 3 s · 1 s · ask · Esc stops");
     }
 

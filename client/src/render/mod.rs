@@ -18,7 +18,7 @@ mod tool;
 
 use std::collections::{HashMap, HashSet};
 
-use linger_protocol::event::{Asks, Delta, Event, EventBody, Instruction, Level, PlanEntry, PlanStatus};
+use linger_protocol::event::{Asks, Delta, Event, EventBody, Instruction, Level, PlanEntry, PlanStatus, ToolKind};
 use linger_protocol::id::{CallId, MessageId, PromptId};
 use linger_protocol::message::{ContentBlock, Role, StopReason, Usage, text_of};
 use linger_protocol::permission::Decision;
@@ -94,6 +94,8 @@ struct Call {
     tool: String,
     /// The daemon's description of it; its first argument until then.
     action: String,
+    /// What kind of tool it is.
+    kind: ToolKind,
     /// Whether its line was printed.
     started: bool,
 }
@@ -183,7 +185,9 @@ impl Renderer {
                 self.wait = None;
                 self.message(content, *interrupted, *cut, &mut out);
             }
-            EventBody::ToolStarted { call_id, tool, action, .. } => self.tool_started(call_id, tool, action, &mut out),
+            EventBody::ToolStarted { call_id, tool, action, tool_kind, .. } => {
+                self.tool_started(call_id, (tool, *tool_kind), action, &mut out);
+            }
             EventBody::ToolFinished { call_id, .. } => self.tool_finished(call_id, &event.body, &mut out),
             EventBody::BackgroundEnded { background, exit, reason, .. } => {
                 let how = match exit.and_then(|exit| exit.code) {
@@ -448,7 +452,10 @@ impl Renderer {
             if let ContentBlock::ToolUse { call_id, name, input, .. } = block {
                 let first = input.as_object().and_then(|arguments| arguments.values().find_map(Value::as_str));
                 let action = first.unwrap_or_default().to_owned();
-                self.calls.insert(call_id.clone(), Call { tool: name.clone(), action, started: false });
+                self.calls.insert(
+                    call_id.clone(),
+                    Call { tool: name.clone(), action, kind: ToolKind::Other, started: false },
+                );
             }
         }
         if interrupted {

@@ -12,7 +12,8 @@ use crate::error::{Exit, Failure};
 use crate::follow::Request;
 use crate::idempotency::key;
 use crate::input::{Hotkey, Line};
-use crate::question::Press;
+use crate::question::{Press, Question};
+use crate::render::style::Style;
 use crate::terminal::Asked;
 
 /// What the next line is.
@@ -27,6 +28,11 @@ pub(super) enum Writing {
 impl Repl {
     /// Shows the first open question; without one no key answers anything.
     pub(super) fn show_question(&mut self) -> Result<(), Failure> {
+        self.ask(|question, style| question.text(style))
+    }
+
+    /// Asks for an answer to the first open question, under what is to be shown of it.
+    fn ask(&mut self, shown: impl Fn(&Question, &Style) -> String) -> Result<(), Failure> {
         self.request += 1;
         self.input.above.iter().for_each(|above| above.unask());
         if self.cancelling || self.writing.is_some() {
@@ -39,7 +45,7 @@ impl Repl {
         let mut lines = Vec::new();
         self.renderer.fresh_line(&mut lines);
         let alone = self.input.above.is_some() && !self.keys.is_typing();
-        let text = question.text(&style) + &question.keys(&style, !alone);
+        let text = shown(question, &style) + &question.keys(&style, !alone);
         let asked = Asked { request: self.request, keys: question.answers(), alone };
         self.terminal.print(lines)?;
         self.terminal.ask(&text, asked)?;
@@ -91,10 +97,7 @@ impl Repl {
         match self.questions.press(key)? {
             Press::Nothing => return Ok(()),
             Press::Show => {}
-            Press::Help => {
-                let help = self.questions.first().map(|question| question.help()).unwrap_or_default();
-                self.say(&help)?;
-            }
+            Press::Help => return self.ask(|question, _| question.help() + "\n"),
             Press::Edits => {
                 // The daemon checks the questions that wait against the new mode.
                 self.set_mode(Mode::Edit)?;

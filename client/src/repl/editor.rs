@@ -122,9 +122,9 @@ fn history_file(editor: &mut Editor<Completion, DefaultHistory>, state: &Path, c
 fn history_name(cwd: &Path) -> String {
     // FNV-1a, which stays the same between versions.
     let bytes = cwd.as_os_str().as_encoded_bytes();
-    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
+    let hash = bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3));
     let name = cwd.file_name().unwrap_or_default().to_string_lossy();
     let name: String = name.chars().filter(char::is_ascii_alphanumeric).take(20).collect();
     format!("history-{name}-{hash:016x}")
@@ -232,6 +232,7 @@ impl Validator for Completion {
         }
         // The message, which is empty, has the prompt drawn once more: without the rows above it.
         self.above.close();
+        self.keys.complete();
         Ok(ValidationResult::Valid(Some(String::new())))
     }
 }
@@ -288,7 +289,7 @@ mod tests {
 
     #[test]
     fn each_workspace_has_a_history_of_its_own() {
-        assert_eq!(history_name(Path::new("/")), "history--af63a24c860187e5");
+        assert_eq!(history_name(Path::new("/")), "history--af63a24c860189fe");
         let names = ["/a/b-c", "/a/bc"].map(|cwd| history_name(Path::new(cwd)));
         assert!(names[0].starts_with("history-bc-") && names[0] != names[1], "{names:?}");
     }

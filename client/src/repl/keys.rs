@@ -81,7 +81,15 @@ impl Keys {
     /// A line is read from now on.
     pub(super) fn begin(&self) {
         let mut state = self.lock();
-        (state.ending, state.opened, state.empty, state.held) = (Ending::Enter, Instant::now(), true, None);
+        (state.ending, state.opened, state.empty) = (Ending::Enter, Instant::now(), true);
+        // The line before is complete.
+        (state.held, state.pressed) = (None, None);
+    }
+
+    /// The line is complete: what comes next is not typed into it.
+    pub(super) fn complete(&self) {
+        let mut state = self.lock();
+        (state.empty, state.pressed) = (true, None);
     }
 
     /// How the line ended.

@@ -35,8 +35,8 @@ use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened, Request};
 use crate::input::{Input, Line, Signal, signals};
 use crate::question::{Questions, too_late};
-use crate::render::style::Style;
 use crate::render::live::Live;
+use crate::render::style::Style;
 use crate::render::{Renderer, Settings, Thinking};
 use crate::terminal::{Capabilities, Terminal, clean_line, resume_editing, size};
 use asking::Writing;
@@ -288,7 +288,7 @@ impl Repl {
                     let dim = self.renderer.style();
                     match when {
                         When::Queue if waits => {
-                            let line = format!("queued {}; /queue lists, /unqueue takes back", self.queue.len());
+                            let line = format!("queued {}; /queue lists them", self.queue.len());
                             self.say_styled(&dim.dim(&line))?;
                         }
                         When::Steer if self.running.is_some() => {

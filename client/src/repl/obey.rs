@@ -81,8 +81,7 @@ impl Repl {
         let sent = content.and_then(|content| {
             let pictures = content.pictures();
             // The attachment has brought the variables.
-            let prompt =
-                Prompt { session, content, when, schema: None, env: Default::default(), key: Some(key()?) };
+            let prompt = Prompt { session, content, when, schema: None, env: Default::default(), key: Some(key()?) };
             self.attachment.request(Request::Prompt(prompt)).map(|()| pictures)
         });
         match sent {

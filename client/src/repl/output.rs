@@ -86,6 +86,9 @@ fn page(text: &str) -> Result<(), Failure> {
     .map_err(failed)
     .and_then(|status| match status.success() {
         true => Ok(()),
-        false => Err(Failure::new(Exit::FAILED, format!("{pager} ended with {status}")).hint("set PAGER to a pager you have")),
+        false => {
+            Err(Failure::new(Exit::FAILED, format!("{pager} ended with {status}"))
+                .hint("set PAGER to a pager you have"))
+        }
     })
 }

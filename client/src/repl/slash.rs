@@ -70,7 +70,7 @@ const COMMANDS: &[(&str, &str, &str)] = &[
     ("/effort", "[LEVEL]", "how hard the model thinks: none to max, or auto"),
     ("/unattended", "[hold|deny[:TIME]]", "what happens to a question nobody answers"),
     ("/thinking", "[show|hide|summary]", "what is shown of the thinking"),
-    ("/steer", "TEXT", "a prompt before the turn's next step (also Alt-S)"),
+    ("/steer", "TEXT", "a prompt before the next step (Alt-S)"),
     ("/interrupt", "TEXT", "a prompt now: the running step is cancelled"),
     ("/queue", "", "the queued prompts"),
     ("/output", "[N]", "all of the last tool's output, or the N-th last"),
@@ -135,7 +135,8 @@ fn needs(text: Option<String>, command: &str) -> Result<String, String> {
 
 /// A number from 1 on.
 fn number(argument: Option<String>) -> Result<Option<usize>, String> {
-    let parse = |text: String| text.parse().ok().filter(|n| *n > 0).ok_or_else(|| format!("not a number from 1 on: {text}"));
+    let parse =
+        |text: String| text.parse().ok().filter(|n| *n > 0).ok_or_else(|| format!("not a number from 1 on: {text}"));
     argument.map(parse).transpose()
 }
 

@@ -86,7 +86,7 @@ impl Flow {
         if self.width + width > columns || self.row.len() > MAX_ROW {
             if c == ' ' {
                 // The break stands for it.
-                self.end_row(out);
+                self.end(out);
                 return;
             }
             self.wrap(out);
@@ -100,31 +100,22 @@ impl Flow {
 
     /// Ends the row at its last space, or here.
     fn wrap(&mut self, out: &mut String) {
-        let Some(Break { after, width, style }) = self.space.take() else { return self.end_row(out) };
+        let Some(Break { after, width, style }) = self.space.take() else { return self.end(out) };
         let rest = self.row.split_off(after);
         let (open, left) = (std::mem::take(&mut self.style), self.width - width);
         self.style = style;
-        self.end_row(out);
+        self.end(out);
         self.row.push_str(&rest);
         (self.width, self.style) = (left, open);
     }
 
     /// Ends the row; the next one has the same style.
-    fn end_row(&mut self, out: &mut String) {
-        let style = self.style.clone();
-        self.end(out);
-        self.row.push_str(&style);
-        self.style = style;
-    }
-
-    /// Ends the line.
     fn end(&mut self, out: &mut String) {
         out.push_str(self.row.trim_end_matches(' '));
         if !self.style.is_empty() {
             out.push_str("\x1b[0m");
         }
         out.push('\n');
-        // A style of several lines goes on.
         let style = std::mem::take(&mut self.style);
         *self = Self { row: style.clone(), style, ..Self::default() };
     }

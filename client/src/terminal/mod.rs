@@ -52,6 +52,8 @@ pub(crate) struct Capabilities {
     pub(crate) color: bool,
     /// Whether signs beyond ASCII can be shown.
     pub(crate) unicode: bool,
+    /// Whether the cursor can be moved.
+    pub(crate) moves: bool,
     /// Columns.
     pub(crate) width: usize,
 }
@@ -75,6 +77,7 @@ impl Capabilities {
             stderr,
             color: !set("NO_COLOR") && (forced || (stderr && !dumb)),
             unicode: utf8 && !dumb,
+            moves: !dumb,
             width: rustix::termios::tcgetwinsize(rustix::stdio::stderr())
                 .map(|size| usize::from(size.ws_col))
                 .ok()
@@ -96,7 +99,8 @@ pub(crate) fn size() -> Size {
     let columns = size.and_then(|size| known(size.ws_col)).unwrap_or(WIDTH);
     let rows = size.and_then(|size| known(size.ws_row)).unwrap_or(ROWS);
     // The terminals that are known not to wrap lines anew.
-    let reflows = std::env::var_os("XTERM_VERSION").is_none() && std::env::var_os("TERM").is_none_or(|term| term != "linux");
+    let reflows =
+        std::env::var_os("XTERM_VERSION").is_none() && std::env::var_os("TERM").is_none_or(|term| term != "linux");
     Size { columns, rows, reflows }
 }
 
@@ -257,7 +261,7 @@ impl Terminal {
     pub(crate) fn ask(&mut self, text: &str, asked: Asked) -> io::Result<()> {
         match &self.prompt {
             Some(Prompt { above: Some(above), .. }) => {
-                above.ask(text, asked);
+                above.ask(&wrapped(text), asked);
                 Ok(())
             }
             _ => self.talk(text),
@@ -295,17 +299,21 @@ impl Terminal {
 
     /// Prints whole lines that are clean and styled, past a line that is not complete.
     pub(crate) fn past(&mut self, lines: &str) -> io::Result<()> {
-        if self.one_stream || self.prompt.is_some() { self.whole(lines) } else { self.talk(lines) }
+        match self.prompt {
+            Some(_) => self.whole(&wrapped(lines)),
+            None => self.talk(lines),
+        }
     }
 
     /// Prints cleaned lines of talk, past a line that is not complete.
     pub(crate) fn say(&mut self, lines: &str) -> io::Result<()> {
-        let lines = format!("{}\n", clean(lines));
-        if self.one_stream || self.prompt.is_some() {
-            return self.whole(&lines);
-        }
-        self.talk(&lines)
+        self.past(&format!("{}\n", clean(lines)))
     }
+}
+
+/// Whole lines, as rows of the terminal.
+fn wrapped(lines: &str) -> String {
+    Flow::default().push(lines, size().columns)
 }
 
 fn write(to: &mut impl io::Write, text: &str) -> io::Result<()> {

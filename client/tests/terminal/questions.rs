@@ -17,7 +17,7 @@ fn asked_in_a_turn(script: fn(&mut Connection), answer: fn(&mut Session)) {
     session.see("> ");
     session.press("test\r");
     answer(&mut session);
-    session.see("> ");
+    session.see("1 step");
     session.press("\u{4}");
     assert_eq!(session.end(), 0);
     fake.finish();

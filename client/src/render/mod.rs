@@ -153,6 +153,11 @@ impl Renderer {
         self.settings.thinking = thinking;
     }
 
+    /// Sets the columns of the terminal.
+    pub(crate) fn set_width(&mut self, width: usize) {
+        self.settings.width = width;
+    }
+
     /// The style of talk.
     pub(crate) fn style(&self) -> Style {
         self.settings.style

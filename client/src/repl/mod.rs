@@ -219,6 +219,7 @@ impl Repl {
     }
 
     fn event(&mut self, event: &Event) -> Result<(), Failure> {
+        self.renderer.set_width(size().columns);
         let output = self.renderer.event(event);
         self.terminal.print(output)?;
         self.live.event(event);
@@ -375,7 +376,7 @@ impl Repl {
 
     /// Shows that a line is expected, where that is not always to be seen.
     fn sign(&mut self) -> Result<(), Failure> {
-        let busy = self.running.is_some() || self.sent > 0 || self.continuing;
+        let busy = self.running.is_some() || self.sent > 0 || self.continuing || !self.mine.is_empty();
         if !self.open || busy {
             return Ok(());
         }

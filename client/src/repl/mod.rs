@@ -284,7 +284,9 @@ impl Repl {
                     false => clean_line(text_of(content).lines().next().unwrap_or_default()).into_owned(),
                 };
                 let waits = *when == When::Queue && (self.running.is_some() || self.offered || !self.queue.is_empty());
-                self.queue.push((prompt.clone(), text));
+                if *when == When::Queue {
+                    self.queue.push((prompt.clone(), text));
+                }
                 if self.caught_up && by.as_deref() == Some(self.attachment.client.name.as_str()) {
                     let dim = self.renderer.style();
                     match when {

@@ -106,7 +106,8 @@ impl Live {
             EventBody::ToolOutputDelta { call_id, text, .. } => {
                 if let Some(running) = self.calls.iter_mut().find(|running| running.call == *call_id) {
                     running.tail.push_str(text);
-                    let from = running.tail.ceil_char_boundary(running.tail.len().saturating_sub(MAX_TAIL));
+                    let from = running.tail.len().saturating_sub(MAX_TAIL);
+                    let from = (from..).find(|at| running.tail.is_char_boundary(*at)).unwrap_or_default();
                     running.tail.drain(..from);
                 }
             }

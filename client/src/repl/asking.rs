@@ -14,7 +14,7 @@ use crate::idempotency::key;
 use crate::input::{Hotkey, Line};
 use crate::question::{Press, Question};
 use crate::render::style::Style;
-use crate::terminal::Asked;
+use crate::terminal::{Above, Asked};
 
 /// What the next line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,13 +28,13 @@ pub(super) enum Writing {
 impl Repl {
     /// Shows the first open question; without one no key answers anything.
     pub(super) fn show_question(&mut self) -> Result<(), Failure> {
-        self.ask(|question, style| question.text(style))
+        self.ask(Question::text)
     }
 
     /// Asks for an answer to the first open question, under what is to be shown of it.
     fn ask(&mut self, shown: impl Fn(&Question, &Style) -> String) -> Result<(), Failure> {
         self.request += 1;
-        self.input.above.iter().for_each(|above| above.unask());
+        self.input.above.iter().for_each(Above::unask);
         if self.cancelling || self.writing.is_some() {
             return Ok(());
         }
@@ -113,7 +113,7 @@ impl Repl {
     /// The next line belongs to the question on the screen.
     fn begin_writing(&mut self, writing: Writing, what: &str) -> Result<(), Failure> {
         self.writing = self.questions.first().map(|question| (question.id.clone(), writing));
-        self.input.above.iter().for_each(|above| above.unask());
+        self.input.above.iter().for_each(Above::unask);
         self.say(&format!("  {what}, then Enter; Ctrl-C goes back"))
     }
 

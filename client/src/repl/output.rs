@@ -37,7 +37,8 @@ impl Outputs {
             EventBody::ToolFinished { call_id, content, file, .. } => {
                 let Some(action) = self.started.remove(call_id) else { return };
                 let mut text = text_of(content);
-                text.truncate(text.floor_char_boundary(MAX_OUTPUT));
+                let end = (0..=MAX_OUTPUT.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+                text.truncate(end.unwrap_or_default());
                 if let Some(file) = file {
                     text.push_str(&format!("\n[all of it is in {}]", file.display()));
                 }

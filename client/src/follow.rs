@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 use crate::connect::{Client, is_ending};
 use crate::error::{Exit, Failure};
 use crate::idempotency::key;
-use crate::input::{Event, Key, Line, Signal};
+use crate::input::{Event, Hotkey, Key, Line, Signal};
 
 /// A request with an idempotency key; its answer arrives among the events.
 #[derive(Clone, Debug)]
@@ -56,6 +56,8 @@ pub(crate) enum Happened {
     Line(Line),
     /// A key was pressed.
     Key(Key),
+    /// A key was pressed that does not belong to the line being read.
+    Hotkey(Hotkey),
     /// A signal came.
     Signal(Signal),
     /// The deadline passed.
@@ -189,6 +191,7 @@ impl Attachment {
                 Event::Refused(_, failure) => return Err(failure),
                 Event::Line(line) => return Ok(Happened::Line(line)),
                 Event::Key(key) => return Ok(Happened::Key(key)),
+                Event::Hotkey(hotkey) => return Ok(Happened::Hotkey(hotkey)),
                 Event::Signal(signal) => return Ok(Happened::Signal(signal)),
             }
         }

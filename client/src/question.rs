@@ -3,18 +3,24 @@
 //! Only what was shown can be allowed: of a long permission the beginning and the end are shown, and the keys that allow it do
 //! nothing until `v` has shown the rest. Deliberately absent: kinds that a terminal cannot show, which are left to other clients.
 
-use linger_protocol::event::{Event, EventBody};
-use linger_protocol::id::{QuestionId, SessionId};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use linger_protocol::blob::Get;
+use linger_protocol::event::{ChangeKind, Event, EventBody, FileChange};
+use linger_protocol::id::{BlobId, QuestionId, SessionId};
+use linger_protocol::method::BlobGet;
 use linger_protocol::permission::Decision;
 use linger_protocol::question::{
     Action, AlreadyAnswered, Answer, Blocks, PendingQuestion, Question as Asked, QuestionKind, QuestionOption,
 };
 use serde_json::Value;
 
+use crate::connect::Client;
 use crate::environment::short_path;
 use crate::error::Failure;
 use crate::idempotency::key;
 use crate::render::decision_text;
+use crate::render::diff::Difference;
 use crate::render::style::Style;
 use crate::terminal::{clean_exact, clean_exact_line, clean_line};
 
@@ -26,6 +32,9 @@ const LINE: usize = 160;
 
 /// Characters of a rule's pattern that are shown where the action stands above it.
 const MAX_GRANT: usize = 40;
+
+/// The bytes of a change that is compared here; of a larger one the arguments are shown.
+const MAX_COMPARED: u64 = 2 << 20;
 
 /// The keys of a choice's options; those beyond are answered by name.
 const NUMBERS: &str = "123456789";
@@ -45,6 +54,12 @@ pub(crate) struct Question {
     answered: bool,
     /// Whether an answer can be written here, as a line.
     writes: bool,
+    /// The rule that asked, if one did.
+    rule: Option<String>,
+    /// The change of a file that it is about, until that was looked at.
+    change: Option<FileChange>,
+    /// What the change does.
+    difference: Option<Difference>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -62,8 +77,14 @@ pub(crate) enum Press {
     Nothing,
     /// The question is to be shown again, whole.
     Show,
+    /// The keys are to be explained.
+    Help,
+    /// All edits of the session are to run without asking: mode `edit`.
+    Edits,
     /// The answer is to be written: a line for [`Questions::write`].
     Write,
+    /// The reason why it is denied is to be written: a line for [`Questions::deny`].
+    Reason,
     /// The first question has this answer.
     Answer(Answer),
 }
@@ -72,7 +93,10 @@ impl Question {
     /// The question that an event asks, if it is of a kind that can be shown.
     pub(crate) fn of_event(event: &Event) -> Option<Self> {
         // Whose it is does not matter to the one who reads its events.
-        Self::of_pending(&PendingQuestion::of_event(&SessionId::default(), event)?)
+        let question = Self::of_pending(&PendingQuestion::of_event(&SessionId::default(), event)?)?;
+        let EventBody::PermissionRequested { rule, changes, .. } = &event.body else { return Some(question) };
+        let change = <[FileChange; 1]>::try_from(changes.clone()).ok().map(|[change]| change);
+        Some(Self { rule: rule.clone(), change, ..question })
     }
 
     /// The question of a row of `question/list`, if it is of a kind that can be shown.
@@ -85,7 +109,19 @@ impl Question {
             _ => return None,
         };
         let (id, holds_up, digest) = (row.question.clone(), *blocks != Blocks::Nothing, digest.clone());
-        Some(Self { id, body, holds_up, digest, whole: false, answered: false, writes: false })
+        let (rule, change, difference) = (None, None, None);
+        Some(Self {
+            id,
+            body,
+            holds_up,
+            digest,
+            whole: false,
+            answered: false,
+            writes: false,
+            rule,
+            change,
+            difference,
+        })
     }
 
     /// The question, for people: all of it, or what of it is shown unasked.
@@ -95,8 +131,13 @@ impl Question {
         match &self.body {
             Body::Permission(action) => {
                 let (tool, cwd) = (style.bold(&clean_line(&action.tool)), short_path(&action.cwd));
-                let mut out = format!("{mark} {tool} wants to run in {}\n", clean_line(&cwd));
-                parts(action).iter().for_each(|part| indent(&mut out, part, most));
+                let asked = self.rule.as_deref().map(|rule| format!(" (the rule {rule} asks)")).unwrap_or_default();
+                let mut out =
+                    format!("{mark} {tool} wants to run in {}{}\n", clean_line(&cwd), clean_exact_line(&asked));
+                self.parts(action).iter().for_each(|part| indent(&mut out, part, most));
+                if let Some(difference) = &self.difference {
+                    out.push_str(&format!("    {}\n{}", difference.summary(), difference.text(style, most)));
+                }
                 out
             }
             Body::Form(text, schema) => {
@@ -123,7 +164,10 @@ impl Question {
     pub(crate) fn is_cut(&self) -> bool {
         let is_long = |part: &String| lines(&clean_exact(part)).len() > LINES.iter().sum();
         match &self.body {
-            Body::Permission(action) => !self.whole && parts(action).iter().any(is_long),
+            Body::Permission(action) => {
+                let long = self.difference.as_ref().is_some_and(|it| it.len() > LINES.iter().sum());
+                !self.whole && (long || self.parts(action).iter().any(is_long))
+            }
             Body::Choice(..) | Body::Form(..) => false,
         }
     }
@@ -134,13 +178,17 @@ impl Question {
         let enter = if prompt { ", then Enter" } else { "" };
         match &self.body {
             Body::Permission(_) if self.is_cut() => {
-                format!("  {} show all of it before you can allow it  {} no{enter}\n", key("v"), key("n"))
+                let [v, n, r] = ["v", "n", "r"].map(key);
+                let reason = if self.writes { format!("  {r} no, and why") } else { String::new() };
+                format!("  {v} show all of it before you can allow it  {n} no{reason}{enter}\n")
             }
             Body::Permission(action) => {
                 let grant =
                     if action.grant.is_empty() { String::new() } else { format!(" {}", short_grant(action, style)) };
-                let [y, s, a, n] = ["y", "s", "a", "n"].map(key);
-                format!("  {y} once  {s} in this session  {a} always{grant}  {n} no{enter}\n")
+                let [y, s, a, e, n, r, help] = ["y", "s", "a", "e", "n", "r", "?"].map(key);
+                let edits = if self.is_edit() && self.writes { format!("  {e} all edits") } else { String::new() };
+                let more = if self.writes { format!("  {r} no, and why  {help} help") } else { String::new() };
+                format!("  {y} once  {s} in this session  {a} always{grant}{edits}  {n} no{more}{enter}\n")
             }
             Body::Choice(_, options) if options.len() > NUMBERS.len() => {
                 format!("  a number answers{enter}; the others: {}\n", self.elsewhere())
@@ -162,11 +210,51 @@ impl Question {
     /// The keys that mean something: those that answer, or show the rest and deny.
     pub(crate) fn answers(&self) -> &'static str {
         match &self.body {
+            Body::Permission(_) if self.is_cut() && self.writes => "vVnNrR?",
             Body::Permission(_) if self.is_cut() => "vVnN",
+            Body::Permission(_) if self.is_edit() && self.writes => "yYsSaAeEnNrRvV?",
+            Body::Permission(_) if self.writes => "yYsSaAnNrRvV?",
             Body::Permission(_) => "yYsSaAnN",
             Body::Choice(_, options) => NUMBERS.get(..options.len()).unwrap_or(NUMBERS),
             Body::Form(_, schema) if self.writes && only_text(schema).is_some() => "wWnN",
             Body::Form(..) => "nN",
+        }
+    }
+
+    /// What the keys of a permission do.
+    pub(crate) fn help(&self) -> String {
+        let grant = match &self.body {
+            Body::Permission(action) if !action.grant.is_empty() => clean_exact_line(&action.grant),
+            _ => "this call".to_owned(),
+        };
+        let mut lines = vec![
+            "  y  runs it, this once".to_owned(),
+            format!("  s  runs it, and whatever fits {grant} in this session"),
+            format!("  a  runs it, and writes the rule {grant} into the configuration"),
+        ];
+        if self.is_edit() {
+            lines.push("  e  mode edit: changes of files in the workspace run without asking".to_owned());
+        }
+        lines.push("  n  does not run it; r asks you why, and the model reads that".to_owned());
+        lines.push("  v  shows all of it; Esc stops the turn; Shift-Tab changes the mode".to_owned());
+        lines.join("\n")
+    }
+
+    /// Whether it is about a change of a file by a tool of ours.
+    fn is_edit(&self) -> bool {
+        matches!(&self.body, Body::Permission(action) if matches!(action.tool.as_str(), "edit" | "write"))
+    }
+
+    /// What would run, less the texts that the difference shows.
+    fn parts(&self, action: &Action) -> Vec<String> {
+        match (&self.difference, action.input.as_object()) {
+            (Some(_), Some(input)) if self.is_edit() => {
+                let shown = |name: &str| ["old", "new", "edits", "content"].contains(&name);
+                let rest =
+                    input.iter().filter(|(name, _)| !shown(name)).map(|(name, value)| (name.clone(), value.clone()));
+                parts(&Action { input: Value::Object(rest.collect()), ..action.clone() })
+            }
+            _ => parts(action),
         }
     }
 
@@ -400,8 +488,12 @@ impl Questions {
         let means = self.has(key);
         let first = self.open.iter_mut().find(|question| !question.answered);
         let Some(question) = first.filter(|_| means) else { return Ok(Press::Nothing) };
-        if matches!(key, 'w' | 'W') {
-            return Ok(Press::Write);
+        match key {
+            'w' | 'W' => return Ok(Press::Write),
+            '?' => return Ok(Press::Help),
+            'e' | 'E' => return Ok(Press::Edits),
+            'r' | 'R' => return Ok(Press::Reason),
+            _ => {}
         }
         let Some(name) = question.option(key).map(str::to_owned) else {
             question.whole = true;
@@ -421,6 +513,37 @@ impl Questions {
         Ok(Some(answer))
     }
 
+    /// Denies the first question for a reason that was written, if that is still `id`.
+    pub(crate) fn deny(&mut self, id: &QuestionId, reason: &str) -> Result<Option<Answer>, Failure> {
+        let first = self.open.iter_mut().find(|question| !question.answered);
+        let Some(question) = first.filter(|question| question.id == *id) else { return Ok(None) };
+        let answer = question.answer(Decision::RejectOnce.name().to_owned(), Some(reason.to_owned()))?;
+        question.answered = true;
+        Ok(Some(answer))
+    }
+
+    /// Fetches what the change of the first question would do. What cannot be fetched is not shown; then its arguments are.
+    pub(crate) fn look(&mut self, client: &mut Client) {
+        let Some(question) = self.open.iter_mut().find(|question| !question.answered) else { return };
+        if !question.is_edit() {
+            return;
+        }
+        let Some(FileChange { before, after: Some(after), bytes, kind, .. }) = question.change.take() else { return };
+        // Of a file whose former content is not kept nothing can be compared.
+        if bytes > MAX_COMPARED || (before.is_none() && kind != ChangeKind::Create) {
+            return;
+        }
+        let Some(after) = text_of_blob(client, after) else { return };
+        let before = match before {
+            Some(before) => match text_of_blob(client, before) {
+                Some(before) => Some(before),
+                None => return,
+            },
+            None => None,
+        };
+        question.difference = Some(Difference::of(before.as_deref(), &after));
+    }
+
     /// The daemon did not take an answer: the question is still to be asked.
     pub(crate) fn again(&mut self, id: &QuestionId) {
         let refused = self.open.iter_mut().filter(|question| question.id == *id);
@@ -431,6 +554,20 @@ impl Questions {
     pub(crate) fn remove(&mut self, id: &QuestionId) {
         self.open.retain(|question| question.id != *id);
     }
+}
+
+/// A blob that is text, whole.
+fn text_of_blob(client: &mut Client, blob: BlobId) -> Option<String> {
+    let (mut bytes, mut offset) = (Vec::new(), Some(0));
+    while offset.is_some() {
+        let piece = client.call(&BlobGet(Get { blob: blob.clone(), offset, length: None })).ok()?;
+        bytes.extend(BASE64.decode(piece.data).ok()?);
+        offset = piece.next;
+        if bytes.len() as u64 > MAX_COMPARED {
+            return None;
+        }
+    }
+    String::from_utf8(bytes).ok()
 }
 
 fn indent(out: &mut String, text: &str, [head, tail]: [usize; 2]) {
@@ -488,6 +625,9 @@ mod tests {
             whole: false,
             answered: false,
             writes: false,
+            rule: None,
+            change: None,
+            difference: None,
         }
     }
 

@@ -47,6 +47,7 @@ mod repair;
 mod replay;
 mod retry;
 mod schema;
+mod screen;
 mod slow_client;
 mod space;
 mod storage;

@@ -20,19 +20,23 @@ use super::wait::{AGAIN, Stuck, is_over, timed_out};
 use super::{answer_deadline, create, deadline, prompt, resolve};
 use crate::arguments::{Check, Choice, OutputFormat, Run};
 use crate::connect::{Client, RECONNECTING, parse};
-use crate::environment::absolute;
+use crate::environment::{absolute, now};
 use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened, Request};
 use crate::idempotency::key;
 use crate::input::{Input, Key, Pressed, Signal, signals};
 use crate::question::{Press, Question, Questions, too_late};
+use crate::render::live::Live;
 use crate::render::markdown::width::hang_lines;
 use crate::render::style::Style;
 use crate::render::{Renderer, Settings, Thinking, reason, summary};
-use crate::terminal::{Capabilities, Keyboard, Output, Terminal, set_keyboard, terminal_width};
+use crate::terminal::{Capabilities, Keyboard, Output, Terminal, set_keyboard, size, terminal_width};
 
 /// How long a turn waits for its provider before a person is told how to leave it.
 const HINT_AFTER: Duration = Duration::from_secs(10);
+
+/// How often the status is redrawn while the turn runs: its clock counts seconds.
+const TICK: Duration = Duration::from_secs(1);
 
 /// How stdout is used.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -52,6 +56,11 @@ struct Running {
     attachment: Attachment,
     terminal: Terminal,
     renderer: Renderer,
+    live: Live,
+    /// Whether the terminal shows what the turn is doing.
+    status: bool,
+    /// When something was printed last.
+    printed: Instant,
     look: Capabilities,
     data: Data,
     /// Created for the first question.
@@ -128,6 +137,7 @@ fn run_in(args: Run, made: &mut Option<SessionId>) -> Result<Exit, Failure> {
     let args = Run { json, ..args };
     let deadline = deadline(args.timeout);
     let written = prompt::written(&args.prompt)?;
+    let mode = args.choice.mode.unwrap_or_default();
     let schema = args.schema.as_deref().map(prompt::schema).transpose()?;
     let mut client = Client::open_within(answer_deadline(deadline))?;
     let info = match (&args.session, args.continue_latest) {
@@ -179,14 +189,21 @@ fn run_in(args: Run, made: &mut Option<SessionId>) -> Result<Exit, Failure> {
     signals(client.sender(), true)?;
     let busy = info.as_ref().is_some_and(|info| info.state != State::Idle);
     let renderer = Renderer::new(settings(&look, deltas, args.thinking, client.name.clone()));
+    let window = info.as_ref().and_then(|info| info.context_window);
+    let mode = info.as_ref().map_or(mode, |info| info.mode);
+    let live = Live::new(renderer.style(), mode, window);
     let mut attachment = Attachment::start(client, session, info.map(|info| info.cursor), deltas)?;
     if let Err(failure) = attachment.request(Request::Prompt(prompt)) {
         return Err(refused(&mut attachment.client, unused.take(), failure));
     }
+    let status = data == Data::Stream && look.stdout && look.stderr && look.moves;
     let mut running = Running {
         attachment,
         terminal: Terminal::new(),
         renderer,
+        live,
+        status,
+        printed: Instant::now(),
         look,
         data,
         input: None,
@@ -282,14 +299,15 @@ impl Running {
             return Ok(Some(exit));
         }
         self.hint_to_leave()?;
-        let wake = [deadline, self.check, self.leave_hint].into_iter().flatten().min();
+        let tick = self.show_live()?;
+        let wake = [deadline, self.check, self.leave_hint, tick].into_iter().flatten().min();
         match self.attachment.next(wake)? {
             Happened::Event(notification, raw) => self.arrived(*notification, &raw),
             Happened::Answer(request, answer) => self.answered(*request, answer),
             Happened::Lost => self.lost().map(|()| None),
             Happened::Key(key) => self.key(key).map(|()| None),
             Happened::Signal(signal) => self.signal(signal),
-            Happened::Line(_) | Happened::TimedOut => Ok(None),
+            Happened::Line(_) | Happened::Hotkey(_) | Happened::TimedOut => Ok(None),
         }
     }
 
@@ -359,6 +377,7 @@ impl Running {
             return self.before_our_turn(event);
         }
         let changed = self.questions.event(event);
+        self.live.event(event);
         self.show(event)?;
         match &event.body {
             EventBody::Message { message, role: Role::Assistant, content, cut, .. } => {
@@ -416,6 +435,25 @@ impl Running {
         }
     }
 
+    /// Redraws the status on a terminal, while our turn runs and nothing is asked; when to do so again.
+    fn show_live(&mut self) -> Result<Option<Instant>, Failure> {
+        if !self.status {
+            return Ok(None);
+        }
+        let runs = self.turn.is_some() && self.questions.first().is_none();
+        // Text that comes is sign enough, and would erase it at once.
+        let silent = self.printed.elapsed();
+        if runs && silent < TICK {
+            return Ok(Some(self.printed + TICK));
+        }
+        let rows = match runs {
+            true => self.live.rows(now(), size().columns, 0, false),
+            false => Vec::new(),
+        };
+        self.terminal.set_live(rows)?;
+        Ok(runs.then(|| Instant::now() + TICK))
+    }
+
     fn show(&mut self, event: &Event) -> Result<(), Failure> {
         let ends = matches!(event.body, EventBody::TurnFinished { .. });
         // stdout cannot be taken back: stderr says that the text was cut and comes again.
@@ -432,7 +470,10 @@ impl Running {
             // A script is told the end, waits, missing images, and text that does not count.
             Output::Talk(_) => self.look.stderr || told,
         });
-        let output = output.collect();
+        let output: Vec<Output> = output.collect();
+        if !output.is_empty() {
+            self.printed = Instant::now();
+        }
         Ok(self.terminal.print(output)?)
     }
 
@@ -493,6 +534,7 @@ impl Running {
 
     /// Shows the first open question, or stops asking.
     fn ask(&mut self) -> Result<(), Failure> {
+        self.questions.look(&mut self.attachment.client);
         let Some(question) = self.questions.first() else {
             if let Some(input) = &mut self.input {
                 input.stop_keys();
@@ -526,7 +568,7 @@ impl Running {
         };
         match self.questions.press(pressed)? {
             Press::Nothing => return Ok(()),
-            Press::Show | Press::Write => {}
+            Press::Show | Press::Write | Press::Help | Press::Edits | Press::Reason => {}
             Press::Answer(answer) => self.attachment.request(Request::Answer(answer))?,
         }
         self.ask()

@@ -418,7 +418,7 @@ impl Client {
                 };
             };
             match event {
-                Event::Signal(_) => {
+                event if event.is_stop() => {
                     deadline = deadline.min(Instant::now() + AFTER_SIGNAL);
                     signalled = true;
                     self.backlog.push_back(event);

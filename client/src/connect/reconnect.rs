@@ -87,7 +87,7 @@ impl Client {
         let deadline = Instant::now() + pause;
         while let Some(event) = self.receive(Some(deadline)) {
             match event {
-                Event::Signal(_) => {
+                event if event.is_stop() => {
                     self.backlog.push_back(event);
                     return Err(self.interrupted());
                 }

@@ -33,8 +33,38 @@ pub(crate) enum Event {
     Line(Line),
     /// A key was pressed while keys were read; see [`Input::counts`].
     Key(Key),
+    /// A key with a meaning of its own was pressed while a line was being read.
+    Hotkey(Hotkey),
     /// A signal came.
     Signal(Signal),
+}
+
+/// A key that does not belong to the line that is being read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hotkey {
+    /// Ctrl-C.
+    Interrupt {
+        /// Whether the line was empty.
+        empty: bool,
+    },
+    /// Esc, alone.
+    Escape,
+    /// Shift-Tab: the next mode.
+    NextMode,
+    /// A key that answers the question with this request, pressed alone at an empty line.
+    Answer {
+        /// The key.
+        key: char,
+        /// The request for an answer.
+        request: u32,
+    },
+}
+
+impl Event {
+    /// Whether a person wants to stop what is going on, or the process is told to.
+    pub(crate) fn is_stop(&self) -> bool {
+        matches!(self, Self::Signal(_) | Self::Hotkey(Hotkey::Interrupt { .. }) | Self::Line(Line::End))
+    }
 }
 
 /// A pressed key, and the request for keys that it answers.
@@ -50,11 +80,13 @@ pub(crate) struct Key {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
     /// With Enter.
-    Text(String),
-    /// With Ctrl-C.
-    Interrupted {
-        /// Whether the line was empty.
-        empty: bool,
+    Text {
+        /// What was typed.
+        text: String,
+        /// With Alt-S instead: it steers the turn.
+        steer: bool,
+        /// The request of the question that was on the screen then, if a terminal that can move its cursor showed one.
+        request: Option<u32>,
     },
     /// It is not UTF-8.
     Garbled,
@@ -160,7 +192,7 @@ impl Input {
     /// Opens a prompt; an [`Event::Line`] follows.
     pub(crate) fn ask_line(&mut self) {
         self.stop_keys();
-        set_keyboard(Keyboard::Shell);
+        set_keyboard(if self.above.is_some() { Keyboard::Prompt } else { Keyboard::Shell });
         let _ = self.wanted.send(Wanted::Line);
     }
 

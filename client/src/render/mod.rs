@@ -5,8 +5,10 @@
 
 pub(crate) mod back;
 mod compaction;
+pub(crate) mod diff;
 pub(crate) mod export;
 mod hosted;
+pub(crate) mod live;
 pub(crate) mod markdown;
 pub(crate) mod money;
 pub(crate) mod near;
@@ -20,7 +22,7 @@ mod tool;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
-use linger_protocol::event::{Asks, Delta, Event, EventBody, Instruction, Level, PlanEntry, PlanStatus};
+use linger_protocol::event::{Asks, Delta, Event, EventBody, Instruction, Level, PlanEntry, PlanStatus, ToolKind};
 use linger_protocol::id::{CallId, MessageId, PromptId};
 use linger_protocol::message::{ContentBlock, Role, StopReason, Usage, text_of};
 use linger_protocol::permission::Decision;
@@ -102,6 +104,8 @@ struct Call {
     tool: String,
     /// The daemon's description of it; its first argument until then.
     action: String,
+    /// What kind of tool it is.
+    kind: ToolKind,
     /// Whether its line was printed.
     started: bool,
 }
@@ -120,8 +124,10 @@ pub(crate) struct Renderer {
     calls: HashMap<CallId, Call>,
     /// The call whose line was printed last.
     last_call: Option<CallId>,
-    /// Our own prompts.
+    /// Our own prompts that are on the screen where they begin.
     mine: HashSet<PromptId>,
+    /// Whether a turn runs: a prompt that waits for its end is shown again where it begins.
+    busy: bool,
     replaying: bool,
     /// Whether the last answer was cut at the token limit with its line open, so that the next one may continue it.
     cut: bool,
@@ -148,6 +154,7 @@ impl Renderer {
             calls: HashMap::new(),
             last_call: None,
             mine: HashSet::new(),
+            busy: false,
             replaying: true,
             cut: false,
             wait: None,
@@ -213,7 +220,9 @@ impl Renderer {
                 self.wait = None;
                 self.message(content, *interrupted, *cut, &mut out);
             }
-            EventBody::ToolStarted { call_id, tool, action, .. } => self.tool_started(call_id, tool, action, &mut out),
+            EventBody::ToolStarted { call_id, tool, action, tool_kind, .. } => {
+                self.tool_started(call_id, (tool, *tool_kind), action, &mut out);
+            }
             EventBody::ToolFinished { call_id, .. } => self.tool_finished(call_id, &event.body, &mut out),
             EventBody::BackgroundEnded { background, exit, reason, .. } => {
                 let how = match exit.and_then(|exit| exit.code) {
@@ -310,6 +319,7 @@ impl Renderer {
                 steps,
                 ..
             } => {
+                self.busy = false;
                 self.wait = until_at.map(|until| (until, false));
                 self.end_cut(&mut out);
                 let fill = money::fill(*context_tokens, *context_window);
@@ -320,7 +330,7 @@ impl Renderer {
                     self.say(&format!("hint: {}", clean_line(hint)), &mut out);
                 }
             }
-            EventBody::TurnStarted { .. } => self.wait = None,
+            EventBody::TurnStarted { .. } => (self.wait, self.busy) = (None, true),
             EventBody::MessageSuperseded { .. } => {
                 self.say(
                     &self.settings.style.dim("the interrupted text does not count; the step is repeated"),
@@ -492,7 +502,7 @@ impl Renderer {
     }
 
     fn accepted(&mut self, prompt: &PromptId, by: Option<&str>) {
-        if !self.replaying && by == Some(self.settings.me.as_str()) {
+        if !self.replaying && !self.busy && by == Some(self.settings.me.as_str()) {
             self.mine.insert(prompt.clone());
         }
     }
@@ -537,7 +547,10 @@ impl Renderer {
             if let ContentBlock::ToolUse { call_id, name, input, .. } = block {
                 let first = input.as_object().and_then(|arguments| arguments.values().find_map(Value::as_str));
                 let action = first.unwrap_or_default().to_owned();
-                self.calls.insert(call_id.clone(), Call { tool: name.clone(), action, started: false });
+                self.calls.insert(
+                    call_id.clone(),
+                    Call { tool: name.clone(), action, kind: ToolKind::Other, started: false },
+                );
             }
         }
         if interrupted {

@@ -114,6 +114,8 @@ fn tool_calls_are_short_lines() {
                "content": [{"type": "text", "text": text}], "ms": 5321})
     };
     let mut edit = finished("c3", "ran", false, "");
+    let mut failed = finished("c2", "ran", true, "what went wrong\n[exit code 1]");
+    failed["exit"] = json!({"code": 1});
     edit["diff"] = json!("--- a\n+++ b\n@@ -1 +1 @@\n-old\n+new\n");
     let uses = json!([
         {"type": "text", "text": "Let me see."},
@@ -122,22 +124,29 @@ fn tool_calls_are_short_lines() {
     let events = json!([
         delta("m1", 0, "Let me see."),
         said("m1", uses),
-        {"kind": "tool_started", "call_id": "c1", "tool": "bash", "action": "cargo test --workspace --all-targets --no-fail-fast --locked"},
-        finished("c1", "ran", false, "a\nb\nc\n"),
+        {"kind": "tool_started", "call_id": "c1", "tool": "bash", "tool_kind": "execute", "action": "cargo test --workspace --all-targets --no-fail-fast --locked"},
+        finished("c1", "ran", false, "1\n2\na\nb\n3 %\rc\nd\ne\n"),
         {"kind": "tool_started", "call_id": "c2", "tool": "bash", "action": "false\ntrue"},
         {"kind": "tool_started", "call_id": "c3", "tool": "edit", "action": "a \u{1b}[2J"},
-        finished("c2", "ran", true, "exit code 1\nmore"),
+        failed,
         edit,
         finished("c4", "denied", true, "denied"),
     ]);
     assert_snapshot!(screen(settings(), events), @r"
       Let me see.
     • bash cargo test --workspace --all-targets --no-fail-fast …
-    ✓ 5.3 s, 3 lines
+    ✓ 5.3 s, 7 lines
+        a
+        b
+        c
+        d
+        e
     • bash false…
+        true
     • edit a ␛[2J
     • bash false…
-    ✗ exit code 1…
+    ✗ exit code 1, 5.3 s
+        what went wrong
     • edit a ␛[2J
     ✓ 5.3 s
         --- a

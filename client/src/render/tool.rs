@@ -1,21 +1,37 @@
 //! Tool calls as lines: the call, its result, its diff.
 
-use linger_protocol::event::{ChangeKind, EventBody, FileChange, NotRestored, Outcome};
+use linger_protocol::event::{ChangeKind, EventBody, FileChange, NotRestored, Outcome, ToolKind};
 use linger_protocol::id::CallId;
 use linger_protocol::message::text_of;
 
-use super::markdown::width::cut;
+use super::markdown::width;
 use super::style::Style;
 use super::{Call, Renderer};
-use crate::terminal::{Output, clean_exact_line, clean_line};
+use crate::terminal::{Output, clean_exact_line, clean_line, cut};
 
 /// Lines of a diff that are shown; the session has all of them.
 const MAX_DIFF: usize = 40;
 
+/// Lines of an action that are shown behind its first one; `/output` and the log have all.
+const MAX_ACTION: usize = 20;
+
+/// Lines of a command's output that are shown once it has succeeded.
+const TAIL: usize = 5;
+
+/// Lines of one that has failed: what went wrong is usually at the end.
+const TAIL_FAILED: usize = 15;
+
 impl Renderer {
-    pub(super) fn tool_started(&mut self, call: &CallId, tool: &str, action: &str, out: &mut Vec<Output>) {
+    pub(super) fn tool_started(
+        &mut self,
+        call: &CallId,
+        (tool, kind): (&str, ToolKind),
+        action: &str,
+        out: &mut Vec<Output>,
+    ) {
         self.call_line(tool, action, out);
-        self.calls.insert(call.clone(), Call { tool: tool.to_owned(), action: action.to_owned(), started: true });
+        self.call_lines(action, out);
+        self.calls.insert(call.clone(), Call { tool: tool.to_owned(), action: action.to_owned(), kind, started: true });
         self.last_call = Some(call.clone());
     }
 
@@ -31,11 +47,40 @@ impl Renderer {
         self.say(line.trim_end(), out);
     }
 
+    /// The lines of an action behind its first one.
+    fn call_lines(&mut self, action: &str, out: &mut Vec<Output>) {
+        let (style, room) = (self.settings.style, self.settings.width.saturating_sub(4));
+        let rest = action.lines().count().saturating_sub(1);
+        for line in action.lines().skip(1).take(MAX_ACTION) {
+            self.say(&format!("    {}", one_line(line, room, &style)), out);
+        }
+        if rest > MAX_ACTION {
+            self.say(&style.dim(&format!("    ({} more lines)", rest - MAX_ACTION)), out);
+        }
+    }
+
+    /// The last lines of an output.
+    fn tail(&mut self, text: &str, most: usize, out: &mut Vec<Output>) {
+        let (style, room) = (self.settings.style, self.settings.width.saturating_sub(5));
+        let lines: Vec<&str> = text.lines().collect();
+        for line in lines.iter().skip(lines.len().saturating_sub(most)) {
+            // A carriage return begins the line again.
+            let line = line.trim_end_matches('\r').rsplit('\r').next().unwrap_or_default().replace('\t', "    ");
+            let line = clean_line(&line);
+            let line = match width::of(&line) > room {
+                true => cut(&line, room.saturating_sub(3)) + style.ellipsis(),
+                false => line.into_owned(),
+            };
+            self.say(&style.dim(&format!("    {line}")), out);
+        }
+    }
+
     pub(super) fn tool_finished(&mut self, id: &CallId, body: &EventBody, out: &mut Vec<Output>) {
-        let EventBody::ToolFinished { is_error, outcome, content, file, diff, ms, .. } = body else { return };
+        let EventBody::ToolFinished { is_error, outcome, content, file, diff, ms, exit, .. } = body else { return };
         let style = self.settings.style;
         let call = self.calls.remove(id);
-        if let Some(Call { tool, action, started }) = &call
+        let kind = call.as_ref().map_or(ToolKind::Other, |call| call.kind);
+        if let Some(Call { tool, action, started, .. }) = &call
             && (!started || self.last_call.as_ref() != Some(id))
         {
             // It never started, or other output came between: name the call again.
@@ -45,6 +90,12 @@ impl Renderer {
         let first = one_line(text.trim_start(), self.settings.width.saturating_sub(20), &style);
         let took = duration(*ms);
         let good = *outcome == Outcome::Ran && !is_error;
+        let failed_exit = exit.filter(|_| !good).map(|exit| match (exit.code, exit.signal) {
+            (Some(code), _) => format!("exit code {code}"),
+            (None, Some(signal)) => format!("ended by signal {signal}"),
+            (None, None) => "failed".to_owned(),
+        });
+        let said = output(&text, exit.is_some());
         let result = match outcome {
             Outcome::Ran if good => match text.lines().count() {
                 0 => took,
@@ -52,6 +103,7 @@ impl Renderer {
                 1 => format!("{took}, 1 line"),
                 n => format!("{took}, {n} lines"),
             },
+            Outcome::Ran if failed_exit.is_some() => format!("{}, {took}", failed_exit.unwrap_or_default()),
             Outcome::Ran | Outcome::Invalid => first,
             Outcome::Denied => "denied".to_owned(),
             Outcome::TimedOut => format!("timed out after {took}"),
@@ -64,6 +116,14 @@ impl Renderer {
             .map(|file| format!(", all of it in {}", clean_line(&file.to_string_lossy())))
             .unwrap_or_default();
         self.say(&format!("{sign} {result}{file}"), out);
+        let executes = kind == ToolKind::Execute;
+        match outcome {
+            Outcome::Ran if good && executes => self.tail(said, TAIL, out),
+            // Without an exit code its first line stands above.
+            Outcome::Ran if !good && exit.is_some() => self.tail(said, TAIL_FAILED, out),
+            Outcome::TimedOut if executes => self.tail(said, TAIL_FAILED, out),
+            _ => {}
+        }
         if let Some(diff) = diff {
             self.diff(diff, out);
         }
@@ -115,11 +175,20 @@ impl Renderer {
     }
 }
 
+/// The output of a command, without what the daemon says of its end.
+fn output(text: &str, exited: bool) -> &str {
+    let text = text.trim_end_matches('\n');
+    let before = text.rsplit_once('\n').map_or("", |(before, _)| before);
+    let last = text.rsplit('\n').next().unwrap_or_default();
+    let text = if exited && last.starts_with("[exit code ") && last.ends_with(']') { before } else { text };
+    if text == "[no output]" { "" } else { text.trim_end_matches('\n') }
+}
+
 /// The first line of `text`, cut to `room` columns.
 fn one_line(text: &str, room: usize, style: &Style) -> String {
     let mut lines = text.lines();
     let first = clean_exact_line(lines.next().unwrap_or_default());
-    let cut = cut(&first, room.max(10));
+    let cut = width::cut(&first, room.max(10));
     let more = cut.len() < first.len() || lines.next().is_some();
     if more { format!("{cut}{}", style.ellipsis()) } else { cut.to_owned() }
 }

@@ -1,40 +1,50 @@
-//! The interactive session: one loop over events of the daemon, keys, lines and signals.
+//! The interactive session: one loop over events of the daemon, lines, keys and signals.
 //!
-//! While a turn streams there is no prompt; Ctrl-C cancels, Ctrl-D leaves, and typed text is kept for
-//! the next prompt. If another client's turn starts while a prompt is open, the prompt stays and the
-//! text appears above it in whole lines; Ctrl-C at the empty prompt cancels that turn. Our own messages
-//! never land in the middle of a line of the model.
+//! The prompt is open all the time, also while a turn runs: what the model says is drawn above it, Enter
+//! queues, Alt-S steers, Esc and Ctrl-C at an empty line stop the turn, Ctrl-D leaves. Where the cursor
+//! cannot be moved whole lines are written, and a line is read without a sign while a turn runs.
+//! Our own messages never land in the middle of a line of the model.
 //! The state: the running turn (`running`), our prompts that have not started (`mine`, `continuing`),
-//! and whether a prompt is open (`open`). An interrupted turn that waits for the user (`offered`) does
-//! not run.
+//! and whether a line is being read (`open`). An interrupted turn that waits for the user (`offered`)
+//! does not run.
 
+mod asking;
 mod editor;
+mod keys;
 mod obey;
+mod output;
 mod slash;
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use linger_protocol::event::{Event, EventBody, NoticeCode};
 use linger_protocol::id::{Cursor, PromptId, QuestionId, TurnId};
-use linger_protocol::message::StopReason;
+use linger_protocol::message::{StopReason, text_of};
 use linger_protocol::method::SessionPrompt;
 use linger_protocol::permission::Mode;
 use linger_protocol::place::private_directory;
-use linger_protocol::session::{Effort, Info, State};
+use linger_protocol::session::{Effort, Info, State, When};
 use linger_protocol::unattended::Unattended;
 use linger_protocol::{RpcError, error::Code};
 use serde_json::value::RawValue;
 
 use crate::connect::{Client, RECONNECTING, parse};
+use crate::environment::now;
 use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened, Request};
-use crate::input::{Input, Key, Line, Pressed, Signal, signals};
-use crate::question::{Press, Questions, too_late};
-use crate::render::markdown::width::hang_lines;
+use crate::input::{Input, Line, Signal, signals};
+use crate::question::{Questions, too_late};
+use crate::render::live::Live;
 use crate::render::style::Style;
 use crate::render::{Renderer, Settings, Thinking};
-use crate::terminal::{Capabilities, Keyboard, Terminal, resume_editing, set_keyboard, terminal_width};
-use slash::Slash;
+use crate::terminal::{Capabilities, Terminal, clean_line, resume_editing, size, terminal_width};
+use asking::Writing;
+use keys::Keys;
+use output::Outputs;
+
+/// How often the status is redrawn while a turn runs: its clock counts seconds.
+const TICK: Duration = Duration::from_secs(1);
 
 /// An interactive session.
 struct Repl {
@@ -42,6 +52,10 @@ struct Repl {
     terminal: Terminal,
     renderer: Renderer,
     input: Input,
+    keys: Keys,
+    /// What is redrawn while a turn runs; empty where the cursor cannot be moved.
+    live: Live,
+    outputs: Outputs,
     questions: Questions,
     /// The session's name, or its id.
     label: String,
@@ -49,6 +63,8 @@ struct Repl {
     cwd: PathBuf,
     model: String,
     mode: Mode,
+    /// The mode that was asked for last and is not confirmed yet.
+    next_mode: Option<Mode>,
     unattended: Unattended,
     effort: Effort,
     /// The running turn.
@@ -63,16 +79,20 @@ struct Repl {
     mine: Vec<PromptId>,
     /// How many prompts were queued when we attached.
     queued: u32,
+    /// The prompts that wait for their turn, as far as their events came.
+    queue: Vec<(PromptId, String)>,
     /// Our prompts that wait for /continue.
     held: Vec<PromptId>,
     /// Prompts whose turn started before their request was answered.
     begun: Vec<PromptId>,
     /// The latest prompt whose turn started.
     last_begun: Option<PromptId>,
-    /// Whether a prompt is open.
+    /// Whether a line is being read.
     open: bool,
+    /// The latest request for an answer: a key or a line counts only for that.
+    request: u32,
     /// The question that the next line answers.
-    writing: Option<QuestionId>,
+    writing: Option<(QuestionId, Writing)>,
     /// Whether the replay is over.
     caught_up: bool,
     /// Whether a cancel was sent; the next Ctrl-C leaves.
@@ -107,9 +127,9 @@ pub(crate) fn repl(client: Client, look: &Capabilities, info: Info) -> Result<Ex
     signals(client.sender(), true)?;
     // Usually the daemon has created it. Without it there is no history, and the session works all the same.
     let _ = private_directory(&client.places.state);
-    let history = client.places.state.join("history");
-    let setup = editor::Setup { history, cwd: info.cwd.clone(), capacity: client.capacity() };
-    let input = Input::start(client.sender(), Some(editor::open(setup)?))?;
+    let (state, cwd, capacity) = (client.places.state.clone(), info.cwd.clone(), client.capacity());
+    let (lines, keys) = editor::open(editor::Setup { state, cwd, capacity, sender: client.sender() })?;
+    let input = Input::start(client.sender(), Some(lines))?;
     let mut terminal = Terminal::new();
     let at = crate::environment::short_path(&info.cwd);
     terminal.say(&format!("session {label} in {at}, {} ({}); /help for help", info.model, info.mode))?;
@@ -118,12 +138,16 @@ pub(crate) fn repl(client: Client, look: &Capabilities, info: Info) -> Result<Ex
         attachment: Attachment::start(client, info.session, cursor, true)?,
         terminal,
         renderer: Renderer::new(settings),
+        live: Live::new(style, info.mode, info.context_window),
+        outputs: Outputs::default(),
         input,
+        keys,
         questions: Questions::with_lines(),
         label,
         cwd: info.cwd,
         model: info.model,
         mode: info.mode,
+        next_mode: None,
         unattended: info.unattended,
         effort: info.effort,
         running: None,
@@ -132,15 +156,16 @@ pub(crate) fn repl(client: Client, look: &Capabilities, info: Info) -> Result<Ex
         sent: 0,
         mine: Vec::new(),
         queued: info.queued,
+        queue: Vec::new(),
         held: Vec::new(),
         begun: Vec::new(),
         last_begun: None,
         open: false,
+        request: 0,
         writing: None,
         caught_up: false,
         cancelling: false,
     };
-    set_keyboard(Keyboard::Quiet);
     repl.run()
 }
 
@@ -158,7 +183,7 @@ impl Repl {
 
     /// Handles the next event; the exit code, when it is time to leave.
     fn step(&mut self) -> Result<Option<Exit>, Failure> {
-        match self.attachment.next(None)? {
+        match self.attachment.next(self.tick())? {
             Happened::Event(notification, _) => {
                 self.event(&notification.event)?;
                 match notification.event.body {
@@ -169,16 +194,38 @@ impl Repl {
             Happened::Answer(request, answer) => self.answer(*request, answer).map(|()| None),
             Happened::Lost => self.lost().map(|()| None),
             Happened::Line(line) => self.line(line),
-            Happened::Key(key) => self.key(key).map(|()| None),
+            Happened::Hotkey(hotkey) => self.hotkey(hotkey),
             Happened::Signal(signal) => self.signal(signal),
-            Happened::TimedOut => Ok(None),
+            Happened::Key(_) => Ok(None),
+            Happened::TimedOut => self.show_live().map(|()| None),
         }
+    }
+
+    /// When to redraw the status: once a second, while a turn runs and there is something to redraw.
+    fn tick(&self) -> Option<Instant> {
+        (self.running.is_some() && self.caught_up && self.input.above.is_some()).then(|| Instant::now() + TICK)
+    }
+
+    /// Redraws the status and the end of a running command's output.
+    fn show_live(&mut self) -> Result<(), Failure> {
+        if self.input.above.is_none() {
+            return Ok(());
+        }
+        let asks = self.questions.first().is_some();
+        let rows = match self.running.is_some() && self.caught_up {
+            true => self.live.rows(now(), size().columns, self.queue.len(), asks),
+            false => Vec::new(),
+        };
+        Ok(self.terminal.set_live(rows)?)
     }
 
     fn event(&mut self, event: &Event) -> Result<(), Failure> {
         self.renderer.set_width(terminal_width());
         let output = self.renderer.event(event);
         self.terminal.print(output)?;
+        self.live.event(event);
+        self.outputs.event(event);
+        self.queue_event(event)?;
         match &event.body {
             EventBody::TurnStarted { prompt } => {
                 self.runs(event);
@@ -201,6 +248,7 @@ impl Repl {
                 self.effort = effort.unwrap_or(self.effort);
                 self.model = model.clone().unwrap_or_else(|| std::mem::take(&mut self.model));
                 self.mode = mode.unwrap_or(self.mode);
+                self.next_mode = self.next_mode.filter(|_| mode.is_none());
                 self.unattended = unattended.unwrap_or(self.unattended);
                 self.label = name.clone().unwrap_or_else(|| std::mem::take(&mut self.label));
             }
@@ -215,9 +263,53 @@ impl Repl {
                 self.say_held(self.queued)?;
             }
         }
-        let opened = self.prompt_if_idle()?;
-        if self.caught_up && (changed || all_there || (opened && self.questions.first().is_some())) {
+        if all_there {
+            self.terminal.prompt_opened(self.input.above.clone());
+            self.open_prompt()?;
+        }
+        if self.caught_up && (changed || all_there) {
             self.show_question()?;
+        }
+        if matches!(event.body, EventBody::TurnFinished { .. }) {
+            self.sign()?;
+        }
+        self.show_live()
+    }
+
+    /// Keeps the list of queued prompts, and says that ours is queued.
+    fn queue_event(&mut self, event: &Event) -> Result<(), Failure> {
+        match &event.body {
+            EventBody::PromptAccepted { prompt, content, when, by, compact, .. } => {
+                let text = match compact {
+                    true => "/compact".to_owned(),
+                    false => clean_line(text_of(content).lines().next().unwrap_or_default()).into_owned(),
+                };
+                let waits = *when == When::Queue && (self.running.is_some() || self.offered || !self.queue.is_empty());
+                if *when == When::Queue {
+                    self.queue.push((prompt.clone(), text));
+                }
+                if self.caught_up && by.as_deref() == Some(self.attachment.client.name.as_str()) {
+                    let dim = self.renderer.style();
+                    match when {
+                        When::Queue if waits => {
+                            let line = format!("queued {}; /queue lists them", self.queue.len());
+                            self.say_styled(&dim.dim(&line))?;
+                        }
+                        When::Steer if self.running.is_some() => {
+                            self.say_styled(&dim.dim("steers the turn before its next step"))?;
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            EventBody::TurnStarted { prompt } | EventBody::Message { prompt: Some(prompt), .. } => {
+                self.queue.retain(|(queued, _)| queued != prompt);
+            }
+            EventBody::Compacted { prompt: Some(prompt), .. }
+            | EventBody::CompactionFailed { prompt: Some(prompt), .. } => {
+                self.queue.retain(|(queued, _)| queued != prompt);
+            }
+            _ => {}
         }
         Ok(())
     }
@@ -274,51 +366,30 @@ impl Repl {
 
     /// The session was removed.
     fn removed(&mut self) -> Result<Exit, Failure> {
-        self.terminal.prompt_closed()?;
-        self.terminal.print_rest()?;
-        self.fresh_line()?;
+        self.close_prompt()?;
         Ok(Exit::FAILED)
     }
 
-    /// Shows the first open question, or stops reading keys.
-    fn show_question(&mut self) -> Result<(), Failure> {
-        let Some(question) = self.questions.first() else {
-            if !self.open {
-                self.input.stop_keys();
-                set_keyboard(Keyboard::Quiet);
-            }
-            return Ok(());
-        };
-        let style = self.renderer.style();
-        let mut lines = Vec::new();
-        self.renderer.fresh_line(&mut lines);
-        let text = question.text(&style) + &question.keys(&style, self.open);
-        let answers = question.answers();
-        // Before the question is shown, so that a key counts as soon as it is seen. At an open prompt a key
-        // may be the beginning of a line.
-        if !self.open {
-            self.input.ask_keys(Some(answers));
-        }
-        self.terminal.print(lines)?;
-        self.terminal.talk(&hang_lines(&text, terminal_width()))?;
-        Ok(())
-    }
-
-    /// Opens the prompt if nothing is running; true if it did.
-    fn prompt_if_idle(&mut self) -> Result<bool, Failure> {
-        let idle = self.running.is_none() && self.mine.is_empty() && self.sent == 0 && !self.continuing;
-        if self.open || !self.caught_up || !idle {
-            return Ok(false);
-        }
-        self.open_prompt().map(|()| true)
-    }
-
+    /// Reads the next line.
     fn open_prompt(&mut self) -> Result<(), Failure> {
-        self.fresh_line()?;
         self.open = true;
         self.input.ask_line();
-        self.terminal.prompt_opened(self.input.above.clone());
-        Ok(())
+        self.sign()
+    }
+
+    /// Shows that a line is expected, where that is not always to be seen.
+    fn sign(&mut self) -> Result<(), Failure> {
+        let busy = self.running.is_some() || self.sent > 0 || self.continuing || !self.mine.is_empty();
+        if !self.open || busy {
+            return Ok(());
+        }
+        Ok(self.terminal.sign(editor::PROMPT)?)
+    }
+
+    /// Takes the prompt off the screen, and writes what it held back.
+    fn close_prompt(&mut self) -> Result<(), Failure> {
+        self.terminal.prompt_closed()?;
+        self.fresh_line()
     }
 
     /// Ends the model's line, if its beginning is on the screen.
@@ -335,6 +406,12 @@ impl Repl {
     fn say(&mut self, lines: &str) -> Result<(), Failure> {
         self.fresh_line()?;
         Ok(self.terminal.say(lines)?)
+    }
+
+    /// Prints a line of our own that is clean and styled.
+    fn say_styled(&mut self, line: &str) -> Result<(), Failure> {
+        self.fresh_line()?;
+        Ok(self.terminal.past(&format!("{line}\n"))?)
     }
 
     fn complain(&mut self, failure: Failure) -> Result<(), Failure> {
@@ -372,7 +449,7 @@ impl Repl {
                 }
             }
         }
-        self.prompt_if_idle().map(drop)
+        self.sign()
     }
 
     fn lost(&mut self) -> Result<(), Failure> {
@@ -383,78 +460,16 @@ impl Repl {
         self.attachment.reattach()
     }
 
+    /// Handles a line, and reads the next one.
     fn line(&mut self, line: Line) -> Result<Option<Exit>, Failure> {
         self.open = false;
-        let late = self.terminal.prompt_closed()?;
-        set_keyboard(Keyboard::Quiet);
-        if let Some(id) = self.writing.take() {
-            return self.written(&id, line).map(|()| None);
+        self.terminal.line_read();
+        let exit = self.obey(line)?;
+        if exit.is_none() {
+            self.open_prompt()?;
+            self.show_live()?;
         }
-        match line {
-            Line::End => return self.leave().map(Some),
-            // The prompt opens again at the end of the turn.
-            Line::Interrupted { empty: true } if self.running.is_some() => self.cancel()?,
-            Line::Interrupted { .. } => {
-                self.say(match (&self.running, self.offered) {
-                    (Some(_), _) => "Ctrl-C again cancels the turn, Ctrl-D leaves",
-                    (None, true) => "the turn was interrupted: /continue resumes it, /cancel ends it, Ctrl-D leaves",
-                    (None, false) => "Ctrl-D leaves; /help for help",
-                })?;
-                self.open_prompt()?;
-            }
-            Line::Garbled => {
-                self.say("error: the line was not UTF-8 and is lost\nhint: set the terminal to UTF-8")?;
-                self.open_prompt()?;
-            }
-            Line::Text(text) if text.trim().is_empty() => self.open_prompt()?,
-            Line::Text(text) => match slash::parse(&text) {
-                None => match only(&text).filter(|key| self.questions.has(*key)) {
-                    // The key may be meant for text that was not shown yet: the question is shown again below.
-                    Some(_) if late => {}
-                    Some(key) => {
-                        self.press(key)?;
-                        self.prompt_if_idle()?;
-                        return Ok(None);
-                    }
-                    None => self.prompt(text)?,
-                },
-                Some(Ok(Slash::Detach)) => return self.leave().map(Some),
-                Some(Ok(Slash::Compact(focus))) => self.compact(focus)?,
-                Some(Ok(Slash::ServerPrompt { server, prompt, words })) => {
-                    self.server_prompt((server, prompt), words)?
-                }
-                Some(Ok(Slash::Continue)) => self.continue_turn()?,
-                Some(Ok(slash)) => {
-                    self.slash(slash)?;
-                    self.open_prompt()?;
-                }
-                Some(Err(error)) => {
-                    self.say(&error)?;
-                    self.open_prompt()?;
-                }
-            },
-        }
-        // Text that was held back for a prompt streams now.
-        self.terminal.print_rest()?;
-        if !self.open && !self.cancelling && self.questions.first().is_some() {
-            self.show_question()?;
-        }
-        Ok(None)
-    }
-
-    fn key(&mut self, key: Key) -> Result<(), Failure> {
-        if !self.input.counts(key) {
-            return Ok(());
-        }
-        match (key.pressed, self.questions.first()) {
-            (Pressed::Key(key), _) => self.press(key),
-            (Pressed::Other, Some(question)) => {
-                let text = question.unanswered(&self.renderer.style());
-                self.fresh_line()?;
-                Ok(self.terminal.talk(&text)?)
-            }
-            (Pressed::Other, None) => Ok(()),
-        }
+        Ok(exit)
     }
 
     fn cancel(&mut self) -> Result<(), Failure> {
@@ -462,43 +477,12 @@ impl Repl {
         self.attachment.cancel()
     }
 
-    /// Handles a key for the question on the screen.
-    fn press(&mut self, key: char) -> Result<(), Failure> {
-        match self.questions.press(key)? {
-            Press::Nothing => return Ok(()),
-            Press::Show => {}
-            Press::Write => return self.begin_writing(),
-            Press::Answer(answer) => self.attachment.request(Request::Answer(answer))?,
-        }
-        self.show_question()
-    }
-
-    /// Opens a prompt for the answer to the question on the screen.
-    fn begin_writing(&mut self) -> Result<(), Failure> {
-        self.writing = self.questions.first().map(|question| question.id.clone());
-        self.say("  write the answer, then Enter; Ctrl-C goes back")?;
-        self.open_prompt()
-    }
-
-    /// Handles the line that was written to a question.
-    fn written(&mut self, id: &QuestionId, line: Line) -> Result<(), Failure> {
-        match line {
-            Line::Text(text) if !text.trim().is_empty() => match self.questions.write(id, text.trim())? {
-                Some(answer) => self.attachment.request(Request::Answer(answer))?,
-                None => self.say("no longer asked; the line was not sent")?,
-            },
-            _ => self.say("no answer was sent")?,
-        }
-        self.show_question()?;
-        self.prompt_if_idle().map(drop)
-    }
-
     fn signal(&mut self, signal: Signal) -> Result<Option<Exit>, Failure> {
         match signal {
             Signal::HangUp | Signal::Terminate => Ok(Some(Exit::GOOD)),
             Signal::Quit => self.leave().map(Some),
             Signal::Interrupt if self.cancelling => self.leave().map(Some),
-            // At a prompt this comes from a terminal without an editor, which has dropped the line.
+            // From a terminal without an editor, which has dropped the line, or between two lines.
             Signal::Interrupt if self.running.is_some() => self.cancel().map(|()| None),
             Signal::Interrupt => Ok(None),
             Signal::Continued => self.again().map(|()| None),
@@ -507,21 +491,16 @@ impl Repl {
 
     /// Restores the terminal's mode after Ctrl-Z, and shows the question again.
     fn again(&mut self) -> Result<(), Failure> {
-        if self.open {
+        if self.input.above.is_some() {
             resume_editing();
             self.input.redraw();
-        } else if self.questions.first().is_some() {
-            self.show_question()?;
-        } else {
-            set_keyboard(Keyboard::Quiet);
         }
-        Ok(())
+        if self.questions.first().is_some() { self.show_question() } else { Ok(()) }
     }
 
     /// Says what still runs and how to attach again.
     fn leave(&mut self) -> Result<Exit, Failure> {
-        self.terminal.prompt_closed()?;
-        self.terminal.print_rest()?;
+        self.close_prompt()?;
         let work = if self.running.is_some() || self.sent > 0 || self.continuing || !self.mine.is_empty() {
             "detached; the work continues"
         } else if self.offered {
@@ -532,10 +511,4 @@ impl Repl {
         self.say(&format!("{work}; attach again with `linger attach {}`", self.label))?;
         Ok(Exit::GOOD)
     }
-}
-
-/// The character of a text that has only one.
-fn only(text: &str) -> Option<char> {
-    let mut chars = text.trim().chars();
-    chars.next().filter(|_| chars.next().is_none())
 }

@@ -4,7 +4,7 @@ use linger_protocol::daemon::{Empty, Model, Models};
 use linger_protocol::mcp;
 use linger_protocol::method::{McpList, ModelList, PermissionRules, SessionList};
 use linger_protocol::prompt::PromptContent;
-use linger_protocol::session::{Compact, Keyed, List, Prompt, Redo, Set, Undo};
+use linger_protocol::session::{Compact, Keyed, List, Prompt, Redo, Set, Undo, When};
 
 use std::path::PathBuf;
 
@@ -15,34 +15,76 @@ use crate::environment::{absolute, now, working_directory};
 use crate::error::{Exit, Failure};
 use crate::follow::Request;
 use crate::idempotency::key;
+use crate::input::Line;
 use crate::picture::with_pictures;
 use crate::render::sessions::listing;
 use crate::render::table::columns;
 use crate::render::{permissions, servers};
 
 impl Repl {
-    pub(super) fn prompt(&mut self, text: String) -> Result<(), Failure> {
+    /// Does what a line says; the exit code, if it says to leave.
+    pub(super) fn obey(&mut self, line: Line) -> Result<Option<Exit>, Failure> {
+        if let (Some(writing), Line::Text { .. } | Line::Garbled) = (&self.writing, &line) {
+            let writing = writing.clone();
+            self.writing = None;
+            return self.written(writing, &line).map(|()| None);
+        }
+        let (text, steer, request) = match line {
+            Line::End => return self.leave().map(Some),
+            Line::Garbled => {
+                self.say("error: the line was not UTF-8 and is lost\nhint: set the terminal to UTF-8")?;
+                return Ok(None);
+            }
+            Line::Text { text, steer, request } => (text, steer, request),
+        };
+        if text.trim().is_empty() {
+            return Ok(None);
+        }
+        if let Some(key) = only(&text).filter(|key| self.questions.has(*key)) {
+            // A question that was not on the screen yet, or another one, is not what it answers.
+            match request.is_none_or(|request| request == self.request) {
+                true => self.press(key)?,
+                false => {
+                    self.say("not an answer: the question came while you typed")?;
+                    self.show_question()?;
+                }
+            }
+            return Ok(None);
+        }
+        if matches!(text.trim(), "exit" | "quit" | ":q") {
+            return self.leave().map(Some);
+        }
+        match slash::parse(&text) {
+            None => self.prompt(text, steer.then_some(When::Steer))?,
+            Some(Ok(Slash::Detach)) => return self.leave().map(Some),
+            Some(Ok(slash)) => self.slash(slash)?,
+            Some(Err(error)) => self.say(&error)?,
+        }
+        Ok(None)
+    }
+
+    fn prompt(&mut self, text: String, when: Option<When>) -> Result<(), Failure> {
         let session = self.attachment.session.clone();
         let places: Vec<_> = working_directory().ok().into_iter().chain([self.cwd.clone()]).collect();
         let content = with_pictures(text, &places);
         let content = content.and_then(|content| with_resources(&mut self.attachment.client, &session, content));
-        self.send(content)
+        self.send(content, when)
     }
 
     /// Sends what a prompt of an MCP server says.
-    pub(super) fn server_prompt(&mut self, named: (String, String), words: String) -> Result<(), Failure> {
+    fn server_prompt(&mut self, named: (String, String), words: String) -> Result<(), Failure> {
         let session = self.attachment.session.clone();
         let content = attachable::prompt(&mut self.attachment.client, &session, named, words);
-        self.send(content)
+        self.send(content, None)
     }
 
-    fn send(&mut self, content: Result<PromptContent, Failure>) -> Result<(), Failure> {
+    fn send(&mut self, content: Result<PromptContent, Failure>, when: Option<When>) -> Result<(), Failure> {
         self.sent += 1;
         let session = self.attachment.session.clone();
         let sent = content.and_then(|content| {
             let pictures = content.pictures();
             // The attachment has brought the variables.
-            let (when, schema, until, key) = (None, None, None, Some(key()?));
+            let (schema, until, key) = (None, None, Some(key()?));
             let prompt = Prompt { session, content, when, schema, until, env: Default::default(), key };
             self.attachment.request(Request::Prompt(prompt)).map(|()| pictures)
         });
@@ -50,8 +92,7 @@ impl Repl {
             // The typed text is wrong, not the session.
             Err(failure) if failure.exit == Exit::USAGE => {
                 self.sent = self.sent.saturating_sub(1);
-                self.complain(failure)?;
-                self.prompt_if_idle().map(drop)
+                self.complain(failure)
             }
             Ok(0) => Ok(()),
             // Say that a name was taken for a picture.
@@ -60,23 +101,33 @@ impl Repl {
         }
     }
 
-    pub(super) fn compact(&mut self, focus: Option<String>) -> Result<(), Failure> {
+    fn compact(&mut self, focus: Option<String>) -> Result<(), Failure> {
         self.sent += 1;
         let session = self.attachment.session.clone();
         self.attachment.request(Request::Compact(Compact { session, focus, key: Some(key()?) }))
     }
 
-    /// Counts like a prompt: the next prompt opens after the daemon's answer.
-    pub(super) fn continue_turn(&mut self) -> Result<(), Failure> {
+    fn continue_turn(&mut self) -> Result<(), Failure> {
         self.continuing = true;
         let session = self.attachment.session.clone();
         self.attachment.request(Request::Continue(Keyed { session, key: Some(key()?) }))
     }
 
     /// Runs a command that is answered at once, or by events.
-    pub(super) fn slash(&mut self, slash: Slash) -> Result<(), Failure> {
+    fn slash(&mut self, slash: Slash) -> Result<(), Failure> {
         let session = self.attachment.session.clone();
         match slash {
+            Slash::Compact(focus) => self.compact(focus)?,
+            Slash::ServerPrompt { server, prompt, words } => self.server_prompt((server, prompt), words)?,
+            Slash::Continue => self.continue_turn()?,
+            Slash::Steer(text) => self.prompt(text, Some(When::Steer))?,
+            Slash::Interrupt(text) => self.prompt(text, Some(When::Interrupt))?,
+            Slash::Queue => {
+                let lines = self.queue.iter().enumerate().map(|(n, (_, text))| format!("{} {text}", n + 1));
+                let lines: Vec<_> = lines.collect();
+                self.say(&if lines.is_empty() { "nothing is queued".to_owned() } else { lines.join("\n") })?;
+            }
+            Slash::Output(n) => self.output(n)?,
             Slash::Help => self.say(&slash::help())?,
             Slash::Mode(None) => self.say(&format!("mode: {}", self.mode))?,
             Slash::Unattended(None) => self.say(&format!("unattended: {}", self.unattended))?,
@@ -154,10 +205,16 @@ impl Repl {
                     self.say(&line)?;
                 }
             }
-            Slash::Detach | Slash::Compact(_) | Slash::Continue | Slash::ServerPrompt { .. } => {}
+            Slash::Detach => {}
         }
         Ok(())
     }
+}
+
+/// The character of a text that has only one.
+fn only(text: &str) -> Option<char> {
+    let mut chars = text.trim().chars();
+    chars.next().filter(|_| chars.next().is_none())
 }
 
 /// The usable providers with their default models; the current one is marked.

@@ -24,6 +24,14 @@ pub(crate) enum Slash {
     Thinking(Option<Thinking>),
     /// Lists the providers, or changes to the default model of one.
     Provider(Option<String>),
+    /// Sends a prompt that steers the turn: before its next step.
+    Steer(String),
+    /// Sends a prompt that interrupts the running step.
+    Interrupt(String),
+    /// Lists the queued prompts.
+    Queue,
+    /// Shows the whole output of a tool call: of the last one, or the N-th before.
+    Output(Option<usize>),
     /// Cancels the running turn.
     Cancel,
     /// Resumes an interrupted turn, or starts queued prompts.
@@ -66,6 +74,10 @@ const COMMANDS: &[(&str, &str, &str)] = &[
     ("/add-dir", "[DIR]", "one more directory for tools; alone: list"),
     ("/remove-dir", "DIR", "take an added directory away"),
     ("/thinking", "[show|hide|summary]", "what is shown of the thinking"),
+    ("/steer", "TEXT", "a prompt before the next step (Alt-S)"),
+    ("/interrupt", "TEXT", "a prompt now: the running step is cancelled"),
+    ("/queue", "", "the queued prompts"),
+    ("/output", "[N]", "all of the last tool's output, or the N-th last"),
     ("/cancel", "", "cancel the running turn"),
     ("/continue", "", "resume a turn, or start queued prompts"),
     ("/compact", "[WHAT TO KEEP]", "replace older messages by a summary"),
@@ -108,6 +120,10 @@ pub(crate) fn parse(line: &str) -> Option<Result<Slash, String>> {
         "/remove-dir" => {
             rest.map(|dir| Slash::Dir(false, Some(dir))).ok_or_else(|| "name the directory: /remove-dir DIR".to_owned())
         }
+        "/steer" => needs(rest, "/steer").map(Slash::Steer),
+        "/interrupt" => needs(rest, "/interrupt").map(Slash::Interrupt),
+        "/queue" => Ok(Slash::Queue),
+        "/output" => number(argument).map(Slash::Output),
         "/cancel" => Ok(Slash::Cancel),
         "/continue" => Ok(Slash::Continue),
         "/compact" => Ok(Slash::Compact(rest)),
@@ -119,6 +135,17 @@ pub(crate) fn parse(line: &str) -> Option<Result<Slash, String>> {
         "/permissions" => Ok(Slash::Permissions),
         _ => Err(unknown(name)),
     })
+}
+
+fn needs(text: Option<String>, command: &str) -> Result<String, String> {
+    text.ok_or_else(|| format!("{command} needs a text: {command} use the other branch"))
+}
+
+/// A number from 1 on.
+fn number(argument: Option<String>) -> Result<Option<usize>, String> {
+    let parse =
+        |text: String| text.parse().ok().filter(|n| *n > 0).ok_or_else(|| format!("not a number from 1 on: {text}"));
+    argument.map(parse).transpose()
 }
 
 fn force(argument: Option<String>) -> Result<bool, String> {
@@ -136,8 +163,9 @@ pub(crate) fn help() -> String {
     let mut lines = crate::render::table::columns(&rows);
     lines.push("@picture.png in a line sends the picture; Tab completes its name".to_owned());
     lines.push("@SERVER:URI sends a resource of an MCP server, /SERVER:PROMPT one of its prompts".to_owned());
-    lines.push("no line is read while your turn runs: what you type counts after it".to_owned());
-    lines.push("a line that ends in \\ continues; Ctrl-C cancels a turn, Ctrl-D leaves".to_owned());
+    lines.push("while a turn runs: Enter queues, Alt-S steers, Esc or Ctrl-C stops it".to_owned());
+    lines.push("Alt-Enter, Ctrl-J or a \\ at its end continue a line; Ctrl-X Ctrl-E edits it".to_owned());
+    lines.push("Shift-Tab: the next mode; Ctrl-D, exit, quit or :q: leave".to_owned());
     lines.join("\n")
 }
 

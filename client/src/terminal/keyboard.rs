@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use rustix::termios::{LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios};
+use rustix::termios::{InputModes, LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios};
 
 /// Ctrl-D, as the terminal sends it.
 const CTRL_D: u8 = 4;
@@ -19,6 +19,8 @@ static CHANGED: AtomicBool = AtomicBool::new(false);
 pub(crate) enum Keyboard {
     /// The shell's settings; the line editor starts from them too.
     Shell,
+    /// Between two lines of an open prompt: typed text is kept as it is for the next one, and not echoed.
+    Prompt,
     /// A turn streams: typed text is kept for the next prompt and not echoed; Ctrl-D is a signal (`SIGQUIT`).
     Quiet,
     /// A question is open: each key counts at once; earlier input is dropped.
@@ -45,6 +47,32 @@ pub(crate) fn resume_editing() {
     }
 }
 
+/// Runs something that uses the terminal as a shell would have it, while no line is read.
+pub(crate) fn with_shell_settings<T>(run: impl FnOnce() -> T) -> T {
+    let stdin = rustix::stdio::stdin();
+    let before = rustix::termios::tcgetattr(stdin).ok();
+    set_keyboard(Keyboard::Shell);
+    let done = run();
+    if let Some(before) = before {
+        let _ = rustix::termios::tcsetattr(stdin, OptionalActions::Drain, &before);
+    }
+    done
+}
+
+/// Stops this process group, as Ctrl-Z does where the terminal sees to it; returns after `fg`.
+pub(crate) fn suspend() {
+    let bracketed = io::stdout().is_terminal();
+    let paste = |on: &str| {
+        let _ = bracketed.then(|| super::write(&mut io::stdout(), &format!("\x1b[?2004{on}")));
+    };
+    paste("l");
+    with_shell_settings(|| {
+        // Without a group there is nothing to stop.
+        let _ = rustix::process::kill_current_process_group(rustix::process::Signal::TSTP);
+    });
+    paste("h");
+}
+
 /// Drops input that was typed and not read yet.
 pub(crate) fn discard_typed() {
     // Without a terminal there is nothing to drop.
@@ -58,6 +86,11 @@ pub(crate) fn set_keyboard(keyboard: Keyboard) {
     let mut mode = ORIGINAL.get_or_init(|| now).clone();
     match keyboard {
         Keyboard::Shell => {}
+        Keyboard::Prompt => {
+            mode.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
+            // Enter is not Ctrl-J.
+            mode.input_modes.remove(InputModes::ICRNL);
+        }
         Keyboard::Quiet => mode.local_modes.remove(LocalModes::ECHO),
         Keyboard::Keys => {
             mode.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
@@ -67,7 +100,7 @@ pub(crate) fn set_keyboard(keyboard: Keyboard) {
             discard_typed();
         }
     }
-    if keyboard != Keyboard::Shell {
+    if matches!(keyboard, Keyboard::Quiet | Keyboard::Keys) {
         mode.special_codes[SpecialCodeIndex::VQUIT] = CTRL_D;
     }
     CHANGED.store(true, Ordering::SeqCst);

@@ -1,12 +1,14 @@
 //! The terminal: the only code that writes to it or changes its settings.
 //!
-//! Data goes to stdout, talk to stderr. While a prompt is open both go above it, in whole lines.
+//! Data goes to stdout, talk to stderr. While a prompt is open both go above it: whole lines once, the row of a
+//! line that is not complete again and again.
 //! Every text of a model, tool, file or server passes [`clean()`] or [`clean_line`] before it is shown,
 //! also in a pipe, which may end in a pager or `cat`. Two things pass a pipe unchanged: the answer of
 //! `run`, and JSON. [`restore`] puts the original settings back, however the process ends.
 
 mod above;
 mod clean;
+mod flow;
 mod keyboard;
 
 use std::borrow::Cow;
@@ -14,15 +16,22 @@ use std::io::{self, IsTerminal as _};
 use std::sync::OnceLock;
 
 use crate::error::Failure;
-pub(crate) use above::Above;
+pub(crate) use above::{Above, Asked, Size};
+use flow::Flow;
+pub(crate) use flow::{cut, width};
+
 pub(crate) use clean::{clean, clean_exact, clean_exact_line, clean_line};
-pub(crate) use keyboard::{Keyboard, discard_typed, remember_editing, restore, resume_editing, set_keyboard};
+pub(crate) use keyboard::{
+    Keyboard, discard_typed, remember_editing, restore, resume_editing, set_keyboard, suspend, with_shell_settings,
+};
 
 /// Columns of a terminal that does not tell its size.
 const WIDTH: usize = 80;
 
 /// The narrowest terminal that is laid out for, in columns; one that tells less has no size.
 pub(crate) const MIN_WIDTH: usize = 8;
+/// Rows of one that does not.
+const ROWS: usize = 24;
 
 /// A piece of output and its stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +92,8 @@ pub(crate) struct Capabilities {
     pub(crate) markdown: bool,
     /// Whether signs beyond ASCII can be shown.
     pub(crate) unicode: bool,
+    /// Whether the cursor can be moved.
+    pub(crate) moves: bool,
     /// Columns.
     pub(crate) width: usize,
 }
@@ -114,6 +125,7 @@ impl Capabilities {
             data_color: color(stdout),
             markdown: color(stdout) && !raw,
             unicode: utf8 && !dumb,
+            moves: !dumb,
             width: terminal_width(),
         }
     }
@@ -131,11 +143,25 @@ pub(crate) fn terminal_width() -> usize {
     size.map(|size| usize::from(size.ws_col)).ok().filter(|columns| *columns >= MIN_WIDTH).unwrap_or(WIDTH)
 }
 
-/// The longest line that is held back until its end, in bytes; a longer one fills many screens and is broken.
-const MAX_REST: usize = 64 << 10;
+/// The size of the terminal.
+pub(crate) fn size() -> Size {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok();
+    let known = |n: u16| Some(usize::from(n)).filter(|n| *n > 1);
+    let columns = size.and_then(|size| known(size.ws_col)).unwrap_or(WIDTH);
+    let rows = size.and_then(|size| known(size.ws_row)).unwrap_or(ROWS);
+    // The terminals that are known not to wrap lines anew.
+    let reflows =
+        std::env::var_os("XTERM_VERSION").is_none() && std::env::var_os("TERM").is_none_or(|term| term != "linux");
+    Size { columns, rows, reflows }
+}
 
-/// An open prompt: lines go above it, or straight through where the terminal cannot draw them there.
-struct Prompt(Option<Above>);
+/// An open prompt.
+struct Prompt {
+    /// Takes what is drawn above it; absent where the terminal cannot move its cursor: there whole lines are written.
+    above: Option<Above>,
+    /// Whether the cursor is behind a prompt's sign that was written here.
+    sign: bool,
+}
 
 /// Writes to stdout and stderr.
 pub(crate) struct Terminal {
@@ -143,41 +169,106 @@ pub(crate) struct Terminal {
     pub(crate) one_stream: bool,
     /// The open prompt.
     prompt: Option<Prompt>,
-    /// A line that began while a prompt was open and is not complete yet; none of it is shown.
-    rest: String,
+    /// The line that began while a prompt was open and is not complete yet: its last row is redrawn above the prompt.
+    flow: Flow,
+    /// The rows below it that are redrawn.
+    live: Vec<String>,
+    /// The column of the cursor, without a prompt.
+    column: usize,
+    /// Whether the first of `live` is on the screen, without a prompt.
+    status: bool,
 }
 
 impl Terminal {
     /// A terminal without a prompt: everything is written straight through.
     pub(crate) fn new() -> Self {
-        Self { one_stream: false, prompt: None, rest: String::new() }
+        let (flow, live) = (Flow::default(), Vec::new());
+        Self { one_stream: false, prompt: None, flow, live, column: 0, status: false }
     }
 
-    /// A prompt is open now: lines go to `above`.
+    /// A prompt is open now: what is written is drawn by `above`.
     pub(crate) fn prompt_opened(&mut self, above: Option<Above>) {
-        self.prompt.get_or_insert(Prompt(above));
+        self.prompt.get_or_insert(Prompt { above, sign: false });
     }
 
-    /// The prompt is closed: everything is written straight through again. True if lines were waiting
-    /// that had not been shown. An incomplete line stays back until its end or [`Terminal::print_rest`].
-    pub(crate) fn prompt_closed(&mut self) -> io::Result<bool> {
-        let Some(Prompt(above)) = self.prompt.take() else { return Ok(false) };
-        let unseen = above.map(|above| above.take()).unwrap_or_default();
-        write(&mut io::stdout(), &unseen)?;
-        Ok(!unseen.is_empty())
+    /// The prompt is closed: everything is written straight through again, what was not drawn yet first.
+    pub(crate) fn prompt_closed(&mut self) -> io::Result<()> {
+        let Some(Prompt { above, sign }) = self.prompt.take() else { return Ok(()) };
+        self.live.clear();
+        let mut rest = above.map(|above| above.erase(size()) + &above.take()).unwrap_or_default();
+        if sign {
+            rest.push('\n');
+        }
+        rest.push_str(&self.flow.take());
+        self.write(&rest)
     }
 
-    /// Whether an incomplete line is held back.
+    /// Shows that a line is read, on a terminal whose cursor cannot be moved.
+    pub(crate) fn sign(&mut self, sign: &str) -> io::Result<()> {
+        match &mut self.prompt {
+            Some(Prompt { above: None, sign: shown @ false }) => {
+                *shown = true;
+                write(&mut io::stdout(), sign)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A line was read: the cursor is at the beginning of the next one.
+    pub(crate) fn line_read(&mut self) {
+        self.prompt.iter_mut().for_each(|prompt| prompt.sign = false);
+    }
+
+    /// Whether the last row of a line is redrawn above the prompt.
     pub(crate) fn holds_rest(&self) -> bool {
-        !self.rest.is_empty()
+        !self.flow.is_empty()
     }
 
-    /// Prints the line that is held back, unless a prompt is open.
-    pub(crate) fn print_rest(&mut self) -> io::Result<()> {
-        if self.prompt.is_some() || self.rest.is_empty() {
+    /// Sets the rows that are redrawn below the text, cut to the width; none, to take them away.
+    pub(crate) fn set_live(&mut self, rows: Vec<String>) -> io::Result<()> {
+        if self.live == rows {
             return Ok(());
         }
-        write(&mut io::stdout().lock(), &std::mem::take(&mut self.rest))
+        self.live = rows;
+        if self.prompt.is_some() {
+            return self.whole("");
+        }
+        let mut out = self.erase_status();
+        if let Some(status) = self.live.last() {
+            let status = flow::cut(status, size().columns.saturating_sub(1));
+            out += &match self.column {
+                0 => format!("{status}\r"),
+                column => format!("\n{status}\x1b[A\r\x1b[{column}C"),
+            };
+            self.status = true;
+        }
+        write(&mut io::stderr(), &out)
+    }
+
+    fn erase_status(&mut self) -> String {
+        match (std::mem::take(&mut self.status), self.column) {
+            (false, _) => String::new(),
+            (true, 0) => "\r\x1b[2K".to_owned(),
+            (true, column) => format!("\n\x1b[2K\x1b[A\r\x1b[{column}C"),
+        }
+    }
+
+    /// Writes to stdout without a prompt.
+    fn write(&mut self, text: &str) -> io::Result<()> {
+        let erase = self.moved(text);
+        write(&mut io::stdout().lock(), &(erase + text))
+    }
+
+    /// The cursor moves over `text`; what takes the status away before.
+    fn moved(&mut self, text: &str) -> String {
+        let erase = self.erase_status();
+        if !erase.is_empty() {
+            self.live.clear();
+        }
+        let line = text.rsplit('\n').next().unwrap_or_default();
+        let before = if line.len() == text.len() { self.column } else { 0 };
+        self.column = (before + flow::width(line)) % size().columns;
+        erase
     }
 
     /// Prints in order.
@@ -193,26 +284,39 @@ impl Terminal {
 
     /// Prints data as it is.
     pub(crate) fn text(&mut self, text: &str) -> io::Result<()> {
-        self.print_rest()?;
         if self.prompt.is_none() {
-            return write(&mut io::stdout().lock(), text);
+            return self.write(text);
         }
-        self.rest.push_str(text);
-        if self.rest.len() > MAX_REST && !self.rest.ends_with('\n') {
-            self.rest.push('\n');
-        }
-        let Some(end) = self.rest.rfind('\n') else { return Ok(()) };
-        let lines: String = self.rest.drain(..=end).collect();
-        self.whole(&lines)
+        let rows = self.flow.push(text, size().columns);
+        self.whole(&rows)
     }
 
-    /// Prints whole lines, past a line that is held back.
+    /// Prints whole lines, past a line that is not complete, and what is redrawn below them.
     fn whole(&mut self, lines: &str) -> io::Result<()> {
-        match &self.prompt {
-            Some(Prompt(Some(above))) => above.push(lines),
-            _ => write(&mut io::stdout().lock(), lines)?,
+        match &mut self.prompt {
+            Some(Prompt { above: Some(above), .. }) => {
+                let row = Some(self.flow.row().to_owned()).filter(|row| !row.is_empty());
+                above.set(lines, row.into_iter().chain(self.live.iter().cloned()).collect());
+                Ok(())
+            }
+            Some(Prompt { above: None, .. }) if lines.is_empty() => Ok(()),
+            Some(Prompt { above: None, sign }) => {
+                let end = if std::mem::take(sign) { "\n" } else { "" };
+                write(&mut io::stdout().lock(), &format!("{end}{lines}"))
+            }
+            None => self.write(lines),
         }
-        Ok(())
+    }
+
+    /// Prints the text of a question, whose keys count once it is on the screen.
+    pub(crate) fn ask(&mut self, text: &str, asked: Asked) -> io::Result<()> {
+        match &self.prompt {
+            Some(Prompt { above: Some(above), .. }) => {
+                above.ask(&wrapped(text), asked);
+                Ok(())
+            }
+            _ => self.talk(text),
+        }
     }
 
     /// Prints talk; errors are ignored, as there is no place left to report them.
@@ -220,8 +324,8 @@ impl Terminal {
         if self.one_stream || self.prompt.is_some() {
             return self.text(text);
         }
-        self.print_rest()?;
-        let _ = write(&mut io::stderr().lock(), text);
+        let erase = self.moved(text);
+        let _ = write(&mut io::stderr().lock(), &(erase + text));
         Ok(())
     }
 
@@ -244,15 +348,23 @@ impl Terminal {
         Ok(())
     }
 
-    /// Prints cleaned lines of talk, past a line that is held back.
-    pub(crate) fn say(&mut self, lines: &str) -> io::Result<()> {
-        let lines = format!("{}\n", clean(lines));
-        if self.one_stream || self.prompt.is_some() {
-            return self.whole(&lines);
+    /// Prints whole lines that are clean and styled, past a line that is not complete.
+    pub(crate) fn past(&mut self, lines: &str) -> io::Result<()> {
+        match self.prompt {
+            Some(_) => self.whole(&wrapped(lines)),
+            None => self.talk(lines),
         }
-        let _ = write(&mut io::stderr().lock(), &lines);
-        Ok(())
     }
+
+    /// Prints cleaned lines of talk, past a line that is not complete.
+    pub(crate) fn say(&mut self, lines: &str) -> io::Result<()> {
+        self.past(&format!("{}\n", clean(lines)))
+    }
+}
+
+/// Whole lines, as rows of the terminal.
+fn wrapped(lines: &str) -> String {
+    Flow::default().push(lines, size().columns)
 }
 
 fn write(to: &mut impl io::Write, text: &str) -> io::Result<()> {
@@ -264,17 +376,19 @@ fn write(to: &mut impl io::Write, text: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    const SIZE: Size = Size { columns: 80, rows: 24, reflows: true };
+
     #[test]
-    fn a_line_without_end_is_broken_while_a_prompt_is_open() {
+    fn a_row_that_is_full_is_drawn_once_and_the_last_one_again_and_again() {
         let mut terminal = Terminal::new();
         let above = Above::default();
         terminal.prompt_opened(Some(above.clone()));
         terminal.text("one\ntw").unwrap();
-        assert_eq!(above.take(), "one\n");
-        terminal.text(&"o".repeat(MAX_REST)).unwrap();
-        assert_eq!(above.take().len(), 2 + MAX_REST + 1);
-        terminal.text("end").unwrap();
-        assert_eq!(above.take(), "");
+        assert_eq!(above.draw(SIZE), "one\ntw\n");
+        terminal.text(&"o".repeat(79)).unwrap();
+        assert_eq!(above.draw(SIZE), format!("\x1b[A\x1b[2Ktw{}\no\n", "o".repeat(78)));
+        terminal.text("\n").unwrap();
+        assert_eq!(above.draw(SIZE), "\x1b[A\x1b[2Ko\n");
     }
 
     #[test]
@@ -284,10 +398,20 @@ mod tests {
         terminal.prompt_opened(Some(above.clone()));
         terminal.text("wo").unwrap();
         terminal.say("mode: ask").unwrap();
-        assert_eq!(above.take(), "mode: ask\n");
-        assert!(!terminal.prompt_closed().unwrap());
-        terminal.prompt_opened(Some(above.clone()));
+        terminal.set_live(vec!["waiting".to_owned()]).unwrap();
+        assert_eq!(above.draw(SIZE), "mode: ask\nwo\nwaiting\n");
         terminal.text("rd\n").unwrap();
-        assert_eq!(above.take(), "word\n");
+        assert_eq!(above.draw(SIZE), "\x1b[A\x1b[2K\x1b[A\x1b[2Kword\nwaiting\n");
+    }
+
+    #[test]
+    fn a_status_without_a_prompt_goes_away_before_anything_else_is_written() {
+        let mut terminal = Terminal::new();
+        terminal.column = 4;
+        terminal.status = true;
+        assert_eq!(terminal.moved("more"), "\n\x1b[2K\x1b[A\r\x1b[4C");
+        assert_eq!((terminal.column, terminal.status), (8, false));
+        assert_eq!(terminal.moved("\n"), "");
+        assert_eq!(terminal.column, 0);
     }
 }

@@ -141,7 +141,9 @@ fn a_prompt_is_answered_and_ctrl_d_leaves() {
     session.see("detached; attach again with `linger attach s1`");
     assert_eq!(session.end(), 0);
     fake.finish();
-    let history = fake.home().join("linger/history");
+    let state = fake.home().join("linger");
+    let history = std::fs::read_dir(&state).unwrap().map(|entry| entry.unwrap().path());
+    let history = history.into_iter().find(|path| path.to_string_lossy().contains("/history-w-")).unwrap();
     assert!(std::fs::read_to_string(&history).unwrap().contains("/frob"));
     assert_eq!(std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(history).unwrap()) & 0o777, 0o600);
 }

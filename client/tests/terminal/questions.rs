@@ -17,7 +17,7 @@ fn asked_in_a_turn(script: fn(&mut Connection), answer: fn(&mut Session)) {
     session.see("> ");
     session.press("test\r");
     answer(&mut session);
-    session.see("> ");
+    session.see("1 step");
     session.press("\u{4}");
     assert_eq!(session.end(), 0);
     fake.finish();
@@ -47,7 +47,10 @@ fn a_question_is_answered_with_one_key_and_ctrl_d_leaves_a_turn() {
     let mut session = Session::start(&fake, &["attach", "s1"]);
     session.see("> ");
     session.press("test\r");
-    session.see("? bash wants to run in /w\r\n    cargo test\r\n  y once  s in this session  a always bash(cargo test)  n no\r\n");
+    session.see(
+        "? bash wants to run in /w\r\n    cargo test\r\n  y once  s in this session  a always bash(cargo test)  n no  ",
+    );
+    session.see("? help\r\n");
     session.press("s");
     session.see("allowed in this session by nvim");
     session.see("• bash cargo test\r\n");
@@ -93,7 +96,8 @@ fn an_answer_that_is_refused_leaves_its_question_open() {
     fn answer(session: &mut Session) {
         session.see("n no");
         session.press("s");
-        session.see("error: a rule may have 8192 bytes\r\nhint: allow it once\r\n? bash wants to run");
+        session.see("error: a rule may have 8192 bytes\r\nhint: allow it once\r\n");
+        session.see("? bash wants to run");
         session.see("n no");
         session.press("y");
     }
@@ -166,31 +170,63 @@ fn an_answer_that_came_too_late_says_who_won() {
 }
 
 #[test]
-fn a_line_that_is_typed_or_pasted_at_a_question_decides_nothing() {
-    fn script(daemon: &mut Connection) {
+fn a_line_that_is_typed_or_pasted_at_a_question_of_run_decides_nothing() {
+    let mut fake = Fake::one(|daemon| {
+        daemon.new_run();
         daemon.question(10);
         let answer = daemon.answer("question/answer", json!({"outcome": "won"}));
         assert_eq!((&answer["question"], &answer["answer"]), (&json!("q1"), &json!("reject_once")));
         daemon.end(12, "end_turn", None);
-    }
-    fn answer(session: &mut Session) {
-        session.see("n no");
-        for typed in
-            ["wait, do not do that\r", "/mode plan\r", "https://a.example/", "yy", "y\ra\r", "\u{e4}", "\u{1b}[A"]
-        {
-            session.press(typed);
-            session.see("not an answer, ignored");
-            session.see("n no");
-        }
-        // A hand writes a letter after the other; none of them is an answer, however slow it is.
-        for key in "well".chars() {
-            session.press(&key.to_string());
-        }
+    });
+    let mut session = Session::start(&fake, &["run", "x"]);
+    session.see("n no");
+    for typed in ["wait, do not do that\r", "/mode plan\r", "https://a.example/", "yy", "y\ra\r", "\u{e4}", "\u{1b}[A"]
+    {
+        session.press(typed);
         session.see("not an answer, ignored");
         session.see("n no");
-        session.press("n\r");
     }
-    asked_in_a_turn(script, answer);
+    // A hand writes a letter after the other; none of them is an answer, however slow it is.
+    for key in "well".chars() {
+        session.press(&key.to_string());
+    }
+    session.see("not an answer, ignored");
+    session.see("n no");
+    session.press("n\r");
+    assert_eq!(session.end(), 0);
+    fake.finish();
+}
+
+#[test]
+fn what_is_typed_at_a_question_of_a_session_is_a_prompt_or_a_command_and_no_answer() {
+    let mut fake = Fake::one(|daemon| {
+        attached(daemon);
+        turn(daemon, "test");
+        daemon.question(10);
+        assert_eq!(daemon.answer("session/prompt", json!({"prompt": "p2", "seq": 11}))["content"], "yes, but not so");
+        assert_eq!(daemon.answer("session/set", json!({}))["mode"], "plan");
+        let answer = daemon.answer("question/answer", json!({"outcome": "won"}));
+        assert_eq!((&answer["answer"], &answer["reason"]), (&json!("reject_once"), &json!("use the other branch")));
+        daemon.end(12, "end_turn", None);
+        daemon.expect_end();
+    });
+    let mut session = Session::start(&fake, &["attach", "s1"]);
+    session.see("> ");
+    session.press("test\r");
+    session.see("? help\r\n");
+    // A paste: its first letter comes with the others.
+    session.press("yes, but not so\r");
+    session.see("> yes, but not so\r");
+    session.press("/mode plan\r");
+    session.see("> /mode plan\r");
+    session.see("> ");
+    session.press("r");
+    session.see("write the reason");
+    session.press("use the other branch\r");
+    session.see("1 step");
+    session.press("\u{4}");
+    assert_eq!(session.end(), 0);
+    fake.finish();
 }
 
 #[test]

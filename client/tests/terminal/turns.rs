@@ -24,7 +24,7 @@ fn another_clients_turn_is_seen_above_the_open_prompt_and_its_question_answered(
     });
     let mut session = Session::start(&fake, &["attach", "s1"]);
     session.see("> from elsewhere");
-    session.see("n no, then Enter");
+    session.see("? help");
     session.see("> ");
     // The beginning of a line, maybe: a key alone answers nothing here.
     session.press("a\u{7f}n\r");
@@ -148,7 +148,7 @@ fn ctrl_c_at_an_empty_prompt_cancels_another_clients_turn() {
     session.press("typed");
     session.see("typed");
     session.press("\u{3}");
-    session.see("\r\nCtrl-C again cancels the turn, Ctrl-D leaves\r\n");
+    session.see("Ctrl-C again cancels the turn, Ctrl-D leaves\r\n");
     session.see("> ");
     session.press("\u{3}");
     session.see("half\r\ncancelled");
@@ -171,7 +171,7 @@ fn what_is_said_at_a_prompt_leaves_the_models_line_whole() {
     let mut session = Session::start(&fake, &["attach", "s1"]);
     session.see("whole\r\n");
     session.press("/mode\r");
-    session.see("\nmode: ask\r\n");
+    session.see("mode: ask\r\n");
     session.see("> ");
     session.press("/model x/y\r");
     session.see("error: no such model\r\n");
@@ -277,7 +277,7 @@ fn who_attaches_to_an_offered_turn_has_a_prompt_and_its_question() {
     let mut session = Session::start(&fake, &["attach", "s1"]);
     let seen = session.take_until("hint: /continue");
     assert_eq!(seen.matches("the turn waits to be continued").count(), 2, "{seen}");
-    session.see("n no, then Enter");
+    session.see("? help");
     session.see("> ");
     session.press("y\r");
     session.see("1 step");

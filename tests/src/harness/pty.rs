@@ -45,6 +45,8 @@ impl Pty {
         command.args(args);
         command.env_clear();
         env.iter().for_each(|(name, value)| command.env(name, value));
+        // The model of the screen does not wrap lines anew when its width changes; neither does xterm.
+        command.env("XTERM_VERSION", "XTerm(390)");
         command.cwd(cwd);
         let child = pair.slave.spawn_command(command).expect("linger can be run");
         drop(pair.slave);
@@ -90,6 +92,35 @@ impl Pty {
     /// Types a line.
     pub fn line(&mut self, line: &str) {
         self.keys(&format!("{line}\r"));
+    }
+
+    /// Changes the size of the terminal.
+    pub fn resize(&mut self, rows: u16, cols: u16) {
+        self.shown().screen.screen_mut().set_size(rows, cols);
+        self.master.resize(PtySize { rows, cols, ..SIZE }).expect("the terminal is open");
+    }
+
+    /// The rows of the screen that have something, without spaces at their end.
+    pub fn rows(&self) -> Vec<String> {
+        let screen = self.screen();
+        screen.lines().map(str::trim_end).filter(|row| !row.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// Waits until the rows of the screen are as they should be; gives them.
+    pub async fn until_rows(&self, what: &str, mut look: impl FnMut(&[String]) -> bool) -> Vec<String> {
+        let found = tokio::time::timeout(TIMEOUT, async {
+            let mut changed = self.changed.clone();
+            loop {
+                changed.borrow_and_update();
+                let rows = self.rows();
+                if look(&rows) {
+                    return Some(rows);
+                }
+                changed.changed().await.ok()?;
+            }
+        });
+        let found = found.await;
+        found.ok().flatten().unwrap_or_else(|| panic!("{what}; the screen:\n{}", self.screen()))
     }
 
     /// What is on the screen.

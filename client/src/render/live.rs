@@ -1,0 +1,264 @@
+//! What a turn is doing just now: a status row, and above it the last lines of a running command. Pure.
+//!
+//! These rows are redrawn and vanish with the turn; nothing of them stays on the screen.
+
+use linger_protocol::event::{Event, EventBody, NoticeCode};
+use linger_protocol::id::CallId;
+use linger_protocol::message::{Role, Usage};
+use linger_protocol::permission::Mode;
+
+use super::money;
+use super::style::Style;
+use crate::terminal::{clean_exact_line, clean_line};
+
+/// Lines of a running command that are shown.
+const TAIL: usize = 3;
+
+/// Bytes of its output that are kept for them; a longer line is cut to the terminal anyway.
+const MAX_TAIL: usize = 4 << 10;
+
+/// Characters of a running call's action in the status.
+const MAX_ACTION: usize = 40;
+
+/// What a turn is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Doing {
+    /// A request is under way.
+    #[default]
+    Waiting,
+    Thinking,
+    Writing,
+    /// The provider failed; the next try is at this time, in Unix milliseconds.
+    Retry(Option<u64>),
+    Key,
+    Summarising,
+}
+
+/// A call that runs.
+struct Running {
+    call: CallId,
+    /// Its tool and action.
+    what: String,
+    started_at: u64,
+    /// The end of its output.
+    tail: String,
+}
+
+/// What is shown while a turn runs.
+pub(crate) struct Live {
+    style: Style,
+    mode: Mode,
+    /// When the turn began, in Unix milliseconds.
+    started_at: u64,
+    doing: Doing,
+    calls: Vec<Running>,
+    /// The turn's usage so far.
+    usage: Usage,
+    context_tokens: Option<u64>,
+    context_window: Option<u64>,
+}
+
+impl Live {
+    /// Nothing yet, for a session with this mode, and this window where it is known.
+    pub(crate) fn new(style: Style, mode: Mode, context_window: Option<u64>) -> Self {
+        Self {
+            style,
+            mode,
+            started_at: 0,
+            doing: Doing::Waiting,
+            calls: Vec::new(),
+            usage: Usage::default(),
+            context_tokens: None,
+            context_window,
+        }
+    }
+
+    /// Keeps up with an event.
+    pub(crate) fn event(&mut self, event: &Event) {
+        match &event.body {
+            EventBody::TurnStarted { .. } => {
+                (self.started_at, self.usage) = (event.at, Usage::default());
+                self.begins(Doing::Waiting);
+            }
+            EventBody::Notice { code: Some(NoticeCode::Resumed | NoticeCode::Continued), .. } => {
+                self.started_at = event.at;
+                self.begins(Doing::Waiting);
+            }
+            EventBody::TextDelta(_) => self.doing = Doing::Writing,
+            EventBody::ThinkingDelta(_) => self.doing = Doing::Thinking,
+            EventBody::Message { role: Role::Assistant, usage, interrupted, .. } => {
+                self.doing = Doing::Waiting;
+                if let Some(usage) = usage {
+                    self.context_tokens = Some(usage.input_tokens + usage.output_tokens);
+                }
+                self.usage += Usage::of_answer(*usage, *interrupted);
+            }
+            EventBody::ToolStarted { call_id, tool, action, .. } => {
+                let action = action.strip_prefix(tool.as_str()).unwrap_or(action).trim_start();
+                let first = clean_exact_line(action.lines().next().unwrap_or_default());
+                let mut what: String = first.chars().take(MAX_ACTION).collect();
+                if what.len() < first.len() || action.lines().nth(1).is_some() {
+                    what.push_str(self.style.ellipsis());
+                }
+                let what = format!("{} {what}", clean_line(tool)).trim_end().to_owned();
+                self.calls.push(Running { call: call_id.clone(), what, started_at: event.at, tail: String::new() });
+            }
+            EventBody::ToolOutputDelta { call_id, text, .. } => {
+                if let Some(running) = self.calls.iter_mut().find(|running| running.call == *call_id) {
+                    running.tail.push_str(text);
+                    let from = running.tail.len().saturating_sub(MAX_TAIL);
+                    let from = (from..).find(|at| running.tail.is_char_boundary(*at)).unwrap_or_default();
+                    running.tail.drain(..from);
+                }
+            }
+            EventBody::ToolFinished { call_id, .. } => self.calls.retain(|running| running.call != *call_id),
+            EventBody::Notice { code: Some(NoticeCode::Retry), until_at, .. } => self.doing = Doing::Retry(*until_at),
+            EventBody::Notice { code: Some(NoticeCode::KeyMissing | NoticeCode::KeyPending), .. } => {
+                self.doing = Doing::Key;
+            }
+            EventBody::Notice { code: Some(NoticeCode::Reached | NoticeCode::KeyFound), .. } => {
+                self.doing = Doing::Waiting;
+            }
+            EventBody::CompactionStarted { .. } => self.doing = Doing::Summarising,
+            EventBody::Compacted { .. } | EventBody::CompactionFailed { .. } => self.doing = Doing::Waiting,
+            EventBody::SessionCreated { mode, .. } => self.mode = *mode,
+            EventBody::SessionChanged { mode, model, .. } => {
+                self.mode = mode.unwrap_or(self.mode);
+                if model.is_some() {
+                    // Another model's window.
+                    self.context_window = None;
+                }
+            }
+            EventBody::TurnFinished { context_tokens, context_window, .. } => {
+                self.context_tokens = context_tokens.or(self.context_tokens);
+                self.context_window = context_window.or(self.context_window);
+                self.calls.clear();
+            }
+            _ => {}
+        }
+    }
+
+    fn begins(&mut self, doing: Doing) {
+        self.doing = doing;
+        self.calls.clear();
+    }
+
+    /// The rows at this time, on a terminal with so many columns: the last lines of a command, and the status.
+    pub(crate) fn rows(&self, now: u64, columns: usize, queued: usize, asks: bool) -> Vec<String> {
+        let mut rows = Vec::new();
+        if let Some(running) = self.calls.last() {
+            let lines: Vec<&str> = running.tail.lines().filter(|line| !line.trim().is_empty()).collect();
+            let bar = if self.style.unicode { "│" } else { "|" };
+            for line in lines.iter().skip(lines.len().saturating_sub(TAIL)) {
+                // A carriage return begins the line again.
+                let line = line.trim_end_matches('\r').rsplit('\r').next().unwrap_or_default();
+                let line = clean_line(line).replace('\t', "    ");
+                rows.push(self.style.dim(&self.cut(&format!("  {bar} {line}"), columns)));
+            }
+        }
+        rows.push(self.style.dim(&self.cut(&self.status(now, queued, asks), columns)));
+        rows
+    }
+
+    fn cut(&self, row: &str, columns: usize) -> String {
+        let room = columns.saturating_sub(1);
+        match crate::terminal::width(row) > room {
+            true => crate::terminal::cut(row, room.saturating_sub(3)) + self.style.ellipsis(),
+            false => row.to_owned(),
+        }
+    }
+
+    fn status(&self, now: u64, queued: usize, asks: bool) -> String {
+        let doing = match (self.calls.as_slice(), &self.doing) {
+            _ if asks => "waiting for your answer".to_owned(),
+            ([one], _) => format!("{} {}", one.what, elapsed(now.saturating_sub(one.started_at))),
+            ([.., last], _) => format!("{} tools, {}", self.calls.len(), last.what),
+            ([], Doing::Waiting) => "waiting for the model".to_owned(),
+            ([], Doing::Thinking) => "thinking".to_owned(),
+            ([], Doing::Writing) => "writing".to_owned(),
+            ([], Doing::Key) => "waiting for a key".to_owned(),
+            ([], Doing::Summarising) => "summarising older messages".to_owned(),
+            ([], Doing::Retry(Some(until))) if *until > now => {
+                format!("retry in {} s", (until - now).div_ceil(1000))
+            }
+            ([], Doing::Retry(_)) => "trying again".to_owned(),
+        };
+        let sign = if self.style.unicode { "…" } else { "..." };
+        let mut parts = vec![format!("{sign} {doing}"), elapsed(now.saturating_sub(self.started_at))];
+        let tokens = self.usage.input_tokens + self.usage.output_tokens;
+        if tokens > 0 {
+            parts.push(format!("{} tokens", money::tokens(tokens)));
+        }
+        if self.usage.cost_micros.is_some() {
+            parts.push(money::cost(&self.usage));
+        }
+        if let (Some(used), Some(window @ 1..)) = (self.context_tokens, self.context_window) {
+            parts.push(format!("context {} %", used.saturating_mul(100) / window));
+        }
+        parts.push(self.mode.to_string());
+        if queued > 0 {
+            parts.push(format!("queued {queued}"));
+        }
+        parts.push("Esc stops".to_owned());
+        parts.join(if self.style.unicode { " · " } else { ", " })
+    }
+}
+
+/// A time that passes, in seconds.
+fn elapsed(ms: u64) -> String {
+    match ms / 1000 {
+        s @ 0..60 => format!("{s} s"),
+        s @ 60..3600 => format!("{} min {} s", s / 60, s % 60),
+        s => format!("{} h {} min", s / 3600, s / 60 % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn live(events: &[Value]) -> Live {
+        let mut live = Live::new(Style { color: false, unicode: true }, Mode::Ask, Some(1000));
+        for event in events {
+            live.event(&serde_json::from_value(event.clone()).unwrap());
+        }
+        live
+    }
+
+    #[test]
+    fn the_status_says_what_runs_how_long_and_at_what_cost() {
+        let started = json!({"kind": "turn_started", "seq": 1, "at": 1000, "turn": "t1", "prompt": "p1"});
+        let check = |more: &[Value], now: u64, expect: &str| {
+            let events: Vec<Value> = std::iter::once(started.clone()).chain(more.iter().cloned()).collect();
+            assert_eq!(live(&events).rows(now, 100, 0, false), expect.split('\n').collect::<Vec<_>>());
+        };
+        check(&[], 4999, "… waiting for the model · 3 s · ask · Esc stops");
+        let usage = json!({"input_tokens": 90, "output_tokens": 10, "cost_micros": 120});
+        let said =
+            json!({"kind": "message", "seq": 2, "message": "m1", "role": "assistant", "content": [], "usage": usage});
+        let tool = json!({"kind": "tool_started", "seq": 3, "at": 2000, "call_id": "c1", "tool": "bash", "action": "cargo test\nls"});
+        let out = json!({"kind": "tool_output_delta", "call_id": "c1", "offset": 0, "text": "one\ntwo\n\n1 %\r\u{1b}2 %\nfour"});
+        check(
+            &[said, tool, out],
+            63_000,
+            "  │ two\n  │ ␛2 %\n  │ four\n… bash cargo test… 1 min 1 s · 1 min 2 s · 100 tokens · $0.0001 · context 10 % · ask · Esc stops",
+        );
+        let retry =
+            json!({"kind": "notice", "seq": 2, "level": "warning", "code": "retry", "text": "x", "until_at": 4500});
+        check(&[retry], 2000, "… retry in 3 s · 1 s · ask · Esc stops");
+    }
+
+    #[test]
+    fn a_row_is_never_wider_than_the_terminal() {
+        let started = json!({"kind": "turn_started", "seq": 1, "at": 0, "turn": "t1", "prompt": "p1"});
+        let tool = json!({"kind": "tool_started", "seq": 3, "at": 0, "call_id": "c1", "tool": "bash", "action": "漢字漢字漢字漢字漢字"});
+        let out = json!({"kind": "tool_output_delta", "call_id": "c1", "offset": 0, "text": "漢字漢字漢字漢字漢字\nx"});
+        for columns in 8..60 {
+            for row in live(&[started.clone(), tool.clone(), out.clone()]).rows(0, columns, 3, false) {
+                assert!(crate::terminal::width(&row) < columns, "{columns}: {row}");
+            }
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Questions at the prompt: how they are shown, and which keys and lines answer them.
+//!
+//! A key counts alone if no line was being typed when its question came; otherwise Enter has to follow.
+//! Either way it counts only for the question that was on the screen.
+
+use linger_protocol::id::QuestionId;
+use linger_protocol::permission::Mode;
+use linger_protocol::session::Set;
+
+use super::Repl;
+use crate::error::{Exit, Failure};
+use crate::follow::Request;
+use crate::idempotency::key;
+use crate::input::{Hotkey, Line};
+use crate::question::{Press, Question};
+use crate::render::style::Style;
+use crate::terminal::{Above, Asked};
+
+/// What the next line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writing {
+    /// The answer to a form.
+    Answer,
+    /// Why a permission is denied.
+    Reason,
+}
+
+impl Repl {
+    /// Shows the first open question; without one no key answers anything.
+    pub(super) fn show_question(&mut self) -> Result<(), Failure> {
+        self.ask(Question::text)
+    }
+
+    /// Asks for an answer to the first open question, under what is to be shown of it.
+    fn ask(&mut self, shown: impl Fn(&Question, &Style) -> String) -> Result<(), Failure> {
+        self.request += 1;
+        self.input.above.iter().for_each(Above::unask);
+        if self.cancelling || self.writing.is_some() {
+            return Ok(());
+        }
+        let client = &mut self.attachment.client;
+        self.questions.look(client);
+        let Some(question) = self.questions.first() else { return Ok(()) };
+        let style = self.renderer.style();
+        let mut lines = Vec::new();
+        self.renderer.fresh_line(&mut lines);
+        let alone = self.input.above.is_some() && !self.keys.is_typing();
+        let text = shown(question, &style) + &question.keys(&style, !alone);
+        let asked = Asked { request: self.request, keys: question.answers(), alone };
+        self.terminal.print(lines)?;
+        self.terminal.ask(&text, asked)?;
+        Ok(())
+    }
+
+    /// Handles a key that does not belong to the line being read.
+    pub(super) fn hotkey(&mut self, hotkey: Hotkey) -> Result<Option<Exit>, Failure> {
+        match hotkey {
+            Hotkey::Interrupt { .. } | Hotkey::Escape if self.writing.is_some() => {
+                self.writing = None;
+                self.show_question()?;
+            }
+            Hotkey::Escape if self.running.is_some() && !self.cancelling => self.cancel()?,
+            Hotkey::Escape => {}
+            Hotkey::Interrupt { empty: true } if self.cancelling => return self.leave().map(Some),
+            Hotkey::Interrupt { empty: true } if self.running.is_some() => self.cancel()?,
+            Hotkey::Interrupt { .. } => self.say(match (&self.running, self.offered) {
+                (Some(_), _) => "Ctrl-C again cancels the turn, Ctrl-D leaves",
+                (None, true) => "the turn was interrupted: /continue resumes it, /cancel ends it, Ctrl-D leaves",
+                (None, false) => "Ctrl-D leaves; /help for help",
+            })?,
+            Hotkey::NextMode => self.cycle_mode()?,
+            Hotkey::Answer { key, request } if request == self.request => self.press(key)?,
+            Hotkey::Answer { .. } => {}
+        }
+        self.show_live()?;
+        Ok(None)
+    }
+
+    /// The next mode of ask, edit and plan. `auto`, which asks nothing, is not one key away.
+    fn cycle_mode(&mut self) -> Result<(), Failure> {
+        let next = match self.next_mode.unwrap_or(self.mode) {
+            Mode::Ask => Mode::Edit,
+            Mode::Edit => Mode::Plan,
+            Mode::Plan | Mode::Auto => Mode::Ask,
+        };
+        self.set_mode(next)
+    }
+
+    fn set_mode(&mut self, mode: Mode) -> Result<(), Failure> {
+        self.next_mode = Some(mode);
+        let session = self.attachment.session.clone();
+        self.attachment.request(Request::Set(Set { session, mode: Some(mode), key: Some(key()?), ..Set::default() }))
+    }
+
+    /// Handles a key for the question on the screen.
+    pub(super) fn press(&mut self, key: char) -> Result<(), Failure> {
+        match self.questions.press(key)? {
+            Press::Nothing => return Ok(()),
+            Press::Show => {}
+            Press::Help => return self.ask(|question, _| question.help() + "\n"),
+            Press::Edits => {
+                // The daemon checks the questions that wait against the new mode.
+                self.set_mode(Mode::Edit)?;
+                return Ok(());
+            }
+            Press::Write => return self.begin_writing(Writing::Answer, "write the answer"),
+            Press::Reason => return self.begin_writing(Writing::Reason, "write the reason, which the model reads"),
+            Press::Answer(answer) => self.attachment.request(Request::Answer(answer))?,
+        }
+        self.show_question()
+    }
+
+    /// The next line belongs to the question on the screen.
+    fn begin_writing(&mut self, writing: Writing, what: &str) -> Result<(), Failure> {
+        self.writing = self.questions.first().map(|question| (question.id.clone(), writing));
+        self.input.above.iter().for_each(Above::unask);
+        self.say(&format!("  {what}, then Enter; Ctrl-C goes back"))
+    }
+
+    /// Handles the line that was written to a question.
+    pub(super) fn written(&mut self, (id, writing): (QuestionId, Writing), line: &Line) -> Result<(), Failure> {
+        match line {
+            Line::Text { text, .. } if !text.trim().is_empty() => {
+                let answer = match writing {
+                    Writing::Answer => self.questions.write(&id, text.trim())?,
+                    Writing::Reason => self.questions.deny(&id, text.trim())?,
+                };
+                match answer {
+                    Some(answer) => self.attachment.request(Request::Answer(answer))?,
+                    None => self.say("no longer asked; the line was not sent")?,
+                }
+            }
+            _ => self.say("no answer was sent")?,
+        }
+        self.show_question()
+    }
+}

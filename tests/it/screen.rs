@@ -1,0 +1,253 @@
+//! What a person sees while a turn runs and a line is typed: whole screens, in an emulated terminal.
+
+use linger_tests::harness::{Daemon, Pty};
+use linger_tests::model::{Gate, ModelServer, Reply};
+
+use crate::bash;
+
+const CTRL_C: &str = "\x03";
+const CTRL_U: &str = "\x15";
+const ESC: &str = "\x1b";
+const ALT_S: &str = "\x1bs";
+const SHIFT_TAB: &str = "\x1b[Z";
+
+/// `linger` in a terminal of this width, ready for a line.
+async fn open(daemon: &Daemon, columns: u16) -> Pty {
+    let mut terminal = daemon.pty(&[]);
+    terminal.resize(40, columns);
+    terminal.prompts().await;
+    terminal
+}
+
+/// Whether the last rows of the screen are these; a status row matches what it begins with, up to `*`.
+fn ends(rows: &[String], last: &[&str]) -> bool {
+    let Some(from) = rows.len().checked_sub(last.len()) else { return false };
+    rows.iter().skip(from).zip(last).all(|(row, last)| match last.strip_suffix('*') {
+        Some(begin) => row.starts_with(begin),
+        None => row == last,
+    })
+}
+
+async fn shows(terminal: &Pty, last: &[&str]) {
+    terminal.until_rows(&format!("the screen ends in {last:#?}"), |rows| ends(rows, last)).await;
+}
+
+#[tokio::test]
+async fn words_stream_above_the_line_that_is_being_typed_and_nothing_of_the_status_stays() {
+    let (first, second) = (Gate::new(), Gate::new());
+    let reply = Reply::text("Good d").gate(&first).and_text("ay to").gate(&second).and_text(" you\nand more");
+    let model = ModelServer::with([reply]);
+    let daemon = Daemon::start(&model).await;
+    let mut terminal = open(&daemon, 100).await;
+    terminal.line("hello");
+    shows(&terminal, &["> hello", "Good d", "… writing*", ">"]).await;
+    terminal.keys("half a li");
+    shows(&terminal, &["> hello", "Good d", "… writing*", "> half a li"]).await;
+    first.open();
+    shows(&terminal, &["> hello", "Good day to", "… writing*", "> half a li"]).await;
+    terminal.keys("ne");
+    second.open();
+    let rows = terminal.until_rows("the turn ends", |rows| rows.iter().any(|row| row.contains("1 step"))).await;
+    let at = rows.iter().position(|row| row == "> hello").unwrap();
+    assert_eq!(&rows[at..at + 3], ["> hello", "Good day to you", "and more"], "{rows:#?}");
+    shows(&terminal, &["> half a line"]).await;
+    assert!(!terminal.screen().contains("writing"), "{}", terminal.screen());
+    terminal.keys(CTRL_U);
+    assert_eq!(terminal.leaves().await, 0);
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn enter_queues_and_alt_s_steers_while_the_turn_runs() {
+    let gate = Gate::new();
+    let model = ModelServer::with([
+        Reply::text("working").gate(&gate).and_tool("bash", serde_json::json!({ "command": "true" })),
+        Reply::text("steered"),
+        Reply::text("and the next"),
+    ]);
+    let daemon = Daemon::auto(&model).await;
+    let mut terminal = open(&daemon, 100).await;
+    terminal.line("go");
+    shows(&terminal, &["working", "… writing*", ">"]).await;
+    terminal.line("later");
+    shows(&terminal, &["> later", "queued 1; /queue lists them", "working", "… writing*", ">"]).await;
+    terminal.keys(&format!("now{ALT_S}"));
+    shows(&terminal, &["> now", "steers the turn before its next step", "working", "… writing*", ">"]).await;
+    terminal.line("/queue");
+    shows(&terminal, &["> /queue", "1 later", "working", "… writing*", ">"]).await;
+    gate.open();
+    let rows = terminal.until_rows("both turns end", |rows| rows.iter().any(|row| row == "and the next")).await;
+    let at = |row: &str| rows.iter().rposition(|it| it == row);
+    assert!(at("> now") < at("steered") && at("steered") < at("> later"), "{rows:#?}");
+    assert!(model.requests()[1].last_words().ends_with("now"));
+    assert_eq!(terminal.leaves().await, 0);
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn esc_and_control_c_stop_the_turn_and_the_line_is_kept_or_dropped() {
+    let gate = Gate::new();
+    let model =
+        ModelServer::with([Reply::text("one").gate(&gate), Reply::text("two").gate(&gate), Reply::text("three")]);
+    let daemon = Daemon::start(&model).await;
+    let mut terminal = open(&daemon, 100).await;
+    terminal.keys(ESC);
+    terminal.line("go");
+    shows(&terminal, &["one", "… writing*", ">"]).await;
+    terminal.keys("kept");
+    shows(&terminal, &["… writing*", "> kept"]).await;
+    terminal.keys(ESC);
+    terminal.until_rows("the turn is cancelled", |rows| rows.iter().any(|row| row == "cancelled")).await;
+    shows(&terminal, &["> kept"]).await;
+    terminal.line("");
+    shows(&terminal, &["two", "… writing*", ">"]).await;
+    terminal.keys("dropped");
+    shows(&terminal, &["> dropped"]).await;
+    terminal.keys(CTRL_C);
+    shows(&terminal, &["Ctrl-C again cancels the turn, Ctrl-D leaves", "two", "… writing*", ">"]).await;
+    terminal.keys(CTRL_C);
+    let cancelled = |rows: &[String]| rows.iter().filter(|row| *row == "cancelled").count() == 2;
+    terminal.until_rows("the turn is cancelled", cancelled).await;
+    terminal.line("on");
+    terminal.until_rows("the session goes on", |rows| rows.iter().any(|row| row == "three")).await;
+    assert_eq!(terminal.leaves().await, 0);
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn a_question_that_comes_while_a_line_is_typed_leaves_it_and_wants_enter() {
+    let gate = Gate::new();
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let call = serde_json::json!({ "command": daemon.effect("once") });
+    model.push([Reply::text("wait").gate(&gate).and_tool("bash", call), Reply::text("all done")]);
+    let mut terminal = open(&daemon, 150).await;
+    terminal.line("go");
+    shows(&terminal, &["wait", "… writing*", ">"]).await;
+    terminal.keys("sa");
+    shows(&terminal, &["> sa"]).await;
+    gate.open();
+    shows(&terminal, &["  y once*", "… waiting for your answer*", "> sa"]).await;
+    assert!(terminal.screen().contains("? help, then Enter"), "{}", terminal.screen());
+    terminal.keys("y");
+    shows(&terminal, &["> say"]).await;
+    assert!(!daemon.side_effects().exists());
+    terminal.keys(CTRL_U);
+    shows(&terminal, &[">"]).await;
+    terminal.line("y");
+    terminal.until_rows("the turn ends", |rows| rows.iter().any(|row| row == "all done")).await;
+    assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "once\n");
+    assert_eq!(terminal.leaves().await, 0);
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn a_change_is_shown_as_a_difference_and_e_lets_all_edits_run() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    std::fs::write(daemon.workspace().join("f.txt"), "one\ntwo\nthree\n").unwrap();
+    let write = |text: &str| Reply::tool("write", serde_json::json!({ "path": "f.txt", "content": text }));
+    model.push([Reply::tool("read", serde_json::json!({ "path": "f.txt" }))]);
+    model.push([write("one\nTWO\nthree\n"), write("1\n"), Reply::text("all done")]);
+    let mut terminal = open(&daemon, 150).await;
+    terminal.line("go");
+    let difference = ["    replaces 1 line of 3", "    @@ line 1 @@", "     one", "    -two", "    +TWO", "     three"];
+    let asked = [&difference[..], &["  y once*", "… waiting for your answer*", ">"]].concat();
+    shows(&terminal, &asked).await;
+    terminal.keys("e");
+    terminal.until_rows("both changes are made", |rows| rows.iter().any(|row| row == "all done")).await;
+    assert_eq!(std::fs::read_to_string(daemon.workspace().join("f.txt")).unwrap(), "1\n");
+    terminal.keys(SHIFT_TAB);
+    terminal.until_rows("the next mode", |rows| rows.iter().any(|row| row == "mode: plan")).await;
+    assert_eq!(terminal.leaves().await, 0);
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn rows_break_at_spaces_in_narrow_and_wide_terminals_and_wide_characters_stay_whole() {
+    let words: Vec<String> =
+        (0..60).map(|n| if n % 3 == 0 { format!("漢字{n}") } else { format!("word{n}") }).collect();
+    for columns in [40, 200] {
+        let gate = Gate::new();
+        let (left, right) = words.split_at(30);
+        let reply = Reply::text(left.join(" ") + " ").gate(&gate).and_text(right.join(" "));
+        let model = ModelServer::with([reply]);
+        let daemon = Daemon::start(&model).await;
+        let mut terminal = open(&daemon, columns).await;
+        terminal.line("go");
+        terminal.until_rows("half of it", |rows| rows.iter().any(|row| row.contains("word29"))).await;
+        terminal.keys("字を打つ");
+        shows(&terminal, &["> 字を打つ"]).await;
+        gate.open();
+        let rows = terminal.until_rows("the end", |rows| rows.iter().any(|row| row.contains("1 step"))).await;
+        let from = rows.iter().position(|row| row == "> go").unwrap() + 1;
+        let to = rows.iter().position(|row| row.contains("tokens in")).unwrap();
+        let text: Vec<&str> = rows[from..to].iter().flat_map(|row| row.split(' ')).collect();
+        assert_eq!(text, words, "{rows:#?}");
+        shows(&terminal, &["> 字を打つ"]).await;
+        terminal.keys(CTRL_U);
+        assert_eq!(terminal.leaves().await, 0);
+        daemon.check(&[], &model);
+    }
+}
+
+#[tokio::test]
+async fn a_width_that_changes_in_mid_stream_leaves_one_prompt_and_all_of_the_text() {
+    let (first, second) = (Gate::new(), Gate::new());
+    let words = |from: u32| (from..from + 12).map(|n| format!("word{n}")).collect::<Vec<_>>().join(" ");
+    let reply = Reply::text(words(0)).gate(&first).and_text(format!(" {}", words(12))).gate(&second);
+    let model = ModelServer::with([reply.and_text(format!(" {}", words(24)))]);
+    let daemon = Daemon::start(&model).await;
+    let mut terminal = open(&daemon, 60).await;
+    terminal.line("go");
+    terminal.until_rows("a third of it", |rows| rows.iter().any(|row| row.contains("word11"))).await;
+    terminal.resize(40, 100);
+    first.open();
+    terminal.until_rows("two thirds", |rows| rows.iter().any(|row| row.contains("word23"))).await;
+    terminal.resize(40, 120);
+    second.open();
+    let rows = terminal.until_rows("the end", |rows| rows.iter().any(|row| row.contains("1 step"))).await;
+    let text = rows.join(" ");
+    for n in 0..36 {
+        assert_eq!(text.split(' ').filter(|word| *word == format!("word{n}")).count(), 1, "word{n}: {rows:#?}");
+    }
+    assert!(!text.contains("writing"), "{rows:#?}");
+    assert_eq!(terminal.leaves().await, 0);
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn a_running_command_shows_its_last_lines_and_a_failed_one_its_end() {
+    let model = ModelServer::start();
+    let daemon = Daemon::auto(&model).await;
+    let command = "seq 1 20; mkfifo gate; cat gate; echo broken; exit 3";
+    model.push([bash(command), Reply::text("all done")]);
+    let mut terminal = open(&daemon, 100).await;
+    terminal.line("go");
+    shows(&terminal, &["  │ 18", "  │ 19", "  │ 20", "… bash seq 1 20*", ">"]).await;
+    std::fs::write(daemon.workspace().join("gate"), "").unwrap();
+    let rows = terminal.until_rows("the turn ends", |rows| rows.iter().any(|row| row == "all done")).await;
+    let at = rows.iter().position(|row| row.starts_with("  ✗ exit code 3")).unwrap();
+    assert_eq!((rows[at + 1].as_str(), rows[at + 15].as_str()), ("    7", "    broken"), "{rows:#?}");
+    assert!(!terminal.screen().contains("│ 20"), "{}", terminal.screen());
+    assert_eq!(terminal.leaves().await, 0);
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn exit_leaves_and_costs_no_call_and_control_j_continues_a_line() {
+    let model = ModelServer::with([Reply::text("seen")]);
+    let daemon = Daemon::start(&model).await;
+    let mut terminal = open(&daemon, 100).await;
+    terminal.keys("one");
+    shows(&terminal, &["> one"]).await;
+    terminal.keys("\x1b\rtwo");
+    terminal.line("");
+    terminal.until_rows("the answer", |rows| rows.iter().any(|row| row == "seen")).await;
+    terminal.prompts().await;
+    terminal.line(":q");
+    assert_eq!(terminal.exits().await, 0);
+    let requests = model.requests();
+    assert_eq!((requests.len(), requests[0].last_words().as_str()), (1, "one\ntwo"));
+    daemon.check(&[], &model);
+}

@@ -13,8 +13,9 @@ use crate::follow::Request;
 use crate::idempotency::key;
 use crate::input::{Hotkey, Line};
 use crate::question::{Press, Question};
+use crate::render::markdown::width::hang_lines;
 use crate::render::style::Style;
-use crate::terminal::{Above, Asked};
+use crate::terminal::{Above, Asked, terminal_width};
 
 /// What the next line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +49,7 @@ impl Repl {
         let text = shown(question, &style) + &question.keys(&style, !alone);
         let asked = Asked { request: self.request, keys: question.answers(), alone };
         self.terminal.print(lines)?;
-        self.terminal.ask(&text, asked)?;
+        self.terminal.ask(&hang_lines(&text, terminal_width()), asked)?;
         Ok(())
     }
 

@@ -104,8 +104,10 @@ fn adopted(client: &mut Client, info: Info, choice: Choice) -> Result<Info, Fail
         return Err(Failure::usage("the tools of a session are chosen when it is created")
             .hint("`linger -n --tools …` starts a new one"));
     }
-    let session = run::adopt(client, &info, choice)?;
-    client.session_info(&session)
+    match run::adopt(client, &info, choice)? {
+        true => client.session_info(&info.session),
+        false => Ok(info),
+    }
 }
 
 /// Shows what happened before, and lets the user in.
@@ -119,7 +121,7 @@ fn enter(client: Client, look: &Capabilities, info: Info, room: Room) -> Result<
 fn show_past(look: &Capabilities, info: Info, room: &Room) -> Result<Info, Failure> {
     // A running turn is shown as it goes on.
     let until = if info.state == State::Idle { info.cursor.clone() } else { info.turn_cursor.clone() };
-    if info.size > MAX_READ || info.damaged.is_some() || until == Cursor::default() {
+    if info.size == 0 || info.size > MAX_READ || info.damaged.is_some() || until == Cursor::default() {
         return Ok(info);
     }
     let mut back = Back::default();

@@ -147,7 +147,10 @@ fn run_in(args: Run, made: &mut Option<SessionId>) -> Result<Exit, Failure> {
     };
     let content = written.content(info.as_ref().map(|info| info.cwd.as_path()))?;
     let session = match &info {
-        Some(info) => adopt(&mut client, info, args.choice)?,
+        Some(info) => {
+            adopt(&mut client, info, args.choice)?;
+            info.session.clone()
+        }
         None => create(&mut client, args.choice, true)?,
     };
     *made = Some(session.clone());
@@ -224,7 +227,7 @@ fn run_in(args: Run, made: &mut Option<SessionId>) -> Result<Exit, Failure> {
 }
 
 /// The session that `-s` names, changed as the other options say.
-pub(super) fn adopt(client: &mut Client, info: &Info, choice: Choice) -> Result<SessionId, Failure> {
+pub(super) fn adopt(client: &mut Client, info: &Info, choice: Choice) -> Result<bool, Failure> {
     let Choice { model, mode, effort, patience, fallback, unattended, limits, add_dir, name, tools: _, directory: _ } =
         choice;
     let fallback = Some(fallback).filter(|models| !models.is_empty());
@@ -244,11 +247,11 @@ pub(super) fn adopt(client: &mut Client, info: &Info, choice: Choice) -> Result<
         name,
         key: None,
     };
-    if set != (Set { session: info.session.clone(), ..Set::default() }) {
-        let set = Set { key: Some(key()?), ..set };
-        client.call(&SessionSet(set))?;
+    if set == (Set { session: info.session.clone(), ..Set::default() }) {
+        return Ok(false);
     }
-    Ok(info.session.clone())
+    client.call(&SessionSet(Set { key: Some(key()?), ..set }))?;
+    Ok(true)
 }
 
 /// A prompt was refused: removes the session that was created for it.

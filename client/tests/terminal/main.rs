@@ -195,5 +195,5 @@ fn a_daemon_that_is_slow_to_answer_is_waited_for_with_a_word() {
     let mut session = Session::start(&fake, &["ls"]);
     session.see(&format!("waiting for the daemon at {} …\r\n", fake.socket().display()));
     seen.send(()).unwrap();
-    session.see("s1  idle");
+    session.see("s1       idle");
 }

@@ -61,6 +61,15 @@ pub(crate) enum Command {
     Usage(Usage),
     /// List the tools that models are given
     Tools(ToolsOf),
+    /// Skills, which a model reads when a task fits: list, show, validate
+    #[command(subcommand)]
+    Skills(Files),
+    /// Commands, which are prompts with a name: list, show, validate
+    #[command(subcommand)]
+    Commands(Files),
+    /// Agents, which are roles of sessions: list, show, validate
+    #[command(subcommand)]
+    Agents(Files),
     /// Show which variables a session's tools get
     Env(Env),
     /// What is always allowed: list, remove; and which rule or mode decides on a call: explain
@@ -108,6 +117,9 @@ pub(crate) struct Choice {
     /// The only tools of the session, such as read,grep; mcp__NAME__* is all of a server
     #[arg(long, value_delimiter = ',', value_name = "TOOLS")]
     pub(crate) tools: Vec<String>,
+    /// The agent that the session is; `linger agents list` lists them
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
     /// A name for the session
     #[arg(long)]
     pub(crate) name: Option<String>,
@@ -118,7 +130,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) choice: Choice,
     /// Use this session: an id, a unique prefix of one, or a name
-    #[arg(short, long, conflicts_with = "tools")]
+    #[arg(short, long, conflicts_with_all = ["tools", "agent"])]
     pub(crate) session: Option<String>,
     /// Print the session's id and leave it running
     #[arg(short, long, conflicts_with_all = ["stream", "timeout"])]
@@ -280,6 +292,29 @@ pub(crate) struct ToolsOf {
     /// One JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What to do with skills, commands or agents.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Files {
+    /// List those of this directory, and whether sessions have them
+    List(Json),
+    /// Print the text of one
+    Show {
+        /// Its name
+        name: String,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check all of this directory, or the files that are named: exit code 1 if one breaks the rules
+    Validate {
+        /// Files; of a skill its directory or its SKILL.md
+        paths: Vec<PathBuf>,
+        /// One JSON object a line
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -17,6 +17,7 @@ pub use parts::{
     Outcome, OutputSegment, PlanEntry, PlanStatus, Process, ToolKind, Trigger,
 };
 
+use crate::agent::{Role as AgentRole, Skill};
 use crate::id::{
     BackgroundId, BlobId, CallId, Cursor, MessageId, PermissionId, PromptId, QuestionId, SessionId, TurnId,
 };
@@ -92,6 +93,9 @@ pub enum EventBody {
         /// The only tools that it has; all when absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tools: Option<Vec<String>>,
+        /// The agent that it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agent: Option<AgentRole>,
         /// The variables that tools of this session get; the value of a secret one is [`crate::variable::IN_MEMORY`].
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         env: BTreeMap<String, String>,
@@ -113,6 +117,12 @@ pub enum EventBody {
         /// The instruction files that go into the system prompt from now on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instructions: Option<Vec<Instruction>>,
+        /// The skills that the system prompt names from now on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        skills: Option<Vec<Skill>>,
+        /// Its agent, whose file is another one from now on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agent: Option<AgentRole>,
         /// What requests have beside the conversation from now on: another model's, or the configuration or linger itself is
         /// another one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -150,6 +160,9 @@ pub enum EventBody {
         /// The JSON Schema that the answer has to fit; requests of its turn ask for it, and may have other tools than others.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         schema: Option<Value>,
+        /// The line that the user typed, if it named a command or a skill: `content` is what that says.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        command: Option<String>,
     },
     /// A turn began.
     TurnStarted {
@@ -614,6 +627,8 @@ impl EventBody {
             name: None,
             effort: None,
             instructions: None,
+            skills: None,
+            agent: None,
             setup: None,
             stands_in_for: None,
             patience: None,
@@ -629,6 +644,24 @@ impl EventBody {
         Self::changed(|body| {
             if let Self::SessionChanged { instructions, .. } = body {
                 *instructions = Some(read);
+            }
+        })
+    }
+
+    /// The skills that the session's model is told of are others from now on.
+    pub fn skills_changed(now: Vec<Skill>) -> Self {
+        Self::changed(|body| {
+            if let Self::SessionChanged { skills, .. } = body {
+                *skills = Some(now);
+            }
+        })
+    }
+
+    /// The file of the session's agent is another one from now on.
+    pub fn agent_changed(now: AgentRole) -> Self {
+        Self::changed(|body| {
+            if let Self::SessionChanged { agent, .. } = body {
+                *agent = Some(now);
             }
         })
     }

@@ -6,6 +6,7 @@
 //! Deliberately absent: any logic of sessions, providers or rendering.
 
 pub mod age;
+pub mod agent;
 pub mod blob;
 pub mod config;
 pub mod daemon;

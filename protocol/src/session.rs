@@ -42,6 +42,9 @@ pub struct Create {
     /// when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
+    /// The name of the agent that the session is (`agent/list`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
     /// A name, unique among sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -172,6 +175,9 @@ pub struct Info {
     /// The session that started it, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionId>,
+    /// The name of the agent that it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
     /// Tokens over all its turns.
     pub usage: Usage,
     /// About how many tokens its context has, as its provider counted last.
@@ -304,6 +310,10 @@ pub struct Prompt {
     /// JSON Schema that the answer has to fit.
     #[serde(default, deserialize_with = "crate::prompt::schema", skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
+    /// Whether a text that begins with `/NAME` names a command or a skill (`command/list`, `skill/list`), which the daemon puts in
+    /// its place.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub expand: bool,
     /// Values of secret variables that the session was created with; others are ignored.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,

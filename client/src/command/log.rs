@@ -74,8 +74,9 @@ struct Queued(Vec<(PromptId, String)>);
 impl Queued {
     fn event(&mut self, body: &EventBody) {
         match body {
-            EventBody::PromptAccepted { prompt, content, compact, .. } => {
+            EventBody::PromptAccepted { prompt, content, compact, command, .. } => {
                 let text = match compact {
+                    false if command.is_some() => clean_line(command.as_deref().unwrap_or_default()).into_owned(),
                     true => "a summary of older messages".to_owned(),
                     false => clean_line(text_of(content).lines().next().unwrap_or_default()).into_owned(),
                 };

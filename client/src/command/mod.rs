@@ -1,5 +1,6 @@
 //! The subcommands, one file each, and what several of them need.
 
+mod agents;
 mod answer;
 mod attach;
 mod cancel;
@@ -72,6 +73,9 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
         Some(Command::Models(args)) => models::run(&args),
         Some(Command::Usage(args)) => usage::run(&args),
         Some(Command::Tools(args)) => tools::run(&args),
+        Some(Command::Skills(command)) => agents::run(&agents::SKILLS, command),
+        Some(Command::Commands(command)) => agents::run(&agents::COMMANDS, command),
+        Some(Command::Agents(command)) => agents::run(&agents::AGENTS, command),
         Some(Command::Env(args)) => env::run(&args),
         Some(Command::Permissions(args)) => permissions::run(args),
         Some(Command::Mcp(command)) => mcp::run(command),
@@ -108,7 +112,7 @@ fn resolve(client: &mut Client, text: &str) -> Result<Info, Failure> {
 
 /// Creates a session in the user's directory.
 fn made(client: &mut Client, choice: Choice) -> Result<Created, Failure> {
-    let Choice { model, mode, effort, patience, fallback, unattended, tools, name } = choice;
+    let Choice { model, mode, effort, patience, fallback, unattended, tools, agent, name } = choice;
     let tools = Some(tools).filter(|tools| !tools.is_empty());
     let (effort, fallback) = (effort.unwrap_or_default(), Some(fallback).filter(|models| !models.is_empty()));
     let create = Create {
@@ -120,6 +124,7 @@ fn made(client: &mut Client, choice: Choice) -> Result<Created, Failure> {
         fallback,
         unattended,
         tools,
+        agent,
         name,
         env: client.session_env(),
         umask: Some(umask()),

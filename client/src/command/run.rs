@@ -99,7 +99,8 @@ pub(super) fn run(args: Run) -> Result<Exit, Failure> {
     };
     let shaped = schema.is_some();
     let env = client.secret_env();
-    let prompt = Prompt { session: session.clone(), content, when: None, schema, env, key: Some(key()?) };
+    let prompt =
+        Prompt { session: session.clone(), content, when: None, schema, expand: named, env, key: Some(key()?) };
     if args.detach {
         let prompted =
             client.call(&SessionPrompt(prompt)).map_err(|failure| refused(&mut client, unused.take(), failure))?;
@@ -151,7 +152,7 @@ pub(super) fn run(args: Run) -> Result<Exit, Failure> {
 
 /// The session that `-s` names, changed as the other options say.
 fn adopt(client: &mut Client, info: &Info, choice: Choice) -> Result<SessionId, Failure> {
-    let Choice { model, mode, effort, patience, fallback, unattended, name, tools: _ } = choice;
+    let Choice { model, mode, effort, patience, fallback, unattended, name, tools: _, agent: _ } = choice;
     let fallback = Some(fallback).filter(|models| !models.is_empty());
     let session = info.session.clone();
     let set = Set { session, model, mode, effort, patience, fallback, unattended, name, key: None };

@@ -15,6 +15,7 @@ pub(super) fn run(args: Send) -> Result<Exit, Failure> {
     let schema = args.schema.as_deref().map(prompt::schema).transpose()?;
     let mut client = Client::open()?;
     let info = resolve(&mut client, &args.session)?;
+    let expand = written.is_typed();
     let content = written.content_of(&mut client, &info)?;
     let when = match (args.steer, args.interrupt) {
         (true, _) => When::Steer,
@@ -23,7 +24,7 @@ pub(super) fn run(args: Send) -> Result<Exit, Failure> {
     };
     let session = info.session;
     let env = client.secret_env();
-    let prompt = Prompt { session: session.clone(), content, when: Some(when), schema, env, key: Some(key()?) };
+    let prompt = Prompt { session: session.clone(), content, when: Some(when), schema, expand, env, key: Some(key()?) };
     let Prompted { prompt, seq } = client.call(&SessionPrompt(prompt))?;
     if args.json {
         print_value(&json!({ "session": session, "prompt": prompt, "seq": seq }))?;

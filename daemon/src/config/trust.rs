@@ -20,7 +20,7 @@ use super::edit::EditError;
 use super::source::ConfigError;
 use super::store::{ConfigStore, Confirmed, Waiting};
 use super::widening::{confirmable, merge};
-use super::workspace::{self, CONFIG, Trusted, WorkspaceConfig, nothing};
+use super::workspace::{self, CONFIG, FILES, Trusted, WorkspaceConfig, nothing};
 
 /// The most workspaces with trusted settings: a state of the daemon's log has them all.
 const MAX_TRUSTED: usize = 1000;
@@ -42,6 +42,8 @@ struct Seen {
     /// Held while the files are read, so that the last text read is the one in use.
     reading: Mutex<()>,
     now: Mutex<Arc<Now>>,
+    /// The Markdown files that [`ConfigStore::survey`] was told of last, with their hashes.
+    files: Mutex<BTreeMap<String, String>>,
     /// What each session was told last, as a hash.
     told: Mutex<HashMap<SessionId, u64>>,
 }
@@ -121,6 +123,25 @@ impl ConfigStore {
         now
     }
 
+    /// As [`Self::look`], where the workspace has these Markdown files, each with its hash: those that are trusted with it stand in
+    /// the settings in force.
+    pub fn survey(&self, root: &Path, files: BTreeMap<String, String>) -> Arc<Now> {
+        let seen = self.workspaces.seen(root);
+        let is_new = {
+            let mut known = lock(&seen.files);
+            let before = known.clone();
+            // Those of other directories of the workspace stay while they are there.
+            known.retain(|path, _| files.contains_key(path) || root.join(path).is_file());
+            known.extend(files);
+            *known != before
+        };
+        let now = self.look(root);
+        if is_new && now.error.is_none() {
+            self.settle_again(root);
+        }
+        self.workspace(root).unwrap_or(now)
+    }
+
     /// What is in force in a workspace, as it was last looked at.
     pub fn workspace(&self, root: &Path) -> Option<Arc<Now>> {
         let seen = lock(&self.workspaces.seen).get(root).cloned()?;
@@ -139,6 +160,7 @@ impl ConfigStore {
     /// Puts what was found into force, without what waits.
     fn settle_files(&self, root: &Path, seen: &Seen, text: Option<String>, found: Value) -> Arc<Now> {
         let trusted = lock(&self.workspaces.trusted).get(root).cloned().unwrap_or_else(nothing);
+        let found = with_files(found, &lock(&seen.files), &trusted);
         let merged = merge(&trusted, &found);
         let (config, error) = match WorkspaceConfig::of_settings(&merged.in_force, self.tools().current().names()) {
             Ok(config) => (config, None),
@@ -221,7 +243,8 @@ impl ConfigStore {
                     1 => "1 setting".to_owned(),
                     more => format!("{more} settings"),
                 };
-                let file = root.join(CONFIG);
+                let has_files = waiting.settings.get(FILES).is_some();
+                let file = if has_files { root.to_path_buf() } else { root.join(CONFIG) };
                 format!(
                     "{count} of {} not in force until you trust it: `linger trust` shows what, and asks",
                     file.display()
@@ -235,6 +258,20 @@ impl ConfigStore {
         let hash = hasher.finish();
         (lock(&seen.told).insert(session.clone(), hash) != Some(hash)).then_some(text)
     }
+}
+
+/// The settings of a file with the hashes of the Markdown files. A trusted file that is gone stays trusted: it may lie below another
+/// directory than the session's, and with another content it asks again.
+fn with_files(mut found: Value, files: &BTreeMap<String, String>, trusted: &Value) -> Value {
+    let mut all = trusted.get(FILES).and_then(Value::as_object).cloned().unwrap_or_default();
+    all.extend(files.iter().map(|(path, hash)| (path.clone(), Value::from(hash.as_str()))));
+    if let Some(table) = found.as_object_mut() {
+        table.shift_remove(FILES);
+        if !all.is_empty() {
+            table.insert(FILES.to_owned(), Value::Object(all));
+        }
+    }
+    found
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -25,6 +25,9 @@ use crate::tool::set::Names;
 /// The configuration of a workspace, below its root.
 pub const CONFIG: &str = ".linger/config.toml";
 
+/// The key of the settings that has the hashes of Markdown files; no file sets it.
+pub const FILES: &str = "files";
+
 /// The largest file, in bytes: hundreds of times a real one.
 const MAX_FILE: u64 = 256 << 10;
 
@@ -101,8 +104,9 @@ pub(super) fn parse(text: &str, file: &Path, names: &Names) -> Result<Value, Con
 impl WorkspaceConfig {
     /// What these settings mean, which are those of a valid file but for what is not trusted.
     pub(super) fn of_settings(settings: &Value, names: &Names) -> Result<Self, String> {
-        let Written { mode, permissions, hooks } =
-            serde_json::from_value(settings.clone()).map_err(|it| it.to_string())?;
+        let mut settings = settings.clone();
+        settings.as_object_mut().map(|table| table.shift_remove(FILES));
+        let Written { mode, permissions, hooks } = serde_json::from_value(settings).map_err(|it| it.to_string())?;
         let rules = |list: &[String]| -> Result<Vec<Rule>, String> {
             list.iter().map(|rule| Rule::parse(rule, names).map_err(|error| error.to_string())).collect()
         };

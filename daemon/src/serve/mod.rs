@@ -162,6 +162,7 @@ fn workspace(cwd: PathBuf, home: Option<&Path>, env: BTreeMap<String, String>, t
         secrets: Default::default(),
         timeout_s,
         seen: Default::default(),
+        skills: Default::default(),
     }
 }
 

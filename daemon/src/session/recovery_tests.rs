@@ -59,6 +59,7 @@ impl Scene {
             process: None,
             compact: false,
             schema: None,
+            command: None,
         });
         scene.event(EventBody::TurnStarted { prompt: PromptId::from("p1") });
         let prompt = Some(PromptId::from("p1"));

@@ -31,6 +31,7 @@ mod replace;
 pub mod restore;
 pub mod seen;
 pub mod set;
+pub mod skill;
 pub(crate) mod text;
 mod write;
 
@@ -56,8 +57,10 @@ use background::Jobs;
 pub(crate) use bash::TIMEOUT_MAX_S;
 use change::{Change, KeptChange};
 pub(crate) use file::keep_shut;
+pub(crate) use path::normalise;
 use seen::Seen;
 use set::Takes;
+use skill::Skills;
 
 /// How many links `resolve` follows before it gives up on a loop; Linux allows as many.
 const LINKS_MAX: usize = 40;
@@ -232,6 +235,8 @@ pub struct Workspace {
     pub secrets: SecretVariables,
     /// What the session's model has seen of files.
     pub seen: Seen,
+    /// The skills that the session's model can read.
+    pub skills: Skills,
     /// The shell of `bash` calls may run this long unless the model asks for another time, in seconds.
     pub timeout_s: u64,
 }
@@ -519,6 +524,7 @@ pub(crate) mod tests {
             env: Arc::new(env),
             secrets,
             seen: Seen::default(),
+            skills: Skills::default(),
             timeout_s: 60,
         };
         (dir, workspace)

@@ -365,7 +365,7 @@ impl Actor {
                 let error = RpcError::new(Code::Storage, format!("the last write of session {} failed", self.id));
                 command.refuse(error.hint("check whether the disk is full, and try again in a moment"));
             }
-            Command::Prompt(prompt, key, by, reply) => self.prompt(prompt, key, by, reply).await,
+            Command::Prompt(prompt, command, key, by, reply) => self.prompt((prompt, command), key, by, reply).await,
             Command::Compact(compact, key, by, reply) => self.compact(compact, key, by, reply).await,
             Command::Cancel(background, asked) => self.cancel(background, asked).await,
             Command::Continue(asked) => self.resume(asked).await,

@@ -21,6 +21,8 @@ struct Accepted {
     compact: bool,
     /// The output schema.
     schema: Option<Value>,
+    /// The line that named a command.
+    command: Option<String>,
 }
 
 impl Actor {
@@ -69,7 +71,7 @@ impl Actor {
     /// What decides about its calls.
     pub(super) fn call_basis(&self) -> CallBasis {
         CallBasis {
-            tools: self.env.tools_of(&self.state.model, self.state.tools.as_deref()),
+            tools: self.env.tools_of(&self.state.model, self.state.tools.as_deref(), self.state.has_skills()),
             mode: self.state.mode,
             grants: self.state.grants.clone(),
             workspace: self.workspace.clone(),
@@ -87,7 +89,7 @@ impl Actor {
 
     pub(super) async fn prompt(
         &mut self,
-        prompt: session::Prompt,
+        (prompt, command): (session::Prompt, Option<String>),
         key: Option<Key>,
         by: Author,
         reply: Reply<Prompted>,
@@ -112,7 +114,8 @@ impl Actor {
             Ok(stowed) => stowed,
             Err(error) => return respond(reply, Err(error)),
         };
-        let accepted = Accepted { content, when: prompt.when.unwrap_or_default(), compact: false, schema: asked };
+        let when = prompt.when.unwrap_or_default();
+        let accepted = Accepted { content, when, compact: false, schema: asked, command };
         self.accept(accepted, blobs, (key, by), reply);
     }
 
@@ -134,7 +137,7 @@ impl Actor {
         if let Err(error) = self.may_compact(&content) {
             return respond(reply, Err(error));
         }
-        let accepted = Accepted { content, when: When::Steer, compact: true, schema: None };
+        let accepted = Accepted { content, when: When::Steer, compact: true, schema: None, command: None };
         self.accept(accepted, Vec::new(), (key, by), reply);
     }
 
@@ -162,7 +165,7 @@ impl Actor {
     /// Queues a prompt, and starts it if the session is idle.
     fn accept(
         &mut self,
-        Accepted { content, when, compact, schema }: Accepted,
+        Accepted { content, when, compact, schema, command }: Accepted,
         blobs: Vec<Held>,
         (key, by): (Option<Key>, Author),
         reply: Reply<Prompted>,
@@ -171,7 +174,8 @@ impl Actor {
         let id = PromptId(format!("p{}", self.state.counts.prompts + 1));
         let Author { name, process } = by.clone();
         let prompt = id.clone();
-        let accepted = EventBody::PromptAccepted { prompt, content, when, by: Some(name), process, compact, schema };
+        let accepted =
+            EventBody::PromptAccepted { prompt, content, when, by: Some(name), process, compact, schema, command };
         let prompted = Prompted { prompt: id, seq: self.state.head + 1 };
         let outcome = self.remember(key, &prompted);
         let (done, committed) = oneshot::channel();
@@ -196,8 +200,8 @@ impl Actor {
     pub(super) fn steer(&mut self, content: Vec<ContentBlock>, by: &Author) {
         let prompt = PromptId(format!("p{}", self.state.counts.prompts + 1));
         let Author { name, process } = by.clone();
-        let (when, by, compact, schema) = (When::Steer, Some(name), false, None);
-        let accepted = EventBody::PromptAccepted { prompt, content, when, by, process, compact, schema };
+        let (when, by, compact, schema, command) = (When::Steer, Some(name), false, None, None);
+        let accepted = EventBody::PromptAccepted { prompt, content, when, by, process, compact, schema, command };
         self.append(vec![Draft::new(accepted)], Vec::new(), false, None);
     }
 
@@ -354,7 +358,12 @@ impl Actor {
         let outcome = self.remember(key, &());
         let idle = self.idle_effort(&set, model.as_ref()).map(|text| Draft::new(idle_effort(text)));
         let (model, setup) = model
-            .map(|resolved| (resolved.origin.clone(), self.env.setup(&resolved, self.state.tools.as_deref())))
+            .map(|resolved| {
+                (
+                    resolved.origin.clone(),
+                    self.env.setup(&resolved, self.state.tools.as_deref(), self.state.has_skills()),
+                )
+            })
             .unzip();
         let doubt = model.as_deref().and_then(|model| self.env.providers.warning(model));
         let doubt = doubt.map(|doubt| Draft::new(unknown_model(&doubt)));
@@ -364,6 +373,8 @@ impl Actor {
             effort: set.effort,
             name: set.name,
             instructions: None,
+            skills: None,
+            agent: None,
             setup,
             stands_in_for: None,
             patience: set.patience,

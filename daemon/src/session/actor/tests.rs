@@ -61,8 +61,9 @@ impl Scene {
         let resolved = env.providers.model(Some("demo")).unwrap();
         let created = EventBody::SessionCreated {
             tools: None,
+            agent: None,
             cwd: cwd.clone(),
-            setup: Some(env.setup(&resolved, None)),
+            setup: Some(env.setup(&resolved, None, false)),
             model: resolved.origin,
             mode: Mode::Ask,
             effort: session::Effort::default(),
@@ -92,7 +93,7 @@ impl Scene {
 
     async fn prompt(&self, text: &str) {
         let prompt: session::Prompt = serde_json::from_value(json!({ "session": self.id, "content": text })).unwrap();
-        self.ask(|reply| Command::Prompt(prompt, None, Author::named("me"), reply)).await.unwrap();
+        self.ask(|reply| Command::Prompt(prompt, None, None, Author::named("me"), reply)).await.unwrap();
     }
 
     async fn attach(&self) -> Subscription {

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::{
     BackgroundState, Call, Compaction, Counts, GO_ON, Options, QuestionState, Queued, Resolution, Shape, State, Turn,
+    skills_digest,
 };
 use crate::provider::retry;
 use crate::session::circles::{Circles, Made};
@@ -36,7 +37,8 @@ impl State {
         }
         self.undo.apply(event, self.head);
         match &event.body {
-            EventBody::SessionCreated { cwd, model, mode, effort, name, setup, parent, tools, .. } => {
+            EventBody::SessionCreated { cwd, model, mode, effort, name, setup, parent, tools, agent, .. } => {
+                self.role.clone_from(agent);
                 self.parent.clone_from(parent);
                 self.tools = tools.clone();
                 self.setup.clone_from(setup);
@@ -50,6 +52,8 @@ impl State {
                 effort,
                 name,
                 instructions,
+                skills,
+                agent,
                 setup,
                 stands_in_for,
                 patience,
@@ -70,6 +74,10 @@ impl State {
                 if let Some(instructions) = instructions {
                     self.instructions.clone_from(instructions);
                 }
+                if let Some(skills) = skills {
+                    self.skills = skills_digest(skills);
+                }
+                self.role = agent.clone().or_else(|| self.role.take());
                 self.setup = setup.clone().or_else(|| self.setup.take());
             }
             EventBody::PromptAccepted { prompt, content, when, compact, schema, .. } => {
@@ -396,6 +404,7 @@ impl State {
                 | NoticeCode::Damaged
                 | NoticeCode::UnknownModel
                 | NoticeCode::RuleNotStored
+                | NoticeCode::Agent
                 | NoticeCode::ConfigWaits
                 | NoticeCode::ServerFailed
                 | NoticeCode::HookFailed

@@ -179,12 +179,13 @@ impl Scene {
         let resolved = env.providers.model(Some(model)).ok();
         let created = EventBody::SessionCreated {
             tools: None,
+            agent: None,
             cwd,
             model: model.to_owned(),
             mode,
             name: None,
             effort: Effort::default(),
-            setup: resolved.map(|resolved| env.setup(&resolved, None)),
+            setup: resolved.map(|resolved| env.setup(&resolved, None, false)),
             env: variables.clone(),
             parent: None,
         };
@@ -222,8 +223,16 @@ impl Scene {
 
     async fn prompted(&self, content: PromptContent, when: When, schema: Option<Value>) -> Result<Prompted, RpcError> {
         let session = self.id.clone();
-        let prompt = session::Prompt { session, content, when: Some(when), schema, env: BTreeMap::new(), key: None };
-        self.send(|reply| Command::Prompt(prompt, None, Author::named("someone"), reply)).await
+        let prompt = session::Prompt {
+            session,
+            content,
+            when: Some(when),
+            schema,
+            expand: false,
+            env: BTreeMap::new(),
+            key: None,
+        };
+        self.send(|reply| Command::Prompt(prompt, None, None, Author::named("someone"), reply)).await
     }
 
     /// Prompts, and goes on.

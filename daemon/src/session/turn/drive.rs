@@ -26,6 +26,9 @@ const GO_ON: &str = "prompt again to continue";
 /// What to do when a required server is missing.
 const NO_SERVER: &str = "`linger mcp logs` shows what it wrote; then prompt again";
 
+/// What to do when a session's agent is gone.
+const NO_AGENT: &str = "`linger agents list` shows which there are; then prompt again";
+
 /// Why a turn ends whose last answer is not whole.
 const CUT: &str = "the answer was cut at the model's token limit";
 
@@ -38,7 +41,7 @@ const CONTINUE: &str = "Your answer was cut at the token limit. Continue it exac
 
 impl Turn {
     pub(super) async fn drive(&mut self, mut opening: Opening) -> Result<(), TurnEnded> {
-        let instructions = self.read_instructions();
+        let files = self.read_files();
         let context = match self.history(&mut opening).await? {
             Ok(context) => context,
             Err(error) => {
@@ -48,7 +51,11 @@ impl Turn {
             }
         };
         fault::point("turn.context");
-        let system = self.system(instructions.await.unwrap_or_default())?;
+        let system = match self.system(files.await.unwrap_or_default())? {
+            Ok(system) => system,
+            Err(why) => return self.end(StopReason::Error, &why, NO_AGENT).await.map(drop),
+        };
+        self.tools = self.env.tools_of(&self.model, self.only.as_deref(), self.skills.is_some());
         let mut step = Step::new(system, self.tools.clone(), context);
         if self.finish_last_step(&mut step, opening).await? {
             return Ok(());
@@ -62,7 +69,7 @@ impl Turn {
             if let Err(why) = self.servers().await? {
                 return self.end(StopReason::Error, &why, NO_SERVER).await.map(drop);
             }
-            self.tools = self.env.tools_of(&self.model, self.only.as_deref());
+            self.tools = self.env.tools_of(&self.model, self.only.as_deref(), self.skills.is_some());
             step.tools = self.tools.clone();
             let failed = match asked {
                 Some(asked) => self.compact_as_asked(asked, &mut step).await?,
@@ -79,7 +86,7 @@ impl Turn {
                 self.take(next, &mut step).await?;
                 continue;
             }
-            let limit = self.env.config.max_steps();
+            let limit = self.max_steps.map_or(u32::MAX, |most| most).min(self.env.config.max_steps());
             if self.steps >= limit {
                 let detail = format!("the turn took {} steps, max_steps is {limit}", self.steps);
                 return self.end(StopReason::MaxSteps, &detail, GO_ON).await.map(drop);

@@ -69,6 +69,7 @@ impl Session {
                 process: None,
                 compact: false,
                 schema: None,
+                command: None,
             });
             self.event(EventBody::TurnStarted { prompt });
         }

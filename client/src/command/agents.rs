@@ -62,7 +62,7 @@ fn list(kind: &Kind, rows: &[Item]) -> Result<(), Failure> {
     let mut terminal = Terminal::new();
     if rows.is_empty() {
         let plural = kind.plural;
-        terminal.say(&format!("no {plural} here; `linger help agents` says where they lie"))?;
+        terminal.say(&format!("no {plural} here; `linger help extending` says where they lie"))?;
     }
     let row = |item: &Item| {
         let scope = match item.scope {

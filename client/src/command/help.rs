@@ -15,7 +15,7 @@ const TOPICS: [(&str, &str, &str); 12] = [
     ("sessions", "prompts, attaching, summaries, pictures", include_str!("../../../daemon/manual/sessions.md")),
     ("rules", "modes, rules and answers: what may run", include_str!("../../../daemon/manual/rules.md")),
     ("workspaces", "what a repository may set, and trust", include_str!("../../../daemon/manual/workspaces.md")),
-    ("agents", "skills, commands and agents: Markdown files", include_str!("../../../daemon/manual/agents.md")),
+    ("extending", "skills, commands, agents: Markdown files", include_str!("../../../daemon/manual/extending.md")),
     ("hooks", "commands of yours around calls and prompts", include_str!("../../../daemon/manual/hooks.md")),
     ("providers", "models, cost, servers of your own", include_str!("../../../daemon/manual/providers.md")),
     ("keys", "provider keys, proxies, certificates", include_str!("../../../daemon/manual/keys.md")),

@@ -34,6 +34,9 @@ const MAX_ENTRIES: usize = 5000;
 /// How many levels above a session's directory count, as for instruction files.
 const MAX_LEVELS: usize = 32;
 
+/// Why a link of a workspace does not count.
+const OUTSIDE: &str = "is left out: it leads out of the workspace";
+
 /// Directories that have no skills of the user's own.
 const SKIPPED: [&str; 2] = [".git", "node_modules"];
 
@@ -49,6 +52,9 @@ pub struct Places {
     /// The session's directory, within it.
     pub cwd: PathBuf,
 }
+
+/// What does not count, and why.
+pub(super) type LeftOut = (PathBuf, String);
 
 /// A file that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,7 +109,7 @@ impl Kind {
 
 /// The files of a kind, those first that have precedence: of the workspace, from the session's directory up, then the user's own.
 /// With what was left out.
-pub(super) fn find(kind: Kind, places: &Places) -> (Vec<Found>, Vec<String>) {
+pub(super) fn find(kind: Kind, places: &Places) -> (Vec<Found>, Vec<LeftOut>) {
     let mut search = Search { kind, root: &places.root, files: Vec::new(), directories: 0, left_out: Vec::new() };
     let (own, of_home, of_workspace) = kind.directories();
     let home = places.home.as_deref();
@@ -132,7 +138,7 @@ struct Search<'a> {
     root: &'a Path,
     files: Vec<Found>,
     directories: usize,
-    left_out: Vec<String>,
+    left_out: Vec<LeftOut>,
 }
 
 impl Search<'_> {
@@ -143,14 +149,14 @@ impl Search<'_> {
         paths.sort();
         for path in paths {
             if self.files.len() >= MAX_FILES {
-                let note = format!("{}: left out, there are more than {MAX_FILES} of its kind", path.display());
-                return self.left_out.push(note);
+                let note = format!("is left out: there are more than {MAX_FILES} of its kind");
+                return self.left_out.push((path, note));
             }
             let Some(name) = self.kind.name_of(&path) else { continue };
             let Ok(real) = path.canonicalize() else { continue };
             let within = of_workspace.then(|| real.strip_prefix(self.root).ok().map(Path::to_path_buf)).flatten();
             if of_workspace && within.is_none() {
-                self.left_out.push(format!("{}: left out, it leads out of the workspace", path.display()));
+                self.left_out.push((path, OUTSIDE.to_owned()));
                 continue;
             }
             let owner = self.root.metadata().ok().map(|metadata| metadata.uid());
@@ -162,14 +168,14 @@ impl Search<'_> {
     fn walk(&mut self, dir: &Path, of_workspace: bool, depth: usize, paths: &mut Vec<PathBuf>) {
         let Ok(real) = dir.canonicalize() else { return };
         if of_workspace && !real.starts_with(self.root) {
-            return self.left_out.push(format!("{}: left out, it leads out of the workspace", dir.display()));
+            return self.left_out.push((dir.to_path_buf(), OUTSIDE.to_owned()));
         }
         self.directories += 1;
         if self.directories > MAX_DIRECTORIES {
             return;
         }
         if self.directories == MAX_DIRECTORIES {
-            self.left_out.push(format!("{}: not searched, there are too many directories", dir.display()));
+            self.left_out.push((dir.to_path_buf(), "is not searched: there are too many directories".to_owned()));
         }
         let Ok(entries) = fs::read_dir(&real) else { return };
         let mut names: Vec<_> = entries.take(MAX_ENTRIES).flatten().map(|entry| entry.file_name()).collect();

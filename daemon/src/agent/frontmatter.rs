@@ -261,7 +261,8 @@ mod tests {
     #[test]
     fn a_bad_header_is_refused_with_its_line() {
         assert_eq!(error("---\nname: a\n"), "line 1: the header is not closed: a line `---` is missing");
-        assert!(error("---\nname: a\nx: \"\n---\n").starts_with("line 3: the header is not YAML"));
+        assert!(error("---\nname: a\nx: \"\n---\n").contains("the header is not YAML"));
+        assert!(error("---\nname: a\nb: c: d\n---\n").starts_with("line 3: the header is not YAML"));
         assert!(error("---\n- a\n---\n").contains("not a list of `key: value`"));
         assert!(error("---\na: 1\na: 2\n---\n").contains("duplicate"));
         assert!(error(&format!("---\nx: {}\n---\n", "[".repeat(60_000))).contains("nested deeper"));

@@ -78,8 +78,6 @@ pub struct Library {
     pub agents: Vec<Entry<Agent>>,
     /// Every file, those too that do not count.
     rows: Vec<(Kind, Item)>,
-    /// What was left out.
-    pub left_out: Vec<String>,
 }
 
 impl Library {
@@ -91,7 +89,7 @@ impl Library {
             .into_iter()
             .map(|kind| {
                 let (found, left_out) = find::find(kind, places);
-                library.left_out.extend(left_out);
+                library.rows.extend(left_out.into_iter().map(|(path, why)| (kind, left_out_row(path, why))));
                 (kind, found)
             })
             .collect();
@@ -132,7 +130,7 @@ impl Library {
         let scope = if found.within.is_some() { Scope::Workspace } else { Scope::User };
         let hidden_by = hidden_by.filter(|_| status == Status::Hidden);
         if let Some(winner) = &hidden_by {
-            tracing::warn!(target: "agent", name, path = %found.path.display(), winner = %winner.display(), "two have one name");
+            tracing::debug!(target: "agent", name, path = %found.path.display(), winner = %winner.display(), "two have one name");
         }
         let row = Item {
             name: name.clone(),
@@ -186,6 +184,20 @@ pub fn check(kind: Kind, path: &Path, names: &Names, text: bool) -> Item {
     let status = if item.is_some() { Status::Active } else { Status::Broken };
     let text = item.as_ref().filter(|_| text).map(|item| item.body().to_owned());
     Item { name, description, path: found.path, scope: Scope::Named, status, hidden_by: None, problems, text }
+}
+
+/// A row for a file or directory that does not count.
+fn left_out_row(path: PathBuf, why: String) -> Item {
+    Item {
+        name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        description: None,
+        path,
+        scope: Scope::Workspace,
+        status: Status::Broken,
+        hidden_by: None,
+        problems: vec![Problem::error(1, why)],
+        text: None,
+    }
 }
 
 /// What a file says.

@@ -1,8 +1,9 @@
-//! Which files count, of those that the disk has.
+//! Which files count, of those that the disk has; and whether another program says the same of them.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 
+use linger_protocol::event::Level;
 use linger_protocol::place::Places as Directories;
 use tempfile::TempDir;
 
@@ -128,8 +129,56 @@ fn a_link_out_of_the_workspace_is_left_out_and_one_of_the_user_is_followed() {
     let at = scene.dir.path();
     symlink(at.join("dots"), at.join("w/.claude/skills")).unwrap();
     symlink("/dev/zero", at.join("w/.claude/commands")).unwrap();
-    assert_eq!(scene.rows(Kind::Skill), [""; 0]);
-    assert!(scene.library().left_out[0].contains("leads out of the workspace"));
+    assert_eq!(scene.rows(Kind::Skill), ["skills Broken w/.claude/skills"]);
+    let rows = scene.library().rows(Kind::Skill, false);
+    assert!(rows[0].problems[0].text.contains("leads out of the workspace"), "{rows:?}");
     symlink(at.join("dots"), at.join("home/.claude/skills")).unwrap();
-    assert_eq!(scene.rows(Kind::Skill), ["pdf Active home/.claude/skills/pdf/SKILL.md"]);
+    let rows = ["pdf Active home/.claude/skills/pdf/SKILL.md", "skills Broken w/.claude/skills"];
+    assert_eq!(scene.rows(Kind::Skill), rows);
+}
+
+/// A skill's directory, its file, and whether it is as the specification has it.
+const TABLE: &[(&str, &str, bool)] = &[
+    ("good", "---\nname: good\ndescription: Does it. Use it when asked.\n---\nBody\n", true),
+    (
+        "full-one",
+        "---\nname: full-one\ndescription: Fine\nlicense: MIT\ncompatibility: any\nmetadata:\n  a: b\nallowed-tools: Read Bash(git:*)\n---\n",
+        true,
+    ),
+    ("block", "---\nname: block\ndescription: >\n  Folded\n  text\n---\n", true),
+    ("quoted", "---\nname: quoted\ndescription: \"Use when: asked\"\n---\n", true),
+    ("number-1", "---\nname: number-1\ndescription: 12\n---\n", true),
+    ("colon", "---\nname: colon\ndescription: Use when: asked\n---\n", false),
+    ("Upper", "---\nname: Upper\ndescription: x\n---\n", false),
+    ("other", "---\nname: another\ndescription: x\n---\n", false),
+    ("two--hyphens", "---\nname: two--hyphens\ndescription: x\n---\n", false),
+    ("under_score", "---\nname: under_score\ndescription: x\n---\n", false),
+    ("no-description", "---\nname: no-description\n---\n", false),
+    ("empty-description", "---\nname: empty-description\ndescription:\n---\n", false),
+    ("no-name", "---\ndescription: x\n---\n", false),
+    ("extra", "---\nname: extra\ndescription: x\nversion: 1\n---\n", false),
+    ("no-header", "# Title\n", false),
+    ("unclosed", "---\nname: unclosed\ndescription: x\n", false),
+    ("list", "---\n- a\n---\n", false),
+    ("duplicate", "---\nname: duplicate\nname: duplicate\ndescription: x\n---\n", false),
+];
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the validator of the specification's authors is another program")]
+fn the_validator_of_the_specification_says_the_same_of_good_and_bad_skills() {
+    let scene = Scene::new(&[]);
+    let tools = scene.config.tools().current();
+    let validator = std::process::Command::new("agentskills").arg("--help").output().is_ok();
+    assert!(validator || std::env::var_os("CI").is_none(), "install skills-ref from PyPI");
+    for (name, text, is_good) in TABLE {
+        scene.write(&format!("{name}/SKILL.md"), text);
+        let path = scene.dir.path().join(name);
+        let item = check(Kind::Skill, &path, tools.names(), false);
+        let is_right = !item.problems.iter().any(|problem| problem.level == Level::Error);
+        assert_eq!(is_right, *is_good, "{name}: {:?}", item.problems);
+        if validator {
+            let theirs = std::process::Command::new("agentskills").arg("validate").arg(&path).output().unwrap();
+            assert_eq!(theirs.status.success(), *is_good, "{name}: {theirs:?}");
+        }
+    }
 }

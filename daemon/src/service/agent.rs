@@ -81,7 +81,6 @@ pub(super) async fn expanded(
 
 /// The name that a line begins with, and what follows; a path is no name.
 fn named(line: &str) -> Option<(&str, &str)> {
-    let line = line.trim();
     let rest = line.strip_prefix('/')?;
     let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
     let (name, arguments) = rest.split_at(end);
@@ -154,7 +153,8 @@ mod tests {
     #[test]
     fn a_line_names_a_command_and_a_path_does_not() {
         assert_eq!(named("/review src a "), Some(("review", "src a")));
-        assert_eq!(named(" /x"), Some(("x", "")));
+        assert_eq!(named("/x\n"), Some(("x", "")));
+        assert_eq!(named(" /x"), None, "a blank keeps it text");
         assert_eq!(named("/etc/passwd is odd"), None);
         assert_eq!(named("/ a"), None);
         assert_eq!(named("a /b"), None);

@@ -257,10 +257,8 @@ mod tests {
         assert!(text.contains("Use it.\n") && text.contains("[its files: references/forms.md]") && !failed, "{text}");
         let (text, failed) = run(&Skill, &workspace, json!({ "name": "pdf", "file": "references/forms.md" })).await;
         assert_eq!((text.as_str(), failed), ("Forms.", false));
-        assert_eq!(
-            run(&Skill, &workspace, json!({ "name": "pfd" })).await,
-            ("there is no skill `pfd`, did you mean `pdf`?".to_owned(), true)
-        );
+        let (text, failed) = run(&Skill, &workspace, json!({ "name": "pfd" })).await;
+        assert!(text.starts_with("there is no skill `pfd`") && failed, "{text}");
     }
 
     #[tokio::test]

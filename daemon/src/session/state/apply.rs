@@ -80,8 +80,8 @@ impl State {
                 self.role = agent.clone().or_else(|| self.role.take());
                 self.setup = setup.clone().or_else(|| self.setup.take());
             }
-            EventBody::PromptAccepted { prompt, content, when, compact, schema, .. } => {
-                self.prompt_accepted(prompt, content, *when, *compact);
+            EventBody::PromptAccepted { prompt, content, when, compact, schema, command, .. } => {
+                self.prompt_accepted(prompt, content, command.as_deref(), (*when, *compact));
                 if let (Some(queued), Some(schema)) = (self.queue.back_mut(), schema) {
                     queued.schema = Some(Arc::new(schema.clone()));
                 }
@@ -228,10 +228,16 @@ impl State {
         }
     }
 
-    fn prompt_accepted(&mut self, prompt: &PromptId, content: &[ContentBlock], when: When, compact: bool) {
+    fn prompt_accepted(
+        &mut self,
+        prompt: &PromptId,
+        content: &[ContentBlock],
+        command: Option<&str>,
+        (when, compact): (When, bool),
+    ) {
         self.counts.prompts += 1;
         if self.title.is_none() && !compact {
-            let text = content.iter().find_map(ContentBlock::as_text).unwrap_or_default();
+            let text = command.or_else(|| content.iter().find_map(ContentBlock::as_text)).unwrap_or_default();
             let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
             self.title = Some(line.trim().chars().take(TITLE).collect());
         }

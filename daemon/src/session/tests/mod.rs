@@ -474,13 +474,23 @@ fn line(event: &Event, asked: &mut Vec<QuestionId>) -> String {
             format!("{prompt} {}{compact}{schema} {}", when.as_str().unwrap(), blocks(content))
         }
         EventBody::SessionChanged {
-            model, mode, effort, instructions, setup, patience, fallback, unattended, ..
+            model,
+            mode,
+            effort,
+            instructions,
+            skills,
+            setup,
+            patience,
+            fallback,
+            unattended,
+            ..
         } => {
             let mut said = Vec::new();
             said.extend(model.clone());
             said.extend(mode.map(|mode| mode.to_string()));
             said.extend(effort.map(|effort| format!("effort {}", effort.name())));
             said.extend(instructions.as_ref().map(|all| format!("{} instructions", all.len())));
+            said.extend(skills.as_ref().map(|all| format!("{} skills", all.len())));
             said.extend(setup.as_ref().map(|_| "setup".to_owned()));
             said.extend(patience.map(|patience| format!("patience {patience}")));
             said.extend(unattended.map(|unattended| format!("unattended {unattended}")));

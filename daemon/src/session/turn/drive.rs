@@ -27,7 +27,7 @@ const GO_ON: &str = "prompt again to continue";
 const NO_SERVER: &str = "`linger mcp logs` shows what it wrote; then prompt again";
 
 /// What to do when a session's agent is gone.
-const NO_AGENT: &str = "`linger agents list` shows which there are; then prompt again";
+const NO_AGENT: &str = "`linger agents list` shows which there are, `linger trust` what changed; then prompt again";
 
 /// Why a turn ends whose last answer is not whole.
 const CUT: &str = "the answer was cut at the model's token limit";

@@ -96,7 +96,7 @@ fn unknown(library: &Library, name: &str) -> RpcError {
     let rows = [Kind::Command, Kind::Skill].map(|kind| library.clone().rows(kind, false)).concat();
     let waits = rows.iter().any(|row| row.name == name && row.status == linger_protocol::agent::Status::Waits);
     let broken = rows.iter().find(|row| row.name == name && row.status == linger_protocol::agent::Status::Broken);
-    let near = crate::diagnostics::nearest::nearest(name, library.names().into_iter(), NEAR);
+    let near = crate::diagnostics::nearest::nearest(name, library.names(), NEAR);
     let (why, hint) = match (waits, broken, near) {
         (true, ..) => (format!("/{name} is not trusted"), "`linger trust` shows what the workspace wants, and asks".to_owned()),
         (_, Some(row), _) => {

@@ -142,7 +142,7 @@ fn model(page: &mut Page) -> Option<String> {
 
 fn effort(page: &mut Page) -> Option<Effort> {
     let effort = page.text("effort")?;
-    effort.parse().map_err(|error| page.wrong("effort", error.to_string())).ok()
+    effort.parse::<Effort>().map_err(|error| page.wrong("effort", error.to_string())).ok()
 }
 
 /// The stricter of `mode` and `permissionMode`.

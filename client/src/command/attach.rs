@@ -83,6 +83,7 @@ pub(super) fn bare(args: Bare) -> Result<Exit, Failure> {
         }
     };
     if let Some(written) = written {
+        let expand = written.begins_typed();
         let content = written.content(Some(&info.cwd))?.with_resources(&mut client, &info.session)?;
         let (session, env) = (info.session.clone(), client.secret_env());
         client.call(&SessionPrompt(Prompt {
@@ -91,6 +92,7 @@ pub(super) fn bare(args: Bare) -> Result<Exit, Failure> {
             when: None,
             schema: None,
             until: None,
+            expand,
             env,
             key: Some(key()?),
         }))?;
@@ -103,6 +105,10 @@ fn adopted(client: &mut Client, info: Info, choice: Choice) -> Result<Info, Fail
     if !choice.tools.is_empty() {
         return Err(Failure::usage("the tools of a session are chosen when it is created")
             .hint("`linger -n --tools …` starts a new one"));
+    }
+    if choice.agent.is_some() {
+        return Err(Failure::usage("the agent of a session is chosen when it is created")
+            .hint("`linger -n --agent …` starts a new one"));
     }
     let session = run::adopt(client, &info, choice)?;
     client.session_info(&session)

@@ -416,7 +416,7 @@ impl Repl {
                         self.prompt_if_idle()?;
                         return Ok(None);
                     }
-                    None => self.prompt(text)?,
+                    None => self.prompt(text, false)?,
                 },
                 Some(Ok(Slash::Detach)) => return self.leave().map(Some),
                 Some(Ok(Slash::Compact(focus))) => self.compact(focus)?,
@@ -428,6 +428,7 @@ impl Repl {
                     self.slash(slash)?;
                     self.open_prompt()?;
                 }
+                Some(Err(_)) if self.is_named(&text)? => self.prompt(text, true)?,
                 Some(Err(error)) => {
                     self.say(&error)?;
                     self.open_prompt()?;

@@ -1,10 +1,11 @@
 //! Carries out a line at the prompt: sends a prompt, or runs a slash command.
 
+use linger_protocol::agent::List;
 use linger_protocol::daemon::{Empty, Model, Models};
 use linger_protocol::mcp;
-use linger_protocol::method::{McpList, ModelList, PermissionRules, SessionList};
+use linger_protocol::method::{CommandList, McpList, ModelList, PermissionRules, SessionList, SkillList};
 use linger_protocol::prompt::PromptContent;
-use linger_protocol::session::{Compact, Keyed, List, Prompt, Redo, Set, Undo};
+use linger_protocol::session::{Compact, Keyed, List as Sessions, Prompt, Redo, Set, Undo};
 
 use std::path::PathBuf;
 
@@ -21,29 +22,39 @@ use crate::render::table::columns;
 use crate::render::{permissions, servers};
 
 impl Repl {
-    pub(super) fn prompt(&mut self, text: String) -> Result<(), Failure> {
+    /// Sends a prompt; `expand`: it begins with the name of a command or a skill.
+    pub(super) fn prompt(&mut self, text: String, expand: bool) -> Result<(), Failure> {
         let session = self.attachment.session.clone();
         let places: Vec<_> = working_directory().ok().into_iter().chain([self.cwd.clone()]).collect();
         let content = with_pictures(text, &places);
         let content = content.and_then(|content| with_resources(&mut self.attachment.client, &session, content));
-        self.send(content)
+        self.send(content, expand)
+    }
+
+    /// Whether the daemon knows a command or a skill by the name that `line` begins with.
+    pub(super) fn is_named(&mut self, line: &str) -> Result<bool, Failure> {
+        let name = line.split_whitespace().next().and_then(|word| word.strip_prefix('/')).unwrap_or_default();
+        let list = List { cwd: self.cwd.clone(), ..List::default() };
+        let mut rows = self.attachment.client.call(&CommandList(list.clone()))?;
+        rows.extend(self.attachment.client.call(&SkillList(list))?);
+        Ok(rows.iter().any(|row| row.name == name))
     }
 
     /// Sends what a prompt of an MCP server says.
     pub(super) fn server_prompt(&mut self, named: (String, String), words: String) -> Result<(), Failure> {
         let session = self.attachment.session.clone();
         let content = attachable::prompt(&mut self.attachment.client, &session, named, words);
-        self.send(content)
+        self.send(content, false)
     }
 
-    fn send(&mut self, content: Result<PromptContent, Failure>) -> Result<(), Failure> {
+    fn send(&mut self, content: Result<PromptContent, Failure>, expand: bool) -> Result<(), Failure> {
         self.sent += 1;
         let session = self.attachment.session.clone();
         let sent = content.and_then(|content| {
             let pictures = content.pictures();
             // The attachment has brought the variables.
             let (when, schema, until, key) = (None, None, None, Some(key()?));
-            let prompt = Prompt { session, content, when, schema, until, env: Default::default(), key };
+            let prompt = Prompt { session, content, when, schema, until, expand, env: Default::default(), key };
             self.attachment.request(Request::Prompt(prompt)).map(|()| pictures)
         });
         match sent {
@@ -120,7 +131,7 @@ impl Repl {
                 self.attachment.request(Request::Redo(Redo { session, force, key: Some(key()?) }))?;
             }
             Slash::Sessions => {
-                let rows = self.attachment.client.call(&SessionList(List::default()))?;
+                let rows = self.attachment.client.call(&SessionList(Sessions::default()))?;
                 for line in listing(&rows, now()) {
                     self.say(&line)?;
                 }
@@ -129,7 +140,7 @@ impl Repl {
                 let rows = self
                     .attachment
                     .client
-                    .call(&SessionList(List { matching: Some(session.to_string()), ..List::default() }))?;
+                    .call(&SessionList(Sessions { matching: Some(session.to_string()), ..Sessions::default() }))?;
                 let dirs = rows.iter().flat_map(|row| &row.directories).map(|dir| dir.display().to_string());
                 let dirs = dirs.collect::<Vec<_>>().join("\n");
                 self.say(if dirs.is_empty() { "no added directory" } else { &dirs })?;

@@ -136,6 +136,7 @@ pub(crate) fn help() -> String {
     let mut lines = crate::render::table::columns(&rows);
     lines.push("@picture.png in a line sends the picture; Tab completes its name".to_owned());
     lines.push("@SERVER:URI sends a resource of an MCP server, /SERVER:PROMPT one of its prompts".to_owned());
+    lines.push("/NAME sends a command or a skill: `linger commands list`, `skills list`".to_owned());
     lines.push("no line is read while your turn runs: what you type counts after it".to_owned());
     lines.push("a line that ends in \\ continues; Ctrl-C cancels a turn, Ctrl-D leaves".to_owned());
     lines.join("\n")

@@ -119,6 +119,15 @@ pub(crate) enum Command {
     Usage(Usage),
     /// List the tools that models are given
     Tools(ToolsOf),
+    /// Skills, which a model reads when a task fits: list, show, validate
+    #[command(subcommand)]
+    Skills(Files),
+    /// Commands, which are prompts with a name: list, show, validate
+    #[command(subcommand)]
+    Commands(Files),
+    /// Agents, which are roles of sessions: list, show, validate
+    #[command(subcommand)]
+    Agents(Files),
     /// Show which variables a session's tools get
     Env(Env),
     /// What is always allowed: list, remove; and which rule or mode decides on a call: explain
@@ -182,6 +191,9 @@ pub(crate) struct Choice {
     /// The only tools of the session, such as read,grep; mcp__NAME__* is all of a server
     #[arg(long, value_delimiter = ',', value_name = "TOOLS")]
     pub(crate) tools: Vec<String>,
+    /// The agent that the session is; `linger agents list` lists them
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
     /// A name for the session
     #[arg(long)]
     pub(crate) name: Option<String>,
@@ -238,12 +250,12 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) choice: Choice,
     /// Use this session: a name, an id, or a unique prefix of an id
-    #[arg(short, long, conflicts_with_all = ["tools", "directory"])]
+    #[arg(short, long, conflicts_with_all = ["tools", "agent", "directory"])]
     pub(crate) session: Option<String>,
     #[command(flatten)]
     pub(crate) check: Check,
     /// Use the latest session of this project, also one that `run` made
-    #[arg(short, long = "continue", conflicts_with_all = ["tools", "session"])]
+    #[arg(short, long = "continue", conflicts_with_all = ["tools", "agent", "session"])]
     pub(crate) continue_latest: bool,
     /// Delete the session when its turn has ended
     #[arg(long, conflicts_with_all = ["session", "continue_latest", "detach"])]
@@ -456,6 +468,29 @@ pub(crate) struct ToolsOf {
     /// One JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What to do with skills, commands or agents.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Files {
+    /// List those of this directory, and whether sessions have them
+    List(Json),
+    /// Print the text of one
+    Show {
+        /// Its name
+        name: String,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check all of this directory, or the files that are named: exit code 1 if one breaks the rules
+    Validate {
+        /// Files; of a skill its directory or its SKILL.md
+        paths: Vec<PathBuf>,
+        /// One JSON object a line
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Debug, Args)]

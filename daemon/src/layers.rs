@@ -17,6 +17,7 @@ const ROOMS: &[&str] = &[
     "recover",
     "session",
     "question",
+    "agent",
     "config",
     "mcp",
     "permission",

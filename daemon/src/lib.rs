@@ -3,6 +3,7 @@
 //! [`run`] is the entry point: the caller owns the listener and decides when it ends. `examples/embed.rs` shows the library in
 //! another program.
 
+pub mod agent;
 pub mod config;
 pub mod diagnostics;
 pub mod fault;

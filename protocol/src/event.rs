@@ -17,6 +17,7 @@ pub use parts::{
     Outcome, OutputSegment, PlanEntry, PlanStatus, Process, ToolKind, Trigger,
 };
 
+use crate::agent::{Role as AgentRole, Skill};
 use crate::budget::Budget;
 use crate::id::{
     BackgroundId, BlobId, CallId, Cursor, MessageId, PermissionId, PromptId, QuestionId, SessionId, TurnId,
@@ -96,6 +97,9 @@ pub enum EventBody {
         /// Whether it was made for one prompt.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         one_shot: bool,
+        /// The agent that it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agent: Option<AgentRole>,
         /// The variables that tools of this session get; the value of a secret one is [`crate::variable::IN_MEMORY`].
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         env: BTreeMap<String, String>,
@@ -117,6 +121,12 @@ pub enum EventBody {
         /// The instruction files that go into the system prompt from now on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instructions: Option<Vec<Instruction>>,
+        /// The skills that the system prompt names from now on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        skills: Option<Vec<Skill>>,
+        /// Its agent, whose file is another one from now on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agent: Option<AgentRole>,
         /// What requests have beside the conversation from now on: another model's, or the configuration or linger itself is
         /// another one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -166,6 +176,9 @@ pub enum EventBody {
         /// The check that has to pass before its turn ends well.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Until>,
+        /// The line that the user typed, if it named a command or a skill: `content` is what that says.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        command: Option<String>,
     },
     /// A prompt that waited for its turn was taken back; it never becomes a message.
     PromptUnqueued {
@@ -653,6 +666,8 @@ impl EventBody {
             name: None,
             effort: None,
             instructions: None,
+            skills: None,
+            agent: None,
             setup: None,
             stands_in_for: None,
             patience: None,
@@ -671,6 +686,24 @@ impl EventBody {
         Self::changed(|body| {
             if let Self::SessionChanged { instructions, .. } = body {
                 *instructions = Some(read);
+            }
+        })
+    }
+
+    /// The skills that the session's model is told of are others from now on.
+    pub fn skills_changed(now: Vec<Skill>) -> Self {
+        Self::changed(|body| {
+            if let Self::SessionChanged { skills, .. } = body {
+                *skills = Some(now);
+            }
+        })
+    }
+
+    /// The file of the session's agent is another one from now on.
+    pub fn agent_changed(now: AgentRole) -> Self {
+        Self::changed(|body| {
+            if let Self::SessionChanged { agent, .. } = body {
+                *agent = Some(now);
             }
         })
     }

@@ -8,7 +8,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::{blob, config, daemon, key, mcp, permission, question, session, trust, usage};
+use crate::{agent, blob, config, daemon, key, mcp, permission, question, session, trust, usage};
 
 /// Parameters that know their method.
 pub trait Method: Serialize {
@@ -63,7 +63,7 @@ macro_rules! methods {
             use jsonrpsee::core::RpcResult;
             use jsonrpsee::proc_macros::rpc;
 
-            use super::{blob, config, daemon, key, mcp, permission, question, session, trust, usage};
+            use super::{agent, blob, config, daemon, key, mcp, permission, question, session, trust, usage};
 
             $(
                 $(#[$about])*
@@ -175,6 +175,15 @@ methods! {
         TrustList: "trust/list" = list(daemon::Empty) -> RpcResult<Vec<trust::Trusted>>;
         /// Trusts nothing of a workspace any more.
         TrustRevoke: "trust/revoke" = revoke(trust::Revoke) -> RpcResult<trust::Revoked>;
+    }
+    /// Skills, commands and agents.
+    AgentApi {
+        /// The skills of sessions in a directory.
+        SkillList: "skill/list" = skills(agent::List) -> RpcResult<Vec<agent::Item>>;
+        /// The commands that prompts in a directory can name.
+        CommandList: "command/list" = commands(agent::List) -> RpcResult<Vec<agent::Item>>;
+        /// The agents that a session in a directory can be.
+        AgentList: "agent/list" = agents(agent::List) -> RpcResult<Vec<agent::Item>>;
     }
     /// MCP servers.
     McpApi {

@@ -49,6 +49,9 @@ pub struct Create {
     /// when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
+    /// The name of the agent that the session is (`agent/list`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
     /// A name, unique among sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -206,6 +209,9 @@ pub struct Info {
     /// When it was put into the bin, in Unix milliseconds, if it is there; 30 days later it is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub binned_at: Option<u64>,
+    /// The name of the agent that it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
     /// Tokens over all its turns.
     pub usage: Usage,
     /// About how many tokens its context has, as its provider counted last.
@@ -341,6 +347,10 @@ pub struct Prompt {
     /// A check that has to pass before the turn ends well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Until>,
+    /// Whether a text that begins with `/NAME` names a command or a skill (`command/list`, `skill/list`), which the daemon puts in
+    /// its place.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub expand: bool,
     /// Values of secret variables that the session was created with; others are ignored.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,

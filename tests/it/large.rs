@@ -40,6 +40,8 @@ fn grow(daemon: &Daemon, session: &str) {
         state.before_turn = state.head - 1;
         state.counts.messages += events as u64;
     });
+    let size = i64::try_from(megabytes() << 20).unwrap();
+    database.execute("UPDATE session SET size = size + ? WHERE id = ?", rusqlite::params![size, session]).unwrap();
     database.execute_batch("COMMIT").unwrap();
 }
 

@@ -21,8 +21,8 @@ use crate::terminal::{Capabilities, Terminal};
 /// Lines of a terminal that does not tell its size.
 const HEIGHT: usize = 24;
 
-/// The largest log that is read to show what happened before, in bytes: a fifth of a second. Of a larger one the last turn is shown.
-const MAX_READ: u64 = 32 << 20;
+/// The largest log that is read to show what happened before, in bytes: some hundredths of a second. Of a larger one the last turn is shown.
+const MAX_READ: u64 = 4 << 20;
 
 pub(super) fn run(args: &Attach) -> Result<Exit, Failure> {
     let mut open = None;
@@ -83,6 +83,7 @@ pub(super) fn bare(args: Bare) -> Result<Exit, Failure> {
         }
     };
     if let Some(written) = written {
+        let expand = written.begins_typed();
         let content = written.content(Some(&info.cwd))?.with_resources(&mut client, &info.session)?;
         let (session, env) = (info.session.clone(), client.secret_env());
         client.call(&SessionPrompt(Prompt {
@@ -91,6 +92,7 @@ pub(super) fn bare(args: Bare) -> Result<Exit, Failure> {
             when: None,
             schema: None,
             until: None,
+            expand,
             env,
             key: Some(key()?),
         }))?;
@@ -103,6 +105,10 @@ fn adopted(client: &mut Client, info: Info, choice: Choice) -> Result<Info, Fail
     if !choice.tools.is_empty() {
         return Err(Failure::usage("the tools of a session are chosen when it is created")
             .hint("`linger -n --tools …` starts a new one"));
+    }
+    if choice.agent.is_some() {
+        return Err(Failure::usage("the agent of a session is chosen when it is created")
+            .hint("`linger -n --agent …` starts a new one"));
     }
     match run::adopt(client, &info, choice)? {
         true => client.session_info(&info.session),

@@ -1,5 +1,6 @@
 //! The subcommands, one file each, and what several of them need.
 
+mod agents;
 mod answer;
 mod attach;
 mod cancel;
@@ -84,6 +85,9 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
         Some(Command::Models(args)) => models::run(&args),
         Some(Command::Usage(args)) => usage::run(&args),
         Some(Command::Tools(args)) => tools::run(&args),
+        Some(Command::Skills(command)) => agents::run(&agents::SKILLS, command),
+        Some(Command::Commands(command)) => agents::run(&agents::COMMANDS, command),
+        Some(Command::Agents(command)) => agents::run(&agents::AGENTS, command),
         Some(Command::Env(args)) => env::run(&args),
         Some(Command::Permissions(args)) => permissions::run(args),
         Some(Command::Mcp(command)) => mcp::run(command),
@@ -98,7 +102,7 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
 
 /// Creates a session in the user's directory; `one_shot` if it is for one prompt.
 fn made(client: &mut Client, choice: Choice, one_shot: bool) -> Result<Created, Failure> {
-    let Choice { model, mode, effort, patience, fallback, unattended, limits, add_dir, tools, name, directory } =
+    let Choice { model, mode, effort, patience, fallback, unattended, limits, add_dir, tools, agent, name, directory } =
         choice;
     let tools = Some(tools).filter(|tools| !tools.is_empty());
     let (effort, fallback) = (effort.unwrap_or_default(), Some(fallback).filter(|models| !models.is_empty()));
@@ -113,6 +117,7 @@ fn made(client: &mut Client, choice: Choice, one_shot: bool) -> Result<Created, 
         budget: limits.into(),
         directories: absolute(add_dir)?,
         tools,
+        agent,
         name,
         one_shot,
         env: client.session_env(),

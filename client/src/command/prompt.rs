@@ -33,6 +33,11 @@ enum Part {
 pub(super) struct Content(Vec<(PromptContent, bool)>);
 
 impl Written {
+    /// Whether it begins with words of the user, which may name a command or a skill.
+    pub(super) fn begins_typed(&self) -> bool {
+        matches!(self.0.first(), Some(Part::Typed(_)))
+    }
+
     /// The text with the pictures that it names, searched here and in the session's directory.
     pub(super) fn content(self, session: Option<&Path>) -> Result<Content, Failure> {
         let places: Vec<_> = working_directory().ok().into_iter().chain(session.map(Path::to_path_buf)).collect();

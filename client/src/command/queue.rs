@@ -58,8 +58,12 @@ pub(super) struct Queued(Vec<(PromptId, String)>);
 impl Queued {
     pub(super) fn event(&mut self, body: &EventBody) {
         match body {
-            EventBody::PromptAccepted { prompt, content, compact, .. } => {
-                let text = if *compact { "a summary of older messages".to_owned() } else { text_of(content) };
+            EventBody::PromptAccepted { prompt, content, compact, command, .. } => {
+                let text = match (compact, command) {
+                    (true, _) => "a summary of older messages".to_owned(),
+                    (false, Some(line)) => line.clone(),
+                    (false, None) => text_of(content),
+                };
                 self.0.push((prompt.clone(), text));
             }
             EventBody::TurnStarted { prompt }

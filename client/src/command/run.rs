@@ -145,6 +145,7 @@ fn run_in(args: Run, made: &mut Option<SessionId>) -> Result<Exit, Failure> {
         (None, true) => Some(must_be_latest(&mut client, args.choice.directory.as_deref(), false)?),
         (None, false) => None,
     };
+    let expand = written.begins_typed();
     let content = written.content(info.as_ref().map(|info| info.cwd.as_path()))?;
     let session = match &info {
         Some(info) => {
@@ -167,6 +168,7 @@ fn run_in(args: Run, made: &mut Option<SessionId>) -> Result<Exit, Failure> {
         when: None,
         schema,
         until: args.check.asked(),
+        expand,
         env,
         key: Some(key()?),
     };
@@ -228,8 +230,20 @@ fn run_in(args: Run, made: &mut Option<SessionId>) -> Result<Exit, Failure> {
 
 /// The session that `-s` names, changed as the other options say.
 pub(super) fn adopt(client: &mut Client, info: &Info, choice: Choice) -> Result<bool, Failure> {
-    let Choice { model, mode, effort, patience, fallback, unattended, limits, add_dir, name, tools: _, directory: _ } =
-        choice;
+    let Choice {
+        model,
+        mode,
+        effort,
+        patience,
+        fallback,
+        unattended,
+        limits,
+        add_dir,
+        name,
+        tools: _,
+        agent: _,
+        directory: _,
+    } = choice;
     let fallback = Some(fallback).filter(|models| !models.is_empty());
     let session = info.session.clone();
     let (budget, add_directories, remove_directories) = (limits.into(), absolute(add_dir)?, Vec::new());

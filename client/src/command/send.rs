@@ -15,6 +15,7 @@ pub(super) fn run(args: Send) -> Result<Exit, Failure> {
     let schema = args.schema.as_deref().map(prompt::schema).transpose()?;
     let mut client = Client::open()?;
     let info = resolve(&mut client, &args.session)?;
+    let expand = written.begins_typed();
     let content = written.content(Some(&info.cwd))?.with_resources(&mut client, &info.session)?;
     let when = match (args.steer, args.interrupt) {
         (true, _) => When::Steer,
@@ -29,6 +30,7 @@ pub(super) fn run(args: Send) -> Result<Exit, Failure> {
         when: Some(when),
         schema,
         until: args.check.asked(),
+        expand,
         env,
         key: Some(key()?),
     };

@@ -259,6 +259,8 @@ impl Renderer {
                 effort,
                 name,
                 instructions,
+                skills,
+                agent,
                 setup,
                 patience,
                 fallback,
@@ -287,6 +289,10 @@ impl Renderer {
                 let added = directories.as_deref().map(added);
                 self.changed("added directories", added.as_deref(), &mut out);
                 instructions.iter().flatten().for_each(|file| self.instructions(file, &mut out));
+                let named = skills.as_ref().map(|all| all.iter().map(|it| it.name.as_str()).collect::<Vec<_>>());
+                let named = named.map(|names| if names.is_empty() { "none".to_owned() } else { names.join(", ") });
+                self.changed("skills", named.as_deref(), &mut out);
+                self.changed("agent", agent.as_ref().map(|it| it.name.as_str()), &mut out);
                 setup.iter().filter(|_| model.is_none()).for_each(|setup| self.setup(setup, &mut out));
             }
             EventBody::CompactionStarted { .. }

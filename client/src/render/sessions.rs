@@ -26,6 +26,8 @@ pub(crate) fn listing(rows: &[Info], now: u64) -> Vec<String> {
 pub(crate) fn listing_in(rows: &[Info], now: u64, width: Option<usize>) -> Vec<String> {
     let row = |info: &Info| {
         let title = info.name.clone().or_else(|| info.title.clone()).unwrap_or_default();
+        let agent = info.agent.as_ref().map(|agent| format!("[{agent}] ")).unwrap_or_default();
+        let title = agent + &title;
         let title: String = title.chars().map(|c| if c.is_whitespace() { ' ' } else { c }).take(40).collect();
         vec![
             info.session.to_string(),

@@ -1,10 +1,11 @@
 //! Carries out a line at the prompt: sends a prompt, or runs a slash command.
 
+use linger_protocol::agent::List;
 use linger_protocol::daemon::{Empty, Model, Models};
 use linger_protocol::mcp;
-use linger_protocol::method::{McpList, ModelList, PermissionRules, SessionList};
+use linger_protocol::method::{CommandList, McpList, ModelList, PermissionRules, SessionList, SkillList};
 use linger_protocol::prompt::PromptContent;
-use linger_protocol::session::{Compact, Keyed, List, Prompt, Redo, Set, Undo, When};
+use linger_protocol::session::{Compact, Keyed, List as Sessions, Prompt, Redo, Set, Undo, When};
 
 use std::path::PathBuf;
 
@@ -55,37 +56,53 @@ impl Repl {
             return self.leave().map(Some);
         }
         match slash::parse(&text) {
-            None => self.prompt(text, steer.then_some(When::Steer))?,
+            None => self.prompt(text, steer.then_some(When::Steer), false)?,
             Some(Ok(Slash::Detach)) => return self.leave().map(Some),
             Some(Ok(slash)) => self.slash(slash)?,
+            Some(Err(_)) if self.is_named(&text)? => self.prompt(text, steer.then_some(When::Steer), true)?,
             Some(Err(error)) => self.say(&error)?,
         }
         Ok(None)
     }
 
-    fn prompt(&mut self, text: String, when: Option<When>) -> Result<(), Failure> {
+    /// Sends a prompt; `expand`: it begins with the name of a command or a skill.
+    fn prompt(&mut self, text: String, when: Option<When>, expand: bool) -> Result<(), Failure> {
         let session = self.attachment.session.clone();
         let places: Vec<_> = working_directory().ok().into_iter().chain([self.cwd.clone()]).collect();
         let content = with_pictures(text, &places);
         let content = content.and_then(|content| with_resources(&mut self.attachment.client, &session, content));
-        self.send(content, when)
+        self.send(content, when, expand)
+    }
+
+    /// Whether the daemon knows a command or a skill by the name that `line` begins with.
+    pub(super) fn is_named(&mut self, line: &str) -> Result<bool, Failure> {
+        let name = line.split_whitespace().next().and_then(|word| word.strip_prefix('/')).unwrap_or_default();
+        let list = List { cwd: self.cwd.clone(), ..List::default() };
+        let mut rows = self.attachment.client.call(&CommandList(list.clone()))?;
+        rows.extend(self.attachment.client.call(&SkillList(list))?);
+        Ok(rows.iter().any(|row| row.name == name))
     }
 
     /// Sends what a prompt of an MCP server says.
     fn server_prompt(&mut self, named: (String, String), words: String) -> Result<(), Failure> {
         let session = self.attachment.session.clone();
         let content = attachable::prompt(&mut self.attachment.client, &session, named, words);
-        self.send(content, None)
+        self.send(content, None, false)
     }
 
-    fn send(&mut self, content: Result<PromptContent, Failure>, when: Option<When>) -> Result<(), Failure> {
+    fn send(
+        &mut self,
+        content: Result<PromptContent, Failure>,
+        when: Option<When>,
+        expand: bool,
+    ) -> Result<(), Failure> {
         self.sent += 1;
         let session = self.attachment.session.clone();
         let sent = content.and_then(|content| {
             let pictures = content.pictures();
             // The attachment has brought the variables.
             let (schema, until, key) = (None, None, Some(key()?));
-            let prompt = Prompt { session, content, when, schema, until, env: Default::default(), key };
+            let prompt = Prompt { session, content, when, schema, until, expand, env: Default::default(), key };
             self.attachment.request(Request::Prompt(prompt)).map(|()| pictures)
         });
         match sent {
@@ -120,8 +137,8 @@ impl Repl {
             Slash::Compact(focus) => self.compact(focus)?,
             Slash::ServerPrompt { server, prompt, words } => self.server_prompt((server, prompt), words)?,
             Slash::Continue => self.continue_turn()?,
-            Slash::Steer(text) => self.prompt(text, Some(When::Steer))?,
-            Slash::Interrupt(text) => self.prompt(text, Some(When::Interrupt))?,
+            Slash::Steer(text) => self.prompt(text, Some(When::Steer), false)?,
+            Slash::Interrupt(text) => self.prompt(text, Some(When::Interrupt), false)?,
             Slash::Queue => {
                 let lines = self.queue.iter().enumerate().map(|(n, (_, text))| format!("{} {text}", n + 1));
                 let lines: Vec<_> = lines.collect();
@@ -171,7 +188,7 @@ impl Repl {
                 self.attachment.request(Request::Redo(Redo { session, force, key: Some(key()?) }))?;
             }
             Slash::Sessions => {
-                let rows = self.attachment.client.call(&SessionList(List::default()))?;
+                let rows = self.attachment.client.call(&SessionList(Sessions::default()))?;
                 for line in listing(&rows, now()) {
                     self.say(&line)?;
                 }
@@ -180,7 +197,7 @@ impl Repl {
                 let rows = self
                     .attachment
                     .client
-                    .call(&SessionList(List { matching: Some(session.to_string()), ..List::default() }))?;
+                    .call(&SessionList(Sessions { matching: Some(session.to_string()), ..Sessions::default() }))?;
                 let dirs = rows.iter().flat_map(|row| &row.directories).map(|dir| dir.display().to_string());
                 let dirs = dirs.collect::<Vec<_>>().join("\n");
                 self.say(if dirs.is_empty() { "no added directory" } else { &dirs })?;

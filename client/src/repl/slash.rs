@@ -166,6 +166,7 @@ pub(crate) fn help() -> String {
     lines.push("while a turn runs: Enter queues, Alt-S steers, Esc or Ctrl-C stops it".to_owned());
     lines.push("Alt-Enter, Ctrl-J or a \\ at its end continue a line; Ctrl-X Ctrl-E edits it".to_owned());
     lines.push("Shift-Tab: the next mode; Ctrl-D, exit, quit or :q: leave".to_owned());
+    lines.push("/NAME sends a command or a skill: `linger commands list`, `skills list`".to_owned());
     lines.join("\n")
 }
 

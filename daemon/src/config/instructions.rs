@@ -48,7 +48,7 @@ fn root_by(cwd: &Path, home: Option<&Path>, owner: &Owner) -> PathBuf {
 }
 
 /// Whether the owner is this user or root.
-pub(super) fn is_trusted(owner: u32) -> bool {
+pub(crate) fn is_trusted(owner: u32) -> bool {
     owner == geteuid().as_raw() || owner == 0
 }
 

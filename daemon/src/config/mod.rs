@@ -48,7 +48,7 @@ pub use store::{ConfigStore, Confirmed, Record, Reload, Waiting};
 pub use trust::{Now as WorkspaceNow, WaitingServer};
 pub use watch::Changes;
 pub use widening::always_line;
-pub use workspace::{CONFIG as WORKSPACE_FILE, Trusted};
+pub use workspace::{CONFIG as WORKSPACE_FILE, FILES, Trusted};
 
 use crate::permission::{Rule, Rules};
 use crate::store::blob;

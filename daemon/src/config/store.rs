@@ -158,6 +158,11 @@ pub enum Reload {
 }
 
 impl ConfigStore {
+    /// The user's home directory, if it is known.
+    pub fn home(&self) -> Option<&Path> {
+        self.home.as_deref()
+    }
+
     /// Reads the file for the first time. Start watching it before, or a change in between is missed.
     /// `tools`: the tools that rules can name. Nothing is confirmed until [`Self::begin`]. Blocks on the disk.
     pub fn open(places: Places, home: Option<PathBuf>, tools: Tools) -> Self {

@@ -23,7 +23,7 @@ use super::mcp_json::{self, MCP_JSON, Parsed};
 use super::source::ConfigError;
 use super::store::{ConfigStore, Confirmed, Waiting};
 use super::widening::{confirmable, merge};
-use super::workspace::{self, CONFIG, Trusted, WorkspaceConfig, nothing};
+use super::workspace::{self, CONFIG, FILES, Trusted, WorkspaceConfig, nothing};
 use crate::mcp::settings::ServerConfig;
 
 /// The most workspaces with trusted settings: a state of the daemon's log has them all.
@@ -46,6 +46,8 @@ struct Seen {
     /// Held while the files are read, so that the last text read is the one in use.
     reading: Mutex<()>,
     now: Mutex<Arc<Now>>,
+    /// The Markdown files that [`ConfigStore::survey`] was told of last, with their hashes.
+    files: Mutex<BTreeMap<String, String>>,
     /// What each session was told last, as a hash.
     told: Mutex<HashMap<SessionId, u64>>,
 }
@@ -176,6 +178,25 @@ impl ConfigStore {
         self.settle_files(root, &seen, read, join(found, servers_found))
     }
 
+    /// As [`Self::look`], where the workspace has these Markdown files, each with its hash: those that are trusted with it stand in
+    /// the settings in force.
+    pub fn survey(&self, root: &Path, files: BTreeMap<String, String>) -> Arc<Now> {
+        let seen = self.workspaces.seen(root);
+        let is_new = {
+            let mut known = lock(&seen.files);
+            let before = known.clone();
+            // Those of other directories of the workspace stay while they are there.
+            known.retain(|path, _| files.contains_key(path) || root.join(path).is_file());
+            known.extend(files);
+            *known != before
+        };
+        let now = self.look(root);
+        if is_new && now.error.is_none() {
+            self.settle_again(root);
+        }
+        self.workspace(root).unwrap_or(now)
+    }
+
     /// What is in force in a workspace, as it was last looked at.
     pub fn workspace(&self, root: &Path) -> Option<Arc<Now>> {
         let seen = lock(&self.workspaces.seen).get(root).cloned()?;
@@ -195,6 +216,7 @@ impl ConfigStore {
     fn settle_files(&self, root: &Path, seen: &Seen, read: Read, found: Value) -> Arc<Now> {
         let Read { texts, error, problems } = read;
         let trusted = lock(&self.workspaces.trusted).get(root).cloned().unwrap_or_else(nothing);
+        let found = with_files(found, &lock(&seen.files), &trusted);
         let merged = merge(&trusted, &found);
         let of_settings = WorkspaceConfig::of_settings(&merged.in_force, root, self.tools().current().names());
         let (config, error) = match of_settings {
@@ -295,11 +317,15 @@ impl ConfigStore {
                 let has = |file: &str| {
                     waiting.changes.iter().any(|change| change.is_of(mcp_json::SERVERS) == (file == MCP_JSON))
                 };
-                let files: Vec<String> = [CONFIG, MCP_JSON]
+                let mut files: Vec<String> = [CONFIG, MCP_JSON]
                     .into_iter()
                     .filter(|file| has(file))
                     .map(|file| root.join(file).display().to_string())
                     .collect();
+                if waiting.changes.iter().any(|change| change.is_of(FILES)) {
+                    // There may be too many to name.
+                    files = vec![root.display().to_string()];
+                }
                 let files = files.join(" and ");
                 said.push(format!(
                     "{count} of {files} not in force until you trust it: `linger trust` shows what, and asks"
@@ -376,6 +402,20 @@ fn waiting_servers(found: &Value, in_force: &Value) -> Vec<WaitingServer> {
 fn servers_of(settings: &Value) -> impl Iterator<Item = (&String, ServerConfig)> {
     let sections = ["mcp", mcp_json::SERVERS].into_iter().filter_map(|section| settings.get(section)?.as_object());
     sections.flatten().filter_map(|(name, server)| Some((name, ServerConfig::deserialize(server).ok()?)))
+}
+
+/// The settings of a file with the hashes of the Markdown files. A trusted file that is gone stays trusted: it may lie below another
+/// directory than the session's, and with another content it asks again.
+fn with_files(mut found: Value, files: &BTreeMap<String, String>, trusted: &Value) -> Value {
+    let mut all = trusted.get(FILES).and_then(Value::as_object).cloned().unwrap_or_default();
+    all.extend(files.iter().map(|(path, hash)| (path.clone(), Value::from(hash.as_str()))));
+    if let Some(table) = found.as_object_mut() {
+        table.shift_remove(FILES);
+        if !all.is_empty() {
+            table.insert(FILES.to_owned(), Value::Object(all));
+        }
+    }
+    found
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

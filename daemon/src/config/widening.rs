@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::mcp_json;
 use super::source::dotted;
+use super::workspace::FILES;
 use crate::provider::catalogue::Kind;
 use crate::provider::preset::{self, Preset};
 
@@ -87,8 +88,12 @@ const KEYS: &[(&str, Widens, &str)] = &[
     ("network.proxy_loopback", Changed, "what goes through the proxy"),
     ("network.ca_file", Other, "certificates that are trusted"),
     ("hooks", Changed, "commands that linger runs at calls, prompts and ends of turns"),
+    ("files.*", Other, "the model reads this file: a skill, a command or an agent"),
     ("mcp.*", Other, "a server that linger runs or calls"),
 ];
+
+/// How much of a file's hash its change shows, in characters: `sha256:` and 128 bits.
+const SHOWN_HASH: usize = 7 + 32;
 
 /// The row of a key, if it has one.
 fn row(path: &[String]) -> Option<&'static (&'static str, Widens, &'static str)> {
@@ -353,6 +358,11 @@ impl Merge<'_> {
 
     fn set(&mut self, confirmed: Option<&Value>, found: Option<&Value>, means: &str) {
         let change = match (confirmed, found) {
+            // Enough of it that no two contents have the same line, and no more: nobody compares hashes.
+            (before, Some(now)) if self.path.first().is_some_and(|key| key == FILES) => {
+                let hash: String = now.as_str().unwrap_or_default().chars().take(SHOWN_HASH).collect();
+                format!("{}, {hash}", before.map_or("new", |_| "changed"))
+            }
             (Some(before), Some(now)) => format!("{now} in place of {before}"),
             (None, Some(now)) => format!("{now}, not set before"),
             (Some(before), None) => format!("no longer {before}"),

@@ -382,7 +382,8 @@ mod keys {
         assert_eq!(missing, [""; 0], "give each of these a row in KEYS: does a change of it widen what may happen?");
         let rows = super::super::KEYS.iter().map(|(pattern, ..)| pattern.split('.').collect::<Vec<_>>());
         let is_there = |row: &Vec<&str>| keys.iter().any(|key| row.iter().zip(key).all(|(row, key)| row == key));
-        let gone: Vec<_> = rows.filter(|row| !is_there(row)).collect();
+        // The hashes of a workspace's files are no key that a file has.
+        let gone: Vec<_> = rows.filter(|row| row.first() != Some(&crate::config::FILES) && !is_there(row)).collect();
         assert!(gone.is_empty(), "no such keys: {gone:?}");
     }
 }

@@ -28,6 +28,9 @@ use crate::tool::set::Names;
 /// The configuration of a workspace, below its root.
 pub const CONFIG: &str = ".linger/config.toml";
 
+/// The key of the settings that has the hashes of Markdown files; no file sets it.
+pub const FILES: &str = "files";
+
 /// The largest file, in bytes: hundreds of times a real one.
 const MAX_FILE: u64 = 256 << 10;
 
@@ -119,6 +122,7 @@ impl WorkspaceConfig {
     pub(super) fn of_settings(settings: &Value, root: &Path, names: &Names) -> Result<Self, String> {
         let mut settings = settings.clone();
         let of_json = settings.as_object_mut().and_then(|it| it.shift_remove(SERVERS)).unwrap_or_else(nothing);
+        settings.as_object_mut().map(|table| table.shift_remove(FILES));
         let Written { mode, permissions, hooks, mcp } =
             serde_json::from_value(settings).map_err(|it| it.to_string())?;
         let of_json: BTreeMap<String, ServerConfig> = serde_json::from_value(of_json).map_err(|it| it.to_string())?;

@@ -78,6 +78,7 @@ impl Servers {
         let params = json!({ "uri": uri });
         let answer = at.ask(&server, |connection| async move { connection.ask("resources/read", params).await }).await;
         let result = CallResult::of_resource(&answer.map_err(failed)?).map_err(failed)?;
+        let result = CallResult { text: server.redacted(&result.text), ..result };
         Ok(blocks(&format!("resource @{name}:{uri}"), result))
     }
 
@@ -104,6 +105,7 @@ impl Servers {
         let params = json!({ "name": prompt, "arguments": given });
         let answer = at.ask(&server, |connection| async move { connection.ask("prompts/get", params).await }).await;
         let result = CallResult::of_prompt(&answer.map_err(failed)?).map_err(failed)?;
+        let result = CallResult { text: server.redacted(&result.text), ..result };
         Ok(blocks(&format!("prompt /{name}:{prompt}"), result))
     }
 

@@ -21,7 +21,7 @@ use super::http::{Address, Login};
 use super::lines::Log;
 use super::listing::Listing;
 use super::settings::{ServerConfig, variable_of};
-use crate::diagnostics::secret::Secret;
+use crate::diagnostics::secret::{Redactor, Secret};
 use crate::process::server::Spawn;
 use crate::tool::Workspace;
 
@@ -139,6 +139,19 @@ impl Server {
             None => self.outside.keys.get(name),
             Some((root, _)) => self.outside.keys.get(&variable_of(root, name)),
         }
+    }
+
+    /// `text` without the values of the variables that its configuration names, as they are and as JSON writes them: they are for
+    /// the server alone. What every program gets, such as `HOME`, is no secret.
+    pub(super) fn redacted(&self, text: &str) -> String {
+        let own = Redactor::default();
+        for name in self.config.variables().iter().filter(|name| !ServerConfig::is_base(name)) {
+            let Some(secret) = self.value(name) else { continue };
+            let written = json!(secret.reveal()).to_string();
+            own.add(&Secret::new(written.trim_matches('"')));
+            own.add(&secret);
+        }
+        own.redact(text)
     }
 
     /// What a turn has to be told about it that none was told yet: what it waits for, and what is wrong with its tools.

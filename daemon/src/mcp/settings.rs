@@ -207,16 +207,17 @@ impl ServerConfig {
         command.iter().chain(args).chain(env.values()).chain(url).chain(headers.values())
     }
 
+    /// Whether every program gets this variable. Proxies are left out: their addresses can have passwords.
+    pub fn is_base(name: &str) -> bool {
+        BASE_ENV.contains(&name) || name.starts_with("LC_") || name.starts_with("XDG_")
+    }
+
     /// What every program needs of the environment of a session; a server gets its own `env` beside it.
     pub fn environment(session: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         let proxies = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
-        let is_base = |name: &str| {
-            BASE_ENV.contains(&name)
-                || name.starts_with("LC_")
-                || name.starts_with("XDG_")
-                || proxies.contains(&name.to_ascii_uppercase().as_str())
-        };
-        let base = session.iter().filter(|(name, _)| is_base(name));
+        let base = session
+            .iter()
+            .filter(|(name, _)| Self::is_base(name) || proxies.contains(&name.to_ascii_uppercase().as_str()));
         base.map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 }

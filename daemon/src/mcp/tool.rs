@@ -111,9 +111,12 @@ impl McpCall {
         let name = &self.server.name;
         let connection = match self.server.connection(&self.workspace, &session).await {
             Ok(connection) => connection,
-            Err(why) => return ToolOutput::error(format!("not run: the MCP server {name} cannot be started: {why}")),
+            Err(why) => {
+                let text = format!("not run: the MCP server {name} cannot be started: {why}");
+                return ToolOutput::error(self.server.redacted(&text));
+            }
         };
-        let mut following = Following { server: name, ask, output: &mut output, shown: Shown::default() };
+        let mut following = Following { server: &self.server, ask, output: &mut output, shown: Shown::default() };
         let called = connection.call(&self.tool, &self.input, limit, &mut following).await;
         let CallResult { text, images, is_error } = match called {
             Ok(result) => result,
@@ -127,9 +130,11 @@ impl McpCall {
             }
             Err(CallError::Ended(why)) => {
                 let text = format!("interrupted, outcome unknown: the MCP server {name} is gone: {why}");
-                return ToolOutput { outcome: Outcome::Unknown, ..ToolOutput::error(text) };
+                return ToolOutput { outcome: Outcome::Unknown, ..ToolOutput::error(self.server.redacted(&text)) };
             }
         };
+        // Before it is stored or a model reads it: the variables of a server are for its process alone.
+        let text = self.server.redacted(&text);
         if !text.is_empty() {
             output.push(text.as_bytes()).await;
         }
@@ -145,7 +150,7 @@ impl McpCall {
 
 /// Shows the progress of a call as output.
 struct Following<'a> {
-    server: &'a str,
+    server: &'a Server,
     ask: Ask,
     output: &'a mut Output,
     shown: Shown,
@@ -155,15 +160,17 @@ impl Hears for Following<'_> {
     fn progress(&mut self, progress: Progress) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             if let Some(line) = self.shown.line(&progress, Instant::now()) {
-                self.output.aside(&line).await;
+                self.output.aside(&self.server.redacted(&line)).await;
             }
         })
     }
 
     fn asked(&mut self, Asked { method, params, reply }: Asked) -> BoxFuture<'static, ()> {
         let text = params.get("message").and_then(Value::as_str).unwrap_or_default();
-        let text = format!("the MCP server {} asks: {text}", self.server);
-        let schema = params.get("requestedSchema").cloned().unwrap_or_else(|| json!({ "type": "object" }));
+        let text = self.server.redacted(&format!("the MCP server {} asks: {text}", self.server.name));
+        let schema = params.get("requestedSchema").map(|schema| self.server.redacted(&schema.to_string()));
+        let schema = schema.and_then(|schema| serde_json::from_str(&schema).ok());
+        let schema = schema.unwrap_or_else(|| json!({ "type": "object" }));
         // An address to visit cannot be shown.
         let is_form = params.get("mode").is_none_or(|mode| mode == "form");
         let asking = is_form.then(|| (self.ask)(Choice { text, wants: Wants::Fields(schema) }));

@@ -22,6 +22,7 @@ use sha2::{Digest as _, Sha256};
 pub use rule::{Rule, RuleError};
 
 use crate::tool::set::{Names, Takes};
+use crate::tool::skill::NAME as SKILL;
 use crate::tool::{Access, Workspace};
 use rule::{Effect, PathBases, Target};
 
@@ -122,8 +123,15 @@ impl ResolvedAccess {
 /// Decides one call; `grants` are the grants of the session and of the workspace.
 pub fn decide(rules: &Rules, grants: &[Rule], mode: Mode, call: &CallInfo<'_>, resolved: &ResolvedAccess) -> Verdict {
     let ResolvedAccess { bases, target, .. } = resolved;
+    // What narrows `read` narrows the tool that reads a skill's files.
+    let as_read = CallInfo { tool: "read", ..call.clone() };
     let first = |list: &[Rule], effect| {
-        list.iter().find(|rule| rule.matches(call, target.as_ref(), bases, effect)).map(ToString::to_string)
+        let is_read = call.tool == SKILL && effect == Effect::Narrow;
+        let matches = |rule: &&Rule| {
+            rule.matches(call, target.as_ref(), bases, effect)
+                || is_read && rule.matches(&as_read, target.as_ref(), bases, effect)
+        };
+        list.iter().find(matches).map(ToString::to_string)
     };
     // What a server or a host does with a call is unknown, whatever it declares.
     let read_only = !call.changes && !matches!(call.access, Access::Write(_)) && !call.access.is_outside();
@@ -149,6 +157,8 @@ pub fn decide(rules: &Rules, grants: &[Rule], mode: Mode, call: &CallInfo<'_>, r
     let allowed = match mode {
         _ if call.access == Access::Nothing => true,
         Mode::Auto => true,
+        // The tool reads nothing but a skill's own files, which were put or trusted there.
+        _ if call.tool == SKILL => read_only,
         Mode::Ask | Mode::Plan => read_only && inside,
         Mode::Edit if matches!(call.access, Access::Write(_)) => inside && !resolved.is_guarded,
         Mode::Edit => read_only && inside,

@@ -48,6 +48,7 @@ impl Swapped {
             env: Default::default(),
             secrets: Default::default(),
             seen: Default::default(),
+            skills: Default::default(),
             timeout_s: 1,
         };
         Self { _dir: dir, base, workspace }

@@ -44,6 +44,7 @@ pub(super) fn house() -> House {
         env: Arc::new(BTreeMap::new()),
         secrets: Default::default(),
         seen: Default::default(),
+        skills: Default::default(),
         timeout_s: 1,
     };
     House { dir, workspace }

@@ -4,24 +4,34 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use linger_protocol::RpcError;
+use linger_protocol::agent::{Role, Status};
 use linger_protocol::budget::Budget;
 use linger_protocol::error::Code;
 use linger_protocol::event::{EventBody, Level, NoticeCode};
 use linger_protocol::id::SessionId;
-use linger_protocol::session::{Create, Created};
+use linger_protocol::permission::Mode;
+use linger_protocol::session::{Create, Created, Effort};
 use linger_protocol::variable::{IN_MEMORY, MAX_TOTAL};
 use tokio::sync::oneshot;
 
 use super::Registry;
+use crate::agent::role::stricter;
+use crate::agent::{Agent, Kind, Library};
+use crate::diagnostics::nearest::nearest;
 use crate::diagnostics::secret::Secret;
 use crate::process::server::UMASK;
+use crate::provider::tools::is_among;
 use crate::session::actor::{Actor, add_directories, idle_effort, unknown_model};
 use crate::store::idempotency::Key;
 use crate::store::{Fold, StoreError};
 use crate::sys::{clock, disk};
+use crate::tool::skill::NAME as SKILL;
 
 /// Characters of a session's id: 50 bits, so that a prefix of four is unique among most users' sessions.
 const ID: usize = 10;
+
+/// How alike a name must be to be suggested.
+const NEAR: f32 = 0.7;
 
 /// Sessions in the database; a row and its log take some KiB at least.
 const MAX_SESSIONS: u32 = 100_000;
@@ -52,9 +62,22 @@ impl Registry {
     ) -> Result<Created, RpcError> {
         let env = &self.env;
         let config = env.config.current()?;
-        let resolved = env.providers.model(params.model.as_deref())?;
+        let cwd = directory(&params.cwd).await?;
+        let cast = match &params.agent {
+            Some(name) => Some(self.cast(name, &cwd, &params).await?),
+            None => None,
+        };
+        let Cast { role, model, effort, mode: most, tools, warnings: of_agent } = cast.unwrap_or_default();
+        let tools = match (&params.tools, tools) {
+            (Some(wanted), Some(has)) => {
+                Some(wanted.iter().filter(|tool| is_among(Some(&has), tool)).cloned().collect())
+            }
+            (wanted, has) => wanted.clone().or(has),
+        };
+        let effort = if params.effort.is_auto() { effort.unwrap_or_default() } else { params.effort };
+        let resolved = env.providers.model(params.model.as_deref().or(model.as_deref()))?;
         let doubt = env.providers.warning(&resolved.origin);
-        let idle = resolved.idle_effort(params.effort);
+        let idle = resolved.idle_effort(effort);
         if let Some(unknown) = params.tools.as_deref().and_then(|only| env.tools.unknown(only)) {
             return Err(RpcError::new(Code::UnknownOption, unknown).hint("`linger tools` lists them"));
         }
@@ -62,7 +85,6 @@ impl Registry {
         let fallback = params.fallback.as_deref().map(|models| env.providers.fallbacks(models)).transpose()?;
         let on_outage = (params.patience.is_some() || fallback.is_some())
             .then(|| EventBody::outage_changed(params.patience, fallback));
-        let cwd = directory(&params.cwd).await?;
         let mut added = Vec::new();
         for dir in &params.directories {
             add_directories(&mut added, &[directory(dir).await?])?;
@@ -92,16 +114,28 @@ impl Registry {
         let workspace = Arc::new(env.workspace(&id, &cwd, variables.clone(), disk::TIMEOUT).await);
         let warned_of = env.policy.look(&workspace, &id).await;
         env.configure_workspace(&workspace.root);
-        let setup = Some(env.setup(&resolved, &workspace.root, params.tools.as_deref()));
+        let setup = Some(env.setup(&resolved, &workspace.root, tools.as_deref(), false));
         let (mode, name) = (params.mode.unwrap_or_else(|| env.policy.mode(config.mode, &workspace)), params.name);
+        let mode = most.map_or(mode, |most| stricter(mode, most));
         let created = Created { session: id.clone(), model: model.clone(), mode, warning: doubt.clone() };
         let outcome = key.map(|key| Fold::Outcome(key.outcome(&created)));
         tracing::info!(target: "session", session = %id, cwd = %cwd.display(), model, %mode, "created");
         let of_workspace = warned_of.map(|text| EventBody::notice(Level::Warning, NoticeCode::ConfigWaits, text));
         env.servers.begin(&workspace, id.as_str());
-        let (effort, env_of, tools, one_shot) = (params.effort, variables.clone(), params.tools, params.one_shot);
-        let body =
-            EventBody::SessionCreated { cwd, model, mode, effort, name, parent, setup, tools, one_shot, env: env_of };
+        let (env_of, agent, one_shot) = (variables.clone(), role, params.one_shot);
+        let body = EventBody::SessionCreated {
+            cwd,
+            model,
+            mode,
+            effort,
+            name,
+            parent,
+            setup,
+            tools,
+            one_shot,
+            agent,
+            env: env_of,
+        };
         let (done, committed) = oneshot::channel();
         let commands = self.mailboxes.add_new(id.clone())?;
         let warned = doubt.as_deref().map(unknown_model).into_iter().chain(idle.map(idle_effort));
@@ -110,6 +144,7 @@ impl Registry {
         let budget = Budget::default().changed(params.budget);
         let budget = (!budget.is_empty()).then(|| EventBody::budget_changed(budget));
         let added = (!added.is_empty()).then(|| EventBody::directories_changed(added));
+        let of_agent = of_agent.into_iter().map(|text| EventBody::notice(Level::Warning, NoticeCode::Agent, text));
         let said = on_outage
             .into_iter()
             .chain(unattended)
@@ -117,6 +152,7 @@ impl Registry {
             .chain(added)
             .chain(warned)
             .chain(of_workspace)
+            .chain(of_agent)
             .collect();
         let shared = (env.clone(), self.clone() as Arc<_>);
         let actor = Actor::create(shared, id.clone(), (body, said), (&variables, workspace), outcome, done);
@@ -132,6 +168,61 @@ impl Registry {
             }
         }
     }
+}
+
+impl Registry {
+    /// What the agent of this name makes of a new session.
+    async fn cast(&self, name: &str, cwd: &Path, params: &Create) -> Result<Cast, RpcError> {
+        let env = &self.env;
+        let workspace = env.workspace(&SessionId::default(), cwd, params.env.clone(), disk::TIMEOUT).await;
+        let (config, places) = (env.config.clone(), env.agent_places(&workspace));
+        let library = disk::probe(cwd, disk::TIMEOUT, move || Library::load(&config, &places)).await;
+        let library = library.ok_or_else(|| RpcError::new(Code::NoWorkspace, disk::unresponsive(cwd)))?;
+        let Some(entry) = library.agents.iter().find(|entry| entry.name == name) else {
+            let rows = library.clone().rows(Kind::Agent, false);
+            let row = rows.iter().find(|row| row.name == name);
+            let near = nearest(name, library.agents.iter().map(|entry| entry.name.as_str()), NEAR);
+            let (why, hint) = match (row.map(|row| row.status), near) {
+                (Some(Status::Waits), _) => {
+                    ("is not trusted", "`linger trust` shows what the workspace wants, and asks".to_owned())
+                }
+                (Some(Status::Broken), _) => ("cannot be read", "`linger agents validate` says why".to_owned()),
+                (_, Some(near)) => ("is unknown", format!("did you mean {near}?")),
+                _ => ("is unknown", "`linger agents list` lists them".to_owned()),
+            };
+            return Err(RpcError::new(Code::UnknownOption, format!("the agent `{name}` {why}")).hint(hint));
+        };
+        let mut warnings: Vec<String> = entry
+            .problems
+            .iter()
+            .map(|it| format!("{}:{}: {}", entry.found.path.display(), it.line, it.text))
+            .collect();
+        let Agent { model, effort, mode, mut tools, skills, .. } = entry.item.clone();
+        if let (Some(tools), Some(_)) = (&mut tools, skills) {
+            tools.push(SKILL.to_owned());
+        }
+        // A model that this user has not does not keep the agent from its work.
+        let model = model.filter(|model| match env.providers.usable(model) {
+            Ok(()) => true,
+            Err(error) => {
+                warnings.push(format!("{}; the agent uses the session's own model", error.message));
+                false
+            }
+        });
+        Ok(Cast { role: Some(entry.role()), model, effort, mode, tools, warnings })
+    }
+}
+
+/// What an agent makes of a session.
+#[derive(Default)]
+struct Cast {
+    role: Option<Role>,
+    model: Option<String>,
+    effort: Option<Effort>,
+    /// It never asks less than this.
+    mode: Option<Mode>,
+    tools: Option<Vec<String>>,
+    warnings: Vec<String>,
 }
 
 /// The canonical path of a directory of a session.

@@ -7,7 +7,7 @@ use jsonrpsee::core::RpcResult;
 use jsonrpsee::types::ErrorObjectOwned;
 use jsonrpsee::{Extensions, Methods, ResponsePayload};
 use linger_protocol::api::{
-    BlobApiServer, ConfigApiServer, DaemonApiServer, KeyApiServer, McpApiServer, PermissionApiServer,
+    AgentApiServer, BlobApiServer, ConfigApiServer, DaemonApiServer, KeyApiServer, McpApiServer, PermissionApiServer,
     QuestionApiServer, SessionApiServer, TrustApiServer, UsageApiServer,
 };
 use linger_protocol::daemon::{Checked, Empty, Hello, Keys, Model, Models, Status, Stop, Tool, Tools, Welcome};
@@ -17,15 +17,19 @@ use linger_protocol::session::{
     Attach, Attached, Bin, Cancel, Compact, Create, Created, Environment, Info, Keyed, List, Named, OutOfBin, Prompt,
     Prompted, Prune, Pruned, Redo, Remove, Restored, Set, Undo, Unqueue, Unqueued,
 };
-use linger_protocol::{RpcError, blob, config, key, mcp, permission, question, trust, usage};
+use linger_protocol::{RpcError, agent, blob, config, key, mcp, permission, question, trust, usage};
 
 use super::conn::{conn, make_room};
 use super::forward::forward;
+use crate::agent::Kind;
 use crate::service::{self, Services};
 use crate::store;
 
 /// The capacity for a list of sessions, in bytes: a thousand take half of it.
 const LIST_ROOM: usize = 1 << 20;
+
+/// The capacity for a list of Markdown files with their texts, in bytes.
+const FILES_ROOM: usize = 4 << 20;
 
 /// The capacity for a list of all models, in bytes.
 const MODELS_ROOM: usize = 1 << 20;
@@ -48,6 +52,7 @@ pub fn methods(services: Arc<Services>) -> anyhow::Result<Methods> {
     methods.merge(SessionApiServer::into_rpc(rpc.clone()))?;
     methods.merge(BlobApiServer::into_rpc(rpc.clone()))?;
     methods.merge(KeyApiServer::into_rpc(rpc.clone()))?;
+    methods.merge(AgentApiServer::into_rpc(rpc.clone()))?;
     methods.merge(McpApiServer::into_rpc(rpc.clone()))?;
     methods.merge(UsageApiServer::into_rpc(rpc.clone()))?;
     methods.merge(ConfigApiServer::into_rpc(rpc.clone()))?;
@@ -271,6 +276,29 @@ impl TrustApiServer for Rpc {
 
     async fn revoke(&self, extensions: &Extensions, params: trust::Revoke) -> RpcResult<trust::Revoked> {
         Ok(service::trust::revoke(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+}
+
+#[async_trait]
+impl AgentApiServer for Rpc {
+    async fn skills(&self, extensions: &Extensions, params: agent::List) -> RpcResult<Vec<agent::Item>> {
+        self.of_kind(extensions, Kind::Skill, params).await
+    }
+
+    async fn commands(&self, extensions: &Extensions, params: agent::List) -> RpcResult<Vec<agent::Item>> {
+        self.of_kind(extensions, Kind::Command, params).await
+    }
+
+    async fn agents(&self, extensions: &Extensions, params: agent::List) -> RpcResult<Vec<agent::Item>> {
+        self.of_kind(extensions, Kind::Agent, params).await
+    }
+}
+
+impl Rpc {
+    async fn of_kind(&self, extensions: &Extensions, kind: Kind, params: agent::List) -> RpcResult<Vec<agent::Item>> {
+        let conn = conn(extensions)?;
+        let room = if params.text { FILES_ROOM } else { LIST_ROOM };
+        Ok(conn.query_large(extensions, room, service::agent::list(&self.0, conn.caller(), kind, params)).await?)
     }
 }
 

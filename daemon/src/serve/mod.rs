@@ -163,6 +163,7 @@ fn workspace(cwd: PathBuf, home: Option<&Path>, env: BTreeMap<String, String>, t
         timeout_s,
         seen: Default::default(),
         added: Default::default(),
+        skills: Default::default(),
     }
 }
 

@@ -4,6 +4,7 @@
 //! [`model`], [`permission`], [`session`], [`question`], [`config`], [`blob`], [`usage`], [`key`], [`mcp`], [`tool`](self::tool), [`trust`].
 //! They check what a [`Caller`] may do; they do not know the transport. [`Services`] has one field a concern.
 
+pub mod agent;
 pub mod blob;
 mod caller;
 pub mod config;

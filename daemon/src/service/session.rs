@@ -125,10 +125,14 @@ pub async fn prompt(services: &Services, caller: &Caller, mut params: Prompt) ->
     let env = std::mem::take(&mut params.env);
     let key = Key::of("session/prompt", session.as_str(), params.key.take(), &params)?;
     params.env = env;
+    let mut command = None;
+    if params.expand {
+        (params.content, command) = super::agent::expanded(services, &session, params.content).await?;
+    }
     if services.env().policy.may_have_hooks(HookEvent::Prompt) {
         params.content = hooked(services, &session, params.content).await?;
     }
-    services.registry.ask(&session, |reply| Command::Prompt(params, key, by, reply)).await
+    services.registry.ask(&session, |reply| Command::Prompt(params, command, key, by, reply)).await
 }
 
 /// The content of a prompt with what hooks add to it. Fails if one refuses it.

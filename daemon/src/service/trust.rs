@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 
 use super::config::{CONFIRM, KEEP, MAX_SHOWN, blocking};
 use super::{Caller, Services};
+use crate::agent::Library;
 use crate::config::{Waiting, WorkspaceNow};
 use crate::permission::hash;
 use crate::question;
@@ -191,8 +192,12 @@ pub(super) async fn look(services: &Services, cwd: &Path) -> Result<(PathBuf, Ar
     }
     let env = services.env();
     let workspace = env.workspace(&SessionId::default(), cwd, BTreeMap::new(), disk::TIMEOUT).await;
-    let (config, root) = (services.config.clone(), workspace.root.clone());
-    let now = disk::probe(cwd, disk::TIMEOUT, move || config.look(&root)).await;
+    let (config, root, places) = (services.config.clone(), workspace.root.clone(), env.agent_places(&workspace));
+    let look = move || {
+        Library::load(&config, &places);
+        config.look(&root)
+    };
+    let now = disk::probe(cwd, disk::TIMEOUT, look).await;
     let silent = || RpcError::new(Code::Storage, disk::unresponsive(cwd));
     Ok((workspace.root, now.ok_or_else(silent)?))
 }

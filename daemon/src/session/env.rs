@@ -18,6 +18,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use super::actor::Command;
 use super::names::Names;
 use super::queued_bytes::QueuedBytes;
+use crate::agent;
 use crate::config::ConfigStore;
 use crate::config::Policy;
 use crate::config::instructions::workspace_root;
@@ -201,8 +202,9 @@ impl Env {
             false => SecretVariables::default(),
         };
         let root = root.unwrap_or_else(|| cwd.clone());
-        let (env, seen, added) = (Arc::new(env), self.seen_by(session), AddedDirs::default());
-        Workspace { root, is_seen, cwd, env, secrets, seen, added, timeout_s }
+        let (env, seen, added, skills) =
+            (Arc::new(env), self.seen_by(session), AddedDirs::default(), Default::default());
+        Workspace { root, is_seen, cwd, env, secrets, seen, added, skills, timeout_s }
     }
 
     /// Reads the files of a workspace, and takes their MCP servers.
@@ -217,18 +219,26 @@ impl Env {
         self.servers.configure_workspace(root, &now.config.servers, &config.env.keys);
     }
 
-    /// The prefix fingerprint of requests to this model by a session of the workspace that has `only` these tools.
-    pub fn setup(&self, resolved: &Resolved, root: &Path, only: Option<&[String]>) -> PrefixFingerprint {
-        resolved.clone().limited(only).setup(&self.system, self.tools_of(&resolved.origin, root, only).specs())
+    /// Where the skills, commands and agents of a session lie.
+    pub fn agent_places(&self, workspace: &Workspace) -> agent::Places {
+        let (root, cwd) = (workspace.root.clone(), workspace.cwd.clone());
+        agent::Places { config: self.places.config.clone(), home: self.config.home().map(Path::to_path_buf), root, cwd }
+    }
+
+    /// The prefix fingerprint of requests to this model by a session of the workspace that has `only` these tools, and perhaps
+    /// skills.
+    pub fn setup(&self, resolved: &Resolved, root: &Path, only: Option<&[String]>, skills: bool) -> PrefixFingerprint {
+        resolved.clone().limited(only).setup(&self.system, self.tools_of(&resolved.origin, root, only, skills).specs())
     }
 
     /// The tools of a session of the workspace with this model that has `only` these. What those of MCP servers may take of a
     /// request depends on the model's window.
-    pub fn tools_of(&self, model: &str, root: &Path, only: Option<&[String]>) -> Arc<ToolSet> {
+    pub fn tools_of(&self, model: &str, root: &Path, only: Option<&[String]>, skills: bool) -> Arc<ToolSet> {
         let window = self.providers.window(model).unwrap_or(USUAL_WINDOW);
         let tokens = window / 100 * u64::from(self.config.mcp_direct_percent());
         let tools = self.servers.tools_in(root);
-        tools.of(only, usize::try_from(tokens.saturating_mul(BYTES_PER_TOKEN)).unwrap_or(usize::MAX))
+        let room = usize::try_from(tokens.saturating_mul(BYTES_PER_TOKEN)).unwrap_or(usize::MAX);
+        tools.of(only, room, skills)
     }
 }
 

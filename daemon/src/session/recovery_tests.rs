@@ -60,6 +60,7 @@ impl Scene {
             compact: false,
             schema: None,
             until: None,
+            command: None,
         });
         scene.event(EventBody::TurnStarted { prompt: PromptId::from("p1") });
         let prompt = Some(PromptId::from("p1"));

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use linger_protocol::agent::{Role, Skill};
 use linger_protocol::event::{AfterCrash, EventBody, Instruction, Process};
 use linger_protocol::id::{BackgroundId, CallId, MessageId, PromptId, QuestionId, SessionId, TurnId};
 use linger_protocol::message::{ContentBlock, StopReason, Usage};
@@ -21,13 +22,14 @@ use linger_protocol::question::Subject;
 use linger_protocol::session::{self, Effort as Thinking, Info, PrefixFingerprint, Until, When};
 use linger_protocol::unattended::Unattended;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::budget::BudgetState;
 use super::circles::{Circles, Made};
 use super::compaction::Effort;
 use super::until::UntilState;
 use crate::log::cursor::Position;
+use crate::permission::hash;
 use crate::question;
 use crate::store::{BINNED, Fold};
 use undo::UndoState;
@@ -88,6 +90,12 @@ pub struct State {
     pub grants: Vec<String>,
     /// The instruction files of the last system prompt.
     pub instructions: Vec<Instruction>,
+    /// The digest of the skills that its model is told of; absent without any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skills: Option<String>,
+    /// The agent that it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
     /// Queued prompts, in order.
     pub queue: VecDeque<Queued>,
     /// Whether queued prompts wait for the user, because the last turn was cancelled or failed.
@@ -348,6 +356,12 @@ pub struct Resolution {
     pub reason: Option<String>,
 }
 
+/// The digest of the skills that a model is told of; absent without any.
+pub fn skills_digest(skills: &[Skill]) -> Option<String> {
+    let rows: Vec<_> = skills.iter().map(|skill| json!([skill.name, skill.path, skill.digest])).collect();
+    (!rows.is_empty()).then(|| hash(&Value::Array(rows)))
+}
+
 /// The option of a question about a turn that lets it go on.
 pub const GO_ON: &str = "go_on";
 
@@ -498,6 +512,11 @@ impl State {
         self.questions().find(|question| question.id == *id)
     }
 
+    /// Whether its model is told of skills.
+    pub fn has_skills(&self) -> bool {
+        self.skills.is_some()
+    }
+
     /// The unanswered questions.
     pub fn open_questions(&self) -> impl Iterator<Item = &QuestionState> {
         self.questions().filter(|question| question.answer.is_none())
@@ -551,6 +570,7 @@ impl State {
             parent: self.parent.clone(),
             one_shot: self.one_shot,
             binned_at: self.binned_at,
+            agent: self.role.as_ref().map(|role| role.name.clone()),
             usage: self.usage,
             context_tokens: self.context_tokens(),
             context_window: None,

@@ -33,6 +33,7 @@ mod replace;
 pub mod restore;
 pub mod seen;
 pub mod set;
+pub mod skill;
 mod test_run;
 pub(crate) mod text;
 mod write;
@@ -59,8 +60,10 @@ use background::Jobs;
 pub(crate) use bash::TIMEOUT_MAX_S;
 use change::{Change, KeptChange};
 pub(crate) use file::keep_shut;
+pub(crate) use path::normalise;
 use seen::Seen;
 use set::Takes;
+use skill::Skills;
 
 /// How many links `resolve` follows before it gives up on a loop; Linux allows as many.
 const LINKS_MAX: usize = 40;
@@ -271,6 +274,8 @@ pub struct Workspace {
     pub seen: Seen,
     /// The directories that a user added, which count like `root`.
     pub added: added::AddedDirs,
+    /// The skills that the session's model can read.
+    pub skills: Skills,
     /// The shell of `bash` calls may run this long unless the model asks for another time, in seconds.
     pub timeout_s: u64,
 }
@@ -565,6 +570,7 @@ pub(crate) mod tests {
             secrets,
             seen: Seen::default(),
             added: added::AddedDirs::default(),
+            skills: Skills::default(),
             timeout_s: 60,
         };
         (dir, workspace)

@@ -28,7 +28,7 @@ pub(super) fn directory(workspace: &Workspace, path: Option<&str>) -> Result<Pat
 }
 
 /// `path` without `.` and `..`, by its letters alone: what a rule sees is what is opened.
-pub(super) fn normalise(path: &Path) -> PathBuf {
+pub(crate) fn normalise(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut path, component| {
         match component {
             Component::CurDir => {}

@@ -14,6 +14,7 @@ use tokio::sync::watch;
 
 use super::call_tool::{self, CallTool};
 use super::find_tools::FindTools;
+use super::skill::{self, Skill};
 use super::{Invalid, Tool, text};
 use crate::provider::ToolSpec;
 use crate::provider::tools::{ToolSpecs, is_among};
@@ -50,6 +51,11 @@ impl Names {
     pub fn takes(&self, tool: &str) -> Option<Takes> {
         let known = self.0.get(tool).copied();
         known.or_else(|| tool.starts_with(MCP).then_some(Takes::Version))
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
     }
 
     /// A tool whose name differs by one letter or by case.
@@ -103,7 +109,9 @@ impl ToolSet {
             input_schema: tool.schema(),
         };
         let specs = ToolSpecs::new(kept.iter().filter(|tool| is_told(tool.as_ref())).map(spec).collect());
-        let names = kept.iter().map(|tool| (tool.name(), tool.pattern())).collect();
+        // Sessions that have skills have it.
+        let skill = [(skill::NAME, Skill.pattern())];
+        let names = kept.iter().map(|tool| (tool.name(), tool.pattern())).chain(skill).collect();
         Self { tools: kept, by_name, specs, names }
     }
 
@@ -174,8 +182,8 @@ struct Shared {
     parts: Mutex<Parts>,
 }
 
-/// By the digest of the whole set, the names in the part, and whether those of servers are found.
-type Parts = HashMap<(String, Option<Vec<String>>, bool), Weak<ToolSet>>;
+/// By the digest of the whole set, the names in the part, whether those of servers are found, and whether there are skills.
+type Parts = HashMap<(String, Option<Vec<String>>, bool, bool), Weak<ToolSet>>;
 
 impl Default for Tools {
     /// The tools that come with the daemon.
@@ -197,17 +205,21 @@ impl Tools {
 
     /// Of the set as it is now, the tools of a session that has `only` these, as [`is_among`] compares them. If those of servers
     /// would take more than `room` bytes of each request, models are told how to find them in place of what they are.
-    pub fn of(&self, only: Option<&[String]>, room: usize) -> Arc<ToolSet> {
+    /// `skills`: the session has some, and the tool that reads them.
+    pub fn of(&self, only: Option<&[String]>, room: usize, skills: bool) -> Arc<ToolSet> {
         let whole = self.current();
         let is_found = whole.served_size(only) > room;
-        if only.is_none() && !is_found {
+        let reads_skills = skills && is_among(only, skill::NAME);
+        if only.is_none() && !is_found && !reads_skills {
             return whole;
         }
-        let key = (whole.specs().digest().to_owned(), only.map(<[String]>::to_vec), is_found);
+        let key = (whole.specs().digest().to_owned(), only.map(<[String]>::to_vec), is_found, reads_skills);
         let mut parts = self.0.parts.lock().unwrap_or_else(PoisonError::into_inner);
         parts.retain(|_, part| part.strong_count() > 0);
         parts.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
-            let part = ToolSet::new(whole.iter().filter(|tool| is_among(only, tool.name())).cloned());
+            let skill = reads_skills.then(|| Arc::new(Skill) as Arc<dyn Tool>);
+            let part = whole.iter().filter(|tool| is_among(only, tool.name())).cloned();
+            let part = ToolSet::new(part.chain(skill));
             let part = Arc::new(if is_found { part.with_found() } else { part });
             parts.insert(key, Arc::downgrade(&part));
             part
@@ -218,7 +230,7 @@ impl Tools {
     pub fn unknown(&self, only: &[String]) -> Option<String> {
         let whole = self.current();
         let hosted = HostedTool::ALL.map(HostedTool::name);
-        let names: Vec<&str> = whole.iter().map(|tool| tool.name()).chain(hosted).collect();
+        let names: Vec<&str> = whole.iter().map(|tool| tool.name()).chain(hosted).chain([skill::NAME]).collect();
         let is_known = |it: &&String| it.starts_with(MCP) || names.contains(&it.as_str());
         let unknown = only.iter().find(|it| !is_known(it))?;
         let near = text::did_you_mean(unknown, &names);
@@ -273,11 +285,11 @@ mod tests {
     fn sessions_that_have_the_same_part_of_the_tools_share_one_set() {
         let tools = Tools::default();
         let only = ["grep", "read", "mcp__files__*"].map(str::to_owned);
-        let part = tools.of(Some(&only), usize::MAX);
+        let part = tools.of(Some(&only), usize::MAX, false);
         let names: Vec<&str> = part.iter().map(|tool| tool.name()).collect();
         assert_eq!(names, ["read", "grep"], "in the order of the whole set");
-        assert!(Arc::ptr_eq(&part, &tools.of(Some(&only), usize::MAX)));
-        assert!(Arc::ptr_eq(&tools.of(None, 0), &tools.current()), "no server has a tool");
+        assert!(Arc::ptr_eq(&part, &tools.of(Some(&only), usize::MAX, false)));
+        assert!(Arc::ptr_eq(&tools.of(None, 0, false), &tools.current()), "no server has a tool");
         assert_eq!(tools.unknown(&only), None);
         let unknown = tools.unknown(&["web_search".to_owned(), "raed".to_owned()]).unwrap();
         assert!(
@@ -287,13 +299,24 @@ mod tests {
     }
 
     #[test]
+    fn only_a_session_with_skills_has_the_tool_that_reads_them() {
+        let tools = Tools::default();
+        let read = ["read".to_owned()];
+        assert!(tools.current().get("skill").is_none());
+        assert_eq!(tools.of(None, 0, true).iter().last().unwrap().name(), "skill");
+        assert!(tools.of(Some(&read), 0, true).get("skill").is_none());
+        assert_eq!(tools.current().names().takes("skill"), Some(Takes::Path));
+        assert_eq!(tools.unknown(&["skill".to_owned()]), None);
+    }
+
+    #[test]
     fn tools_of_servers_that_take_too_much_are_found_and_called() {
         let served = (0..500).map(|n| super::super::tests::served(&format!("mcp__big__tool{n}"), "does much"));
         let tools = Tools::new(ToolSet::new(builtin().into_iter().chain(served)));
         let size = tools.current().served_size(None);
-        assert!(Arc::ptr_eq(&tools.of(None, size), &tools.current()), "it fits");
-        let found = tools.of(None, size - 1);
-        assert!(Arc::ptr_eq(&found, &tools.of(None, 0)));
+        assert!(Arc::ptr_eq(&tools.of(None, size, false), &tools.current()), "it fits");
+        let found = tools.of(None, size - 1, false);
+        assert!(Arc::ptr_eq(&found, &tools.of(None, 0, false)));
         let told: Vec<&str> = found.specs().iter().map(|spec| spec.name.as_str()).collect();
         assert_eq!(
             (told.len(), told[0], &told[told.len() - 2..]),
@@ -304,11 +327,11 @@ mod tests {
         assert_eq!(found.find("mcp__big__tool7").unwrap().name(), "mcp__big__tool7");
         let none = found.find("mcp__big__tol7").err().unwrap().0;
         assert!(none.contains("did you mean `mcp__big__tool7`?") && !none.contains("mcp__big__tool9"), "{none}");
-        let part = tools.of(Some(&["read".to_owned(), "mcp__big__tool1".to_owned()]), 0);
+        let part = tools.of(Some(&["read".to_owned(), "mcp__big__tool1".to_owned()]), 0, false);
         assert!(part.get("mcp__big__tool1").is_some() && part.get("mcp__big__tool2").is_none());
         let more = super::super::tests::served("mcp__big__more", "does more");
         tools.replace(ToolSet::new(tools.current().iter().cloned().chain([more])));
-        assert_eq!(tools.of(None, 0).specs().digest(), found.specs().digest(), "the prefix of a request stays");
+        assert_eq!(tools.of(None, 0, false).specs().digest(), found.specs().digest(), "the prefix of a request stays");
     }
 
     #[test]

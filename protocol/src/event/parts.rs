@@ -292,6 +292,8 @@ pub enum NoticeCode {
     RuleNotStored,
     /// Changes of the configuration wait until a person confirms them.
     ConfigWaits,
+    /// Something about the session's agent: a key of its file that is ignored, a tool or a model that does not exist.
+    Agent,
     /// Nothing of the session can be written just now, so nothing comes; without a `seq`. Events resume when writing works.
     Storage,
     /// An MCP server could not be started; the turn goes on without its tools.

@@ -251,6 +251,7 @@ pub fn rule(data: &[u8]) {
         env: Arc::default(),
         secrets: Default::default(),
         seen: Default::default(),
+        skills: Default::default(),
         timeout_s: 1,
     };
     let calls = [

@@ -84,7 +84,7 @@ pub enum Command {
     /// Subscribe from a cursor; the map brings secret variables.
     Attach(Option<Cursor>, BTreeMap<String, String>, Reply<AttachPoint>),
     /// Queue a prompt.
-    Prompt(session::Prompt, Option<Key>, Author, Reply<Prompted>),
+    Prompt(session::Prompt, Option<String>, Option<Key>, Author, Reply<Prompted>),
     /// Queue a compaction.
     Compact(session::Compact, Option<Key>, Author, Reply<Prompted>),
     /// Take back a queued prompt, or the last one.
@@ -161,7 +161,7 @@ impl Command {
     pub fn refuse(self, error: RpcError) {
         match self {
             Self::Attach(_, _, reply) => respond(reply, Err(error)),
-            Self::Prompt(_, _, _, reply) | Self::Compact(_, _, _, reply) => respond(reply, Err(error)),
+            Self::Prompt(_, _, _, _, reply) | Self::Compact(_, _, _, reply) => respond(reply, Err(error)),
             Self::Undo(_, _, _, reply) | Self::Redo(_, _, _, reply) => respond(reply, Err(error)),
             Self::Prune(_, _, reply) => respond(reply, Err(error)),
             Self::Unqueue(_, _, _, reply) => respond(reply, Err(error)),

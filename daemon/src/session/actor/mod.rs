@@ -379,7 +379,7 @@ impl Actor {
             Command::Bin(asked) => self.bin(asked).await,
             Command::Restore(key, reply) => self.take_out(key, reply).await,
             Command::Unqueue(prompt, key, by, reply) => self.unqueue(prompt, key, by, reply).await,
-            Command::Prompt(prompt, key, by, reply) => self.prompt(prompt, key, by, reply).await,
+            Command::Prompt(prompt, command, key, by, reply) => self.prompt((prompt, command), key, by, reply).await,
             Command::Compact(compact, key, by, reply) => self.compact(compact, key, by, reply).await,
             Command::Cancel(background, asked) => self.cancel(background, asked).await,
             Command::Continue(asked) => self.resume(asked).await,

@@ -27,6 +27,8 @@ struct Accepted {
     schema: Option<Value>,
     /// The check that has to pass.
     until: Option<session::Until>,
+    /// The line that named a command.
+    command: Option<String>,
 }
 
 impl Actor {
@@ -75,7 +77,12 @@ impl Actor {
     /// What decides about its calls.
     pub(super) fn call_basis(&self) -> CallBasis {
         CallBasis {
-            tools: self.env.tools_of(&self.state.model, &self.workspace.root, self.state.tools.as_deref()),
+            tools: self.env.tools_of(
+                &self.state.model,
+                &self.workspace.root,
+                self.state.tools.as_deref(),
+                self.state.has_skills(),
+            ),
             mode: self.state.mode,
             grants: self.state.grants.clone(),
             workspace: self.workspace.clone(),
@@ -93,7 +100,7 @@ impl Actor {
 
     pub(super) async fn prompt(
         &mut self,
-        prompt: session::Prompt,
+        (prompt, command): (session::Prompt, Option<String>),
         key: Option<Key>,
         by: Author,
         reply: Reply<Prompted>,
@@ -127,6 +134,7 @@ impl Actor {
             compact: false,
             schema: asked,
             until: prompt.until,
+            command,
         };
         self.accept(accepted, blobs, (key, by), reply);
     }
@@ -149,7 +157,7 @@ impl Actor {
         if let Err(error) = self.may_compact(&content) {
             return respond(reply, Err(error));
         }
-        let accepted = Accepted { content, when: When::Steer, compact: true, schema: None, until: None };
+        let accepted = Accepted { content, when: When::Steer, compact: true, schema: None, until: None, command: None };
         self.accept(accepted, Vec::new(), (key, by), reply);
     }
 
@@ -177,7 +185,7 @@ impl Actor {
     /// Queues a prompt, and starts it if the session is idle.
     fn accept(
         &mut self,
-        Accepted { content, when, compact, schema, until }: Accepted,
+        Accepted { content, when, compact, schema, until, command }: Accepted,
         blobs: Vec<Held>,
         (key, by): (Option<Key>, Author),
         reply: Reply<Prompted>,
@@ -188,7 +196,7 @@ impl Actor {
         let prompt = id.clone();
         let by_name = Some(name);
         let accepted =
-            EventBody::PromptAccepted { prompt, content, when, by: by_name, process, compact, schema, until };
+            EventBody::PromptAccepted { prompt, content, when, by: by_name, process, compact, schema, until, command };
         let prompted = Prompted { prompt: id, seq: self.state.head + 1 };
         let outcome = self.remember(key, &prompted);
         let (done, committed) = oneshot::channel();
@@ -252,8 +260,9 @@ impl Actor {
     pub(super) fn steer(&mut self, content: Vec<ContentBlock>, by: &Author) {
         let prompt = PromptId(format!("p{}", self.state.counts.prompts + 1));
         let Author { name, process } = by.clone();
-        let (when, by, compact, schema, until) = (When::Steer, Some(name), false, None, None);
-        let accepted = EventBody::PromptAccepted { prompt, content, when, by, process, compact, schema, until };
+        let (when, by, compact, schema, until, command) = (When::Steer, Some(name), false, None, None, None);
+        let accepted =
+            EventBody::PromptAccepted { prompt, content, when, by, process, compact, schema, until, command };
         self.append(vec![Draft::new(accepted)], Vec::new(), false, None);
     }
 
@@ -416,7 +425,15 @@ impl Actor {
         let idle = self.idle_effort(&set, model.as_ref()).map(|text| Draft::new(idle_effort(text)));
         let (model, setup) = model
             .map(|resolved| {
-                (resolved.origin.clone(), self.env.setup(&resolved, &self.workspace.root, self.state.tools.as_deref()))
+                (
+                    resolved.origin.clone(),
+                    self.env.setup(
+                        &resolved,
+                        &self.workspace.root,
+                        self.state.tools.as_deref(),
+                        self.state.has_skills(),
+                    ),
+                )
             })
             .unzip();
         let doubt = model.as_deref().and_then(|model| self.env.providers.warning(model));
@@ -427,6 +444,8 @@ impl Actor {
             effort: set.effort,
             name: set.name,
             instructions: None,
+            skills: None,
+            agent: None,
             setup,
             stands_in_for: None,
             patience: set.patience,

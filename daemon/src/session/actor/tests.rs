@@ -62,8 +62,9 @@ impl Scene {
         let created = EventBody::SessionCreated {
             one_shot: false,
             tools: None,
+            agent: None,
             cwd: cwd.clone(),
-            setup: Some(env.setup(&resolved, &cwd, None)),
+            setup: Some(env.setup(&resolved, &cwd, None, false)),
             model: resolved.origin,
             mode: Mode::Ask,
             effort: session::Effort::default(),
@@ -93,7 +94,7 @@ impl Scene {
 
     async fn prompt(&self, text: &str) {
         let prompt: session::Prompt = serde_json::from_value(json!({ "session": self.id, "content": text })).unwrap();
-        self.ask(|reply| Command::Prompt(prompt, None, Author::named("me"), reply)).await.unwrap();
+        self.ask(|reply| Command::Prompt(prompt, None, None, Author::named("me"), reply)).await.unwrap();
     }
 
     async fn attach(&self) -> Subscription {

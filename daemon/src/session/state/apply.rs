@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::{
     BackgroundState, Call, Compaction, Counts, GO_ON, Options, QuestionState, Queued, Resolution, STOP, Shape, State,
-    Turn,
+    Turn, skills_digest,
 };
 use crate::provider::retry;
 use crate::session::circles::{Circles, Made};
@@ -42,8 +42,11 @@ impl State {
         }
         self.undo.apply(event, self.head);
         match &event.body {
-            EventBody::SessionCreated { cwd, model, mode, effort, name, setup, parent, tools, one_shot, .. } => {
+            EventBody::SessionCreated {
+                cwd, model, mode, effort, name, setup, parent, tools, one_shot, agent, ..
+            } => {
                 self.one_shot = *one_shot;
+                self.role.clone_from(agent);
                 self.parent.clone_from(parent);
                 self.tools = tools.clone();
                 self.setup.clone_from(setup);
@@ -57,6 +60,8 @@ impl State {
                 effort,
                 name,
                 instructions,
+                skills,
+                agent,
                 setup,
                 stands_in_for,
                 patience,
@@ -85,10 +90,14 @@ impl State {
                 if let Some(instructions) = instructions {
                     self.instructions.clone_from(instructions);
                 }
+                if let Some(skills) = skills {
+                    self.skills = skills_digest(skills);
+                }
+                self.role = agent.clone().or_else(|| self.role.take());
                 self.setup = setup.clone().or_else(|| self.setup.take());
             }
-            EventBody::PromptAccepted { prompt, content, when, compact, schema, until, .. } => {
-                self.prompt_accepted(prompt, content, *when, *compact, until.clone());
+            EventBody::PromptAccepted { prompt, content, when, compact, schema, until, command, .. } => {
+                self.prompt_accepted(prompt, content, command.as_deref(), (*when, *compact), until.clone());
                 if let (Some(queued), Some(schema)) = (self.queue.back_mut(), schema) {
                     queued.schema = Some(Arc::new(schema.clone()));
                 }
@@ -257,13 +266,13 @@ impl State {
         &mut self,
         prompt: &PromptId,
         content: &[ContentBlock],
-        when: When,
-        compact: bool,
+        command: Option<&str>,
+        (when, compact): (When, bool),
         until: Option<Until>,
     ) {
         self.counts.prompts += 1;
         if self.title.is_none() && !compact {
-            let text = content.iter().find_map(ContentBlock::as_text).unwrap_or_default();
+            let text = command.or_else(|| content.iter().find_map(ContentBlock::as_text)).unwrap_or_default();
             let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
             self.title = Some(line.trim().chars().take(TITLE).collect());
         }
@@ -451,6 +460,7 @@ impl State {
                 | NoticeCode::Damaged
                 | NoticeCode::UnknownModel
                 | NoticeCode::RuleNotStored
+                | NoticeCode::Agent
                 | NoticeCode::ConfigWaits
                 | NoticeCode::ServerFailed
                 | NoticeCode::HookFailed

@@ -98,6 +98,34 @@ async fn instructions_that_are_written_between_two_turns_are_named() {
 }
 
 #[tokio::test]
+async fn a_skill_that_is_written_between_two_turns_is_named_and_read_without_asking() {
+    let read = Answer::call("skill", json!({ "name": "pdf" }));
+    let mut scene = Scene::ask([Answer::text("one"), read, Answer::text("two")]).await;
+    scene.turn("first").await;
+    let skill = scene.env.places.config.join("skills/pdf");
+    std::fs::create_dir_all(&skill).unwrap();
+    std::fs::write(skill.join("SKILL.md"), "---\nname: pdf\ndescription: Fills forms\n---\nUse pdftk.\n").unwrap();
+    scene.turn("second").await;
+    let transcript = scene.transcript().await;
+    assert!(transcript.contains("t2 session_changed 1 skills\nt2 session_changed setup\n"), "{transcript}");
+    assert!(transcript.contains("Use pdftk.") && !transcript.contains("permission_requested"), "{transcript}");
+}
+
+#[tokio::test]
+async fn a_rule_that_denies_reading_holds_for_the_files_of_a_skill() {
+    let read = Answer::call("skill", json!({ "name": "pdf", "file": "secret.txt" }));
+    let config = "permissions.deny = [\"read(**/secret.txt)\"]\n";
+    let mut scene = Scene::with(config, "mock/m", Mode::Auto, [read, Answer::text("no")]).await;
+    let skill = scene.env.places.config.join("skills/pdf");
+    std::fs::create_dir_all(&skill).unwrap();
+    std::fs::write(skill.join("SKILL.md"), "---\nname: pdf\ndescription: d\n---\nx\n").unwrap();
+    std::fs::write(skill.join("secret.txt"), "key").unwrap();
+    scene.turn("read it").await;
+    let transcript = scene.transcript().await;
+    assert!(transcript.contains("the rule read(**/secret.txt) forbids it"), "{transcript}");
+}
+
+#[tokio::test]
 async fn a_question_without_a_usable_model_is_refused() {
     let scene = Scene::with("", "locked/m", Mode::Auto, []).await;
     let error = scene.prompted(PromptContent::Text("hi".to_owned()), When::Queue, None).await.unwrap_err();

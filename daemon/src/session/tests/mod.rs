@@ -182,12 +182,13 @@ impl Scene {
         let created = EventBody::SessionCreated {
             one_shot: false,
             tools: None,
+            agent: None,
             cwd,
             model: model.to_owned(),
             mode,
             name: None,
             effort: Effort::default(),
-            setup: resolved.map(|resolved| env.setup(&resolved, &workspace.root, None)),
+            setup: resolved.map(|resolved| env.setup(&resolved, &workspace.root, None, false)),
             env: variables.clone(),
             parent: None,
         };
@@ -226,8 +227,8 @@ impl Scene {
     async fn prompted(&self, content: PromptContent, when: When, schema: Option<Value>) -> Result<Prompted, RpcError> {
         let session = self.id.clone();
         let (when, env) = (Some(when), BTreeMap::new());
-        let prompt = session::Prompt { session, content, when, schema, until: None, env, key: None };
-        self.send(|reply| Command::Prompt(prompt, None, Author::named("someone"), reply)).await
+        let prompt = session::Prompt { session, content, when, schema, until: None, expand: false, env, key: None };
+        self.send(|reply| Command::Prompt(prompt, None, None, Author::named("someone"), reply)).await
     }
 
     /// Prompts, and goes on.
@@ -475,6 +476,7 @@ fn line(event: &Event, asked: &mut Vec<QuestionId>) -> String {
             mode,
             effort,
             instructions,
+            skills,
             setup,
             patience,
             fallback,
@@ -490,6 +492,7 @@ fn line(event: &Event, asked: &mut Vec<QuestionId>) -> String {
             said.extend(effort.map(|effort| format!("effort {}", effort.name())));
             said.extend(binned.map(|binned| if binned { "binned".to_owned() } else { "restored".to_owned() }));
             said.extend(instructions.as_ref().map(|all| format!("{} instructions", all.len())));
+            said.extend(skills.as_ref().map(|all| format!("{} skills", all.len())));
             said.extend(setup.as_ref().map(|_| "setup".to_owned()));
             said.extend(patience.map(|patience| format!("patience {patience}")));
             said.extend(unattended.map(|unattended| format!("unattended {unattended}")));

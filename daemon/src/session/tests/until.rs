@@ -19,8 +19,8 @@ impl Scene {
         let (session, content) = (self.id.clone(), PromptContent::Text("mend it".to_owned()));
         let until = Some(session::Until { command: command.to_owned(), tries });
         let (when, schema, env) = (Some(When::Queue), None, BTreeMap::new());
-        let prompt = session::Prompt { session, content, when, schema, until, env, key: None };
-        self.send(|reply| Command::Prompt(prompt, None, Author::named("someone"), reply)).await
+        let prompt = session::Prompt { session, content, when, schema, until, expand: false, env, key: None };
+        self.send(|reply| Command::Prompt(prompt, None, None, Author::named("someone"), reply)).await
     }
 }
 

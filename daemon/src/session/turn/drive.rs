@@ -27,6 +27,9 @@ const GO_ON: &str = "prompt again to continue";
 /// What to do when a required server is missing.
 const NO_SERVER: &str = "`linger mcp logs` shows what it wrote; then prompt again";
 
+/// What to do when a session's agent is gone.
+const NO_AGENT: &str = "`linger agents list` shows which there are, `linger trust` what changed; then prompt again";
+
 /// Why a turn ends whose last answer is not whole.
 const CUT: &str = "the answer was cut at the model's token limit";
 
@@ -39,7 +42,7 @@ const CONTINUE: &str = "Your answer was cut at the token limit. Continue it exac
 
 impl Turn {
     pub(super) async fn drive(&mut self, mut opening: Opening) -> Result<(), TurnEnded> {
-        let instructions = self.read_instructions();
+        let files = self.read_files();
         let context = match self.history(&mut opening).await? {
             Ok(context) => context,
             Err(error) => {
@@ -49,7 +52,11 @@ impl Turn {
             }
         };
         fault::point("turn.context");
-        let system = self.system(instructions.await.unwrap_or_default())?;
+        let system = match self.system(files.await.unwrap_or_default())? {
+            Ok(system) => system,
+            Err(why) => return self.end(StopReason::Error, &why, NO_AGENT).await.map(drop),
+        };
+        self.tools = self.env.tools_of(&self.model, &self.workspace.root, self.only.as_deref(), self.skills.is_some());
         let mut step = Step::new(system, self.tools.clone(), context);
         if self.finish_last_step(&mut step, opening).await? {
             return Ok(());
@@ -60,7 +67,8 @@ impl Turn {
             if let Err(why) = self.servers().await? {
                 return self.end(StopReason::Error, &why, NO_SERVER).await.map(drop);
             }
-            self.tools = self.env.tools_of(&self.model, &self.workspace.root, self.only.as_deref());
+            self.tools =
+                self.env.tools_of(&self.model, &self.workspace.root, self.only.as_deref(), self.skills.is_some());
             step.tools = self.tools.clone();
             let failed = match asked {
                 Some(asked) => self.compact_as_asked(asked, &mut step).await?,
@@ -77,7 +85,8 @@ impl Turn {
                 self.take(next, &mut step).await?;
                 continue;
             }
-            let limit = self.max_steps.unwrap_or(u32::MAX).min(self.env.config.max_steps());
+            let own = [self.max_steps, self.role_steps].into_iter().flatten().min();
+            let limit = own.unwrap_or(u32::MAX).min(self.env.config.max_steps());
             if self.steps >= limit {
                 let detail = format!("the turn took {} steps, max_steps is {limit}", self.steps);
                 return self.end(StopReason::MaxSteps, &detail, GO_ON).await.map(drop);

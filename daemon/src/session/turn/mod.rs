@@ -34,6 +34,7 @@ mod step;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use linger_protocol::agent::Role;
 use linger_protocol::event::Instruction;
 use linger_protocol::id::{CallId, SessionId};
 use linger_protocol::session::{Effort as Thinking, PrefixFingerprint};
@@ -110,6 +111,12 @@ pub struct Turn {
     /// The output schema of the answer.
     shape: Option<state::Shape>,
     instructions: Vec<Instruction>,
+    /// The digest of the skills that the model is told of; absent without any.
+    skills: Option<String>,
+    /// The agent that the session is.
+    role: Option<Role>,
+    /// The most steps that its agent wants.
+    role_steps: Option<u32>,
     /// When the session was created, in Unix milliseconds.
     created_at: u64,
 }
@@ -137,7 +144,7 @@ impl Turn {
         (messages, nudge): (mpsc::UnboundedSender<TurnMessage>, Arc<Notify>),
     ) -> impl Future<Output = ()> + Send + 'static {
         let turn = state.turn.clone().unwrap_or_default();
-        let tools = env.tools_of(&state.model, &workspace.root, state.tools.as_deref());
+        let tools = env.tools_of(&state.model, &workspace.root, state.tools.as_deref(), state.has_skills());
         let opening = Opening {
             past,
             head: state.head,
@@ -171,6 +178,9 @@ impl Turn {
             effort: turn.effort,
             shape: turn.shape,
             instructions: state.instructions.clone(),
+            skills: state.skills.clone(),
+            role: state.role.clone(),
+            role_steps: None,
             created_at: state.created_at,
         };
         async move {

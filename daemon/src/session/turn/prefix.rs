@@ -5,19 +5,61 @@ use linger_protocol::event::{EventBody, Instruction};
 use tokio::task::JoinHandle;
 
 use super::{Turn, TurnEnded};
+use crate::agent::{Entry, Library, Skill, skill};
 use crate::config::instructions;
 use crate::provider::catalogue::Resolved;
+use crate::provider::tools::is_among;
+use crate::session::state::skills_digest;
 use crate::sys::clock;
+use crate::tool::skill::NAME as SKILL;
+
+/// The files that a system prompt is made of.
+#[derive(Default)]
+pub(super) struct Files {
+    instructions: Vec<(Instruction, String)>,
+    library: Library,
+}
 
 impl Turn {
-    /// Starts reading the instruction files in the background.
-    pub(super) fn read_instructions(&self) -> JoinHandle<Vec<(Instruction, String)>> {
-        let (config, workspace) = (self.env.places.config.clone(), self.workspace.clone());
-        tokio::task::spawn_blocking(move || instructions::load(Some(&config), &workspace.root, &workspace.cwd))
+    /// Starts reading the files that the system prompt is made of, in the background.
+    pub(super) fn read_files(&self) -> JoinHandle<Files> {
+        let (env, workspace) = (self.env.clone(), self.workspace.clone());
+        tokio::task::spawn_blocking(move || {
+            let library = Library::load(&env.config, &env.agent_places(&workspace));
+            let instructions = instructions::load(Some(&env.places.config), &workspace.root, &workspace.cwd);
+            Files { instructions, library }
+        })
     }
 
-    /// The system prompt. Emits an event if the instruction files have changed.
-    pub(super) fn system(&mut self, loaded: Vec<(Instruction, String)>) -> Result<String, TurnEnded> {
+    /// The system prompt, or why there is none: the session's agent is gone. Emits an event for each part that has changed.
+    pub(super) fn system(&mut self, files: Files) -> Result<Result<String, String>, TurnEnded> {
+        let Files { instructions: loaded, library } = files;
+        let role = match &self.role {
+            None => None,
+            Some(role) => match library.agents.iter().find(|entry| entry.name == role.name) {
+                Some(entry) => Some(entry),
+                None => return Ok(Err(format!("the session's agent `{}` is gone, or not trusted", role.name))),
+            },
+        };
+        if let (Some(entry), Some(before)) = (role, &self.role) {
+            let now = entry.role();
+            self.role_steps = entry.item.max_steps;
+            if now != *before {
+                self.emit.send(vec![EventBody::agent_changed(now.clone())], false, None)?;
+                self.role = Some(now);
+            }
+        }
+        let only = role.and_then(|entry| entry.item.skills.as_deref());
+        let has = |entry: &&Entry<Skill>| only.is_none_or(|only| only.contains(&entry.name));
+        let can_read = is_among(self.only.as_deref(), SKILL);
+        let told = skill::told(library.skills.iter().filter(has).filter(|_| can_read));
+        self.workspace.skills.set(skill::places(told.iter().copied()));
+        let named: Vec<_> = told.iter().map(|entry| entry.named()).collect();
+        let digest = skills_digest(&named);
+        if digest != self.skills {
+            self.emit.send(vec![EventBody::skills_changed(named)], false, None)?;
+            self.skills = digest;
+        }
         let read: Vec<_> = loaded.iter().map(|(instruction, _)| instruction.clone()).collect();
         if read != self.instructions {
             self.emit.send(vec![EventBody::instructions_changed(read.clone())], false, None)?;
@@ -27,15 +69,20 @@ impl Turn {
         let added = self.workspace.added.now();
         let added: String = added.iter().map(|dir| format!("Added directory: {}\n", dir.display())).collect();
         let day = self.created_at / clock::DAY_MS;
-        Ok(format!(
-            "{}\nDirectory: {}\n{}Platform: {}\nSession started: {}\n{}",
-            self.env.system,
+        let own = match role {
+            Some(entry) if entry.item.replaces => entry.item.body.clone() + "\n",
+            Some(entry) => format!("{}\n{}\n", self.env.system, entry.item.body),
+            None => self.env.system.clone(),
+        };
+        Ok(Ok(format!(
+            "{own}\nDirectory: {}\n{}Platform: {}\nSession started: {}\n{}{}",
             self.workspace.cwd.display(),
             added,
             std::env::consts::OS,
             clock::date(day),
             instructions::render(&loaded),
-        ))
+            skill::catalogue(&told),
+        )))
     }
 
     /// Records a changed prefix before the first request with it.

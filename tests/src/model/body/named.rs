@@ -47,7 +47,10 @@ impl Break {
         match &self.by {
             By::Prompt(schema) => kind == "prompt_accepted" && shape::holds_to(schema, &event["schema"]),
             By::Setup => {
-                kind == "session_changed" && (event["instructions"].is_array() || event["setup"]["digest"].is_string())
+                kind == "session_changed"
+                    && (["instructions", "skills"].iter().any(|it| event[*it].is_array())
+                        || event["agent"]["digest"].is_string()
+                        || event["setup"]["digest"].is_string())
             }
             By::Room { items, before } => match kind {
                 "compacted" => is_compacted(items, before, event["summary"].as_str().unwrap_or_default()),

@@ -70,6 +70,7 @@ impl Session {
                 compact: false,
                 schema: None,
                 until: None,
+                command: None,
             });
             self.event(EventBody::TurnStarted { prompt });
         }

@@ -1,0 +1,192 @@
+//! Commands: prompts with a name, and what their text becomes. Pure, but for the files that the caller reads.
+//!
+//! `$ARGUMENTS` and `$1` … are what the user wrote after the name; `@file` is a file, which the caller reads by permission. Text
+//! that would run in a shell, `` !`…` ``, is refused: such a command is not used.
+
+use linger_protocol::agent::Problem;
+
+use super::Found;
+use super::frontmatter::Page;
+
+/// The keys of a header that count, and those of other programs that change nothing here.
+const KEYS: [&str; 3] = ["description", "argument-hint", "name"];
+
+/// The longest text of a prompt that a command makes, in bytes, without its files: some pages.
+const MAX_TEXT: usize = 256 << 10;
+
+/// The most files that a command names.
+pub const MAX_FILES: usize = 16;
+
+/// A command.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Command {
+    /// What it is for.
+    pub description: Option<String>,
+    /// The prompt, with its placeholders.
+    pub body: String,
+}
+
+/// A piece of an expanded command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// Text.
+    Text(String),
+    /// A file, as the command names it.
+    File(String),
+}
+
+/// Reads a command. Fails if it cannot be used.
+pub(super) fn parse(found: &Found, text: &str) -> (Result<Command, Problem>, String, Vec<Problem>) {
+    let name = found.name.clone();
+    let mut page = match Page::parse(text) {
+        Ok(page) => page,
+        Err(problem) => return (Err(problem), name, Vec::new()),
+    };
+    page.check_keys(&KEYS, false);
+    let description = page.text("description");
+    if page.body.is_empty() {
+        return (Err(Problem::error(1, "there is no text behind the header")), name, page.problems);
+    }
+    if let Some(line) = text.lines().position(|line| line.contains("!`")) {
+        let why = "a command that runs a shell (!`…`) is not supported: have the model run it";
+        return (Err(Problem::error(line + 1, why)), name, page.problems);
+    }
+    (Ok(Command { description, body: page.body }), name, page.problems)
+}
+
+/// The words of what was written after a command's name: blanks separate, quotes hold together.
+fn words(arguments: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    for c in arguments.chars() {
+        match (quote, c) {
+            (Some(open), c) if open == c => quote = None,
+            (None, '"' | '\'') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (_, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+/// The text of a command with these arguments. What the arguments say is text: nothing in them is a placeholder.
+/// Fails if it becomes too long or names too many files.
+pub fn expand(body: &str, arguments: &str) -> Result<Vec<Piece>, String> {
+    let given = words(arguments);
+    let (mut pieces, mut text, mut size) = (Vec::new(), String::new(), 0);
+    let mut uses_arguments = false;
+    let mut rest = body;
+    let mut before = ' ';
+    while let Some(c) = rest.chars().next() {
+        let after = rest.get(c.len_utf8()..).unwrap_or_default();
+        let placed = if c == '$' { placeholder(after, arguments, &given) } else { None };
+        let file = if c == '@' && !before.is_alphanumeric() { file_name(after, arguments, &given) } else { None };
+        rest = match (placed, file) {
+            (Some((value, rest)), _) => {
+                uses_arguments = true;
+                text.push_str(&value);
+                rest
+            }
+            (None, Some((name, used, rest))) => {
+                uses_arguments |= used;
+                size += text.len();
+                pieces.push(Piece::Text(std::mem::take(&mut text)));
+                pieces.push(Piece::File(name));
+                rest
+            }
+            (None, None) => {
+                text.push(c);
+                after
+            }
+        };
+        before = c;
+        if size + text.len() > MAX_TEXT {
+            return Err(format!("its text would be longer than {MAX_TEXT} bytes"));
+        }
+    }
+    if !uses_arguments && !arguments.is_empty() {
+        text.push_str("\n\n");
+        text.push_str(arguments);
+    }
+    pieces.push(Piece::Text(text));
+    pieces.retain(|piece| *piece != Piece::Text(String::new()));
+    if pieces.iter().filter(|piece| matches!(piece, Piece::File(_))).count() > MAX_FILES {
+        return Err(format!("it names more than {MAX_FILES} files"));
+    }
+    Ok(pieces)
+}
+
+/// The value of the placeholder whose `$` was read, and what follows it.
+fn placeholder<'a>(after: &'a str, arguments: &str, given: &[String]) -> Option<(String, &'a str)> {
+    if let Some(rest) = after.strip_prefix("ARGUMENTS") {
+        return Some((arguments.to_owned(), rest));
+    }
+    let digits = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let number: usize = after.get(..digits)?.parse().ok().filter(|number| (1..=99).contains(number))?;
+    Some((given.get(number - 1).cloned().unwrap_or_default(), after.get(digits..)?))
+}
+
+/// The file whose `@` was read, whether an argument is part of its name, and what follows it.
+fn file_name<'a>(after: &'a str, arguments: &str, given: &[String]) -> Option<(String, bool, &'a str)> {
+    let end = after.find(|c: char| c.is_whitespace() || "\"'`()<>,;".contains(c)).unwrap_or(after.len());
+    // A full stop or colon behind it ends the sentence.
+    let token = after.get(..end)?.trim_end_matches(['.', ':', '!', '?']);
+    let rest = after.get(token.len()..)?;
+    let (mut name, mut used, mut left) = (String::new(), false, token);
+    while let Some(c) = left.chars().next() {
+        let next = left.get(c.len_utf8()..).unwrap_or_default();
+        left = match if c == '$' { placeholder(next, arguments, given) } else { None } {
+            Some((value, rest)) => {
+                used = true;
+                name.push_str(value.trim());
+                rest
+            }
+            None => {
+                name.push(c);
+                next
+            }
+        };
+    }
+    // A name without a dot or slash is a person or a decorator.
+    let is_path = used || name.contains(['.', '/']);
+    (is_path && !name.is_empty()).then_some((name, used, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(body: &str, arguments: &str, expect: &[&str]) {
+        let shown: Vec<String> = expand(body, arguments)
+            .unwrap()
+            .into_iter()
+            .map(|piece| match piece {
+                Piece::Text(text) => text,
+                Piece::File(name) => format!("<{name}>"),
+            })
+            .collect();
+        assert_eq!(shown, expect, "{body} {arguments}");
+    }
+
+    #[test]
+    fn placeholders_are_replaced_once() {
+        check("Review $1 for $2.", "src/a.rs 'odd things' x", &["Review src/a.rs for odd things."]);
+        check("All: $ARGUMENTS!", "a  \"b\"", &["All: a  \"b\"!"]);
+        check("Costs $5 and $x, $1", "$ARGUMENTS", &["Costs  and $x, $ARGUMENTS"]);
+        check("No place", "for this", &["No place\n\nfor this"]);
+        check("None", "", &["None"]);
+        check("$1 @b.md", "@/etc/passwd", &["@/etc/passwd ", "<b.md>"]);
+    }
+
+    #[test]
+    fn a_file_is_named_by_the_command_and_not_by_its_arguments() {
+        check("Read @docs/a.md, then @b.md.", "", &["Read ", "<docs/a.md>", ", then ", "<b.md>", "."]);
+        check("Look at @$1", "src/x.rs", &["Look at ", "<src/x.rs>"]);
+        check("Mail me@x.org or @alice", "", &["Mail me@x.org or @alice"]);
+        assert!(expand(&"@a.md ".repeat(17), "").unwrap_err().contains("more than 16 files"));
+        assert!(expand(&"$1".repeat(1000), &"x".repeat(1000)).unwrap_err().contains("longer than"));
+    }
+}

@@ -1,0 +1,162 @@
+//! `skill/*`, `command/*`, `agent/*`, and prompts that name a command or a skill.
+
+use std::path::Path;
+
+use linger_protocol::RpcError;
+use linger_protocol::agent::{Item, List};
+use linger_protocol::error::Code;
+use linger_protocol::id::SessionId;
+use linger_protocol::message::ContentBlock;
+use linger_protocol::prompt::PromptContent;
+
+use super::{Caller, Services};
+use crate::agent::command::Piece;
+use crate::agent::{Kind, Library, Places};
+use crate::permission::{CallInfo, Verdict};
+use crate::session::actor::{CallBasis, Command};
+use crate::sys::disk;
+use crate::tool::handle::Entry;
+use crate::tool::{Access, Workspace};
+
+/// The largest file that a command names, in bytes: about 24,000 tokens.
+const MAX_FILE: u64 = 96 << 10;
+
+/// How alike a name must be to be suggested.
+const NEAR: f32 = 0.6;
+
+/// What there is of a kind for sessions in a directory, or one file, checked.
+pub async fn list(services: &Services, caller: &Caller, kind: Kind, params: List) -> Result<Vec<Item>, RpcError> {
+    caller.must_be_outside(services, "list the files of agents")?;
+    let List { cwd, path, text } = params;
+    let absolute = |it: &Path| match it.is_absolute() {
+        true => Ok(()),
+        false => Err(RpcError::new(Code::NoWorkspace, format!("{}: not an absolute path", it.display()))
+            .hint("name a file or directory from `/` on")),
+    };
+    path.as_deref().map_or_else(|| absolute(&cwd), absolute)?;
+    let tools = services.env().tools.current();
+    if let Some(path) = path {
+        let probed = path.clone();
+        let check = move || vec![crate::agent::check(kind, &path, tools.names(), text)];
+        let silent = || RpcError::new(Code::Storage, disk::unresponsive(&probed));
+        return disk::probe(&probed, disk::TIMEOUT, check).await.ok_or_else(silent);
+    }
+    let workspace = services.env().workspace(&SessionId::default(), &cwd, Default::default(), disk::TIMEOUT).await;
+    Ok(library(services, &workspace).await?.rows(kind, text))
+}
+
+async fn library(services: &Services, workspace: &Workspace) -> Result<Library, RpcError> {
+    let (config, places): (_, Places) = (services.config.clone(), services.env().agent_places(workspace));
+    let library = disk::probe(&workspace.cwd, disk::TIMEOUT, move || Library::load(&config, &places)).await;
+    library.ok_or_else(|| RpcError::new(Code::Storage, disk::unresponsive(&workspace.cwd)))
+}
+
+/// A prompt whose text may begin with `/name`: what that means, and the line as it was typed. Unchanged if it names nothing.
+pub(super) async fn expanded(
+    services: &Services,
+    session: &SessionId,
+    content: PromptContent,
+) -> Result<(PromptContent, Option<String>), RpcError> {
+    let mut blocks = content.into_blocks();
+    let typed = blocks.first().and_then(ContentBlock::as_text).map(str::to_owned).unwrap_or_default();
+    let Some((name, arguments)) = named(&typed) else { return Ok((PromptContent::Blocks(blocks), None)) };
+    let basis = services.registry.ask(session, Command::CallBasis).await?;
+    let library = library(services, &basis.workspace).await?;
+    let pieces = match library.expand(name, arguments) {
+        Some(pieces) => pieces.map_err(|why| bad(name, &why))?,
+        None => return Err(unknown(&library, name)),
+    };
+    let mut text = String::new();
+    for piece in pieces {
+        match piece {
+            Piece::Text(piece) => text.push_str(&piece),
+            Piece::File(file) => text.push_str(&read(services, &basis, &file).await.map_err(|why| bad(name, &why))?),
+        }
+    }
+    if let Some(first) = blocks.first_mut() {
+        *first = ContentBlock::text(text);
+    }
+    Ok((PromptContent::Blocks(blocks), Some(typed)))
+}
+
+/// The name that a line begins with, and what follows; a path is no name.
+fn named(line: &str) -> Option<(&str, &str)> {
+    let rest = line.strip_prefix('/')?;
+    let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
+    let (name, arguments) = rest.split_at(end);
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ':'));
+    is_name.then_some((name, arguments.trim()))
+}
+
+fn bad(name: &str, why: &str) -> RpcError {
+    RpcError::new(Code::BadPrompt, format!("/{name}: {why}")).hint("`linger commands validate` checks all of them")
+}
+
+fn unknown(library: &Library, name: &str) -> RpcError {
+    let rows = [Kind::Command, Kind::Skill].map(|kind| library.clone().rows(kind, false)).concat();
+    let waits = rows.iter().any(|row| row.name == name && row.status == linger_protocol::agent::Status::Waits);
+    let broken = rows.iter().find(|row| row.name == name && row.status == linger_protocol::agent::Status::Broken);
+    let near = crate::diagnostics::nearest::nearest(name, library.names(), NEAR);
+    let (why, hint) = match (waits, broken, near) {
+        (true, ..) => (format!("/{name} is not trusted"), "`linger trust` shows what the workspace wants, and asks".to_owned()),
+        (_, Some(row), _) => {
+            let why = row.problems.first().map(ToString::to_string).unwrap_or_default();
+            (format!("/{name} cannot be used: {}: {why}", row.path.display()), "correct the file".to_owned())
+        }
+        (.., Some(near)) => (format!("unknown command or skill /{name}"), format!("did you mean /{near}?")),
+        _ => (format!("unknown command or skill /{name}"), "`linger commands list` and `linger skills list` list them; a prompt that begins with a blank is sent as it is".to_owned()),
+    };
+    RpcError::new(Code::BadPrompt, why).hint(hint)
+}
+
+/// A file that a command names, as far as the session may read it without asking.
+async fn read(services: &Services, basis: &CallBasis, file: &str) -> Result<String, String> {
+    let CallBasis { mode, grants, workspace, .. } = basis;
+    let path = match file.strip_prefix("~/").zip(services.config.home()) {
+        Some((below, home)) => home.join(below),
+        None => workspace.cwd.join(file),
+    };
+    let access = Access::Read(crate::tool::normalise(&path));
+    let policy = &services.env().policy;
+    let resolved = policy.resolve(&access, workspace).await.ok_or_else(|| disk::unresponsive(&workspace.cwd))?;
+    let call = CallInfo { tool: "read", changes: false, access };
+    match policy.decide((*mode, grants), &call, &resolved, workspace) {
+        Verdict::Allow { .. } => {}
+        Verdict::Ask { .. } => {
+            return Err(format!("@{file}: reading it would ask; a command reads what needs no permission"));
+        }
+        Verdict::Deny { reason, .. } => return Err(format!("@{file}: {reason}")),
+    }
+    let target = resolved.target().unwrap_or(&path).to_path_buf();
+    let opened = target.clone();
+    let read = move || -> std::io::Result<String> {
+        use std::io::Read as _;
+        let (file, _) = Entry::at(&opened)?.open()?;
+        let mut bytes = Vec::new();
+        file.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > MAX_FILE {
+            return Err(std::io::Error::other(format!("is larger than {MAX_FILE} bytes")));
+        }
+        let text = String::from_utf8(bytes).map_err(|_| std::io::Error::other("is not UTF-8 text"))?;
+        Ok(text.replace('\0', ""))
+    };
+    let text = disk::probe(&target, disk::TIMEOUT, read).await.ok_or_else(|| disk::unresponsive(&target))?;
+    let text = text.map_err(|error| format!("@{file}: {error}"))?;
+    let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
+    Ok(format!("\n<file path=\"{}\">\n{text}{end}</file>\n", crate::tool::text::one_line(file)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_names_a_command_and_a_path_does_not() {
+        assert_eq!(named("/review src a "), Some(("review", "src a")));
+        assert_eq!(named("/x\n"), Some(("x", "")));
+        assert_eq!(named(" /x"), None, "a blank keeps it text");
+        assert_eq!(named("/etc/passwd is odd"), None);
+        assert_eq!(named("/ a"), None);
+        assert_eq!(named("a /b"), None);
+    }
+}

@@ -352,6 +352,14 @@ async fn a_queued_prompt_is_listed_and_taken_back() {
     gate.open();
     assert_eq!(daemon.cli(&["wait", "--answer", &session]).run().await.exits(0).stdout, "x\n");
     assert_eq!(daemon.cli(&["log", "-f", &session]).run().await.exits(0).stdout.matches("> ").count(), 1);
+    model.push([Reply::text("y")]);
+    daemon.cli(&["send", &session, "again"]).run().await.exits(0);
+    daemon.cli(&["wait", &session]).run().await.exits(0);
+    // The end of an earlier turn is not the end of what there is to tell.
+    for follow in [[].as_slice(), &["-f"]] {
+        let args = [&["log"], follow, &[session.as_str()]].concat();
+        assert_eq!(daemon.cli(&args).run().await.exits(0).stdout.matches("> ").count(), 2, "{args:?}");
+    }
     daemon.check(&[], &model);
 }
 

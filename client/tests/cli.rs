@@ -447,7 +447,7 @@ fn log_prints_the_whole_story_on_stdout() {
         daemon.event("6", json!({"kind": "caught_up"}));
     });
     let ran = fake.run(&["log", "s1"]);
-    let out = "> hello\nGood day\ncancelled\n0 tokens in, 0 out, 1 step\n".to_owned();
+    let out = "> hello\n  Good day\ncancelled\n0 tokens in, 0 out, 1 step\n".to_owned();
     assert_eq!(ran, Ran { code: Some(0), out, err: String::new() });
 }
 
@@ -518,7 +518,7 @@ fn what_people_read_cannot_steer_their_terminal_through_a_pipe() {
         daemon.event("4", json!({"kind": "caught_up"}));
     })
     .run(&["log", "s1"]);
-    assert_eq!((ran.code, ran.out.as_str()), (Some(0), "a␛[2Jb\n"));
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), "  a␛[2Jb\n"));
 }
 
 #[test]

@@ -168,6 +168,8 @@ async fn what_was_under_way_when_the_database_was_set_aside_goes_on_and_keys_are
     bytes[..50].fill(0);
     std::fs::write(&path, bytes).unwrap();
     daemon.launch().await;
+    // What was confirmed before is in the file that was set aside, and a tool could have damaged it.
+    daemon.cli(&["config", "confirm", "--yes"]).run().await.exits(0);
     doctor(&daemon, &["--repair"], true, "carried over (1)").await;
     let back = daemon.client().await;
     back.attach(&session).await;

@@ -75,7 +75,7 @@ async fn a_key_is_never_an_argument_and_wrong_input_is_named() {
         assert!(!said.stderr.contains(KEY), "{}", said.stderr);
     }
     daemon.cli(&["key", "set", "kepd"]).stdin("k").run().await.fails_with_hint(2).says("no provider called 'kepd'");
-    daemon.cli(&["key"]).run().await.exits(2).says("Usage: linger key <COMMAND>");
+    daemon.cli(&["key"]).run().await.exits(2).says("Usage: linger key");
     let client = daemon.client().await;
     let wrong = async |params: Value| client.refused("key/set", params).await.code;
     assert_eq!(wrong(json!({ "provider": "kept", "secret": " \n" })).await, -31025);

@@ -18,7 +18,7 @@ use crate::input::signals;
 use crate::render::style::Style;
 use crate::render::table::moment;
 use crate::render::{Renderer, Settings, Thinking};
-use crate::terminal::{Capabilities, Output, Terminal};
+use crate::terminal::{Capabilities, Output, Terminal, UNWRAPPED};
 
 pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
     let look = Capabilities::detect();
@@ -121,7 +121,7 @@ impl Printer {
         terminal.one_stream = true;
         let renderer = Renderer::new(Settings {
             style: Style { color: look.data_color, unicode: look.unicode },
-            width: look.width,
+            width: if look.stdout { look.width } else { UNWRAPPED },
             raw: false,
             markdown: look.markdown,
             deltas: false,

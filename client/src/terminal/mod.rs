@@ -28,6 +28,9 @@ pub(crate) use keyboard::{
 /// Columns of a terminal that does not tell its size.
 const WIDTH: usize = 80;
 
+/// The width of a file or a pipe: lines stay whole, so that `grep` finds what is in them.
+pub(crate) const UNWRAPPED: usize = 1 << 20;
+
 /// The narrowest terminal that is laid out for, in columns; one that tells less has no size.
 pub(crate) const MIN_WIDTH: usize = 8;
 /// Rows of one that does not.
@@ -139,11 +142,13 @@ impl Capabilities {
     }
 }
 
-/// Columns of the terminal as it is now.
+/// Columns of the terminal as it is now; without one [`UNWRAPPED`].
 pub(crate) fn terminal_width() -> usize {
     let size = rustix::termios::tcgetwinsize(rustix::stdio::stderr());
-    let size = size.or_else(|_| rustix::termios::tcgetwinsize(rustix::stdio::stdout()));
-    size.map(|size| usize::from(size.ws_col)).ok().filter(|columns| *columns >= MIN_WIDTH).unwrap_or(WIDTH)
+    match size.or_else(|_| rustix::termios::tcgetwinsize(rustix::stdio::stdout())) {
+        Ok(size) => Some(usize::from(size.ws_col)).filter(|columns| *columns >= MIN_WIDTH).unwrap_or(WIDTH),
+        Err(_) => UNWRAPPED,
+    }
 }
 
 /// The size of the terminal.

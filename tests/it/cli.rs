@@ -352,9 +352,17 @@ async fn a_queued_prompt_is_listed_and_taken_back() {
     gate.open();
     assert_eq!(daemon.cli(&["wait", "--answer", &session]).run().await.exits(0).stdout, "x\n");
     assert_eq!(daemon.cli(&["log", "-f", &session]).run().await.exits(0).stdout.matches("> ").count(), 1);
-    model.push([Reply::text("y")]);
-    daemon.cli(&["send", &session, "again"]).run().await.exits(0);
-    daemon.cli(&["wait", &session]).run().await.exits(0);
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn a_log_tells_every_turn_also_while_it_is_followed() {
+    let model = ModelServer::with([Reply::text("x"), Reply::text("y")]);
+    let daemon = Daemon::start(&model).await;
+    let session = daemon.cli(&["new"]).run().await.exits(0).word().to_owned();
+    for prompt in ["first", "second"] {
+        daemon.cli(&["run", "-s", &session, prompt]).run().await.exits(0);
+    }
     // The end of an earlier turn is not the end of what there is to tell.
     for follow in [[].as_slice(), &["-f"]] {
         let args = [&["log"], follow, &[session.as_str()]].concat();

@@ -22,7 +22,9 @@ mod tool;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
-use linger_protocol::event::{Asks, Delta, Event, EventBody, Instruction, Level, PlanEntry, PlanStatus, ToolKind};
+use linger_protocol::event::{
+    Asks, Delta, Event, EventBody, Instruction, Level, NoticeCode, PlanEntry, PlanStatus, ToolKind,
+};
 use linger_protocol::id::{CallId, MessageId, PromptId};
 use linger_protocol::message::{ContentBlock, Role, StopReason, Usage, text_of};
 use linger_protocol::permission::Decision;
@@ -302,7 +304,11 @@ impl Renderer {
                 };
                 self.say(&self.settings.style.dim(&lost), &mut out);
             }
-            EventBody::Notice { level, text, until_at, .. } => {
+            EventBody::Notice { level, text, until_at, code, .. } => {
+                if matches!(code, Some(NoticeCode::Removed | NoticeCode::Offered | NoticeCode::Unconfigured)) {
+                    // What is held back of a text that has stopped is shown before that is said.
+                    self.end_text(&mut out);
+                }
                 self.wait = until_at.map(|until| (until, true));
                 self.notice(*level, text, &mut out);
             }

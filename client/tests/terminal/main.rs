@@ -18,9 +18,9 @@ use std::io::{Read as _, Write};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use fake::{Connection, Fake, row};
+use fake::{Connection, Fake};
 use portable_pty::{Child, CommandBuilder, PtySize, native_pty_system};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// A client on a terminal.
 struct Session {
@@ -96,6 +96,13 @@ impl Session {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+}
+
+/// A row of `session/list`, of a session so large that what happened before is not read over a second connection.
+fn row(id: &str, state: &str, stop_reason: Option<&str>) -> Value {
+    let mut row = fake::row(id, state, stop_reason);
+    row["size"] = json!(1 << 30);
+    row
 }
 
 /// Attached to an idle session `s1`.

@@ -139,7 +139,7 @@ fn a_choice_is_answered_by_number() {
         daemon.end(12, "end_turn", None);
     }
     fn answer(session: &mut Session) {
-        session.see("? go on?\r\n    1 go on (go_on)\r\n    2 stop here (stop)\r\n  a number answers\r\n");
+        session.see("? go on?\r\n    1 go on (go_on)\r\n    2 stop here (stop)\r\na number answers\r\n");
         session.press("2");
         session.see("stop by nvim");
     }

@@ -19,7 +19,7 @@ fn another_clients_turn_is_seen_above_the_open_prompt_and_its_question_answered(
         assert_eq!(daemon.answer("question/answer", json!({"outcome": "won"}))["answer"], "reject_once");
         daemon.end(12, "end_turn", None);
         turn_at(daemon, 14, "no more");
-        daemon.delta("14+m6.0.4", "m6", 0, "busy");
+        daemon.delta("14+m6.0.4", "m6", 0, "busy ");
         daemon.expect_end();
     });
     let mut session = Session::start(&fake, &["attach", "s1"]);
@@ -30,7 +30,7 @@ fn another_clients_turn_is_seen_above_the_open_prompt_and_its_question_answered(
     session.press("a\u{7f}n\r");
     session.see("1 step");
     session.press("no more\r");
-    session.see("busy");
+    session.see("  busy");
     session.press("\u{4}");
     assert_eq!(session.end(), 0);
     fake.finish();
@@ -85,7 +85,7 @@ fn a_removed_session_ends_its_terminals_also_in_mid_line() {
             attached(daemon);
             if !open {
                 turn(daemon, "test");
-                daemon.delta("9+m2.0.4", "m2", 0, "half");
+                daemon.delta("9+m2.0.4", "m2", 0, "half ");
             }
             let text = "the session was removed";
             let gone = json!({"kind": "notice", "level": "warning", "code": "removed", "text": text});
@@ -109,7 +109,7 @@ fn ctrl_c_cancels_the_turn_and_the_prompt_comes_back() {
     let mut fake = Fake::one(|daemon| {
         attached(daemon);
         turn(daemon, "test");
-        daemon.delta("9+m2.0.4", "m2", 0, "work");
+        daemon.delta("9+m2.0.4", "m2", 0, "work ");
         daemon.answer("session/cancel", json!({}));
         cancelled(daemon, 10, 2);
         daemon.expect_end();
@@ -190,7 +190,7 @@ fn continue_counts_like_a_prompt() {
         daemon.refuse("session/continue", -31014, "session s1 has nothing to continue", json!({}));
         daemon.answer("session/continue", json!({}));
         daemon.event("9", json!({"kind": "turn_started", "seq": 9, "turn": "t1", "prompt": "p7"}));
-        daemon.delta("9+m5.0.4", "m5", 0, "half");
+        daemon.delta("9+m5.0.4", "m5", 0, "half ");
         daemon.answer("session/cancel", json!({}));
         cancelled(daemon, 10, 0);
         daemon.expect_end();
@@ -233,7 +233,7 @@ fn a_turn_that_is_offered_gives_a_prompt_and_continue_takes_it_up() {
         offered(daemon, 10);
         daemon.answer("session/continue", json!({}));
         continued(daemon, 11);
-        daemon.delta("11+m3.0.4", "m3", 0, "more");
+        daemon.delta("11+m3.0.4", "m3", 0, "more ");
         daemon.answer("session/cancel", json!({}));
         cancelled(daemon, 12, 0);
         daemon.expect_end();
@@ -247,7 +247,8 @@ fn a_turn_that_is_offered_gives_a_prompt_and_continue_takes_it_up() {
     session.see("the turn was interrupted: /continue resumes it");
     session.see("> ");
     session.press("/continue\r");
-    session.see("the turn resumes\r\nmore");
+    session.see("the turn resumes\r\n");
+    session.see("  more");
     session.press("\u{3}");
     session.see("cancelled");
     session.see("> ");

@@ -27,7 +27,7 @@ pub(crate) fn markdown(event: &Event) -> String {
         EventBody::ToolStarted { tool, action, .. } => format!("### {tool}\n\n{}", fenced(action)),
         EventBody::ToolFinished { content, diff, is_error, .. } => {
             let output = text_of(content);
-            let end = output.floor_char_boundary(MAX_OUTPUT);
+            let end = (0..=output.len().min(MAX_OUTPUT)).rev().find(|at| output.is_char_boundary(*at)).unwrap_or(0);
             let (shown, cut) = output.split_at(end);
             let cut = if cut.is_empty() { String::new() } else { format!("({} bytes more)\n\n", cut.len()) };
             let failed = if *is_error { "It failed:\n\n" } else { "" };

@@ -247,7 +247,7 @@ fn an_answer_of_this_run_is_not_shown_as_another_clients() {
     let mut session = Session::start(&fake, &["run", "x"]);
     session.see("n no");
     session.press("y");
-    session.see("  allowed\r\n");
+    session.see("\r\nallowed\r\n");
     assert_eq!(session.end(), 0);
     fake.finish();
 }

@@ -119,7 +119,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let deep = dir.path().join("repo/src/deep");
         std::fs::create_dir_all(&deep).unwrap();
-        assert_eq!(project(&deep), [deep.clone()]);
+        assert_eq!(project(&deep), std::slice::from_ref(&deep));
         std::fs::create_dir(dir.path().join("repo/.git")).unwrap();
         let repo = dir.path().join("repo");
         assert_eq!(project(&deep), [deep.clone(), repo.join("src"), repo]);

@@ -172,7 +172,8 @@ impl Question {
         }
     }
 
-    /// The line that says which keys there are: alone, or as a line of their own where one is being typed.
+    /// The line that says which keys there are: alone, or as a line of their own where one is being typed. As all
+    /// lines of linger it begins in the first column, where nothing stands that others wrote.
     pub(crate) fn keys(&self, style: &Style, prompt: bool) -> String {
         let key = |key: &str| style.bold(key);
         let enter = if prompt { ", then Enter" } else { "" };
@@ -180,7 +181,7 @@ impl Question {
             Body::Permission(_) if self.is_cut() => {
                 let [v, n, r] = ["v", "n", "r"].map(key);
                 let reason = if self.writes { format!("  {r} no, and why") } else { String::new() };
-                format!("  {v} show all of it before you can allow it  {n} no{reason}{enter}\n")
+                format!("{v} show all of it before you can allow it  {n} no{reason}{enter}\n")
             }
             Body::Permission(action) => {
                 let grant =
@@ -188,22 +189,22 @@ impl Question {
                 let [y, s, a, e, n, r, help] = ["y", "s", "a", "e", "n", "r", "?"].map(key);
                 let edits = if self.is_edit() && self.writes { format!("  {e} all edits") } else { String::new() };
                 let more = if self.writes { format!("  {r} no, and why  {help} help") } else { String::new() };
-                format!("  {y} once  {s} in this session  {a} always{grant}{edits}  {n} no{more}{enter}\n")
+                format!("{y} once  {s} in this session  {a} always{grant}{edits}  {n} no{more}{enter}\n")
             }
             Body::Choice(_, options) if options.len() > NUMBERS.len() => {
-                format!("  a number answers{enter}; the others: {}\n", self.elsewhere())
+                format!("a number answers{enter}; the others: {}\n", self.elsewhere())
             }
-            Body::Choice(..) => format!("  a number answers{enter}\n"),
+            Body::Choice(..) => format!("a number answers{enter}\n"),
             Body::Form(_, schema) if self.writes && only_text(schema).is_some() => {
-                format!("  {} write an answer  {} declines{enter}\n", key("w"), key("n"))
+                format!("{} write an answer  {} declines{enter}\n", key("w"), key("n"))
             }
-            Body::Form(..) => format!("  {} declines{enter}; {}\n", key("n"), self.elsewhere()),
+            Body::Form(..) => format!("{} declines{enter}; {}\n", key("n"), self.elsewhere()),
         }
     }
 
     /// What is said when something was typed that is no answer.
     pub(crate) fn unanswered(&self, style: &Style) -> String {
-        let dropped = style.dim("  not an answer, ignored: press one of these keys alone; Ctrl-C cancels the turn");
+        let dropped = style.dim("not an answer, ignored: press one of these keys alone; Ctrl-C cancels the turn");
         format!("{dropped}\n{}", self.keys(style, false))
     }
 
@@ -228,15 +229,15 @@ impl Question {
             _ => "this call".to_owned(),
         };
         let mut lines = vec![
-            "  y  runs it, this once".to_owned(),
-            format!("  s  runs it, and whatever fits {grant} in this session"),
-            format!("  a  runs it, and writes the rule {grant} into the configuration"),
+            "y  runs it, this once".to_owned(),
+            format!("s  runs it, and whatever fits {grant} in this session"),
+            format!("a  runs it, and writes the rule {grant} into the configuration"),
         ];
         if self.is_edit() {
-            lines.push("  e  mode edit: changes of files in the workspace run without asking".to_owned());
+            lines.push("e  mode edit: changes of files in the workspace run without asking".to_owned());
         }
-        lines.push("  n  does not run it; r asks you why, and the model reads that".to_owned());
-        lines.push("  v  shows all of it; Esc stops the turn; Shift-Tab changes the mode".to_owned());
+        lines.push("n  does not run it; r asks you why, and the model reads that".to_owned());
+        lines.push("v  shows all of it; Esc stops the turn; Shift-Tab changes the mode".to_owned());
         lines.join("\n")
     }
 
@@ -657,7 +658,7 @@ mod tests {
         let choice = |n| question(Body::Choice("which?\nthere are some\u{1b}[31m".to_owned(), options(n)));
         let two = choice(2);
         assert_eq!(two.text(&style), "? which?\n    there are some␛[31m\n    1 take 1 (n1)\n    2 take 2 (n2)\n");
-        assert_eq!((two.keys(&style, true).as_str(), two.answers()), ("  a number answers, then Enter\n", "12"));
+        assert_eq!((two.keys(&style, true).as_str(), two.answers()), ("a number answers, then Enter\n", "12"));
         assert_eq!(two.elsewhere(), "answer with `linger answer q1 n1|n2`");
         assert_eq!((two.named("n2"), two.named("2"), two.named("allow")), (Some("n2".to_owned()), None, None));
         let mut open = Questions { open: vec![choice(10)], ..Questions::default() };
@@ -679,7 +680,7 @@ mod tests {
         let form = question(Body::Form("who?".to_owned(), schema));
         let text = "? who?\n    name: string yours\n    size: [\"s\",\"m\"] (optional)\n";
         assert_eq!(form.text(&style), text);
-        let keys = "  n declines; answer with `linger answer q1 '{…}'|decline`\n";
+        let keys = "n declines; answer with `linger answer q1 '{…}'|decline`\n";
         assert_eq!((form.keys(&style, false).as_str(), form.answers()), (keys, "nN"));
         assert_eq!((form.named("{}").as_deref(), form.named("x")), (Some("accept"), None));
         let mut open = Questions { open: vec![form], ..Questions::default() };
@@ -700,7 +701,7 @@ mod tests {
         }
         let mut open = Questions { open: vec![Question { writes: true, ..form }], writes: true };
         let keys = open.first().unwrap().keys(&style, true);
-        assert_eq!(keys, "  w write an answer  n declines, then Enter\n");
+        assert_eq!(keys, "w write an answer  n declines, then Enter\n");
         assert_eq!(open.press('w').unwrap(), Press::Write);
         assert_eq!(open.write(&"q2".into(), "so").unwrap(), None);
         let answer = open.write(&"q1".into(), "so").unwrap().unwrap();
@@ -725,7 +726,7 @@ mod tests {
         for key in ['y', 's', 'a', 'x'] {
             assert_eq!(long.press(key).unwrap(), Press::Nothing);
         }
-        assert!(long.first().unwrap().keys(&style, false).starts_with("  v show all"));
+        assert!(long.first().unwrap().keys(&style, false).starts_with("v show all"));
         assert_eq!(long.press('v').unwrap(), Press::Show);
         assert!(text(&long).contains("    echo 31\n") && !text(&long).contains("not shown"));
         assert!(matches!(long.press('y').unwrap(), Press::Answer(_)) && long.first().is_none());

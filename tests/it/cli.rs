@@ -356,6 +356,22 @@ async fn a_queued_prompt_is_listed_and_taken_back() {
 }
 
 #[tokio::test]
+async fn a_log_tells_every_turn_also_while_it_is_followed() {
+    let model = ModelServer::with([Reply::text("x"), Reply::text("y")]);
+    let daemon = Daemon::start(&model).await;
+    let session = daemon.cli(&["new"]).run().await.exits(0).word().to_owned();
+    for prompt in ["first", "second"] {
+        daemon.cli(&["run", "-s", &session, prompt]).run().await.exits(0);
+    }
+    // The end of an earlier turn is not the end of what there is to tell.
+    for follow in [[].as_slice(), &["-f"]] {
+        let args = [&["log"], follow, &[session.as_str()]].concat();
+        assert_eq!(daemon.cli(&args).run().await.exits(0).stdout.matches("> ").count(), 2, "{args:?}");
+    }
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
 async fn a_mistyped_command_is_no_prompt_and_habits_are_named() {
     let model = ModelServer::with([]);
     let daemon = Daemon::start(&model).await;

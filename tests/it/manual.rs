@@ -168,7 +168,7 @@ async fn every_topic_is_printed_as_it_is_written_and_every_command_named_exists(
         let lines = blocks.iter().flat_map(|(_, text)| text.lines()).map(words);
         for words in spans.chain(lines).filter(|words| words.first().is_some_and(|word| word == "linger")) {
             let command = words.get(1).map_or("help", String::as_str).split('|').next().unwrap();
-            let known = command.starts_with(['-', '#', '…']) || listed(commands, command);
+            let known = command.starts_with(['-', '#', '…', '[', '"']) || listed(commands, command);
             assert!(known, "{name}: `{}`", words.join(" "));
             if command == "help"
                 && let Some(topic) = words.get(2).filter(|topic| *topic != "TOPIC")

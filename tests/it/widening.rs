@@ -56,7 +56,12 @@ async fn an_allowed_command_that_rewrites_the_configuration_gets_nothing_of_it()
             until("it waits", async || client.call("config/get", json!({})).await.get("waiting").cloned()).await;
         assert_eq!(waiting["changes"].as_array().map(Vec::len), Some(10), "{waiting:#}");
         let rows = client.call("question/list", json!({})).await;
-        assert_eq!((rows.as_array().map(Vec::len), &rows[0]["question"]), (Some(1), &waiting["question"]), "{rows}");
+        let about = |what: &str| rows.as_array().unwrap().iter().filter(|row| row["about"] == what).collect::<Vec<_>>();
+        assert_eq!(
+            about("configuration").iter().map(|row| &row["question"]).collect::<Vec<_>>(),
+            [&waiting["question"]]
+        );
+        assert_eq!(about("workspace").len(), rows.as_array().unwrap().len() - 1, "{rows}");
         let next = client.session().await;
         assert_eq!(client.call("session/list", json!({ "matching": next })).await[0]["mode"], "ask");
         model.push([bash("touch pwned"), Reply::text("hi")]);

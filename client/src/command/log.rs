@@ -36,6 +36,8 @@ pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
     let mut attachment = Attachment::start(client, info.session.clone(), from, false)?;
     let mut queued = Queued::default();
     let mut last = turns.map(Last::new);
+    // The end of a turn that is told again says nothing about what follows it.
+    let mut live = false;
     loop {
         match attachment.next(None)? {
             Happened::Event(notification, raw) => {
@@ -43,6 +45,7 @@ pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
                 let caught_up = matches!(body, EventBody::CaughtUp {});
                 let removed = matches!(body, EventBody::Notice { code: Some(NoticeCode::Removed), .. });
                 let ended = matches!(body, EventBody::TurnFinished { .. });
+                live |= caught_up;
                 queued.event(body);
                 if caught_up && let Some(last) = last.take() {
                     last.0.into_iter().flatten().try_for_each(|(event, raw)| printer.event(&event.event, &raw))?;
@@ -57,7 +60,7 @@ pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
                 if removed || (caught_up && !follow) {
                     return Ok(Exit::GOOD);
                 }
-                if follow && (caught_up || ended) && last.is_none() && !args.forever {
+                if follow && (caught_up || (ended && live)) && !args.forever {
                     let info = attachment.client.session_info(&info.session)?;
                     if is_over(&info) {
                         return Ok(Exit::GOOD);

@@ -310,9 +310,12 @@ impl Renderer {
                 };
                 self.say(&self.settings.style.dim(&lost), &mut out);
             }
-            EventBody::Notice { level, code, text, until_at, .. } => {
-                if matches!(code, Some(NoticeCode::Removed | NoticeCode::Damaged | NoticeCode::Offered)) {
-                    // Nothing follows that would end it.
+            EventBody::Notice { level, text, until_at, code, .. } => {
+                if matches!(
+                    code,
+                    Some(NoticeCode::Removed | NoticeCode::Damaged | NoticeCode::Offered | NoticeCode::Unconfigured)
+                ) {
+                    // What is held back of a text that has stopped is shown before that is said.
                     self.end_text(&mut out);
                 }
                 self.wait = until_at.map(|until| (until, true));

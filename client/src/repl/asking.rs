@@ -115,7 +115,7 @@ impl Repl {
     fn begin_writing(&mut self, writing: Writing, what: &str) -> Result<(), Failure> {
         self.writing = self.questions.first().map(|question| (question.id.clone(), writing));
         self.input.above.iter().for_each(Above::unask);
-        self.say(&format!("  {what}, then Enter; Ctrl-C goes back"))
+        self.say(&format!("{what}, then Enter; Ctrl-C goes back"))
     }
 
     /// Handles the line that was written to a question.

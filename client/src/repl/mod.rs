@@ -264,7 +264,7 @@ impl Repl {
             }
         }
         if all_there {
-            self.terminal.prompt_opened(self.input.above.clone());
+            self.terminal.prompt_opened(self.input.above.clone())?;
             self.open_prompt()?;
         }
         if self.caught_up && (changed || all_there) {

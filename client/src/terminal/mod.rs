@@ -36,6 +36,9 @@ pub(crate) const MIN_WIDTH: usize = 8;
 /// Rows of one that does not.
 const ROWS: usize = 24;
 
+/// Bytes of the row that the cursor is in that are kept; no row that fits a terminal has more.
+const MAX_ROW: usize = 16 << 10;
+
 /// A piece of output and its stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
@@ -180,6 +183,8 @@ pub(crate) struct Terminal {
     live: Vec<String>,
     /// The column of the cursor, without a prompt.
     column: usize,
+    /// The row that the cursor is in, without a prompt.
+    row: String,
     /// Whether the first of `live` is on the screen, without a prompt.
     status: bool,
 }
@@ -187,13 +192,23 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// A terminal without a prompt: everything is written straight through.
     pub(crate) fn new() -> Self {
-        let (flow, live) = (Flow::default(), Vec::new());
-        Self { one_stream: false, prompt: None, flow, live, column: 0, status: false }
+        let (flow, live, row) = (Flow::default(), Vec::new(), String::new());
+        Self { one_stream: false, prompt: None, flow, live, column: 0, row, status: false }
     }
 
-    /// A prompt is open now: what is written is drawn by `above`.
-    pub(crate) fn prompt_opened(&mut self, above: Option<Above>) {
+    /// A prompt is open now: what is written is drawn by `above`, and the row that is not complete with it.
+    pub(crate) fn prompt_opened(&mut self, above: Option<Above>) -> io::Result<()> {
+        let row = std::mem::take(&mut self.row);
+        let columns = size().columns;
+        let redrawn = above.is_some() && !row.is_empty() && flow::width(&row) < columns;
         self.prompt.get_or_insert(Prompt { above, sign: false });
+        if !redrawn {
+            return Ok(());
+        }
+        self.column = 0;
+        write(&mut io::stdout(), "\r\x1b[2K")?;
+        let rows = self.flow.push(&row, columns);
+        self.whole(&rows)
     }
 
     /// The prompt is closed: everything is written straight through again, what was not drawn yet first.
@@ -273,6 +288,10 @@ impl Terminal {
         let line = text.rsplit('\n').next().unwrap_or_default();
         let before = if line.len() == text.len() { self.column } else { 0 };
         self.column = (before + flow::width(line)) % size().columns;
+        if line.len() < text.len() || self.row.len() > MAX_ROW {
+            self.row.clear();
+        }
+        self.row.push_str(line);
         erase
     }
 
@@ -387,7 +406,7 @@ mod tests {
     fn a_row_that_is_full_is_drawn_once_and_the_last_one_again_and_again() {
         let mut terminal = Terminal::new();
         let above = Above::default();
-        terminal.prompt_opened(Some(above.clone()));
+        terminal.prompt_opened(Some(above.clone())).unwrap();
         terminal.text("one\ntw").unwrap();
         assert_eq!(above.draw(SIZE), "one\ntw\n");
         terminal.text(&"o".repeat(79)).unwrap();
@@ -397,10 +416,21 @@ mod tests {
     }
 
     #[test]
+    fn a_row_that_began_before_the_prompt_is_redrawn_above_it() {
+        let mut terminal = Terminal::new();
+        let above = Above::default();
+        terminal.text("one\n  tw").unwrap();
+        terminal.prompt_opened(Some(above.clone())).unwrap();
+        assert_eq!(above.draw(SIZE), "  tw\n");
+        terminal.text("o three\n").unwrap();
+        assert_eq!(above.draw(SIZE), "\x1b[A\x1b[2K  two three\n");
+    }
+
+    #[test]
     fn what_is_said_does_not_land_in_a_line_that_is_not_whole() {
         let mut terminal = Terminal::new();
         let above = Above::default();
-        terminal.prompt_opened(Some(above.clone()));
+        terminal.prompt_opened(Some(above.clone())).unwrap();
         terminal.text("wo").unwrap();
         terminal.say("mode: ask").unwrap();
         terminal.set_live(vec!["waiting".to_owned()]).unwrap();

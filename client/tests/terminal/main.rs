@@ -18,9 +18,9 @@ use std::io::{Read as _, Write};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use fake::{Connection, Fake, row};
+use fake::{Connection, Fake};
 use portable_pty::{Child, CommandBuilder, PtySize, native_pty_system};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// A client on a terminal.
 struct Session {
@@ -98,10 +98,25 @@ impl Session {
     }
 }
 
+/// A row of `session/list`, of a session so large that what happened before is not read over a second connection.
+fn row(id: &str, state: &str, stop_reason: Option<&str>) -> Value {
+    let mut row = fake::row(id, state, stop_reason);
+    row["size"] = json!(1 << 30);
+    row
+}
+
 /// Attached to an idle session `s1`.
 fn attached(daemon: &mut Connection) {
     daemon.hello();
+    listed(daemon);
+    entered(daemon);
+}
+
+fn listed(daemon: &mut Connection) {
     daemon.answer("session/list", json!([row("s1", "idle", Some("end_turn"))]));
+}
+
+fn entered(daemon: &mut Connection) {
     assert_eq!(daemon.answer("session/attach", json!({"cursor": "7"}))["after"], "3");
     daemon.message(7, "m1", "");
     daemon.event("7", json!({"kind": "caught_up"}));
@@ -120,7 +135,11 @@ fn turn_at(daemon: &mut Connection, seq: u64, text: &str) {
 #[test]
 fn a_prompt_is_answered_and_ctrl_d_leaves() {
     let mut fake = Fake::one(|daemon| {
-        attached(daemon);
+        daemon.hello();
+        // The latest session, and how it is once the options are applied.
+        listed(daemon);
+        listed(daemon);
+        entered(daemon);
         turn(daemon, "say \nit");
         daemon.delta("9+m2.0.8", "m2", 0, "Good \u{1b}day");
         daemon.message(10, "m2", "Good \u{1b}day");

@@ -48,7 +48,7 @@ fn a_question_is_answered_with_one_key_and_ctrl_d_leaves_a_turn() {
     session.see("> ");
     session.press("test\r");
     session.see(
-        "? bash wants to run in /w\r\n    cargo test\r\n  y once  s in this session  a always bash(cargo test)  n no  ",
+        "? bash wants to run in /w\r\n    cargo test\r\ny once  s in this session  a always bash(cargo test)  n no  ",
     );
     session.see("? help\r\n");
     session.press("s");
@@ -139,7 +139,7 @@ fn a_choice_is_answered_by_number() {
         daemon.end(12, "end_turn", None);
     }
     fn answer(session: &mut Session) {
-        session.see("? go on?\r\n    1 go on (go_on)\r\n    2 stop here (stop)\r\n  a number answers\r\n");
+        session.see("? go on?\r\n    1 go on (go_on)\r\n    2 stop here (stop)\r\na number answers\r\n");
         session.press("2");
         session.see("stop by nvim");
     }

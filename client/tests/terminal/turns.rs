@@ -30,7 +30,7 @@ fn another_clients_turn_is_seen_above_the_open_prompt_and_its_question_answered(
     session.press("a\u{7f}n\r");
     session.see("1 step");
     session.press("no more\r");
-    session.see("busy");
+    session.see("  busy");
     session.press("\u{4}");
     assert_eq!(session.end(), 0);
     fake.finish();
@@ -85,7 +85,7 @@ fn a_removed_session_ends_its_terminals_also_in_mid_line() {
             attached(daemon);
             if !open {
                 turn(daemon, "test");
-                daemon.delta("9+m2.0.4", "m2", 0, "half");
+                daemon.delta("9+m2.0.4", "m2", 0, "half ");
             }
             let text = "the session was removed";
             let gone = json!({"kind": "notice", "level": "warning", "code": "removed", "text": text});

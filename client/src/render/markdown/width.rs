@@ -54,7 +54,7 @@ pub(crate) fn cut(text: &str, room: usize) -> &str {
 /// indented, so that no word of others in it comes to stand where a line of ours begins.
 pub(crate) fn hang(line: &str, width: usize) -> String {
     let limit = width.max(MIN_WIDTH);
-    let lead = line.len() - line.trim_start_matches(' ').len();
+    let lead = unstyled(line).chars().take_while(|c| *c == ' ').count();
     let indent = (lead + 2).min(limit / 2);
     let (mut out, mut column) = (String::with_capacity(line.len() + 8), 0);
     // The word that is being read, behind the blanks before it.
@@ -109,6 +109,15 @@ pub(crate) fn hang(line: &str, width: usize) -> String {
     out
 }
 
+/// The line, less the colours that it begins with.
+fn unstyled(line: &str) -> &str {
+    let mut rest = line;
+    while let Some((_, after)) = rest.strip_prefix('\x1b').and_then(|style| style.split_once('m')) {
+        rest = after;
+    }
+    rest
+}
+
 /// As [`hang`], for lines.
 pub(crate) fn hang_lines(lines: &str, width: usize) -> String {
     lines.split('\n').map(|line| hang(line, width)).collect::<Vec<_>>().join("\n")
@@ -129,6 +138,7 @@ mod tests {
         assert_eq!(hang("• bash one two three four five", 20), "• bash one two three\n  four five");
         assert_eq!(hang("  \x1b[2mone two three four five\x1b[0m", 20), "  \x1b[2mone two three four\n    five\x1b[0m");
         assert_eq!(hang(&"x".repeat(40), 20), format!("{}\n  {}\n  {}", "x".repeat(18), "x".repeat(18), "x".repeat(4)));
+        assert_eq!(hang("\x1b[2m    one two\x1b[0m", 10), "\x1b[2m    one\n     two\x1b[0m");
         assert_eq!(hang("short", 20), "short");
         assert_eq!(hang(&format!("{}x", " ".repeat(50)), 20), format!("{}x", " ".repeat(10)));
     }

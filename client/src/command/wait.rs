@@ -96,15 +96,16 @@ fn one(args: &Wait, client: Client, info: Info, deadline: Option<Instant>) -> Re
         Terminal::new().line(info.session.as_str())?;
     }
     if args.answer && exit.is_ok() && info.state == State::Idle {
-        print_answer(attachment.client, &info)?;
+        print_answer(&info)?;
     }
     exit
 }
 
-/// Prints the text of the last answer, with those that it continues.
-fn print_answer(client: Client, info: &Info) -> Result<(), Failure> {
+/// Prints the text of the last answer, with those that it continues. It reads over a connection of its own: the other one may
+/// still have events of its attachment.
+fn print_answer(info: &Info) -> Result<(), Failure> {
     let from = Some(info.turn_cursor.clone()).filter(|cursor| *cursor != Cursor::default());
-    let mut attachment = Attachment::start(client, info.session.clone(), from, false)?;
+    let mut attachment = Attachment::start(Client::open()?, info.session.clone(), from, false)?;
     let (mut answer, mut cut) = (String::new(), false);
     loop {
         match attachment.next(None)? {

@@ -8,6 +8,7 @@ use linger_protocol::event::{Event, EventBody, Outcome};
 use linger_protocol::message::{ContentBlock, Role, StopReason, text_of};
 use linger_protocol::session::Info;
 
+use super::markdown::width::hang;
 use super::style::Style;
 use super::table::age;
 use super::{money, reason};
@@ -85,9 +86,11 @@ impl Back {
             return Vec::new();
         }
         let label = info.name.clone().unwrap_or_else(|| info.session.to_string());
-        let title = info.title.as_deref().map(|title| format!(" {}", clean_line(title))).unwrap_or_default();
-        let head = format!("{}{title}", style.bold(&clean_line(&label)));
-        let head = format!("{head} {}", style.dim(&format!("({} ago)", age(info.updated_at, now))));
+        let ago = format!("({} ago)", age(info.updated_at, now));
+        let room_of_title = width.saturating_sub(label.chars().count() + ago.chars().count() + 2);
+        let cut_title = |title: &str| format!(" {}", cut_line(&clean_line(title), room_of_title, style));
+        let title = info.title.as_deref().map(cut_title).unwrap_or_default();
+        let head = format!("{}{title} {}", style.bold(&clean_line(&label)), style.dim(&ago));
         let mut shown: VecDeque<Vec<String>> = VecDeque::new();
         let mut left = match room {
             // The head, and the line for what lies above.
@@ -199,7 +202,9 @@ impl Turn {
                         false if most == usize::MAX => most,
                         false => 1,
                     };
-                    lines.extend(abridged(text, width, room, style));
+                    // No text of a model begins in the first column.
+                    let rows = abridged(text, width.saturating_sub(2), room, style);
+                    lines.extend(rows.into_iter().map(|row| format!("  {row}")));
                 }
             }
         }
@@ -225,35 +230,24 @@ fn without_middle(lines: Vec<String>, most: usize, style: Style) -> Vec<String> 
     first.iter().cloned().chain([gone]).chain(rest.iter().skip(over).cloned()).collect()
 }
 
-/// The last lines of a text that fit, as a terminal of this width shows them, and a line for what is left out.
+/// The last rows of a text, which is wrapped to `width`, as far as they fit, and a line for what is left out.
 fn abridged(text: &str, width: usize, room: usize, style: Style) -> Vec<String> {
     let text = clean(text.trim());
-    let lines: Vec<&str> = text.lines().collect();
-    let height = |line: &str| line.chars().count().div_ceil(width.max(1)).max(1);
-    let all: usize = lines.iter().map(|line| height(line)).sum();
-    if all <= room {
-        return lines.into_iter().map(str::to_owned).collect();
+    let rows = |line: &str| match line.is_empty() {
+        true => vec![String::new()],
+        false => hang(line, width).lines().map(str::to_owned).collect(),
+    };
+    let rows: Vec<String> = text.lines().flat_map(rows).collect();
+    if rows.len() <= room {
+        return rows;
     }
     if room <= 1 {
-        let first = lines.first().copied().unwrap_or_default();
+        let first = text.lines().next().unwrap_or_default();
         return vec![cut_line(&format!("{first} {}", style.ellipsis()), width, style)];
     }
-    let mut left = room - 1;
-    let fits = |line: &&&str| {
-        let needed = height(line);
-        let fits = needed <= left;
-        left = left.saturating_sub(needed);
-        fits
-    };
-    let mut kept: Vec<String> = lines.iter().rev().take_while(fits).map(|line| (*line).to_owned()).collect();
-    if kept.is_empty() {
-        // One line that is longer than the room.
-        kept.push(cut_line(lines.last().copied().unwrap_or_default(), width.saturating_mul(room - 1), style));
-    }
-    kept.reverse();
-    let gone = lines.len() - kept.len();
-    let above = style.dim(&format!("{} {gone} lines above", style.ellipsis()));
-    std::iter::once(above).chain(kept).collect()
+    let gone = rows.len() - (room - 1);
+    let above = style.dim(&format!("{} {gone} more lines", style.ellipsis()));
+    std::iter::once(above).chain(rows.into_iter().skip(gone)).collect()
 }
 
 /// The beginning of a line that fits.
@@ -308,7 +302,7 @@ mod tests {
     fn a_screenful_has_the_last_turns_and_says_what_lies_above() {
         let lines = shown(&past(44, "done"), Room::Lines(12));
         assert_eq!(lines[..2], ["long prompt 1 (2 h ago)", "41 earlier turns: linger log long"]);
-        assert_eq!(lines[2..5], ["> prompt 42", "• bash cargo test ✗", "done"]);
+        assert_eq!(lines[2..5], ["> prompt 42", "• bash cargo test ✗", "  done"]);
         assert!(lines.len() <= 12, "{lines:#?}");
         assert_eq!(shown(&past(3, "done"), Room::Turns(1))[1], "2 earlier turns: linger log long");
         assert_eq!(shown(&past(3, "done"), Room::All).iter().filter(|line| line.starts_with("> ")).count(), 3);
@@ -320,8 +314,8 @@ mod tests {
         let answer = (1..=5000).map(|n| format!("line {n} \u{1b}[31m")).collect::<Vec<_>>().join("\n");
         let lines = shown(&past(2, &answer), Room::Lines(20));
         assert!(lines.len() <= 22, "{}", lines.len());
-        assert!(lines.iter().any(|line| line.ends_with("lines above")));
-        assert!(lines.iter().rev().nth(1).unwrap().starts_with("line 5000"), "{lines:#?}");
+        assert!(lines.iter().any(|line| line.ends_with("more lines")));
+        assert!(lines.iter().rev().nth(1).unwrap().starts_with("  line 5000"), "{lines:#?}");
         assert!(!lines.concat().contains('\u{1b}'));
     }
 }

@@ -8,8 +8,10 @@ use crate::arguments::ToolsOf;
 use crate::connect::Client;
 use crate::environment::working_directory;
 use crate::error::{Exit, Failure};
+use crate::render::markdown::width;
+use crate::render::style::Style;
 use crate::render::table::columns;
-use crate::terminal::{Terminal, clean_line};
+use crate::terminal::{Capabilities, Terminal, clean_line};
 
 pub(super) fn run(args: &ToolsOf) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
@@ -22,9 +24,13 @@ pub(super) fn run(args: &ToolsOf) -> Result<Exit, Failure> {
         return Ok(Exit::GOOD);
     }
     let rows: Vec<_> = client.call(&list)?.iter().map(row).collect();
-    let mut terminal = Terminal::new();
+    let (look, mut terminal) = (Capabilities::detect(), Terminal::new());
+    let style = Style { color: false, unicode: look.unicode };
     for line in columns(&rows) {
-        terminal.line(&line)?;
+        // A description is longer than a screen is wide.
+        let fits = !look.stdout || width::of(&line) <= look.width;
+        let cut = || width::cut(&line, look.width.saturating_sub(4)).to_owned() + style.ellipsis();
+        terminal.line(&if fits { line.clone() } else { cut() })?;
     }
     Ok(Exit::GOOD)
 }

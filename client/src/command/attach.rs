@@ -127,7 +127,7 @@ fn enter(client: Client, look: &Capabilities, info: Info, room: Room) -> Result<
 fn show_past(look: &Capabilities, info: Info, room: &Room) -> Result<Info, Failure> {
     // A running turn is shown as it goes on.
     let until = if info.state == State::Idle { info.cursor.clone() } else { info.turn_cursor.clone() };
-    if info.size == 0 || info.size > MAX_READ || info.damaged.is_some() || until == Cursor::default() {
+    if info.size > MAX_READ || info.damaged.is_some() || until == Cursor::default() {
         return Ok(info);
     }
     let mut back = Back::default();

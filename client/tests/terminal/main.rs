@@ -108,15 +108,7 @@ fn row(id: &str, state: &str, stop_reason: Option<&str>) -> Value {
 /// Attached to an idle session `s1`.
 fn attached(daemon: &mut Connection) {
     daemon.hello();
-    listed(daemon);
-    entered(daemon);
-}
-
-fn listed(daemon: &mut Connection) {
     daemon.answer("session/list", json!([row("s1", "idle", Some("end_turn"))]));
-}
-
-fn entered(daemon: &mut Connection) {
     assert_eq!(daemon.answer("session/attach", json!({"cursor": "7"}))["after"], "3");
     daemon.message(7, "m1", "");
     daemon.event("7", json!({"kind": "caught_up"}));
@@ -135,11 +127,7 @@ fn turn_at(daemon: &mut Connection, seq: u64, text: &str) {
 #[test]
 fn a_prompt_is_answered_and_ctrl_d_leaves() {
     let mut fake = Fake::one(|daemon| {
-        daemon.hello();
-        // The latest session, and how it is once the options are applied.
-        listed(daemon);
-        listed(daemon);
-        entered(daemon);
+        attached(daemon);
         turn(daemon, "say \nit");
         daemon.delta("9+m2.0.8", "m2", 0, "Good \u{1b}day");
         daemon.message(10, "m2", "Good \u{1b}day");

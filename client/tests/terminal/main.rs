@@ -128,6 +128,9 @@ fn turn_at(daemon: &mut Connection, seq: u64, text: &str) {
 fn a_prompt_is_answered_and_ctrl_d_leaves() {
     let mut fake = Fake::one(|daemon| {
         attached(daemon);
+        // What is no command of the client's may be one of a file.
+        daemon.answer("command/list", json!([]));
+        daemon.answer("skill/list", json!([]));
         turn(daemon, "say \nit");
         daemon.delta("9+m2.0.8", "m2", 0, "Good \u{1b}day");
         daemon.message(10, "m2", "Good \u{1b}day");

@@ -115,7 +115,7 @@ async fn enter_queues_and_alt_s_steers_while_the_turn_runs() {
     terminal.line("go");
     shows(&terminal, &["  working", "… writing*", ">"]).await;
     terminal.line("later");
-    shows(&terminal, &["> later", "queued 1; /queue lists them", "  working", "… writing*", ">"]).await;
+    shows(&terminal, &["> later", "queued 1; /queue lists, /unqueue takes back", "  working", "… writing*", ">"]).await;
     terminal.keys(&format!("now{ALT_S}"));
     shows(&terminal, &["> now", "steers the turn before its next step", "  working", "… writing*", ">"]).await;
     terminal.line("/queue");

@@ -292,7 +292,7 @@ impl Repl {
                     let dim = self.renderer.style();
                     match when {
                         When::Queue if waits => {
-                            let line = format!("queued {}; /queue lists them", self.queue.len());
+                            let line = format!("queued {}; /queue lists, /unqueue takes back", self.queue.len());
                             self.say_styled(&dim.dim(&line))?;
                         }
                         When::Steer if self.running.is_some() => {
@@ -302,7 +302,9 @@ impl Repl {
                     }
                 }
             }
-            EventBody::TurnStarted { prompt } | EventBody::Message { prompt: Some(prompt), .. } => {
+            EventBody::TurnStarted { prompt }
+            | EventBody::PromptUnqueued { prompt, .. }
+            | EventBody::Message { prompt: Some(prompt), .. } => {
                 self.queue.retain(|(queued, _)| queued != prompt);
             }
             EventBody::Compacted { prompt: Some(prompt), .. }

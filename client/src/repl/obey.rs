@@ -3,9 +3,11 @@
 use linger_protocol::agent::List;
 use linger_protocol::daemon::{Empty, Model, Models};
 use linger_protocol::mcp;
-use linger_protocol::method::{CommandList, McpList, ModelList, PermissionRules, SessionList, SkillList};
+use linger_protocol::method::{
+    CommandList, McpList, ModelList, PermissionRules, SessionList, SessionUnqueue, SkillList,
+};
 use linger_protocol::prompt::PromptContent;
-use linger_protocol::session::{Compact, Keyed, List as Sessions, Prompt, Redo, Set, Undo, When};
+use linger_protocol::session::{Compact, Keyed, List as Sessions, Prompt, Redo, Set, Undo, Unqueue, When};
 
 use std::path::PathBuf;
 
@@ -143,6 +145,17 @@ impl Repl {
                 let lines = self.queue.iter().enumerate().map(|(n, (_, text))| format!("{} {text}", n + 1));
                 let lines: Vec<_> = lines.collect();
                 self.say(&if lines.is_empty() { "nothing is queued".to_owned() } else { lines.join("\n") })?;
+            }
+            Slash::Unqueue(n) => {
+                let prompt = n.and_then(|n| self.queue.get(n - 1)).map(|(prompt, _)| prompt.clone());
+                if n.is_some() && prompt.is_none() {
+                    return self.say("there is no such queued prompt; /queue lists what is queued");
+                }
+                // The event says that it was taken back.
+                let unqueue = Unqueue { session, prompt, key: Some(key()?) };
+                if let Err(error) = self.attachment.client.call_raw(&SessionUnqueue(unqueue))? {
+                    self.complain(error.into())?;
+                }
             }
             Slash::Output(n) => self.output(n)?,
             Slash::Help => self.say(&slash::help())?,

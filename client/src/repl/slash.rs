@@ -30,6 +30,8 @@ pub(crate) enum Slash {
     Interrupt(String),
     /// Lists the queued prompts.
     Queue,
+    /// Takes back a queued prompt: the last one, or the N-th of the list.
+    Unqueue(Option<usize>),
     /// Shows the whole output of a tool call: of the last one, or the N-th before.
     Output(Option<usize>),
     /// Cancels the running turn.
@@ -77,6 +79,7 @@ const COMMANDS: &[(&str, &str, &str)] = &[
     ("/steer", "TEXT", "a prompt before the next step (Alt-S)"),
     ("/interrupt", "TEXT", "a prompt now: the running step is cancelled"),
     ("/queue", "", "the queued prompts"),
+    ("/unqueue", "[N]", "take back the last queued prompt, or the N-th"),
     ("/output", "[N]", "all of the last tool's output, or the N-th last"),
     ("/cancel", "", "cancel the running turn"),
     ("/continue", "", "resume a turn, or start queued prompts"),
@@ -123,6 +126,7 @@ pub(crate) fn parse(line: &str) -> Option<Result<Slash, String>> {
         "/steer" => needs(rest, "/steer").map(Slash::Steer),
         "/interrupt" => needs(rest, "/interrupt").map(Slash::Interrupt),
         "/queue" => Ok(Slash::Queue),
+        "/unqueue" => number(argument).map(Slash::Unqueue),
         "/output" => number(argument).map(Slash::Output),
         "/cancel" => Ok(Slash::Cancel),
         "/continue" => Ok(Slash::Continue),

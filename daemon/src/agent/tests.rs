@@ -168,7 +168,8 @@ const TABLE: &[(&str, &str, bool)] = &[
 fn the_validator_of_the_specification_says_the_same_of_good_and_bad_skills() {
     let scene = Scene::new(&[]);
     let tools = scene.config.tools().current();
-    let validator = std::process::Command::new("agentskills").arg("--help").output().is_ok();
+    let program = std::env::var_os("LINGER_AGENTSKILLS").unwrap_or_else(|| "agentskills".into());
+    let validator = std::process::Command::new(&program).arg("--help").output().is_ok();
     assert!(validator || std::env::var_os("CI").is_none(), "install skills-ref from PyPI");
     for (name, text, is_good) in TABLE {
         scene.write(&format!("{name}/SKILL.md"), text);
@@ -177,7 +178,7 @@ fn the_validator_of_the_specification_says_the_same_of_good_and_bad_skills() {
         let is_right = !item.problems.iter().any(|problem| problem.level == Level::Error);
         assert_eq!(is_right, *is_good, "{name}: {:?}", item.problems);
         if validator {
-            let theirs = std::process::Command::new("agentskills").arg("validate").arg(&path).output().unwrap();
+            let theirs = std::process::Command::new(&program).arg("validate").arg(&path).output().unwrap();
             assert_eq!(theirs.status.success(), *is_good, "{name}: {theirs:?}");
         }
     }

@@ -191,6 +191,8 @@ async fn without_its_state_too_nothing_of_a_session_goes_on_by_itself_or_twice()
     client.nth(&session, "message", 3).await;
     let results = client.nth(&session, "message", 3).await.seq().unwrap();
     let finished = client.first(&session, "tool_finished").await.seq().unwrap();
+    // The gated reply is used up in this life.
+    model.wait_requests(2).await;
     damage(&daemon, |path| {
         spoil(path, &session, finished, false);
         spoil(path, &session, results, true);

@@ -128,7 +128,8 @@ listener = socket.socket(socket.AF_UNIX)
 listener.bind(path)
 os.chmod(path, 0o600)
 listener.listen()
-open('listens', 'w').write(str(os.getpid()))
+with open('listens.new', 'w') as listens: listens.write(str(os.getpid()))
+os.rename('listens.new', 'listens')
 answer = {'protocol': 1, 'version': '0.1.0', 'env': ['ANTHROPIC_API_KEY'], 'keys': ['ANTHROPIC_API_KEY']}
 while True:
     client = listener.accept()[0].makefile('rw')

@@ -375,6 +375,9 @@ pub(crate) struct Attach {
     /// Show the session from its beginning
     #[arg(long)]
     pub(crate) all: bool,
+    /// Read on after this cursor, as `--json` prints it, and show nothing of what was before
+    #[arg(long, value_name = "CURSOR", conflicts_with_all = ["all", "tail", "json", "read_only"])]
+    pub(crate) since: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -71,6 +71,8 @@ pub(crate) struct Attachment {
     /// The session.
     pub(crate) session: SessionId,
     deltas: bool,
+    /// Whether a person reads along.
+    person: bool,
     /// Where to read on from.
     cursor: Option<Cursor>,
     /// The last durable event that was returned.
@@ -91,16 +93,28 @@ impl Attachment {
         cursor: Option<Cursor>,
         deltas: bool,
     ) -> Result<Self, Failure> {
-        let epoch = client.epoch;
-        let mut attachment = Self { client, session, deltas, cursor, seq: 0, epoch, attach: None, open: Vec::new() };
+        Self::start_for(client, session, cursor, deltas, false)
+    }
+
+    /// As [`Self::start`]; with `person`, for one who reads along at a terminal.
+    pub(crate) fn start_for(
+        client: Client,
+        session: SessionId,
+        cursor: Option<Cursor>,
+        deltas: bool,
+        person: bool,
+    ) -> Result<Self, Failure> {
+        let (epoch, seq, attach, open) = (client.epoch, 0, None, Vec::new());
+        let mut attachment = Self { client, session, deltas, person, cursor, seq, epoch, attach, open };
         attachment.attach()?;
         Ok(attachment)
     }
 
     fn attach(&mut self) -> Result<(), Failure> {
         let deltas = (!self.deltas).then_some(false);
-        let env = self.client.secret_env();
-        let attach = Attach { session: self.session.clone(), after: self.cursor.clone(), deltas, env };
+        let env = self.client.brought_env();
+        let (session, after, person) = (self.session.clone(), self.cursor.clone(), self.person);
+        let attach = Attach { session, after, deltas, person, env };
         // If it cannot be sent, the reader reports the lost connection.
         self.attach = self.client.send(&SessionAttach(attach))?;
         Ok(())

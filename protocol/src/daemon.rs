@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::attention::Signal;
 use crate::event::ToolKind;
 use crate::id::SessionId;
 use crate::message::HostedTool;
@@ -42,6 +43,9 @@ pub struct Welcome {
     /// `daemon/keys`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub workspace_keys: BTreeMap<PathBuf, Vec<String>>,
+    /// How a terminal draws attention to a session that needs an answer or has ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signals: Vec<Signal>,
     /// What is wrong with the configuration now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_error: Option<String>,

@@ -14,7 +14,7 @@ use strum::IntoStaticStr;
 
 pub use parts::{
     AfterCrash, Asks, ChangeKind, Delta, Exit, FileChange, Instruction, Level, Location, NotRestored, NoticeCode,
-    Outcome, OutputSegment, PlanEntry, PlanStatus, Process, ToolKind, Trigger,
+    Outcome, OutputSegment, PlanEntry, PlanStatus, Process, TitleCost, ToolKind, Trigger,
 };
 
 use crate::agent::{Role as AgentRole, Skill};
@@ -152,6 +152,12 @@ pub enum EventBody {
         /// Whether it is in the bin.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         binned: Option<bool>,
+        /// The title that a model gave it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        title: Option<String>,
+        /// What asking for a title cost, also where none came of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        title_cost: Option<TitleCost>,
     },
     /// A prompt is stored and will start a turn or join one.
     PromptAccepted {
@@ -676,6 +682,8 @@ impl EventBody {
             budget: None,
             directories: None,
             binned: None,
+            title: None,
+            title_cost: None,
         };
         change(&mut body);
         body
@@ -704,6 +712,15 @@ impl EventBody {
         Self::changed(|body| {
             if let Self::SessionChanged { agent, .. } = body {
                 *agent = Some(now);
+            }
+        })
+    }
+
+    /// The session's mode is another one from now on.
+    pub fn mode_changed(now: Mode) -> Self {
+        Self::changed(|body| {
+            if let Self::SessionChanged { mode, .. } = body {
+                *mode = Some(now);
             }
         })
     }
@@ -758,6 +775,15 @@ impl EventBody {
         Self::changed(|body| {
             if let Self::SessionChanged { directories, .. } = body {
                 *directories = Some(now);
+            }
+        })
+    }
+
+    /// A model was asked for the session's title.
+    pub fn titled(given: Option<String>, cost: Option<TitleCost>) -> Self {
+        Self::changed(|body| {
+            if let Self::SessionChanged { title, title_cost, .. } = body {
+                (*title, *title_cost) = (given, cost);
             }
         })
     }

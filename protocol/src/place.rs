@@ -133,6 +133,11 @@ impl Places {
         self.state.join("lingerd.reached")
     }
 
+    /// What people were told of sessions, and how far they read.
+    pub fn attention(&self) -> PathBuf {
+        self.state.join("lingerd.attention")
+    }
+
     /// The log file.
     pub fn log(&self) -> PathBuf {
         self.state.join("lingerd.log")

@@ -69,6 +69,9 @@ pub enum Subject {
     Budget,
     /// What the files of a workspace want; `trust/get` has it too.
     Workspace,
+    /// The plan that a turn in mode `plan` has ended with: `edit` and `ask` set the mode and start the next turn, `not_yet` leaves
+    /// it; a word with the answer goes to the model.
+    Plan,
     /// A subject that this build does not know.
     #[serde(other)]
     Unknown,

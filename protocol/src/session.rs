@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::attention::Left;
 use crate::budget::Budget;
 use crate::event::{FileChange, NotRestored};
 use crate::id::{BackgroundId, CallId, Cursor, PermissionId, PromptId, QuestionId, SessionId, TurnId};
@@ -197,7 +198,7 @@ pub struct Info {
     /// The commands that it runs in the background.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub background: Vec<Background>,
-    /// The beginning of its first prompt.
+    /// Its title: the one that a model gave it, else the beginning of its first prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// The session that started it, if one did.
@@ -231,6 +232,9 @@ pub struct Info {
     pub cursor: Cursor,
     /// The beginning of its latest turn: attach after this to see that turn.
     pub turn_cursor: Cursor,
+    /// How far a person had read when the last terminal left it; absent if no terminal was ever attached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<Left>,
     /// What is wrong with it, if it cannot be read; other fields may then be empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damaged: Option<String>,
@@ -261,7 +265,12 @@ pub struct Attach {
     /// Whether deltas are sent; true when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deltas: Option<bool>,
-    /// Values of secret variables that the session was created with; others are ignored.
+    /// Whether a person reads along: while one does, the daemon sends no notification about the session, and it keeps how far they read
+    /// (`left` of the session's row). From a process that the daemon started it means nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub person: bool,
+    /// Values of secret variables that the session was created with, and of those by which a program finds the desktop (`DISPLAY`,
+    /// `WAYLAND_DISPLAY`, `DBUS_SESSION_BUS_ADDRESS`, `XAUTHORITY`, `XDG_RUNTIME_DIR`), for notifications; others are ignored.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
 }

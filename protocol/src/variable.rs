@@ -32,6 +32,10 @@ pub const TOOL_ENV: [&str; 22] = [
     "DBUS_SESSION_BUS_ADDRESS",
 ];
 
+/// The variables by which a program finds the desktop of the person that started it.
+pub const DESKTOP: [&str; 5] =
+    ["DISPLAY", "WAYLAND_DISPLAY", "DBUS_SESSION_BUS_ADDRESS", "XAUTHORITY", "XDG_RUNTIME_DIR"];
+
 /// The variables with the keys of the providers that need no configuration.
 pub const PROVIDER_KEYS: [&str; 15] = [
     "ANTHROPIC_API_KEY",

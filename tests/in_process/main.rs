@@ -4,6 +4,7 @@
 //! What needs a process, a socket, a terminal or a kill is in `it`. A test that ends well ends in `daemon.check(…)`, here too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // A panic is how a test speaks.
 
+mod attention;
 mod batch;
 mod bounds;
 mod compaction;

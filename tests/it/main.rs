@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // A panic is how a test speaks.
 
 mod aimock;
+mod attention;
 mod batch;
 mod beside_events;
 mod blobs;

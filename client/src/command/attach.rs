@@ -14,6 +14,7 @@ use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened};
 use crate::idempotency::key;
 use crate::render::back::{Back, Room};
+use crate::render::since::Since;
 use crate::render::style::Style;
 use crate::repl::{needs_terminal, repl};
 use crate::terminal::{Capabilities, Terminal};
@@ -42,6 +43,9 @@ pub(super) fn run(args: &Attach) -> Result<Exit, Failure> {
         None => Client::open()?,
     };
     let info = resolve(&mut client, &session)?;
+    if let Some(since) = &args.since {
+        return repl(client, &look, Info { turn_cursor: Cursor(since.clone()), ..info });
+    }
     let room = match (args.all, args.tail) {
         (true, _) => Room::All,
         (false, Some(turns)) => Room::Turns(turns),
@@ -85,7 +89,7 @@ pub(super) fn bare(args: Bare) -> Result<Exit, Failure> {
     if let Some(written) = written {
         let expand = written.begins_typed();
         let content = written.content(Some(&info.cwd))?.with_resources(&mut client, &info.session)?;
-        let (session, env) = (info.session.clone(), client.secret_env());
+        let (session, env) = (info.session.clone(), client.brought_env());
         client.call(&SessionPrompt(Prompt {
             session,
             content,
@@ -127,11 +131,18 @@ fn enter(client: Client, look: &Capabilities, info: Info, room: Room) -> Result<
 fn show_past(look: &Capabilities, info: Info, room: &Room) -> Result<Info, Failure> {
     // A running turn is shown as it goes on.
     let until = if info.state == State::Idle { info.cursor.clone() } else { info.turn_cursor.clone() };
-    if info.size > MAX_READ || info.damaged.is_some() || until == Cursor::default() {
+    if info.damaged.is_some() || until == Cursor::default() {
         return Ok(info);
     }
-    let mut back = Back::default();
-    let mut attachment = Attachment::start(Client::open()?, info.session.clone(), None, false)?;
+    // Of a larger log only what is new is read.
+    let is_whole = info.size <= MAX_READ;
+    let from = match (is_whole, &info.left) {
+        (true, _) => None,
+        (false, Some(left)) => Some(left.cursor.clone()),
+        (false, None) => return Ok(info),
+    };
+    let (mut back, mut since) = (Back::default(), info.left.clone().map(Since::new));
+    let mut attachment = Attachment::start(Client::open()?, info.session.clone(), from, false)?;
     loop {
         match attachment.next(None)? {
             Happened::Event(notification, _) => {
@@ -140,6 +151,7 @@ fn show_past(look: &Capabilities, info: Info, room: &Room) -> Result<Info, Failu
                     break;
                 }
                 back.event(&notification.event);
+                since.iter_mut().for_each(|since| since.event(&notification.event));
                 if notification.cursor == until {
                     break;
                 }
@@ -150,10 +162,17 @@ fn show_past(look: &Capabilities, info: Info, room: &Room) -> Result<Info, Failu
     }
     let style = Style { color: look.color, unicode: look.unicode };
     let mut terminal = Terminal::new();
-    for line in back.lines(&info, (style, look.width), room, now()) {
+    let news = since.map(|since| since.lines(&info.cwd, style, look.width, now())).unwrap_or_default();
+    // It is a part of the screenful.
+    let room = match room {
+        Room::Lines(lines) => &Room::Lines(lines.saturating_sub(news.len())),
+        room => room,
+    };
+    let past = if is_whole { back.lines(&info, (style, look.width), room, now()) } else { Vec::new() };
+    for line in news.into_iter().chain(past) {
         terminal.talk(&format!("{line}\n"))?;
     }
-    Ok(Info { turn_cursor: until, ..info })
+    Ok(if is_whole { Info { turn_cursor: until, ..info } } else { info })
 }
 
 /// Lines of the terminal that the past may fill: not the last few, where the prompt is.

@@ -33,7 +33,7 @@ pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
     // The last turn alone needs nothing of what was before.
     let from = (turns == Some(1)).then(|| info.turn_cursor.clone()).filter(|cursor| *cursor != Default::default());
     let mut printer = Printer::new(args, &look);
-    let mut attachment = Attachment::start(client, info.session.clone(), from, false)?;
+    let mut attachment = Attachment::start_for(client, info.session.clone(), from, false, follow && look.stdout)?;
     let mut queued = Queued::default();
     let mut last = turns.map(Last::new);
     // The end of a turn that is told again says nothing about what follows it.

@@ -161,7 +161,7 @@ fn run_in(args: Run, made: &mut Option<SessionId>) -> Result<Exit, Failure> {
         .with_resources(&mut client, &session)
         .map_err(|failure| refused(&mut client, unused.take(), failure))?;
     let shaped = schema.is_some();
-    let env = client.secret_env();
+    let env = client.brought_env();
     let prompt = Prompt {
         session: session.clone(),
         content,
@@ -197,7 +197,7 @@ fn run_in(args: Run, made: &mut Option<SessionId>) -> Result<Exit, Failure> {
     let window = info.as_ref().and_then(|info| info.context_window);
     let mode = info.as_ref().map_or(mode, |info| info.mode);
     let live = Live::new(renderer.style(), mode, window);
-    let mut attachment = Attachment::start(client, session, info.map(|info| info.cursor), deltas)?;
+    let mut attachment = Attachment::start_for(client, session, info.map(|info| info.cursor), deltas, look.can_ask())?;
     if let Err(failure) = attachment.request(Request::Prompt(prompt)) {
         return Err(refused(&mut attachment.client, unused.take(), failure));
     }

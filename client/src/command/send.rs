@@ -23,7 +23,7 @@ pub(super) fn run(args: Send) -> Result<Exit, Failure> {
         _ => When::Queue,
     };
     let session = info.session;
-    let env = client.secret_env();
+    let env = client.brought_env();
     let prompt = Prompt {
         session: session.clone(),
         content,

@@ -17,6 +17,7 @@ use std::io::{self, IsTerminal as _};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
+use linger_protocol::attention::Signal;
 use linger_protocol::daemon::{Hello, Keys, Welcome};
 use linger_protocol::error::Code;
 use linger_protocol::id::SessionId;
@@ -24,7 +25,7 @@ use linger_protocol::method::{DaemonHello, DaemonKeys, Method, SessionList};
 use linger_protocol::place::Places;
 use linger_protocol::session::{Info, List};
 use linger_protocol::transport::blocking::{Incoming, Writer};
-use linger_protocol::variable::Withheld;
+use linger_protocol::variable::{DESKTOP, Withheld};
 use linger_protocol::{PROTOCOL, RpcError, VERSION};
 use serde_json::value::RawValue;
 
@@ -180,6 +181,7 @@ impl Client {
             env_deny: Vec::new(),
             keys: Vec::new(),
             workspace_keys: BTreeMap::new(),
+            signals: Vec::new(),
             config_error: None,
             config_stale: false,
             config_warnings: Vec::new(),
@@ -290,6 +292,20 @@ impl Client {
             Proof::Daemon => self.environment().0,
             _ => BTreeMap::new(),
         }
+    }
+
+    /// What a client brings again with each attach and prompt: the variables with secrets, and those that say where its desktop is.
+    pub(crate) fn brought_env(&self) -> BTreeMap<String, String> {
+        let desktop = || DESKTOP.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
+        match self.proof {
+            Proof::Daemon => self.secret_env().into_iter().chain(desktop()).collect(),
+            _ => BTreeMap::new(),
+        }
+    }
+
+    /// How this terminal draws attention to itself.
+    pub(crate) fn signals(&self) -> &[Signal] {
+        &self.welcome.signals
     }
 
     /// Those with secrets among them, which the daemon loses with a restart.

@@ -3,6 +3,7 @@
 //! Text streams as it comes; if the session was attached without deltas, messages are printed whole.
 //! Printed text is never erased: a superseded message stays, with a line below it.
 
+pub(crate) mod attention;
 pub(crate) mod back;
 mod compaction;
 pub(crate) mod diff;
@@ -15,6 +16,7 @@ pub(crate) mod near;
 pub(crate) mod permissions;
 pub(crate) mod servers;
 pub(crate) mod sessions;
+pub(crate) mod since;
 pub(crate) mod style;
 pub(crate) mod table;
 mod tool;
@@ -214,7 +216,7 @@ impl Renderer {
                 self.say(&self.settings.style.dim(&format!("the check runs{again}")), &mut out);
             }
             // What it says was shown as its own event.
-            EventBody::Message { role: Role::User, asks: Some(Asks::Ended), .. } => {}
+            EventBody::Message { role: Role::User, asks: Some(Asks::Ended | Asks::Mode), .. } => {}
             EventBody::Message { role: Role::User, content, prompt, .. } => {
                 self.prompt(content, prompt.as_ref(), &mut out)
             }

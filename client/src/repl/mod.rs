@@ -35,6 +35,7 @@ use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened, Request};
 use crate::input::{Input, Line, Signal, signals};
 use crate::question::{Questions, too_late};
+use crate::render::attention::Attention;
 use crate::render::live::Live;
 use crate::render::style::Style;
 use crate::render::{Renderer, Settings, Thinking};
@@ -56,6 +57,9 @@ struct Repl {
     /// What is redrawn while a turn runs; empty where the cursor cannot be moved.
     live: Live,
     outputs: Outputs,
+    attention: Attention,
+    /// Whether the terminal knows escape sequences.
+    escapes: bool,
     questions: Questions,
     /// The session's name, or its id.
     label: String,
@@ -135,11 +139,13 @@ pub(crate) fn repl(client: Client, look: &Capabilities, info: Info) -> Result<Ex
     terminal.say(&format!("session {label} in {at}, {} ({}); /help for help", info.model, info.mode))?;
     let cursor = Some(info.turn_cursor).filter(|cursor| *cursor != Cursor::default());
     let mut repl = Repl {
-        attachment: Attachment::start(client, info.session, cursor, true)?,
+        attachment: Attachment::start_for(client, info.session, cursor, true, true)?,
         terminal,
         renderer: Renderer::new(settings),
         live: Live::new(style, info.mode, info.context_window),
         outputs: Outputs::default(),
+        attention: Attention::default(),
+        escapes: look.moves,
         input,
         keys,
         questions: Questions::with_lines(),
@@ -253,6 +259,10 @@ impl Repl {
                 self.label = name.clone().unwrap_or_else(|| std::mem::take(&mut self.label));
             }
             _ => {}
+        }
+        if let Some(news) = self.attention.event(event, self.caught_up) {
+            let text = format!("linger: session {} {news}", self.label);
+            self.terminal.signal(self.attachment.client.signals(), self.escapes, &text)?;
         }
         let changed = self.questions.event(event);
         let all_there = matches!(event.body, EventBody::CaughtUp {}) && !self.caught_up;

@@ -10,6 +10,7 @@ mod above;
 mod clean;
 mod flow;
 mod keyboard;
+mod signal;
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _};

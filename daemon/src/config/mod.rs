@@ -5,6 +5,7 @@
 //! find anything new. What widens what may happen is in force once it is confirmed ([`widening`]). Only [`edit`] writes the file.
 //! The file never contains a key; a value that looks like one is refused and not repeated.
 
+mod attention;
 mod edit;
 mod hooks;
 pub mod instructions;
@@ -39,6 +40,7 @@ use crate::provider::models::ModelConfig;
 use crate::provider::network::{self, NetworkConfig};
 use crate::provider::own_fields::{self, FieldValue};
 use crate::provider::preset::PRESETS;
+pub use attention::Attention;
 pub use edit::EditError;
 pub use hooks::{Hook, HookEvent};
 pub use mcp_json::MCP_JSON;
@@ -54,6 +56,7 @@ use crate::permission::{Rule, Rules};
 use crate::store::blob;
 use crate::tool::TIMEOUT_MAX_S;
 use crate::tool::set::Names;
+use attention::AttentionWritten;
 use hooks::HookWritten;
 use source::Source;
 
@@ -97,6 +100,8 @@ pub enum UnknownPrice {
 pub struct Config {
     /// The model of new sessions, `provider/model` or a provider alone.
     pub model: Option<String>,
+    /// The model for titles of sessions, `auto` or `off`; `auto` if absent.
+    pub titles: Option<String>,
     /// The mode of new sessions.
     pub mode: Mode,
     /// What happens in new sessions to a question that no person answers.
@@ -137,6 +142,8 @@ pub struct Config {
     pub mcp: BTreeMap<String, ServerConfig>,
     /// The hooks, in the order of the file.
     pub hooks: Arc<[Hook]>,
+    /// How people are told that a session needs them.
+    pub attention: Attention,
     /// Settings that are valid but have no effect, one line each.
     pub warnings: Vec<String>,
 }
@@ -145,6 +152,7 @@ pub struct Config {
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 struct Written {
     model: Option<String>,
+    titles: Option<String>,
     mode: Mode,
     unattended: Option<Unattended>,
     unknown_price: UnknownPrice,
@@ -162,6 +170,7 @@ struct Written {
     network: NetworkConfig,
     mcp: BTreeMap<String, ServerConfig>,
     hooks: Vec<HookWritten>,
+    attention: AttentionWritten,
 }
 
 #[derive(Deserialize)]
@@ -197,6 +206,7 @@ impl Default for Written {
     fn default() -> Self {
         Self {
             model: None,
+            titles: None,
             mode: Mode::default(),
             unattended: None,
             unknown_price: UnknownPrice::default(),
@@ -214,6 +224,7 @@ impl Default for Written {
             network: NetworkConfig::default(),
             mcp: BTreeMap::new(),
             hooks: Vec::new(),
+            attention: AttentionWritten::default(),
         }
     }
 }
@@ -230,6 +241,7 @@ impl Config {
         let mut own = vec![places.config.clone(), places.data.clone(), places.state.clone()];
         own.extend([places.config_file(), places.database(), blob::directory(&places.database())]);
         own.extend([places.kept_keys(), places.model_lists(), places.reached(), places.server_tools()]);
+        own.push(places.attention());
         own.extend([places.children(), places.log()]);
         own.extend(instructions::NAMES.map(|name| places.config.join(name)));
         own
@@ -310,6 +322,8 @@ impl Written {
         let hooks = hooks::check(&self.hooks, names)
             .map_err(|(at, key, problem)| source.error(&["hooks", &format!("[{at}]"), key], problem))?;
         let hooks = hooks.into();
+        let attention =
+            attention::check(self.attention).map_err(|(key, problem)| source.error(&["attention", key], problem))?;
         let retention_ms = self.retention.as_deref().map(|text| retention(source, text)).transpose()?;
         let keys = self.providers.values().flat_map(|provider| {
             let fields = own_fields::variables(&provider.headers).chain(own_fields::variables(&provider.query));
@@ -318,6 +332,7 @@ impl Written {
         let keys = keys.chain(PRESETS.iter().map(|preset| preset.variable.to_owned())).collect();
         Ok(Config {
             model: self.model,
+            titles: self.titles,
             mode: self.mode,
             unattended: self.unattended.unwrap_or_default(),
             unknown_price: self.unknown_price,
@@ -338,6 +353,7 @@ impl Written {
             network: self.network,
             mcp: self.mcp,
             hooks,
+            attention,
             warnings,
         })
     }
@@ -372,6 +388,11 @@ impl Written {
         if let Some(model) = self.model.as_deref().filter(|model| !model.is_empty()) {
             let provider = model.split('/').next().unwrap_or_default();
             self.check_provider(provider).map_err(|problem| source.error(&["model"], problem))?;
+        }
+        if let Some(model) = self.titles.as_deref().filter(|name| !["auto", "off"].contains(name)) {
+            self.check_model(model).map_err(|problem| {
+                source.error(&["titles"], format!("write \"auto\", \"off\" or a model: {problem}"))
+            })?;
         }
         for node in source.nodes() {
             let path: Vec<&str> = node.path.iter().map(String::as_str).collect();

@@ -38,6 +38,7 @@ use Widens::{Added, Change as Changed, KeyRoute, Mode, Never, Removed, Value as 
 /// All keys: `*` is any name; a table without further rows counts as one value. With what a change means, in a few words.
 const KEYS: &[(&str, Widens, &str)] = &[
     ("model", Never, ""),
+    ("titles", Never, ""),
     ("mode", Mode, ""),
     ("unattended", Never, ""),
     ("unknown_price", Never, ""),
@@ -88,6 +89,11 @@ const KEYS: &[(&str, Widens, &str)] = &[
     ("network.proxy_loopback", Changed, "what goes through the proxy"),
     ("network.ca_file", Other, "certificates that are trusted"),
     ("hooks", Changed, "commands that linger runs at calls, prompts and ends of turns"),
+    ("attention.command", Other, "a command that linger runs when a session needs you"),
+    ("attention.desktop", Other, "linger runs `notify-send` when a session needs you"),
+    ("attention.terminal", Never, ""),
+    ("attention.again_after", Never, ""),
+    ("attention.turn_end", Never, ""),
     ("files.*", Other, "the model reads this file: a skill, a command or an agent"),
     ("mcp.*", Other, "a server that linger runs or calls"),
 ];

@@ -235,6 +235,8 @@ pub struct Log {
     pub session: SessionId,
     tail: Mutex<Tail>,
     changed: watch::Sender<()>,
+    /// Each attached terminal of a person holds a receiver.
+    people: watch::Sender<()>,
     /// Wakes the actor when writes are refused.
     refused: Notify,
 }
@@ -243,7 +245,8 @@ impl Log {
     /// A log that ends at `head` with these streams open.
     pub fn new(session: SessionId, head: u64, streams: Vec<OpenStream>) -> Arc<Self> {
         let tail = Mutex::new(Tail { head, streams, ..Tail::default() });
-        Arc::new(Self { session, tail, changed: watch::channel(()).0, refused: Notify::new() })
+        let (changed, people) = (watch::channel(()).0, watch::channel(()).0);
+        Arc::new(Self { session, tail, changed, people, refused: Notify::new() })
     }
 
     /// Locks the tail; never held across an await.
@@ -264,6 +267,21 @@ impl Log {
     /// Waits until there are no readers.
     pub async fn unwatched(&self) {
         self.changed.closed().await;
+    }
+
+    /// A person reads along while this lives.
+    pub fn person(&self) -> watch::Receiver<()> {
+        self.people.subscribe()
+    }
+
+    /// How many terminals of people are attached.
+    pub fn people(&self) -> usize {
+        self.people.receiver_count()
+    }
+
+    /// Waits until no terminal of a person is attached.
+    pub async fn unattended(&self) {
+        self.people.closed().await;
     }
 
     /// Makes committed pieces and events visible. Readers look at them once [`Self::wake`] is called, or a little earlier.

@@ -8,6 +8,7 @@
 //! `auto`.
 
 mod home;
+mod reading;
 mod rule;
 mod script;
 mod subcommand;
@@ -140,7 +141,10 @@ pub fn decide(rules: &Rules, grants: &[Rule], mode: Mode, call: &CallInfo<'_>, r
         return Verdict::Deny { reason: format!("the rule {rule} forbids it"), rule: Some(rule) };
     }
     let fetches = !call.changes && matches!(call.access, Access::Network(_));
-    if mode == Mode::Plan && !read_only && !fetches {
+    let reads_by_command = || {
+        call.tool == "bash" && matches!(&call.access, Access::Command(line) if reading::only_reads(rule::plain(line)))
+    };
+    if mode == Mode::Plan && !read_only && !fetches && !reads_by_command() {
         return Verdict::Deny { rule: None, reason: "mode plan allows only what changes nothing".to_owned() };
     }
     if let Some(rule) = first(&rules.ask, Effect::Narrow) {

@@ -44,6 +44,7 @@ pub async fn hello(services: &Services, caller: &Caller, params: Hello) -> Resul
         env_deny = config.env.deny.iter().cloned().collect();
         keys = services.providers.wanted();
     }
+    let signals = current.as_ref().map(|config| config.attention.terminal.clone()).unwrap_or_default();
     let config_error = services.config.error().map(|error| error.to_string());
     Ok(Welcome {
         protocol,
@@ -52,6 +53,7 @@ pub async fn hello(services: &Services, caller: &Caller, params: Hello) -> Resul
         env_deny,
         keys,
         workspace_keys,
+        signals,
         config_stale: config_error.is_some() && current.is_ok(),
         config_error,
         config_warnings: services.config.warnings(),

@@ -76,13 +76,13 @@ pub async fn list(services: &Services, caller: &Caller, params: List) -> Result<
         }
     };
     let limit = params.limit.unwrap_or(MAX_ROWS).min(MAX_ROWS);
-    let found = services.store.found.clone();
+    let (found, attention) = (services.store.found.clone(), services.env().attention.clone());
     // Without a configuration the rows have no windows; each client hears of that at hello.
     let catalogue = services.providers.catalogue().ok();
     let info = move |row| {
         let info = prune::info(&found, row);
         let window = catalogue.as_ref().and_then(|catalogue| catalogue.window(&info.model));
-        Info { context_window: window, ..info }
+        Info { context_window: window, left: attention.left(&info.session), ..info }
     };
     let wanted = Wanted { matching: params.matching, cwd, bin: Some(params.bin), lasting: params.lasting };
     let mut rows = services.store.sessions(wanted, (limit, params.before), info).await?;
@@ -98,7 +98,8 @@ pub async fn attach(
 ) -> Result<(Attached, Subscription), RpcError> {
     caller.may_read(services, &params.session).await?;
     let env = brought(services, caller, params.env);
-    let attach = |reply| Command::Attach(params.after, env, reply);
+    let person = params.person && caller.is_user(services);
+    let attach = |reply| Command::Attach(params.after, person, env, reply);
     let reading = services.registry.ask(&params.session, attach).await?;
     let attached = Attached { cursor: Position::after(reading.head).cursor(), missing_env: reading.missing.clone() };
     Ok((attached, Subscription::new(reading, services.store.clone(), params.deltas.unwrap_or(true))))

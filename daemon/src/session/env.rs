@@ -16,6 +16,7 @@ use linger_protocol::variable::IN_MEMORY;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use super::actor::Command;
+use super::attention::Attention;
 use super::names::Names;
 use super::queued_bytes::QueuedBytes;
 use crate::agent;
@@ -75,6 +76,8 @@ pub struct Env {
     pub questions: PendingQuestions,
     /// The total size of queued prompts.
     pub queued_bytes: QueuedBytes,
+    /// What people were told of sessions, and how far they read.
+    pub attention: Arc<Attention>,
     /// The tool calls that run.
     pub running_calls: RunningCalls,
     /// The secret variables of the sessions' tools, also of sessions that are not loaded.
@@ -136,6 +139,7 @@ impl Env {
         let outside = Outside { children: children.clone(), keys, http, logins };
         let servers = Servers::new(tools.clone(), outside, places.server_tools());
         Self {
+            attention: Attention::open(places.attention()),
             places,
             store,
             policy: Arc::new(Policy::new(config.clone())),
@@ -170,6 +174,7 @@ impl Env {
 
     /// Forgets what is in memory of a session that was removed: its secret variables, and what it has seen.
     pub fn forget_secrets(&self, session: &SessionId) {
+        self.attention.forget(session);
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).remove(session);
         self.secrets.lock().unwrap_or_else(PoisonError::into_inner).remove(session);
     }

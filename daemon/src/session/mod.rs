@@ -1,6 +1,7 @@
 //! Sessions: the actor that owns one, the turn that is its child, the log that both write and clients read.
 
 pub mod actor;
+pub mod attention;
 pub mod budget;
 mod call_hooks;
 pub mod calls;
@@ -19,6 +20,7 @@ pub mod state;
 pub mod subscription;
 #[cfg(test)]
 mod tests;
+pub mod title;
 pub mod turn;
 pub mod until;
 

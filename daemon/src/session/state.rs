@@ -54,6 +54,9 @@ pub struct State {
     pub outage: OutagePolicy,
     /// The permission mode.
     pub mode: Mode,
+    /// Whether its model was told that the mode is `plan`, and not yet that this is over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub plan_told: bool,
     /// What happens to a question that no person answers.
     #[serde(default, skip_serializing_if = "Unattended::holds")]
     pub unattended: Unattended,
@@ -73,6 +76,9 @@ pub struct State {
     pub name: Option<String>,
     /// The beginning of the first prompt.
     pub title: Option<String>,
+    /// The title that a model gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given_title: Option<String>,
     /// The session that started it, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionId>,
@@ -566,7 +572,7 @@ impl State {
             permissions: self.open_questions().filter(|it| it.grant().is_some()).map(|it| it.id.clone()).collect(),
             questions: self.open_questions().map(|asked| asked.id.clone()).collect(),
             background: self.running_background().map(BackgroundState::row).collect(),
-            title: self.title.clone(),
+            title: self.given_title.clone().or_else(|| self.title.clone()),
             parent: self.parent.clone(),
             one_shot: self.one_shot,
             binned_at: self.binned_at,
@@ -579,6 +585,7 @@ impl State {
             updated_at: self.updated_at,
             cursor: Position::after(self.head).cursor(),
             turn_cursor: Position::after(self.before_turn).cursor(),
+            left: None,
             damaged: None,
             unwritten: None,
         }

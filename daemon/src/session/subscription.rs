@@ -45,6 +45,8 @@ pub struct Subscription {
     told: bool,
     /// Items read ahead for [`Self::next`].
     read: VecDeque<Shown>,
+    /// Held while a person reads along.
+    _person: Option<watch::Receiver<()>>,
 }
 
 enum Phase {
@@ -108,9 +110,21 @@ enum Unread {
 impl Subscription {
     /// Subscribes from the attach point; without `deltas` only whole events.
     pub fn new(reading: AttachPoint, store: Store, deltas: bool) -> Self {
-        let AttachPoint { log, changed, at, head, open, missing: _ } = reading;
+        let AttachPoint { log, changed, at, head, open, missing: _, person: _person } = reading;
         let (phase, read) = (Phase::Behind, VecDeque::new());
-        Self { log, store, deltas, at, changed, phase, past: (head, open), caught_up: false, told: false, read }
+        Self {
+            log,
+            store,
+            deltas,
+            at,
+            changed,
+            phase,
+            past: (head, open),
+            caught_up: false,
+            told: false,
+            read,
+            _person,
+        }
     }
 
     /// Its session.

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{BlobId, MessageId};
+use crate::message::Usage;
 
 /// A piece of a message that is being streamed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -58,9 +59,20 @@ pub enum Asks {
     Ended,
     /// That it mends what the check of the turn has found: the check's own words follow.
     Check,
+    /// That it only plans, because the mode is `plan` now, or that this is over; commands that ended may be named too.
+    Mode,
     /// Something that this build does not know.
     #[serde(other)]
     Unknown,
+}
+
+/// What asking a model for a title cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TitleCost {
+    /// The model, `provider/model`.
+    pub model: String,
+    /// The usage of its answer.
+    pub usage: Usage,
 }
 
 /// Where a block of a tool's result stands in the stream of its output.

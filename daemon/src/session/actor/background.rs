@@ -71,17 +71,20 @@ impl Actor {
         }
     }
 
-    /// Tells the model, in a message of the history, which commands have ended and what was undone since it was last told.
+    /// Tells the model, in a message of the history, which commands have ended, what was undone, and whether it only plans, since it
+    /// was last told.
     pub(super) fn tell_ended(&mut self) -> Option<(MessageId, Vec<ContentBlock>)> {
+        let mode = self.mode_news();
         let news: Vec<&str> = {
             let ended = self.state.background.iter().filter_map(|job| job.ended.as_deref());
-            self.state.undo.news.iter().map(String::as_str).chain(ended).collect()
+            self.state.undo.news.iter().map(String::as_str).chain(ended).chain(mode.as_deref()).collect()
         };
         if news.is_empty() {
             return None;
         }
         let content = vec![ContentBlock::text(news.join("\n"))];
-        let body = EventBody::user_message(MessageId::default(), content, None, Some(Asks::Ended));
+        let asks = if mode.is_some() { Asks::Mode } else { Asks::Ended };
+        let body = EventBody::user_message(MessageId::default(), content, None, Some(asks));
         let draft = self.in_turn(body);
         self.append(vec![draft], Vec::new(), false, None).pop().and_then(message_of)
     }

@@ -81,8 +81,8 @@ pub struct CallBasis {
 
 /// A command to a session.
 pub enum Command {
-    /// Subscribe from a cursor; the map brings secret variables.
-    Attach(Option<Cursor>, BTreeMap<String, String>, Reply<AttachPoint>),
+    /// Subscribe from a cursor; true for a terminal of a person. The map brings variables.
+    Attach(Option<Cursor>, bool, BTreeMap<String, String>, Reply<AttachPoint>),
     /// Queue a prompt.
     Prompt(session::Prompt, Option<String>, Option<Key>, Author, Reply<Prompted>),
     /// Queue a compaction.
@@ -160,7 +160,7 @@ impl Command {
     /// Replies with an error.
     pub fn refuse(self, error: RpcError) {
         match self {
-            Self::Attach(_, _, reply) => respond(reply, Err(error)),
+            Self::Attach(_, _, _, reply) => respond(reply, Err(error)),
             Self::Prompt(_, _, _, _, reply) | Self::Compact(_, _, _, reply) => respond(reply, Err(error)),
             Self::Undo(_, _, _, reply) | Self::Redo(_, _, _, reply) => respond(reply, Err(error)),
             Self::Prune(_, _, reply) => respond(reply, Err(error)),
@@ -200,6 +200,8 @@ pub struct AttachPoint {
     pub open: Vec<QuestionId>,
     /// Secret variables of the tools whose values are missing.
     pub missing: Vec<String>,
+    /// Held while a person reads along.
+    pub person: Option<watch::Receiver<()>>,
 }
 
 /// A message from a turn to its actor.

@@ -6,16 +6,19 @@
 //! The actor never waits for the disk: it numbers an event, folds it and queues it at the store, and the commit answers the
 //! request. If a write fails, it restarts from the stored state.
 
+mod attention;
 mod background;
 mod bin;
 mod hooks;
 mod messages;
+mod plan;
 mod questions;
 mod record;
 mod requests;
 mod storage;
 #[cfg(test)]
 mod tests;
+mod titles;
 mod turns;
 mod unattended;
 mod undo;
@@ -42,6 +45,7 @@ use tokio::time::Instant;
 use super::env::{Env, Host};
 use super::queued_bytes::{MAX_TOTAL, Share};
 use super::state::{Queued, Resolution, State};
+use super::title::Titled;
 use super::{Draft, recovery, subscription, turn};
 use crate::fault;
 use crate::log::cursor::Position;
@@ -94,6 +98,12 @@ enum Wake {
     Job(Report),
     /// The time of a question has passed.
     Unanswered,
+    /// A model was asked for a title.
+    Titled(Option<Titled>),
+    /// A person is to be notified.
+    Attention,
+    /// The last terminal of a person has left.
+    Left,
     Stopped,
     Idle,
     /// A write failed without a waiting request.
@@ -164,8 +174,14 @@ pub struct Actor {
     cancelled: Option<Cancelled>,
     /// When open questions are denied.
     deadlines: unattended::Deadlines,
+    /// Notifications of people.
+    attending: attention::Attending,
     /// The hooks that hold up nothing; they end with the actor.
     hooks: JoinSet<()>,
+    /// The request for a title; it ends with the actor.
+    titles: JoinSet<Option<Titled>>,
+    /// The first prompt, while its turn runs: what the title is of.
+    first_prompt: Option<String>,
     /// The commands in the background; they end with the actor.
     jobs: Jobs,
     /// What they report.
@@ -263,7 +279,10 @@ impl Actor {
             mended,
             cancelled,
             deadlines: unattended::Deadlines::default(),
+            attending: attention::Attending::default(),
             hooks: JoinSet::new(),
+            titles: JoinSet::new(),
+            first_prompt: None,
             jobs,
             reports,
         }
@@ -292,6 +311,9 @@ impl Actor {
                 Wake::Turn(None) => self.turn_vanished(),
                 Wake::Job(report) => self.job_report(report),
                 Wake::Unanswered => self.deny_unanswered(),
+                Wake::Titled(titled) => self.titled(titled),
+                Wake::Attention => self.notify_of_questions(),
+                Wake::Left => self.person_left(),
                 Wake::Stopped => {
                     if self.stopped().await {
                         return self.refuse_rest(commands);
@@ -315,13 +337,17 @@ impl Actor {
 
     async fn next_wake(&mut self, commands: &mut mpsc::UnboundedReceiver<Command>) -> Wake {
         let deadline = self.next_deadline();
-        let may_unload = self.askers.is_empty() && self.jobs.running() == 0;
+        let (due, attended) = (self.attention_due(), self.attending.attended);
+        let may_unload = self.askers.is_empty() && self.jobs.running() == 0 && due.is_none() && self.titles.is_empty();
         match &mut self.phase {
             Phase::Running(running) => tokio::select! {
                 command = commands.recv() => Wake::Command(command),
                 message = running.messages.recv() => Wake::Turn(message),
                 Some(report) = self.reports.recv() => Wake::Job(report),
+                Some(titled) = self.titles.join_next() => Wake::Titled(titled.ok().flatten()),
                 () = tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => Wake::Unanswered,
+                () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => Wake::Attention,
+                () = self.log.unattended(), if attended => Wake::Left,
                 // A turn that waits for a permission does not notice that its question was never stored.
                 () = self.log.broken() => Wake::Broken,
             },
@@ -337,8 +363,11 @@ impl Actor {
             Phase::Idle => tokio::select! {
                 command = commands.recv() => Wake::Command(command),
                 Some(report) = self.reports.recv() => Wake::Job(report),
+                Some(titled) = self.titles.join_next() => Wake::Titled(titled.ok().flatten()),
                 () = async { self.log.unwatched().await; tokio::time::sleep(self.env.config.idle_unload()).await },
                     if may_unload => Wake::Idle,
+                () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => Wake::Attention,
+                () = self.log.unattended(), if attended => Wake::Left,
                 () = self.log.broken() => Wake::Broken,
             },
         }
@@ -362,7 +391,7 @@ impl Actor {
             self.mend(true).await;
         }
         match command {
-            Command::Attach(after, env, reply) => respond(reply, self.attach(after, &env).await),
+            Command::Attach(after, person, env, reply) => respond(reply, self.attach(after, person, &env).await),
             Command::Environment(reply) => respond(reply, Ok(self.environment())),
             Command::CallBasis(reply) => respond(reply, Ok(self.call_basis())),
             Command::Pause(done) => self.pause(done).await,

@@ -44,6 +44,9 @@ impl Actor {
         if let Err(error) = self.shows_what_runs(&asked).await {
             return respond(reply, Err(error));
         }
+        if asked.about == Some(Subject::Plan) {
+            return self.answer_plan(&asked, answer, by, KeyedReply { key, reply }).await;
+        }
         let word = match self.word(&asked, &answer) {
             Ok(word) => word,
             Err(error) => return respond(reply, Err(error)),
@@ -261,7 +264,7 @@ impl Actor {
     }
 
     fn record_question(&mut self, asked: Question) -> QuestionId {
-        let question = QuestionId(format!("q{}", clock::random_word(RANDOM)));
+        let question = new_id();
         tracing::info!(target: "question", session = %self.id, %question, text = asked.text, "asked");
         let of_turn = asked.blocks != Blocks::Nothing;
         if of_turn {
@@ -435,7 +438,7 @@ impl Actor {
         {
             request.action = format!("{} (which is {})", request.action, real.display());
         }
-        let id = QuestionId(format!("q{}", clock::random_word(RANDOM)));
+        let id = new_id();
         let grant = crate::permission::grant_for(&request.info(), &request.resolved);
         let preview = request.preview.clone();
         let requested = EventBody::PermissionRequested {
@@ -464,6 +467,11 @@ impl Actor {
             running.waiting.insert(id, request);
         }
     }
+}
+
+/// The id of a new question.
+pub(super) fn new_id() -> QuestionId {
+    QuestionId(format!("q{}", clock::random_word(RANDOM)))
 }
 
 fn permitted(given: &Resolution, digest: &str) -> PermissionAnswer {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use linger_protocol::message::ImageSource;
+use linger_protocol::permission::Mode;
 use linger_protocol::variable::MAX_VALUE;
 
 use super::*;
@@ -35,6 +36,7 @@ impl Actor {
     pub(super) async fn attach(
         &mut self,
         after: Option<Cursor>,
+        person: bool,
         env: &BTreeMap<String, String>,
     ) -> Result<AttachPoint, RpcError> {
         let head = self.log.tail().head;
@@ -57,14 +59,16 @@ impl Actor {
         let open = self.state.open_questions().map(|asked| asked.id.clone()).collect();
         self.bring(env);
         let missing = self.environment().missing;
-        Ok(AttachPoint { log: self.log.clone(), changed, at, head, open, missing })
+        let person = person.then(|| self.person_attached());
+        Ok(AttachPoint { log: self.log.clone(), changed, at, head, open, missing, person })
     }
 
-    /// Takes the values of secret variables that the session was created with.
+    /// Takes the values of secret variables that the session was created with, and where the user's desktop is.
     fn bring(&mut self, env: &BTreeMap<String, String>) {
         if env.is_empty() {
             return;
         }
+        self.attending.bring(env);
         let Ok(config) = self.env.config.current() else { return };
         let (secret, _) = self.workspace.secrets.names(&self.workspace.env);
         for (name, value) in env.iter().filter(|(name, value)| secret.contains(name) && value.len() <= MAX_VALUE) {
@@ -191,6 +195,7 @@ impl Actor {
         reply: Reply<Prompted>,
     ) {
         fault::point("actor.prompt");
+        self.withdraw_plan("another prompt came");
         let id = PromptId(format!("p{}", self.state.counts.prompts + 1));
         let Author { name, process } = by.clone();
         let prompt = id.clone();
@@ -454,7 +459,12 @@ impl Actor {
             budget: (!set.budget.is_empty()).then(|| self.state.budget.size.changed(set.budget)),
             directories,
             binned: None,
+            title: None,
+            title_cost: None,
         };
+        if set.mode.is_some_and(|mode| mode != Mode::Plan) {
+            self.withdraw_plan("the mode is another one");
+        }
         let drafts = std::iter::once(Draft::new(changed)).chain(doubt).chain(idle).collect();
         let (done, committed) = oneshot::channel();
         self.append(drafts, outcome.into_iter().collect(), true, Some(done));

@@ -98,7 +98,7 @@ impl Scene {
     }
 
     async fn attach(&self) -> Subscription {
-        let reading = self.ask(|reply| Command::Attach(None, BTreeMap::new(), reply)).await.unwrap();
+        let reading = self.ask(|reply| Command::Attach(None, false, BTreeMap::new(), reply)).await.unwrap();
         Subscription::new(reading, self.env.store.clone(), true)
     }
 

@@ -102,6 +102,7 @@ impl Actor {
         let Some(turn) = &self.state.turn else { return };
         let Ending { reason: stop_reason, detail, hint, until_at, answer } = ending;
         tracing::info!(target: "turn", session = %self.id, turn = %turn.id, ?stop_reason, steps = turn.steps, detail, "finished");
+        let compacts = turn.compacts.is_some();
         let (usage, steps, session_usage) = (turn.usage, turn.steps, Some(self.state.usage));
         let (context_tokens, context_window) =
             (self.state.context_tokens(), self.env.providers.window(&self.state.model));
@@ -119,17 +120,20 @@ impl Actor {
             steps,
         };
         let draft = self.in_turn(finished);
+        let drafts = std::iter::once(draft).chain(self.plan_question(stop_reason, compacts)).collect();
         let (keys, replies): (Vec<_>, Vec<_>) = asked.into_iter().map(|asked| (asked.key, asked.reply)).unzip();
         let outcomes = keys.into_iter().filter_map(|key| self.remember(key, &())).collect();
         let (done, committed) = oneshot::channel();
-        self.append(vec![draft], outcomes, true, Some(done));
+        self.append(drafts, outcomes, true, Some(done));
         respond_all(replies, committed);
         self.start_hooks(HookEvent::TurnFinished, || {
             let stop_reason = serde_json::to_value(stop_reason).unwrap_or_default();
             [("stop_reason".to_owned(), stop_reason)].into_iter().collect()
         });
         self.phase = Phase::Idle;
+        self.ask_for_title(stop_reason);
         self.start_next(word);
+        self.notify_of_end(stop_reason, compacts);
     }
 
     /// Starts a turn for the next queued prompt, unless it is held and there is no `word`.
@@ -145,6 +149,9 @@ impl Actor {
         let Some(queued) = self.state.queue.front().cloned() else { return committed };
         if let Some(back) = self.own_model() {
             self.append(vec![Draft::new(back)], Vec::new(), false, None);
+        }
+        if self.state.counts.turns == 0 && !queued.compact {
+            self.first_prompt = Some(text_of(&queued.content));
         }
         let turn = TurnId(format!("t{}", self.state.counts.turns + 1));
         tracing::info!(target: "turn", session = %self.id, %turn, prompt = %queued.prompt, model = %self.state.model, "started");
@@ -234,6 +241,9 @@ impl Actor {
 
     /// Leaves the turn unfinished for the next start of the daemon, unless the user has cancelled it.
     pub(super) async fn pause(&mut self, done: oneshot::Sender<()>) {
+        if self.attending.attended {
+            self.person_left();
+        }
         // What the turn has said counts, such as the result of a call that has just ended.
         while let Phase::Running(running) = &mut self.phase
             && let Ok(message) = running.messages.try_recv()

@@ -70,7 +70,11 @@ impl State {
                 budget,
                 directories,
                 binned,
+                title,
+                title_cost,
             } => {
+                self.given_title = title.clone().or_else(|| self.given_title.take());
+                self.usage += title_cost.as_ref().map(|cost| cost.usage).unwrap_or_default();
                 self.directories = directories.clone().unwrap_or_else(|| std::mem::take(&mut self.directories));
                 budget.iter().for_each(|budget| self.budget.set(*budget));
                 if let Some(binned) = binned {
@@ -115,7 +119,10 @@ impl State {
             EventBody::Message { message, role, content, interrupted, prompt, asks, usage, cut, paused, .. } => {
                 self.counts.messages += 1;
                 self.model_asked(*asks);
-                if *asks == Some(Asks::Ended) {
+                if *asks == Some(Asks::Mode) {
+                    self.plan_told = self.mode == Mode::Plan;
+                }
+                if matches!(asks, Some(Asks::Ended | Asks::Mode)) {
                     self.background.retain(|job| job.ended.is_none());
                     self.undo.news.clear();
                 }
@@ -222,6 +229,8 @@ impl State {
             }
             EventBody::Compacted { prompt, tokens_after, usage, .. } => {
                 self.context = *tokens_after;
+                // The summary has replaced it.
+                self.plan_told = false;
                 self.compaction_over(prompt.as_ref(), true, Usage::of_answer(*usage, false));
             }
             EventBody::CompactionFailed { prompt, usage, .. } => {
@@ -299,7 +308,7 @@ impl State {
         match asks {
             Some(Asks::Schema) => shape.said = true,
             Some(Asks::Again) => shape.misfits += 1,
-            Some(Asks::GoOn | Asks::Ended | Asks::Check | Asks::Unknown) | None => {}
+            Some(Asks::GoOn | Asks::Ended | Asks::Check | Asks::Mode | Asks::Unknown) | None => {}
         }
     }
 

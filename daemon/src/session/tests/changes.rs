@@ -47,11 +47,13 @@ async fn another_mode_holds_for_the_next_call() {
     prompt_accepted p2 queue "again"
     t2 turn_started p2
     t2 message m5 user: "again"
-    t2 message m6 model: <c2 write>
+    t2 message m6 user is told of the mode
+    t2 message m7 model: <c2 write>
     t2 tool_finished c2 denied "not run: mode plan allows only what changes nothing"
-    t2 message m7 user: <c2 failed "not run: mode plan allows only what changes nothing">
-    t2 message m8 model: "two"
+    t2 message m8 user: <c2 failed "not run: mode plan allows only what changes nothing">
+    t2 message m9 model: "two"
     t2 turn_finished end_turn after 2
+    question_asked q1 "the plan is ready: go on?" edit|ask|not_yet
     "#);
 }
 

@@ -17,6 +17,7 @@ mod hooks;
 mod hostile;
 mod outages;
 mod permissions;
+mod plan;
 mod prompts;
 mod questions;
 mod room;
@@ -206,7 +207,7 @@ impl Scene {
 
     /// Watches the log of the actor that there is now.
     async fn watch(&mut self) {
-        self.changed = self.send(|reply| Command::Attach(None, BTreeMap::new(), reply)).await.unwrap().changed;
+        self.changed = self.send(|reply| Command::Attach(None, false, BTreeMap::new(), reply)).await.unwrap().changed;
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -262,7 +263,7 @@ impl Scene {
 
     /// Waits until this text is committed of an answer that is being streamed.
     async fn shows(&mut self, text: &str) {
-        let log = self.send(|reply| Command::Attach(None, BTreeMap::new(), reply)).await.unwrap().log;
+        let log = self.send(|reply| Command::Attach(None, false, BTreeMap::new(), reply)).await.unwrap().log;
         let is_there = || {
             let tail = log.tail();
             tail.streams.iter().any(|open| open.committed().any(|(_, shown)| shown.contains(text)))
@@ -512,6 +513,7 @@ fn line(event: &Event, asked: &mut Vec<QuestionId>) -> String {
                 Some(Asks::GoOn) => " asks to go on",
                 Some(Asks::Ended) => " is told",
                 Some(Asks::Check) => " asks to pass the check",
+                Some(Asks::Mode) => return format!("{message} {who} is told of the mode"),
                 _ => "",
             };
             format!("{message} {who}{flags}{asks}: {}", blocks(content))

@@ -129,11 +129,13 @@ async fn plan_mode_refuses_what_changes_something() {
     prompt_accepted p1 queue "write"
     t1 turn_started p1
     t1 message m1 user: "write"
-    t1 message m2 model: <c1 write>
+    t1 message m2 user is told of the mode
+    t1 message m3 model: <c1 write>
     t1 tool_finished c1 denied "not run: mode plan allows only what changes nothing"
-    t1 message m3 user: <c1 failed "not run: mode plan allows only what changes nothing">
-    t1 message m4 model: "a plan"
+    t1 message m4 user: <c1 failed "not run: mode plan allows only what changes nothing">
+    t1 message m5 model: "a plan"
     t1 turn_finished end_turn after 2
+    question_asked q1 "the plan is ready: go on?" edit|ask|not_yet
     "#);
     assert!(!scene.path("a").exists());
 }

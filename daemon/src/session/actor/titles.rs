@@ -1,0 +1,34 @@
+//! The title of a session, from a cheap model once its first turn has ended. It holds up nothing, and a failure is silent.
+
+use linger_protocol::event::TitleCost;
+
+use super::*;
+use crate::session::title::{self, Titled};
+
+impl Actor {
+    /// Asks for a title, if the turn that has ended is the first one and nothing speaks against it: a session for one prompt, a
+    /// child's, a budget, and a model that is not known to be cheap.
+    pub(super) fn ask_for_title(&mut self, reason: StopReason) {
+        // Lost with a daemon that has died meanwhile; then its beginning does.
+        let prompt = self.first_prompt.take().or_else(|| self.state.title.clone());
+        let state = &self.state;
+        let is_first = state.counts.turns == 1 && reason == StopReason::EndTurn && state.given_title.is_none();
+        let is_own = state.parent.is_none() && !(state.one_shot && state.name.is_none());
+        if !is_first || !is_own || !state.budget.is_empty() {
+            return;
+        }
+        let text = prompt.filter(|text| !text.trim().is_empty());
+        let (Some(text), Some(model)) = (text, title::model(&self.env, &state.model)) else { return };
+        self.titles.spawn(title::ask(self.env.clone(), model, self.id.clone(), text));
+    }
+
+    /// Records the title, and what it cost.
+    pub(super) fn titled(&mut self, titled: Option<Titled>) {
+        let Some(Titled { title, model, usage }) = titled else { return };
+        if title.is_none() && usage.is_none() {
+            return;
+        }
+        let cost = usage.map(|usage| TitleCost { model, usage });
+        self.append(vec![Draft::new(EventBody::titled(title, cost))], Vec::new(), false, None);
+    }
+}

@@ -180,7 +180,7 @@ pub(crate) struct Choice {
     /// A model that stands in while the session's own cannot answer; may be repeated
     #[arg(long, value_name = "MODEL")]
     pub(crate) fallback: Vec<String>,
-    /// What happens to a question that nobody answers: hold, deny, or deny:10m after a time
+    /// What happens to a question without an answer: hold, deny, or deny:10m after a time
     #[arg(long, value_name = "WHAT")]
     pub(crate) unattended: Option<Unattended>,
     #[command(flatten)]
@@ -543,7 +543,7 @@ pub(crate) struct Undo {
     /// Only this file, in the latest turn that changed it
     #[arg(long, value_name = "PATH")]
     pub(crate) file: Option<PathBuf>,
-    /// Also files that somebody changed since
+    /// Also files that were changed since
     #[arg(long)]
     pub(crate) force: bool,
     /// Print one JSON object: `session`, `step` (the turn, if it was undone as a whole), `changes`, `failed`
@@ -555,7 +555,7 @@ pub(crate) struct Undo {
 pub(crate) struct Redo {
     /// A name, an id, or a unique prefix of an id; without it, the latest session of this directory
     pub(crate) session: Option<String>,
-    /// Also files that somebody changed since
+    /// Also files that were changed since
     #[arg(long)]
     pub(crate) force: bool,
     /// Print one JSON object: `session`, `step` (the turn, if it was undone as a whole), `changes`, `failed`

@@ -462,7 +462,7 @@ pub struct Undo {
     /// Only the changes of this file, in the latest turn that changed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
-    /// Also files that somebody changed since.
+    /// Also files that were changed since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
     /// Idempotency key.
@@ -475,7 +475,7 @@ pub struct Undo {
 pub struct Redo {
     /// The session.
     pub session: SessionId,
-    /// Also files that somebody changed since.
+    /// Also files that were changed since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
     /// Idempotency key.

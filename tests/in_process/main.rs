@@ -22,6 +22,7 @@ mod replay;
 #[path = "../shared/mod.rs"]
 mod shared;
 mod storage;
+mod titles;
 mod tools;
 mod trust;
 mod turn;

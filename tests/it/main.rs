@@ -20,6 +20,7 @@ mod daemon_command;
 mod damage;
 mod docs;
 mod environment;
+mod fallback;
 mod fetch;
 mod full_disk;
 mod hosted;

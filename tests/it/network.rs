@@ -60,7 +60,8 @@ async fn a_certificate_of_ones_own_is_refused_until_its_authority_is_named() {
     let daemon = start(&model, &url, "", &[]).await;
     let client = daemon.client().await;
     let said = turn(&client).await;
-    let expect = format!("net: the certificate of {} is not trusted: nobody whom this machine trusts", front.address);
+    let expect =
+        format!("net: the certificate of {} is not trusted: no authority that this machine trusts", front.address);
     assert!(said.starts_with(&expect) && said.contains("ca_file in [network], or SSL_CERT_FILE"), "{said}");
     let transcript = client.transcript();
     assert!(transcript.of("notice").next().is_none(), "it is not tried again");

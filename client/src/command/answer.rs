@@ -7,6 +7,7 @@ use linger_protocol::method::{QuestionAnswer, QuestionList};
 use linger_protocol::question::{List, PendingQuestion};
 use serde_json::{Value, json};
 
+use super::find::MIN_PREFIX;
 use crate::arguments::Answer;
 use crate::connect::Client;
 use crate::error::{Exit, Failure};
@@ -66,6 +67,8 @@ fn find<'a>(rows: &'a [PendingQuestion], text: &str) -> Result<Option<&'a Pendin
     let fitting: Vec<&PendingQuestion> = rows.iter().filter(|row| row.question.as_str().starts_with(text)).collect();
     match fitting.as_slice() {
         [] => Ok(None),
+        _ if text.chars().count() < MIN_PREFIX => Err(Failure::usage(format!("unknown question '{text}'"))
+            .hint(format!("a prefix of an id has at least {MIN_PREFIX} characters; `linger inbox` lists the ids"))),
         [row] => Ok(Some(row)),
         _ => {
             let ids: Vec<&str> = fitting.iter().map(|row| row.question.as_str()).collect();
@@ -92,5 +95,27 @@ fn gone(client: &mut Client, args: &Answer) -> Result<Exit, Failure> {
             Err(if failure.hint.is_none() { failure.hint("`linger inbox` lists what waits") } else { failure })
         }
         Ok(_) => Ok(Exit::GOOD),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows() -> Vec<PendingQuestion> {
+        let row = |id: &str| json!({ "question": id, "session": "s1", "kind": "choice", "blocks": "turn", "text": "?", "digest": "d", "at": 1 });
+        ["q2tv9abcdef", "q2tv8abcdef"].map(|id| serde_json::from_value(row(id)).unwrap()).to_vec()
+    }
+
+    #[test]
+    fn a_prefix_has_four_characters_and_means_one_question() {
+        let rows = rows();
+        let id = |text: &str| find(&rows, text).map(|row| row.map(|row| row.question.to_string())).map_err(drop);
+        assert_eq!(id("q2tv9"), Ok(Some("q2tv9abcdef".to_owned())));
+        assert_eq!(id("q2tv8abcdef"), Ok(Some("q2tv8abcdef".to_owned())));
+        for text in ["", "q", "q2t", "q2tv"] {
+            assert_eq!(id(text), Err(()), "{text}");
+        }
+        assert_eq!((id("zzz"), id("q3tv9")), (Ok(None), Ok(None)));
     }
 }

@@ -91,7 +91,7 @@ fn confirm(args: ConfigConfirmed) -> Result<Exit, Failure> {
             list("not in force until you confirm it:", &changes)?;
             if !Capabilities::detect().can_ask() {
                 let scripts = format!("--digest {digest} confirms exactly this, --yes whatever waits");
-                return Err(Failure::new(Exit::QUESTION, "nobody can be asked here").hint(scripts));
+                return Err(Failure::new(Exit::QUESTION, "there is no terminal to ask on").hint(scripts));
             }
             if !ask(&mut client, "confirm this? y/n ")? {
                 Terminal::new().say("nothing was confirmed")?;

@@ -14,7 +14,7 @@ use crate::render::sessions::listing;
 const MAX_CANDIDATES: usize = 10;
 
 /// The least length of a prefix of an id, as the daemon has it.
-const MIN_PREFIX: usize = 4;
+pub(super) const MIN_PREFIX: usize = 4;
 
 /// Directories that are searched on the way up to the root of the project: a deeper path is no project's.
 const MAX_DEPTH: usize = 32;

@@ -28,7 +28,7 @@ pub(super) fn run(args: &Prune) -> Result<Exit, Failure> {
     let what = if for_good { "deleted for good" } else { "put into the bin" };
     if !dry_run && !yes {
         if !Capabilities::detect().can_ask() {
-            return Err(Failure::usage(format!("sessions would be {what}, and nobody can be asked here"))
+            return Err(Failure::usage(format!("sessions would be {what}, and there is no terminal to confirm it on"))
                 .hint("--yes does it, --dry-run lists them"));
         }
         let listed = client.call(&SessionPrune(params.clone()))?;

@@ -64,8 +64,10 @@ pub(super) fn may_go(
     if !look.can_ask() {
         let Some(prefix) = prefix else { return Ok(true) };
         let ids: Vec<&str> = rows.iter().map(|row| row.session.as_str()).collect();
-        return Err(Failure::usage(format!("'{prefix}' is the beginning of an id, and nobody can be asked here"))
-            .hint(format!("name what is to be {what}: {}; or add --yes", ids.join(" "))));
+        return Err(Failure::usage(format!(
+            "'{prefix}' is the beginning of an id, and there is no terminal to confirm it on"
+        ))
+        .hint(format!("name what is to be {what}: {}; or add --yes", ids.join(" "))));
     }
     let mut terminal = Terminal::new();
     for line in listing_in(rows, now(), Some(look.width)) {

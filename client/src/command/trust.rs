@@ -84,7 +84,7 @@ fn confirm(client: &mut Client, cwd: PathBuf, args: Trust) -> Result<Exit, Failu
             list(&format!("the files of {root} want this, not in force until you trust it:"), &waiting.changes)?;
             if !Capabilities::detect().can_ask() {
                 let scripts = format!("--digest {} trusts exactly this, --yes whatever waits", waiting.digest);
-                return Err(Failure::new(Exit::QUESTION, "nobody can be asked here").hint(scripts));
+                return Err(Failure::new(Exit::QUESTION, "there is no terminal to ask on").hint(scripts));
             }
             if !ask(client, "trust this? y/n ")? {
                 Terminal::new().say("nothing was trusted")?;

@@ -14,6 +14,7 @@ const MAX_OUTPUT: usize = 16 << 10;
 pub(crate) fn markdown(event: &Event) -> String {
     match &event.body {
         EventBody::SessionCreated { cwd, model, .. } => format!("# Session in {}\n\nModel: {model}\n\n", cwd.display()),
+        EventBody::SessionChanged { title: Some(title), .. } => format!("Title: {title}\n\n"),
         EventBody::Message { role: Role::User, content, prompt: Some(_), .. } => {
             let pictures = content.iter().filter(|block| matches!(block, ContentBlock::Image { .. })).count();
             let pictures = if pictures > 0 { format!("({pictures} pictures)\n\n") } else { String::new() };

@@ -14,7 +14,7 @@ pub(crate) enum Slash {
     Help,
     /// Shows or sets the mode.
     Mode(Option<Mode>),
-    /// Shows or sets what happens to a question that nobody answers.
+    /// Shows or sets what happens to a question without an answer.
     Unattended(Option<Unattended>),
     /// Shows or sets the model.
     Model(Option<String>),
@@ -72,7 +72,7 @@ const COMMANDS: &[(&str, &str, &str)] = &[
     ("/model", "[[PROVIDER/]MODEL]", "the model from the next step on"),
     ("/provider", "[PROVIDER]", "its default model; alone: list the providers"),
     ("/effort", "[LEVEL]", "how hard the model thinks: none to max, or auto"),
-    ("/unattended", "[hold|deny[:TIME]]", "what happens to a question nobody answers"),
+    ("/unattended", "[hold|deny[:TIME]]", "what happens to a question without an answer"),
     ("/add-dir", "[DIR]", "one more directory for tools; alone: list"),
     ("/remove-dir", "DIR", "take an added directory away"),
     ("/thinking", "[show|hide|summary]", "what is shown of the thinking"),

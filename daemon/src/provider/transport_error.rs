@@ -108,7 +108,7 @@ fn tls_failure(error: &rustls::Error, host: &str) -> Failure {
     let message = match error {
         rustls::Error::InvalidCertificate(wrong) => match wrong {
             CertificateError::UnknownIssuer | CertificateError::BadSignature => format!(
-                "{of} is not trusted: nobody whom this machine trusts has signed it; if it is your own authority's, name \
+                "{of} is not trusted: no authority that this machine trusts has signed it; if it is your own authority's, name \
                  that one's file: ca_file in [network], or SSL_CERT_FILE where the daemon is started"
             ),
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => {

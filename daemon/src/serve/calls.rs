@@ -121,7 +121,7 @@ impl Calls {
         let (sender, mut pieces) = mpsc::channel(OUTPUT_QUEUE);
         let number = self.last.fetch_add(1, Ordering::Relaxed);
         let id = CallId(format!("c{number}"));
-        let nobody = || Err(Invalid("nobody can be asked".to_owned()));
+        let nobody = || Err(Invalid("questions to the user are not possible here".to_owned()));
         let context = Context {
             call: format!("serve/{id}"),
             target,

@@ -195,7 +195,9 @@ impl Actor {
         reply: Reply<Prompted>,
     ) {
         fault::point("actor.prompt");
-        self.withdraw_plan("another prompt came");
+        if !compact {
+            self.withdraw_plan("another prompt came");
+        }
         let id = PromptId(format!("p{}", self.state.counts.prompts + 1));
         let Author { name, process } = by.clone();
         let prompt = id.clone();

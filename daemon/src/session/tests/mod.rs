@@ -513,10 +513,11 @@ fn line(event: &Event, asked: &mut Vec<QuestionId>) -> String {
                 Some(Asks::GoOn) => " asks to go on",
                 Some(Asks::Ended) => " is told",
                 Some(Asks::Check) => " asks to pass the check",
-                Some(Asks::Mode) => return format!("{message} {who} is told of the mode"),
+                Some(Asks::Mode) => " is told of the mode",
                 _ => "",
             };
-            format!("{message} {who}{flags}{asks}: {}", blocks(content))
+            let said = if asks.ends_with("mode") { String::new() } else { format!(": {}", blocks(content)) };
+            format!("{message} {who}{flags}{asks}{said}")
         }
         EventBody::MessageSuperseded { message } => message.to_string(),
         EventBody::CheckStarted { call_id, command, failed, tries } => {

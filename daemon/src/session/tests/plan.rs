@@ -28,9 +28,9 @@ async fn an_answer_to_the_plan_sets_the_mode_and_starts_the_next_turn() {
     question_asked q1 "the plan is ready: go on?" edit|ask|not_yet
     question_resolved q1 edit by someone
     session_changed edit
-    prompt_accepted p2 queue "The plan is accepted: carry it out.\n\nbut name it a"
+    prompt_accepted p2 queue "The plan is accepted: carry it out.//but name it a"
     t2 turn_started p2
-    t2 message m4 user: "The plan is accepted: carry it out.\n\nbut name it a"
+    t2 message m4 user: "The plan is accepted: carry it out.//but name it a"
     t2 message m5 user is told of the mode
     t2 message m6 model: <c1 write>
     t2 tool_started c1 write a
@@ -82,5 +82,5 @@ async fn a_command_that_only_reads_is_asked_about_and_any_other_is_refused() {
     assert_eq!((scene.count("c1 denied").await, scene.count("c2 denied").await), (1, 1));
     scene.answer(1, Decision::AllowOnce, None).await.unwrap();
     scene.ends(1).await;
-    assert_eq!(scene.count("tool_finished c3 ran \"2\\n\"").await, 1, "{}", scene.transcript().await);
+    assert_eq!(scene.count("tool_finished c3 ran \"2/\"").await, 1, "{}", scene.transcript().await);
 }

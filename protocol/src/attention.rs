@@ -23,7 +23,7 @@ pub enum Signal {
 
 /// How far a person at a terminal has read a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Left {
+pub struct LastRead {
     /// The last event of the log at that time.
     pub seq: u64,
     /// The position after it.

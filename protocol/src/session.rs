@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::attention::Left;
+use crate::attention::LastRead;
 use crate::budget::Budget;
 use crate::event::{FileChange, NotRestored};
 use crate::id::{BackgroundId, CallId, Cursor, PermissionId, PromptId, QuestionId, SessionId, TurnId};
@@ -234,7 +234,7 @@ pub struct Info {
     pub turn_cursor: Cursor,
     /// How far a person had read when the last terminal left it; absent if no terminal was ever attached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub left: Option<Left>,
+    pub left: Option<LastRead>,
     /// What is wrong with it, if it cannot be read; other fields may then be empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damaged: Option<String>,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use linger_protocol::attention::Left;
+use linger_protocol::attention::LastRead;
 use linger_protocol::event::{ChangeKind, Event, EventBody, FileChange, Outcome, ToolKind};
 use linger_protocol::message::{StopReason, Usage};
 use linger_protocol::permission::Decision;
@@ -20,7 +20,7 @@ const SHOWN: usize = 5;
 /// What happened since.
 #[derive(Debug)]
 pub(crate) struct Since {
-    left: Left,
+    left: LastRead,
     turns: usize,
     /// How turns ended that did not end well.
     ends: Vec<StopReason>,
@@ -44,7 +44,7 @@ struct File {
 
 impl Since {
     /// Since that moment.
-    pub(crate) fn new(left: Left) -> Self {
+    pub(crate) fn new(left: LastRead) -> Self {
         let (ends, files, failed, answered) = Default::default();
         let (running, asked) = Default::default();
         Self { left, turns: 0, ends, usage: Usage::default(), files, running, failed, asked, answered }
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     fn shown(events: &[Value]) -> Vec<String> {
-        let left = Left { seq: 2, at: 0, ..Left::default() };
+        let left = LastRead { seq: 2, at: 0, ..LastRead::default() };
         let mut since = Since::new(left);
         for (n, body) in events.iter().enumerate() {
             let mut body = body.clone();

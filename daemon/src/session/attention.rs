@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use linger_protocol::attention::Left;
+use linger_protocol::attention::LastRead;
 use linger_protocol::id::{QuestionId, SessionId};
 use linger_protocol::message::StopReason;
 use serde::{Deserialize, Serialize};
@@ -150,9 +150,9 @@ impl Attention {
     }
 
     /// How far a person has read a session.
-    pub fn left(&self, session: &SessionId) -> Option<Left> {
+    pub fn left(&self, session: &SessionId) -> Option<LastRead> {
         let (seq, at) = self.notes().get(session)?.left?;
-        Some(Left { seq, cursor: Position::after(seq).cursor(), at })
+        Some(LastRead { seq, cursor: Position::after(seq).cursor(), at })
     }
 
     /// A person has read the session up to `seq`.

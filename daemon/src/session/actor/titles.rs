@@ -14,7 +14,7 @@ impl Actor {
         let state = &self.state;
         let is_first = state.counts.turns == 1 && reason == StopReason::EndTurn && state.given_title.is_none();
         let is_own = state.parent.is_none() && !(state.one_shot && state.name.is_none());
-        if !is_first || !is_own || !state.budget.is_empty() {
+        if !is_first || !is_own || !state.budget.size.is_empty() {
             return;
         }
         let text = prompt.filter(|text| !text.trim().is_empty());

@@ -62,13 +62,15 @@ pub struct Titled {
 /// The model for titles: the configured one, else the session's own or the small one of its provider, if that is known to be cheap.
 pub fn model(env: &Env, own: &str) -> Option<Resolved> {
     let provider = own.split('/').next().unwrap_or_default();
-    let configured = env.config.current().ok()?.titles.clone();
+    let config = env.config.current().ok()?;
+    // At an address of the user's own another model may have that name, or none.
+    let is_vendors = config.providers.get(provider).is_none_or(|own| own.base_url.is_none());
     let usable = |name: &str| env.providers.model(Some(name)).ok().filter(|resolved| resolved.provider != DEMO);
-    match configured.as_deref() {
+    match config.titles.as_deref() {
         _ if provider == DEMO => None,
         Some("off") => None,
         Some("auto") | None => {
-            let small = SMALL.iter().filter(|(name, _)| *name == provider).map(|(_, model)| *model);
+            let small = SMALL.iter().filter(|(name, _)| is_vendors && *name == provider).map(|(_, model)| *model);
             let mut models = std::iter::once(own).chain(small).filter_map(usable);
             models.find(|resolved| is_cheap(&resolved.facts.prices))
         }

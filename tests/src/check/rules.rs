@@ -376,10 +376,12 @@ pub(super) fn folded(trace: &Trace, found: &mut Found) {
             "message" => row.str("role") == "assistant",
             "compacted" => true,
             "compaction_failed" => row.event["usage"].is_object(),
+            "session_changed" => row.event["title_cost"].is_object(),
             _ => false,
         });
         let logged = answers.fold((0, 0), |(answers, input), row| {
-            (answers + 1, input + row.event["usage"]["input_tokens"].as_u64().unwrap_or_default())
+            let usage = row.event.get("usage").unwrap_or(&row.event["title_cost"]["usage"]);
+            (answers + 1, input + usage["input_tokens"].as_u64().unwrap_or_default())
         });
         let paid = folded.paid.get(session).copied().unwrap_or_default();
         // Of an answer that damage took away it is still known what it has cost.

@@ -135,6 +135,8 @@ pub(crate) enum Command {
     /// MCP servers: list, add, remove, restart, logs, test
     #[command(subcommand)]
     Mcp(Mcp),
+    /// Be an agent for an editor that speaks ACP, over standard input and output
+    Acp(Acp),
     /// Keys of providers: list, set, remove
     #[command(subcommand)]
     Key(Key),
@@ -200,6 +202,23 @@ pub(crate) struct Choice {
     /// The session's directory, in place of this one
     #[arg(short = 'C', long = "cwd", value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
+}
+
+/// What sessions of an editor begin with.
+#[derive(Debug, Args)]
+pub(crate) struct Acp {
+    /// PROVIDER/MODEL of new sessions, or a provider alone
+    #[arg(short, long)]
+    pub(crate) model: Option<String>,
+    /// What runs without asking in new sessions: ask, edit, auto or plan
+    #[arg(long)]
+    pub(crate) mode: Option<Mode>,
+    /// How hard the model thinks in new sessions: none, minimal, low, medium, high, xhigh, max, or auto
+    #[arg(long)]
+    pub(crate) effort: Option<Effort>,
+    /// The agent that new sessions are; `linger agents list` lists them
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
 }
 
 /// Limits of a session; 0 takes one away.

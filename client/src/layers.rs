@@ -8,6 +8,7 @@ const ROOMS: &[&str] = &[
     "lib",
     "command",     // one file a subcommand
     "repl",        // the readline loop
+    "acp",         // the bridge for editors
     "arguments",   // the command line, as clap reads it
     "follow",      // an attached session
     "question",    // permissions, as questions to a person

@@ -4,6 +4,7 @@
 //! that has to outlive this process, and an async runtime. A few threads send [`input::Event`]s into
 //! one channel, and each command is one loop over it. `README.md` has the order of the rooms.
 
+mod acp;
 mod arguments;
 mod attachable;
 mod capacity;

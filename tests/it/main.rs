@@ -4,6 +4,7 @@
 //! about, what must always hold is checked too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // A panic is how a test speaks.
 
+mod acp;
 mod aimock;
 mod attention;
 mod batch;

@@ -21,6 +21,7 @@ const TOPICS: [(&str, &str, &str); 13] = [
     ("providers", "models, cost, servers of your own", include_str!("../../../daemon/manual/providers.md")),
     ("keys", "provider keys, proxies, certificates", include_str!("../../../daemon/manual/keys.md")),
     ("servers", "MCP servers, which give the agent more tools", include_str!("../../../daemon/manual/servers.md")),
+    ("editors", "linger in an editor that speaks ACP", include_str!("../../../daemon/manual/editors.md")),
     ("configuration", "every key of config.toml", include_str!("../../../daemon/manual/configuration.md")),
     ("scripts", "pipes, JSON, exit codes, the socket", include_str!("../../../daemon/manual/scripts.md")),
     ("background", "the daemon, its files, crashes, logging out", include_str!("../../../daemon/manual/background.md")),

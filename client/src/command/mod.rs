@@ -44,6 +44,7 @@ use linger_protocol::session::{Create, Created};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use crate::acp;
 use crate::arguments::{Arguments, Choice, Command};
 use crate::connect::Client;
 use crate::environment::{absolute, umask};
@@ -96,6 +97,7 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
         Some(Command::Trust(args)) => trust::run(args),
         Some(Command::Daemon(command)) => daemon::run(&command),
         Some(Command::Doctor(args)) => doctor::run(&args),
+        Some(Command::Acp(args)) => acp::run(args),
         Some(Command::Help(args)) => help::run(&args),
     }
 }

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use rustix::process::Signal;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdout, Command};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::process;
 use crate::TIMEOUT;
@@ -138,6 +138,14 @@ impl Cli {
         drop(stdin);
         let lines = BufReader::new(child.stdout.take().expect("stdout is a pipe")).lines();
         Running { child, lines }
+    }
+
+    /// Starts it, with a standard input that stays open.
+    pub async fn talk(self) -> (Running, ChildStdin) {
+        let mut child = self.command().spawn().expect("linger can be run");
+        let stdin = child.stdin.take().expect("stdin is a pipe");
+        let lines = BufReader::new(child.stdout.take().expect("stdout is a pipe")).lines();
+        (Running { child, lines }, stdin)
     }
 }
 

@@ -1,0 +1,250 @@
+//! An event of a session as what ACP calls updates; pure.
+//!
+//! The same events give the same updates, replayed or live. What ACP v1 has no word for (a message that is superseded, a
+//! notice) is said as a thought, so that no editor takes it for the answer.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use agent_client_protocol_schema::v1::{
+    Content, ContentBlock as Block, ContentChunk, CurrentModeUpdate, Diff, ImageContent, Plan, PlanEntry,
+    PlanEntryPriority, PlanEntryStatus, SessionInfoUpdate, SessionUpdate, ToolCall, ToolCallContent, ToolCallLocation,
+    ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
+};
+use linger_protocol::event::{self, Asks, Event, EventBody, FileChange, Level, Location, NoticeCode, PlanStatus};
+use linger_protocol::id::{BlobId, CallId, MessageId, PromptId};
+use linger_protocol::message::{ContentBlock, HostedPart, ImageSource, Role, text_of};
+use serde_json::json;
+
+/// How much of the output of a running call an editor is shown, in bytes: its end.
+const TAIL: usize = 4 << 10;
+
+/// How many bytes of new output make another update: each has the whole tail.
+const EVERY: usize = 1 << 10;
+
+/// Gives the bytes of a blob, unless they are too many.
+pub(super) type Blobs<'a> = dyn FnMut(&BlobId) -> Option<Vec<u8>> + 'a;
+
+/// What an editor was told of a session.
+#[derive(Debug, Default)]
+pub(super) struct Shown {
+    calls: HashMap<CallId, Output>,
+}
+
+/// The output of a call that runs.
+#[derive(Debug, Default)]
+struct Output {
+    tail: String,
+    /// How many bytes came since the editor was told.
+    new: usize,
+}
+
+impl Shown {
+    /// The updates of an event. A message that is one of `own` prompts is known to the editor.
+    pub(super) fn updates(&mut self, event: &Event, own: &[PromptId], blobs: &mut Blobs<'_>) -> Vec<SessionUpdate> {
+        match &event.body {
+            EventBody::TextDelta(delta) => vec![said(SessionUpdate::AgentMessageChunk, &delta.message, &delta.text)],
+            EventBody::ThinkingDelta(delta) => {
+                vec![said(SessionUpdate::AgentThoughtChunk, &delta.message, &delta.text)]
+            }
+            EventBody::Message { role: Role::User, content, message, prompt: Some(prompt), .. } => {
+                if own.contains(prompt) { Vec::new() } else { user(message, content, blobs) }
+            }
+            EventBody::Message { role: Role::User, content, asks: Some(Asks::Check), .. } => {
+                vec![note(&text_of(content))]
+            }
+            EventBody::Message { role: Role::Assistant, content, message, .. } => self.answer(message, content),
+            EventBody::MessageSuperseded { .. } => vec![note("the answer above was cut off; it is repeated")],
+            EventBody::CheckStarted { call_id, command, .. } => {
+                self.calls.entry(call_id.clone()).or_default();
+                let call = ToolCall::new(call_id.to_string(), format!("check: {command}")).kind(ToolKind::Execute);
+                vec![SessionUpdate::ToolCall(call)]
+            }
+            EventBody::ToolStarted { call_id, tool, tool_kind, action, locations: at, input, .. } => {
+                let known = self.calls.insert(call_id.clone(), Output::default()).is_some();
+                if known {
+                    let fields = ToolCallUpdateFields::new()
+                        .title(action.clone())
+                        .kind(kind(*tool_kind))
+                        .status(ToolCallStatus::InProgress)
+                        .locations(locations(at));
+                    return vec![update(call_id, fields)];
+                }
+                let call = ToolCall::new(call_id.to_string(), action.clone())
+                    .name(tool.clone())
+                    .kind(kind(*tool_kind))
+                    .status(ToolCallStatus::InProgress)
+                    .locations(locations(at))
+                    .raw_input(input.clone());
+                vec![SessionUpdate::ToolCall(call)]
+            }
+            EventBody::ToolOutputDelta { call_id, text, .. } => self.output(call_id, text),
+            EventBody::ToolFinished { call_id, is_error, content, changes, locations: at, exit, .. } => {
+                self.calls.remove(call_id);
+                let status = if *is_error { ToolCallStatus::Failed } else { ToolCallStatus::Completed };
+                let mut fields = ToolCallUpdateFields::new().status(status).content(result(content, changes, blobs));
+                if !at.is_empty() {
+                    fields = fields.locations(locations(at));
+                }
+                if let Some(exit) = exit {
+                    fields = fields.raw_output(json!({ "exit_code": exit.code, "signal": exit.signal }));
+                }
+                vec![update(call_id, fields)]
+            }
+            EventBody::Plan { entries } => vec![SessionUpdate::Plan(Plan::new(entries.iter().map(entry).collect()))],
+            EventBody::SessionChanged { mode, name, .. } => {
+                let mode = mode.map(|mode| SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(mode.to_string())));
+                let title = name.clone().map(|name| SessionInfoUpdate::new().title(name));
+                mode.into_iter().chain(title.map(SessionUpdate::SessionInfoUpdate)).collect()
+            }
+            EventBody::Compacted { tokens_before, tokens_after, .. } => {
+                vec![note(&format!("the context was compacted: {tokens_before} tokens to {tokens_after}"))]
+            }
+            EventBody::Notice { level: Level::Warning | Level::Error, code, text, .. }
+                if *code != Some(NoticeCode::KeyMissing) =>
+            {
+                vec![note(text)]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// A finished message: its text was shown as it came, its calls were not.
+    fn answer(&mut self, message: &MessageId, content: &[ContentBlock]) -> Vec<SessionUpdate> {
+        let calls = content.iter().enumerate().filter_map(|(at, block)| match block {
+            ContentBlock::ToolUse { call_id, name, input, .. } => {
+                self.calls.entry(call_id.clone()).or_default();
+                let call = ToolCall::new(call_id.to_string(), name.clone()).name(name.clone()).raw_input(input.clone());
+                Some(SessionUpdate::ToolCall(call))
+            }
+            ContentBlock::Hosted { tool, part, text, .. } => {
+                let failed = *part == HostedPart::Error;
+                let status = if failed { ToolCallStatus::Failed } else { ToolCallStatus::Completed };
+                let call = ToolCall::new(format!("{message}.{at}"), format!("{} {}", tool.name(), part.name()))
+                    .kind(ToolKind::Fetch)
+                    .status(status)
+                    .content(vec![text_content(text)]);
+                Some(SessionUpdate::ToolCall(call))
+            }
+            _ => None,
+        });
+        calls.collect()
+    }
+
+    fn output(&mut self, call: &CallId, text: &str) -> Vec<SessionUpdate> {
+        let Some(output) = self.calls.get_mut(call) else { return Vec::new() };
+        output.tail.push_str(text);
+        if output.tail.len() > TAIL {
+            let from = output.tail.len() - TAIL;
+            let cut = (from..).find(|at| output.tail.is_char_boundary(*at)).unwrap_or_default();
+            output.tail.drain(..cut);
+        }
+        // The first output is shown at once, later output in pieces: each update has the whole tail.
+        let is_first = output.new == 0 && output.tail.len() == text.len();
+        output.new += text.len();
+        if !is_first && output.new < EVERY {
+            return Vec::new();
+        }
+        output.new = 1;
+        vec![update(call, ToolCallUpdateFields::new().content(vec![text_content(&output.tail)]))]
+    }
+}
+
+/// What a call did, or would do, to files: those that are text and not too long.
+pub(super) fn diffs(changes: &[FileChange], blobs: &mut Blobs<'_>) -> Vec<ToolCallContent> {
+    let mut text = |blob: &Option<BlobId>| match blob {
+        None => Some(None),
+        Some(blob) => blobs(blob).and_then(|bytes| String::from_utf8(bytes).ok()).map(Some),
+    };
+    let diff = |change: &FileChange| {
+        let (before, after) = (text(&change.before)?, text(&change.after)?);
+        // A file whose content is not kept has neither.
+        if before.is_none() && after.is_none() {
+            return None;
+        }
+        Some(ToolCallContent::Diff(Diff::new(change.path.clone(), after.unwrap_or_default()).old_text(before)))
+    };
+    changes.iter().filter_map(diff).collect()
+}
+
+/// The places of a call.
+pub(super) fn locations(at: &[Location]) -> Vec<ToolCallLocation> {
+    let place = |at: &Location| {
+        ToolCallLocation::new(PathBuf::clone(&at.path)).line(at.line.and_then(|line| u32::try_from(line).ok()))
+    };
+    at.iter().map(place).collect()
+}
+
+fn result(content: &[ContentBlock], changes: &[FileChange], blobs: &mut Blobs<'_>) -> Vec<ToolCallContent> {
+    let mut shown = diffs(changes, blobs);
+    for block in content {
+        match block {
+            ContentBlock::Text { text } if shown.is_empty() || changes.is_empty() => shown.push(text_content(text)),
+            block => shown.extend(image(block, blobs).map(|image| ToolCallContent::Content(Content::new(image)))),
+        }
+    }
+    shown
+}
+
+fn image(block: &ContentBlock, blobs: &mut Blobs<'_>) -> Option<Block> {
+    use base64::Engine as _;
+    let ContentBlock::Image { media_type, source } = block else { return None };
+    let data = match source {
+        ImageSource::Data { data } => data.clone(),
+        ImageSource::Blob { blob, .. } => base64::engine::general_purpose::STANDARD.encode(blobs(blob)?),
+    };
+    Some(Block::Image(ImageContent::new(data, media_type.clone())))
+}
+
+fn user(message: &MessageId, content: &[ContentBlock], blobs: &mut Blobs<'_>) -> Vec<SessionUpdate> {
+    let block = |block: &ContentBlock| match block {
+        ContentBlock::Text { text } => Some(Block::from(text.clone())),
+        block => image(block, blobs),
+    };
+    let chunk = |block| SessionUpdate::UserMessageChunk(ContentChunk::new(block).message_id(id(message)));
+    content.iter().filter_map(block).map(chunk).collect()
+}
+
+fn said(kind: fn(ContentChunk) -> SessionUpdate, message: &MessageId, text: &str) -> SessionUpdate {
+    kind(ContentChunk::new(Block::from(text.to_owned())).message_id(id(message)))
+}
+
+fn id(message: &MessageId) -> agent_client_protocol_schema::v1::MessageId {
+    agent_client_protocol_schema::v1::MessageId::new(message.to_string())
+}
+
+/// Something that linger says itself.
+pub(super) fn note(text: &str) -> SessionUpdate {
+    SessionUpdate::AgentThoughtChunk(ContentChunk::new(Block::from(format!("[linger] {text}\n"))))
+}
+
+fn update(call: &CallId, fields: ToolCallUpdateFields) -> SessionUpdate {
+    SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(call.to_string(), fields))
+}
+
+fn text_content(text: &str) -> ToolCallContent {
+    ToolCallContent::Content(Content::new(Block::from(text.to_owned())))
+}
+
+fn kind(kind: event::ToolKind) -> ToolKind {
+    match kind {
+        event::ToolKind::Read => ToolKind::Read,
+        event::ToolKind::Edit => ToolKind::Edit,
+        event::ToolKind::Delete => ToolKind::Delete,
+        event::ToolKind::Move => ToolKind::Move,
+        event::ToolKind::Search => ToolKind::Search,
+        event::ToolKind::Execute => ToolKind::Execute,
+        event::ToolKind::Think => ToolKind::Think,
+        event::ToolKind::Fetch => ToolKind::Fetch,
+        event::ToolKind::Other => ToolKind::Other,
+    }
+}
+
+fn entry(entry: &event::PlanEntry) -> PlanEntry {
+    let status = match entry.status {
+        PlanStatus::InProgress => PlanEntryStatus::InProgress,
+        PlanStatus::Completed => PlanEntryStatus::Completed,
+        PlanStatus::Pending => PlanEntryStatus::Pending,
+    };
+    PlanEntry::new(entry.content.clone(), PlanEntryPriority::Medium, status)
+}

@@ -146,22 +146,15 @@ fn text_of(shown: &[(String, Value)]) -> String {
 
 #[tokio::test]
 async fn an_editor_sees_a_diff_before_it_allows_a_change_and_a_replay_shows_the_same() {
-    let write = json!({ "path": "note.txt", "content": "new\n" });
-    let model = ModelServer::with([Reply::text("I write.").and_tool("write", write), Reply::text("Done.")]);
+    let model = ModelServer::with([
+        Reply::text("I look.").and_tool("read", json!({ "path": "note.txt" })),
+        Reply::tool("edit", json!({ "path": "note.txt", "old": "old", "new": "new" })),
+        Reply::text("Changed."),
+    ]);
     let daemon = Daemon::start(&model).await;
     std::fs::write(daemon.workspace().join("note.txt"), "old\n").unwrap();
     let mut editor = Editor::start(&daemon, json!({})).await;
     let session = editor.new_session(&daemon).await;
-    // A file that the model has not read is not overwritten: the model is told, and nothing is asked.
-    let prompt = editor.prompt(&session, "write it").await;
-    let answer = editor.answer(prompt).await;
-    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
-
-    model.push([
-        Reply::tool("read", json!({ "path": "note.txt" })),
-        Reply::tool("edit", json!({ "path": "note.txt", "old": "old", "new": "new" })),
-        Reply::text("Changed."),
-    ]);
     let prompt = editor.prompt(&session, "change it").await;
     let asked = editor.asked("session/request_permission").await;
     let call = &asked["params"]["toolCall"];
@@ -186,7 +179,7 @@ async fn an_editor_sees_a_diff_before_it_allows_a_change_and_a_replay_shows_the_
     assert_eq!(loaded["result"]["modes"]["currentModeId"], "ask", "{loaded}");
     let (words, rest): (Vec<_>, Vec<_>) = other.shown().into_iter().partition(|(name, _)| name.starts_with("user_"));
     assert_eq!(rest, live);
-    assert_eq!(words.iter().map(|(_, text)| text.clone()).collect::<Vec<_>>(), ["write it", "change it"]);
+    assert_eq!(words.iter().map(|(_, text)| text.clone()).collect::<Vec<_>>(), ["change it"]);
     // It can be listed, changed and put into the bin.
     let listed = other.ask("session/list", json!({ "cwd": daemon.workspace() })).await;
     assert_eq!(listed["result"]["sessions"][0]["sessionId"], json!(session), "{listed}");
@@ -279,11 +272,15 @@ async fn what_is_wrong_is_said_in_the_editors_terms() {
         "[providers.locked]\nkind = \"openai\"\nbase_url = \"http://127.0.0.1:9/v1\"\napi_key_env = \"NOT_SET_HERE\"\n";
     let daemon = Daemon::start_with(&model, Setup { config: config.to_owned(), ..Setup::default() }).await;
     let mut editor = Editor::start_as(&daemon, &["acp", "-m", "locked/x"], json!({})).await;
-    let session = editor.new_session(&daemon).await;
-    let prompt = editor.prompt(&session, "hello").await;
-    let answer = editor.answer(prompt).await;
+    let answer = editor.ask("session/new", json!({ "cwd": daemon.workspace(), "mcpServers": [] })).await;
     assert_eq!(answer["error"]["code"], -32000, "{answer}");
     assert!(answer["error"]["message"].as_str().unwrap().contains("linger key set locked"), "{answer}");
+    // A session that has a model whose key is gone: the turn does not wait for what the editor has to bring.
+    let mut editor = Editor::start(&daemon, json!({})).await;
+    let session = editor.new_session(&daemon).await;
+    let set = json!({ "sessionId": session, "configId": "model", "value": "locked/x" });
+    let set = editor.ask("session/set_config_option", set).await;
+    assert_eq!(set["error"]["code"], -32000, "{set}");
     // What is no request, and what no bridge knows.
     editor.stdin.write_all(b"no json\n").await.unwrap();
     editor.until(|it| (it["error"]["code"] == -32700).then_some(())).await;

@@ -350,7 +350,7 @@ impl Bridge {
 
     fn attach(&mut self, session: &SessionId, after: Option<Cursor>) -> Result<Result<(), Error>, Failure> {
         let env = self.client.secret_env();
-        let attach = Attach { session: session.clone(), after, deltas: None, env };
+        let attach = Attach { session: session.clone(), after, deltas: None, person: true, env };
         Ok(self.ask(&SessionAttach(attach))?.map(|_| ()))
     }
 

@@ -80,8 +80,10 @@ pub(super) async fn resource(http: &Http, server: &Url, named: Option<&str>) -> 
 
 pub(super) async fn authorization_server(http: &Http, issuer: &str, is_local: bool) -> Result<Issuer, String> {
     let url = checked(issuer, is_local)?;
-    let mut places = well_known(&url, "oauth-authorization-server");
-    places.extend(well_known(&url, "openid-configuration"));
+    // Not at the root of the host where the issuer has a path: there may be another one.
+    let own = |name: &str| well_known(&url, name).into_iter().next();
+    let mut places: Vec<Url> =
+        own("oauth-authorization-server").into_iter().chain(own("openid-configuration")).collect();
     let path = url.path().trim_end_matches('/');
     places.extend(url.join(&format!("{path}/.well-known/openid-configuration")).ok().filter(|_| !path.is_empty()));
     for place in places {

@@ -350,6 +350,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_client_proves_itself_as_the_server_takes_it() {
+        let check = |methods: &[&str], has_secret: bool, expect: &str| {
+            let issuer = json!({ "issuer": "https://h", "authorization_endpoint": "https://h/a",
+                "token_endpoint": "https://h/t", "token_endpoint_auth_methods_supported": methods });
+            let issuer: Issuer = serde_json::from_value(issuer).unwrap();
+            assert_eq!(proof(&issuer, has_secret), expect, "{methods:?}");
+        };
+        check(&[], false, PUBLIC);
+        check(&[], true, BASIC);
+        check(&[POST], true, POST);
+        check(&[POST, BASIC], true, BASIC);
+        check(&["private_key_jwt"], true, BASIC);
+    }
+
+    #[test]
     fn the_challenge_is_that_of_the_rfc() {
         // RFC 7636, appendix B.
         assert_eq!(s256("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");

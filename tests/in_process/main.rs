@@ -16,6 +16,7 @@ mod hosted;
 mod idempotency;
 mod matrix;
 mod mcp;
+mod mcp_faults;
 mod permission;
 mod provider_faults;
 mod replay;

@@ -1,8 +1,6 @@
 //! MCP servers as processes: none is left over after any kill, none is waited for that was seen before; `linger mcp`.
 
-use std::path::PathBuf;
-
-use linger_tests::harness::{Client, Daemon, Setup, process, profile, until};
+use linger_tests::harness::{Client, Daemon, Setup, process, until};
 use linger_tests::model::{ModelServer, Reply};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -195,102 +193,4 @@ async fn lingers_tools_are_a_server_for_other_programs_without_a_daemon() {
     assert!(!daemon.workspace().join("made").exists());
     daemon.cli(&["mcp", "serve", "--allow", "bash("]).run().await.exits(1);
     daemon.check(&[], &model);
-}
-
-/// Servers that others wrote, where `.ci/run` puts them; nothing where they are not, which is said.
-fn installed() -> Option<PathBuf> {
-    let place = std::env::var_os("LINGER_MCP_SERVERS").map(PathBuf::from);
-    let place = place.unwrap_or_else(|| profile().parent().unwrap().join("mcp-servers"));
-    if place.join("installed").exists() {
-        return Some(place);
-    }
-    assert!(std::env::var_os("CI").is_none(), "{} is not there: see tests/README.md", place.display());
-    eprintln!("not run: {} is not there; tests/README.md says how to install it", place.display());
-    None
-}
-
-/// Those recipes of `contrib/mcp` whose servers are installed, as they are there; git's comes last.
-fn recipes(place: &std::path::Path) -> String {
-    let recipe = |name: &str, program: &str, from: &str, to: &[String]| {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../contrib/mcp/").to_owned() + name;
-        let text = std::fs::read_to_string(path).unwrap();
-        let args = format!("args = [{from}");
-        assert!(text.contains(&args), "{text}");
-        let text = text.replace(&args, &format!("args = {}", json!(to)).replace(']', ""));
-        text.lines()
-            .map(|line| match line.starts_with("command") {
-                true => format!("command = {program:?}\n"),
-                false => format!("{line}\n"),
-            })
-            .collect::<String>()
-    };
-    let node = place.join("node").display().to_string();
-    let memory = place.join("node_modules/@modelcontextprotocol/server-memory/dist/index.js").display().to_string();
-    let fetch = place.join("venv/bin/mcp-server-fetch").display().to_string();
-    let files = place.join("node_modules/@modelcontextprotocol/server-filesystem/dist/index.js").display().to_string();
-    let git = place.join("venv/bin/mcp-server-git").display().to_string();
-    recipe("memory.toml", &node, r#""-y", "@modelcontextprotocol/server-memory""#, &[memory])
-        + &recipe("filesystem.toml", &node, r#""-y", "@modelcontextprotocol/server-filesystem""#, &[files])
-        + &recipe("fetch.toml", &fetch, r#""mcp-server-fetch""#, &[])
-        + &recipe("git.toml", &git, r#""mcp-server-git""#, &[])
-}
-
-#[tokio::test]
-async fn servers_that_others_wrote_work() {
-    let Some(place) = installed() else { return };
-    let node = place.join("node").display().to_string();
-    let script = |name: &str| {
-        place.join(format!("node_modules/@modelcontextprotocol/{name}/dist/index.js")).display().to_string()
-    };
-    let config =
-        format!("[mcp.everything]\ncommand = {node:?}\nargs = [{:?}, \"stdio\"]\n", script("server-everything"));
-    let model = ModelServer::start();
-    let config = config + &recipes(&place) + "protocol = \"2026-07-28\"\n";
-    let daemon = Daemon::start_with(&model, Setup { mode: "auto", config, ..Setup::default() }).await;
-    let workspace = daemon.workspace().canonicalize().unwrap().display().to_string();
-    std::fs::write(daemon.workspace().join("note.txt"), "a note of the workspace\n").unwrap();
-    // As little as git takes for a repository.
-    let git = daemon.workspace().join(".git");
-    ["objects", "refs"].iter().for_each(|part| std::fs::create_dir_all(git.join(part)).unwrap());
-    std::fs::write(git.join("HEAD"), "ref: refs/heads/main\n").unwrap();
-    let call = |tool: &str, input: Value| Reply::tool(tool, input);
-    model.push([
-        call("mcp__everything__echo", json!({ "message": "hi" })),
-        call("mcp__everything__get-sum", json!({ "a": 2, "b": 40 })),
-        call("mcp__everything__get-tiny-image", json!({})),
-        call("mcp__everything__get-resource-links", json!({ "count": 2 })),
-        call("mcp__everything__get-structured-content", json!({ "location": "Chicago" })),
-        call("mcp__everything__trigger-long-running-operation", json!({ "duration": 1, "steps": 2 })),
-        call("mcp__files__read_text_file", json!({ "path": format!("{workspace}/note.txt") })),
-        call("mcp__git__git_status", json!({ "repo_path": workspace })),
-        Reply::text("done"),
-    ]);
-    let client = daemon.client().await;
-    for server in ["everything", "files", "git", "memory", "fetch"] {
-        let tested = client.call("mcp/test", json!({ "server": server, "cwd": workspace })).await;
-        assert_eq!((&tested["state"], &tested["error"]), (&json!("running"), &Value::Null), "{tested}");
-    }
-    let session = client.session().await;
-    client.turn(&session, "go").await;
-    let mut texts = Vec::new();
-    for n in 1..=8 {
-        let event = client.nth(&session, "tool_finished", n).await.event;
-        texts.push(event["content"].to_string());
-    }
-    let says = [
-        "Echo: hi",
-        "42",
-        "image/png",
-        "resource",
-        "temperature",
-        "completed",
-        "a note of the workspace",
-        "no commits yet",
-    ];
-    for (text, said) in texts.iter().zip(says) {
-        assert!(text.to_lowercase().contains(&said.to_lowercase()), "{said}: {text}");
-    }
-    let shown: String = client.transcript().of("tool_output_delta").map(|seen| seen.str("text").to_owned()).collect();
-    assert!(shown.contains("[1/2]"), "progress: {shown}");
-    daemon.check(&[&client], &model);
 }

@@ -110,6 +110,10 @@ async fn ones_own_server_hides_that_of_a_workspace_and_a_providers_key_is_given_
     std::fs::write(daemon.workspace().join(".mcp.json"), "{\"mcpServers\": {").unwrap();
     let listed = daemon.cli(&["mcp", "list"]).run().await.exits(0);
     assert!((listed.stdout.clone() + &listed.stderr).contains(".mcp.json:1:"), "{listed:?}");
+    let doctor = daemon.cli(&["doctor"]).run().await.exits(1).stdout;
+    for said in [".mcp.json:1:", "EOF", "hint: correct the file", "MCP server s: running, ", "MCP server k: left out"] {
+        assert!(doctor.contains(said), "{said}: {doctor}");
+    }
     daemon.cli(&["mcp", "test", "s"]).run().await.exits(0);
     daemon.check(&[], &model);
 }

@@ -1,6 +1,8 @@
 //! `linger doctor`: checks everything, and says what to do about problems; with `--repair` what can be
 //! read of damaged data is saved, by a helper while the daemon is stopped.
 
+mod servers;
+
 use linger_protocol::VERSION;
 use linger_protocol::daemon::{Checked, Damage, Empty, Model, Models, Recovered, Status, Storage};
 use linger_protocol::key::{Listed, Source};
@@ -116,6 +118,7 @@ fn examine(report: &mut Report, args: &Doctor) -> Result<(), Failure> {
         Ok(listed) => keys(report, &listed)?,
         Err(failure) => return report.failure(&failure),
     }
+    servers::examine(report, &mut client)?;
     environment(report, &client)
 }
 

@@ -21,8 +21,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::http::Address;
 use super::lines::{Log, MAX_MESSAGE, next_line};
-use super::listing::{Listing, MAX_TOOLS};
-use super::peer::{Asked, Event, Failure, Outgoing, Peer, Progress, Said, UNKNOWN_METHOD};
+use super::listing::{Listing, MAX_TOOLS, ToolInfo};
+use super::peer::{Asked, Call, Event, Failure, Outgoing, Peer, Progress, Said, UNKNOWN_METHOD};
 use super::result::CallResult;
 use super::settings::ServerConfig;
 use crate::process::server::{Life, Server as Child, Spawn};
@@ -34,6 +34,9 @@ pub(super) const PROTOCOL: &str = "2025-11-25";
 
 /// The revision in which each request says what it speaks.
 pub(super) const PER_REQUEST: &str = "2026-07-28";
+
+/// JSON-RPC's code for a revision of the protocol that a server does not speak.
+const UNSUPPORTED_VERSION: i64 = -32022;
 
 /// How often a server may want input for one call, and how much at once: forms for a person.
 const MAX_ROUNDS: usize = 16;
@@ -202,7 +205,12 @@ impl Connection {
         let said =
             [("protocolVersion", json!(PER_REQUEST)), ("clientCapabilities", capabilities()), ("clientInfo", client())];
         self.peer.say_with_each(said.into_iter().map(|(name, value)| (key(name), value)).collect());
-        let answer = self.peer.request("server/discover", json!({}), None).await?;
+        let mut answer = self.peer.request("server/discover", json!({}), None).await;
+        if matches!(answer, Err(Failure::Refused { code: UNSUPPORTED_VERSION, .. })) {
+            // One that speaks several revisions may have to be asked again; we speak this one alone.
+            answer = self.peer.request("server/discover", json!({}), None).await;
+        }
+        let answer = answer?;
         let unreadable = |why: String| Failure::Ended(format!("its answer to `server/discover` {why}").into());
         let found: Discovered =
             serde_json::from_str(answer.get()).map_err(|error| unreadable(format!("cannot be read: {error}")))?;
@@ -272,15 +280,16 @@ impl Connection {
     /// Calls a tool; `heard` gets what comes before the result. Fails when nothing is heard of it for `limit`.
     pub(super) async fn call(
         &self,
-        tool: &str,
+        tool: &ToolInfo,
         arguments: &Value,
         limit: Duration,
         heard: &mut dyn Hears,
     ) -> Result<CallResult, CallError> {
         let _counted = Counted::new(&self.calls);
-        let mut params = json!({ "name": tool, "arguments": arguments });
+        let mut params = json!({ "name": tool.tool, "arguments": arguments });
+        let headers = tool.headers_of(arguments);
         for _ in 0..MAX_ROUNDS {
-            let answer = self.call_once(params.clone(), limit, heard).await?;
+            let answer = self.call_once(params.clone(), headers.clone(), limit, heard).await?;
             let wanted = match self.peer.is_per_request() {
                 true => wanted(answer.get()),
                 false => None,
@@ -321,11 +330,12 @@ impl Connection {
     async fn call_once(
         &self,
         params: Value,
+        headers: Vec<(String, String)>,
         limit: Duration,
         heard: &mut dyn Hears,
     ) -> Result<Box<RawValue>, CallError> {
         let (events, mut hears) = Peer::events();
-        let request = self.peer.request("tools/call", params, Some(events));
+        let request = self.peer.request("tools/call", params, Some(Call { events, headers }));
         tokio::pin!(request);
         let mut deadline = Instant::now() + limit;
         loop {

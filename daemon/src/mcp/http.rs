@@ -1,13 +1,15 @@
 //! Streamable HTTP: each message of ours is a request, and what a server says comes in the bodies of the answers.
 //!
-//! Source: MCP 2025-11-25 and 2026-07-28, "Transports". A stream of the server's own is opened if it has one.
-//! Deliberately absent: resuming a cut stream (its request fails, with an outcome that is unknown).
+//! Source: MCP 2025-11-25 and 2026-07-28, "Transports". A stream of the server's own is opened if it has one. With a handshake, a
+//! stream that ends before its answer is resumed after the last event that had an id.
 //! A server without an `Authorization` of the configuration gets the token of its login ([`super::login`]).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
 use serde_json::Value;
@@ -15,10 +17,11 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
+use super::challenge::Challenge;
 use super::connection::{Heard, PER_REQUEST};
 use super::lines::MAX_MESSAGE;
 use super::login::Logins;
-use super::peer::Outgoing;
+use super::peer::{About, Failure, Outgoing};
 use crate::diagnostics::secret::Secret;
 use crate::provider::Framing;
 use crate::provider::sse::Framer;
@@ -33,6 +36,15 @@ const PROTOCOL: &str = "mcp-protocol-version";
 /// The headers with a request's method, and with the name or the address that it is about (2026-07-28).
 const METHOD: &str = "mcp-method";
 const NAME: &str = "mcp-name";
+
+/// What begins the headers with arguments of a call (2026-07-28).
+const ARGUMENT: &str = "mcp-param-";
+
+/// The header with the id of the last event, where a stream is resumed.
+const LAST_EVENT: &str = "last-event-id";
+
+/// How often a stream is resumed without an event of it: the server has forgotten it.
+const MAX_RESUMES: usize = 5;
 
 /// The most bytes of an error's body that are shown.
 const SHOWN: usize = 300;
@@ -91,15 +103,19 @@ impl Address {
     }
 
     /// The headers of a message; without a handshake they repeat what it is about.
-    fn headers(&self, about: Option<&(String, Option<String>)>) -> HeaderMap {
+    fn headers(&self, about: Option<&About>) -> HeaderMap {
         let mut headers = self.headers.clone();
-        if let Some((method, name)) = about {
+        if let Some(About { method, name, arguments }) = about {
             let named = [(PROTOCOL, Some(PER_REQUEST)), (METHOD, Some(method.as_str())), (NAME, name.as_deref())];
             // A name that is no header's value is left out: the server says what it misses.
             let fit = |(key, value): (&'static str, Option<&str>)| {
                 Some((HeaderName::from_static(key), HeaderValue::from_str(value?).ok()?))
             };
             headers.extend(named.into_iter().filter_map(fit));
+            headers.extend(arguments.iter().filter_map(|(name, value)| {
+                let name = HeaderName::try_from(format!("{ARGUMENT}{name}")).ok()?;
+                Some((name, HeaderValue::try_from(encoded(value)).ok()?))
+            }));
             return headers;
         }
         headers.extend(self.session.get().map(|id| (HeaderName::from_static(SESSION), id.clone())));
@@ -125,35 +141,65 @@ impl Address {
     /// Sends one message, and takes what comes because of it.
     async fn deliver(&self, Outgoing { text, id, dropped, about }: Outgoing, heard: &Heard) {
         let headers = self.headers(about.as_ref());
+        let exchange = self.exchange((text, headers), id.filter(|_| about.is_none()), heard);
         let delivered = match dropped {
             Some(dropped) => tokio::select! {
-                delivered = self.post(text, headers, heard) => delivered,
+                delivered = exchange => delivered,
                 () = dropped.cancelled() => return,
             },
-            None => self.post(text, headers, heard).await,
+            None => exchange.await,
         };
-        let problem = delivered.err().unwrap_or_else(|| "the answer ended before its result".to_owned());
-        match id {
+        let problem = delivered.err().unwrap_or_else(|| Problem::Lost("the answer ended before its result".to_owned()));
+        match (id, problem) {
             // Nothing, if it has been answered.
-            Some(id) => heard.peer.lose(id, &problem),
-            None => tracing::debug!(target: "mcp", problem, "a message was not taken"),
+            (Some(id), Problem::Refused(message)) => heard.peer.lose(id, Failure::Refused { code: 0, message }),
+            (Some(id), Problem::Lost(why)) => heard.peer.lose(id, Failure::Ended(why.into())),
+            (None, problem) => tracing::debug!(target: "mcp", ?problem, "a message was not taken"),
         }
     }
 
-    async fn post(&self, text: String, headers: HeaderMap, heard: &Heard) -> Result<(), String> {
+    /// Sends a message and reads what comes because of it, until the request `resumes` is answered if the stream allows that.
+    async fn exchange(
+        &self,
+        (text, headers): (String, HeaderMap),
+        resumes: Option<u64>,
+        heard: &Heard,
+    ) -> Result<(), Problem> {
+        let mut read = self.post(text, headers, heard).await?;
+        let mut left = MAX_RESUMES;
+        while let (true, Some((event, pause))) = (resumes.is_some_and(|id| heard.peer.is_open(id)), &read.resume) {
+            let event = event.clone();
+            if left == 0 {
+                break;
+            }
+            sleep(pause.unwrap_or(FIRST_PAUSE).min(LONGEST_PAUSE)).await;
+            let Some(again) = self.stream(Some(&event), heard).await else { break };
+            let is_new = again.resume.as_ref().is_some_and(|(id, _)| *id != event);
+            left = if is_new { MAX_RESUMES } else { left - 1 };
+            read = Read { resume: again.resume.or(read.resume), ..again };
+        }
+        read.cut.map_or(Ok(()), |why| Err(Problem::Lost(why)))
+    }
+
+    async fn post(&self, text: String, headers: HeaderMap, heard: &Heard) -> Result<Read, Problem> {
         let token = self.token().await;
         let mut response = self.send(text.clone(), headers.clone(), token.as_ref()).await?;
-        if let (Some(login), true) = (&self.login, response.status() == StatusCode::UNAUTHORIZED) {
+        if let (Some(login), StatusCode::UNAUTHORIZED) = (&self.login, response.status()) {
             let another = match &token {
                 Some(token) => login.logins.renew(&login.server, token).await,
                 None => None,
             };
-            match another {
-                Some(token) => response = self.send(text, headers, Some(&token)).await?,
-                None => return Err(login.refused(heard)),
+            if let Some(token) = another {
+                response = self.send(text, headers, Some(&token)).await?;
             }
             if response.status() == StatusCode::UNAUTHORIZED {
-                return Err(login.refused(heard));
+                return Err(Problem::Refused(login.refused(Challenge::of(response.headers()), heard)));
+            }
+        }
+        if let (Some(login), StatusCode::FORBIDDEN) = (&self.login, response.status()) {
+            let challenge = Challenge::of(response.headers());
+            if challenge.is_insufficient {
+                return Err(Problem::Refused(login.too_narrow(challenge)));
             }
         }
         if let Some(session) = response.headers().get(SESSION) {
@@ -165,9 +211,10 @@ impl Address {
             heard.ended.cancel();
         }
         if !status.is_success() {
-            return self.refused(response, heard).await;
+            self.refused(response, heard).await?;
+            return Ok(Read::default());
         }
-        read(response, heard).await
+        read(response, heard).await.map_err(Problem::Lost)
     }
 
     async fn token(&self) -> Option<Secret> {
@@ -175,14 +222,17 @@ impl Address {
         login.logins.token(&login.server).await
     }
 
-    async fn send(&self, text: String, headers: HeaderMap, token: Option<&Secret>) -> Result<Response, String> {
+    async fn send(&self, text: String, headers: HeaderMap, token: Option<&Secret>) -> Result<Response, Problem> {
         let request = self.client.post(self.url.clone()).headers(headers).header(CONTENT_TYPE, "application/json");
         let request = request.header(ACCEPT, "application/json, text/event-stream").body(text);
-        bearer(request, token).send().await.map_err(|error| why(&error))
+        bearer(request, token).send().await.map_err(|error| match error.is_connect() {
+            true => Problem::Refused(why(&error)),
+            false => Problem::Lost(why(&error)),
+        })
     }
 
     /// Reads an answer that is no success; it may hold a JSON-RPC error all the same.
-    async fn refused(&self, response: Response, heard: &Heard) -> Result<(), String> {
+    async fn refused(&self, response: Response, heard: &Heard) -> Result<(), Problem> {
         let status = response.status();
         let body = whole(response).await.unwrap_or_default();
         let body = String::from_utf8_lossy(&body);
@@ -197,44 +247,79 @@ impl Address {
             StatusCode::FORBIDDEN => "; the token does not allow this",
             _ => "",
         };
-        Err(format!(
-            "{} answered {status}: {}{hint}",
-            self.url.authority(),
-            text::one_line(text::head(body.trim(), SHOWN))
-        ))
+        let said = text::one_line(text::head(body.trim(), SHOWN));
+        let why = format!("{} answered {status}: {said}{hint}", self.url.authority());
+        // A server that failed may have done it.
+        Err(if status.is_client_error() { Problem::Refused(why) } else { Problem::Lost(why) })
     }
 
     /// Reads the server's own stream, if it has one, until the connection ends.
     pub(super) async fn listen(self, heard: Arc<Heard>) {
-        let mut pause = FIRST_PAUSE;
+        let (mut pause, mut last) = (FIRST_PAUSE, None);
         loop {
             let began = Instant::now();
-            let request =
-                self.client.get(self.url.clone()).headers(self.headers(None)).header(ACCEPT, "text/event-stream");
-            let token = self.token().await;
-            match bearer(request, token.as_ref()).send().await {
-                Ok(response) if response.status().is_success() => {
-                    let _cut = read(response, &heard).await;
-                }
-                // It has none.
-                Ok(_) => return,
-                Err(_) => {}
-            }
+            let Some(read) = self.stream(last.as_deref(), &heard).await else { return };
             pause = if began.elapsed() > LONGEST_PAUSE { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
-            sleep(pause).await;
+            let wanted = read.resume.as_ref().and_then(|(_, wanted)| *wanted);
+            last = read.resume.map(|(id, _)| id).or(last);
+            sleep(pause.max(wanted.unwrap_or_default()).min(LONGEST_PAUSE)).await;
         }
+    }
+
+    /// Reads a stream that the server has for us: its own, or after an event the rest of the one that had it. `None` if it has none.
+    async fn stream(&self, after: Option<&str>, heard: &Heard) -> Option<Read> {
+        let mut request = self.client.get(self.url.clone()).headers(self.headers(None));
+        request = request.header(ACCEPT, "text/event-stream");
+        if let Some(after) = after {
+            request = request.header(LAST_EVENT, HeaderValue::from_str(after).ok()?);
+        }
+        let token = self.token().await;
+        Some(match bearer(request, token.as_ref()).send().await {
+            Ok(response) if response.status().is_success() => match read(response, heard).await {
+                Ok(read) => read,
+                Err(why) => Read { cut: Some(why), resume: None },
+            },
+            Ok(_) => return None,
+            Err(error) => Read { cut: Some(why(&error)), resume: None },
+        })
     }
 }
 
 impl Login {
     /// The server wants a login: it ends, and says so until there is one.
-    fn refused(&self, heard: &Heard) -> String {
+    fn refused(&self, challenge: Challenge, heard: &Heard) -> String {
         let why = format!("it needs a login: `{}`", self.command);
-        self.logins.want(&self.server);
+        self.logins.want(&self.server, challenge);
         heard.peer.end(why.clone());
         heard.ended.cancel();
         why
     }
+
+    /// The login does not allow this request; others it does.
+    fn too_narrow(&self, challenge: Challenge) -> String {
+        let scope = challenge.scope.as_deref().map(|scope| text::one_line(text::head(scope, SHOWN)));
+        let more = scope.map_or_else(|| "more rights".to_owned(), |scope| format!("more rights ({scope})"));
+        self.logins.want(&self.server, challenge);
+        format!("it needs a login with {more}: `{}`", self.command)
+    }
+}
+
+/// Why a message has no answer.
+#[derive(Debug)]
+enum Problem {
+    /// It was not taken.
+    Refused(String),
+    /// Whether it was taken is unknown.
+    Lost(String),
+}
+
+/// What was read of an answer.
+#[derive(Default)]
+struct Read {
+    /// The last event that had an id, and the pause that the server wants before the stream is resumed after it.
+    resume: Option<(String, Option<Duration>)>,
+    /// Why it is not whole.
+    cut: Option<String>,
 }
 
 fn bearer(request: RequestBuilder, token: Option<&Secret>) -> RequestBuilder {
@@ -244,15 +329,24 @@ fn bearer(request: RequestBuilder, token: Option<&Secret>) -> RequestBuilder {
     }
 }
 
-/// Takes the messages of a body: one, or a stream of events.
-async fn read(mut response: Response, heard: &Heard) -> Result<(), String> {
+/// An argument of a call as the value of a header (2026-07-28, "Value encoding").
+fn encoded(value: &str) -> String {
+    let is_plain = value.bytes().all(|byte| matches!(byte, b' '..=b'~')) && value.trim() == value;
+    match is_plain && !value.starts_with("=?") {
+        true => value.to_owned(),
+        false => format!("=?base64?{}?=", STANDARD.encode(value)),
+    }
+}
+
+/// Takes the messages of a body: one, or a stream of events. Fails if it is too large.
+async fn read(mut response: Response, heard: &Heard) -> Result<Read, String> {
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if !kind.is_some_and(|kind| kind.starts_with("text/event-stream")) {
         let body = whole(response).await?;
         if !body.is_empty() {
             heard.line(&body);
         }
-        return Ok(());
+        return Ok(Read::default());
     }
     let mut framer = Framer::new(Framing::Sse);
     // Some servers begin with an event without data.
@@ -261,11 +355,15 @@ async fn read(mut response: Response, heard: &Heard) -> Result<(), String> {
             heard.line(data.as_bytes());
         }
     };
-    while let Some(chunk) = response.chunk().await.map_err(|error| why(&error))? {
-        framer.push(&chunk, &mut on).map_err(|error| error.to_string())?;
-    }
+    let cut = loop {
+        match response.chunk().await {
+            Ok(Some(chunk)) => framer.push(&chunk, &mut on).map_err(|error| error.to_string())?,
+            Ok(None) => break None,
+            Err(error) => break Some(why(&error)),
+        }
+    };
     framer.finish(&mut on);
-    Ok(())
+    Ok(Read { resume: framer.resume().map(|(id, pause)| (id.to_owned(), pause)), cut })
 }
 
 async fn whole(mut response: Response) -> Result<Vec<u8>, String> {
@@ -287,4 +385,20 @@ fn why(error: &reqwest::Error) -> String {
     }
     let what = if error.is_connect() { "cannot connect" } else { "no answer" };
     format!("{what}: {cause}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_argument_that_is_no_headers_value_is_encoded() {
+        let check = |value: &str, expect: &str| assert_eq!(encoded(value), expect, "{value:?}");
+        check("us west 1", "us west 1");
+        check("", "");
+        check(" padded", "=?base64?IHBhZGRlZA==?=");
+        check("a\r\nX-Evil: 1", "=?base64?YQ0KWC1FdmlsOiAx?=");
+        check("世界", "=?base64?5LiW55WM?=");
+        check("=?base64?IA==?=", "=?base64?PT9iYXNlNjQ/SUE9PT89?=");
+    }
 }

@@ -25,6 +25,9 @@ const MAX_NAME: usize = 64;
 /// The longest name of an argument that all providers take.
 const MAX_ARGUMENT: usize = 64;
 
+/// The key of a schema that wants an argument in a header too.
+const HEADER: &str = "x-mcp-header";
+
 /// The digits of a version: 64 bits, so that a server cannot find another description with the same.
 const VERSION: usize = 16;
 
@@ -41,9 +44,22 @@ pub(super) struct ToolInfo {
     pub(super) schema: Value,
     /// The server says that it changes nothing. That widens nothing: such calls only overlap.
     pub(super) read_only: bool,
+    /// The arguments that HTTP has in headers too: where each is in the arguments, as a JSON pointer, and the name of its header.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) headers: Vec<(String, String)>,
 }
 
 impl ToolInfo {
+    /// The headers for a call with these arguments; one that is absent has none.
+    pub(super) fn headers_of(&self, arguments: &Value) -> Vec<(String, String)> {
+        let value = |pointer: &str| match arguments.pointer(pointer)? {
+            Value::String(text) => Some(text.clone()),
+            value @ (Value::Bool(_) | Value::Number(_)) => Some(value.to_string()),
+            _ => None,
+        };
+        self.headers.iter().filter_map(|(pointer, header)| Some((header.clone(), value(pointer)?))).collect()
+    }
+
     /// Names what the server says that the tool does: its description and its arguments, and whether it claims to change nothing.
     pub(super) fn version(&self) -> String {
         let Self { description, schema, read_only, .. } = self;
@@ -112,12 +128,39 @@ fn tool(server: &str, name: &str, item: &Value, problems: &mut Vec<String>) -> R
     let schema = schema(item.get("inputSchema").unwrap_or(&Value::Null), |change| {
         problems.push(format!("tool {}: {change}", shown(name)));
     })?;
+    let mut headers = Vec::new();
+    headers_in(&schema, "", &mut headers)?;
     let about = |key: &str| item.get(key).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
     let title = item.pointer("/annotations/title").and_then(Value::as_str);
     let description = about("description").or_else(|| about("title")).or(title).unwrap_or(name);
     let read_only = item.pointer("/annotations/readOnlyHint").and_then(Value::as_bool).unwrap_or_default();
-    let wire = wire_name(server, name);
-    Ok(ToolInfo { tool: name.to_owned(), name: wire, description: described(description), schema, read_only })
+    let (wire, description) = (wire_name(server, name), described(description));
+    Ok(ToolInfo { tool: name.to_owned(), name: wire, description, schema, read_only, headers })
+}
+
+/// Finds the arguments that are wanted in headers (2026-07-28, "x-mcp-header"). Fails on one that cannot be in one: the revision
+/// has such a tool left out.
+fn headers_in(schema: &Value, above: &str, found: &mut Vec<(String, String)>) -> Result<(), String> {
+    for (name, argument) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        let pointer = format!("{above}/{}", name.replace('~', "~0").replace('/', "~1"));
+        if let Some(header) = argument.get(HEADER) {
+            let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+            let header = header.as_str().filter(|header| (1..=MAX_ARGUMENT).contains(&header.len()));
+            let Some(header) = header.filter(|header| header.chars().all(is_token)) else {
+                return Err(format!("the `{HEADER}` of its argument {} is not the name of a header", shown(name)));
+            };
+            let kind = argument.get("type").and_then(Value::as_str);
+            if !matches!(kind, Some("string" | "integer" | "boolean")) {
+                return Err(format!("its argument {} cannot be in a header", shown(name)));
+            }
+            if found.iter().any(|(_, known)| known.eq_ignore_ascii_case(header)) {
+                return Err(format!("two arguments have the header {}", shown(header)));
+            }
+            found.push((pointer.clone(), header.to_owned()));
+        }
+        headers_in(argument, &pointer, found)?;
+    }
+    Ok(())
 }
 
 /// A description without control characters, and not too long.
@@ -211,6 +254,7 @@ mod tests {
             description: "Says it[31m again.".to_owned(),
             schema,
             read_only: true,
+            headers: Vec::new(),
         };
         assert_eq!(listing, Listing { tools: vec![tool], problems: Vec::new() });
     }
@@ -249,6 +293,29 @@ mod tests {
         assert_ne!(version(json!({ "name": "x", "description": "reads", "inputSchema": { "required": ["a"] } })), tool);
         let hint = json!({ "readOnlyHint": true });
         assert_ne!(version(json!({ "name": "x", "description": "reads", "annotations": hint })), tool);
+    }
+
+    #[test]
+    fn arguments_that_are_wanted_in_headers_are_found_or_the_tool_is_left_out() {
+        let tool = |properties: Value| {
+            listing(json!([{ "name": "x", "inputSchema": { "type": "object", "properties": properties } }]))
+        };
+        let of = |kind: &str, header: &str| json!({ "type": kind, "x-mcp-header": header });
+        let inner = json!({ "type": "object", "properties": { "b/c": of("integer", "Deep") } });
+        let found = tool(json!({ "r": of("string", "Region"), "in": inner, "v": of("boolean", "V"), "q": {} }));
+        let headers = found.tools[0].headers_of(&json!({ "r": " x", "in": { "b/c": 42 }, "v": null, "q": "no" }));
+        let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(headers, [("Region", " x"), ("Deep", "42")]);
+        let refuse = |properties: Value, problem: &str| {
+            assert_eq!(tool(properties).problems, [format!("tool `x` is left out: {problem}")]);
+        };
+        refuse(json!({ "a": of("number", "A") }), "its argument `a` cannot be in a header");
+        refuse(
+            json!({ "a": of("string", "A B") }),
+            "the `x-mcp-header` of its argument `a` is not the name of a header",
+        );
+        refuse(json!({ "a": of("string", "") }), "the `x-mcp-header` of its argument `a` is not the name of a header");
+        refuse(json!({ "a": of("string", "A"), "b": of("string", "a") }), "two arguments have the header `a`");
     }
 
     #[test]

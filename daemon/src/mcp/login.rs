@@ -3,7 +3,7 @@
 //! Tokens belong to an address: a server that moves gets none of them. Without a keychain they last as long as the daemon.
 //! Deliberately absent: the protocol ([`super::oauth`]), and who may log in (`service`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +12,9 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::Http;
-use super::oauth::{self, Pending, Returned, Tokens};
+use super::challenge::Challenge;
+use super::oauth::{self, Known, Pending, Returned, Tokens};
+use super::settings::OAuth;
 use crate::diagnostics::secret::Secret;
 use crate::permission::hash;
 use crate::provider::key_source::KeySources;
@@ -48,8 +50,8 @@ struct State {
     /// By the address of the server.
     held: BTreeMap<String, Tokens>,
     pending: BTreeMap<String, (Instant, String, Pending)>,
-    /// The servers that refused what we have.
-    wanted: BTreeSet<String>,
+    /// The servers that refused what we have, with what they said.
+    wanted: BTreeMap<String, Challenge>,
 }
 
 impl Logins {
@@ -58,10 +60,13 @@ impl Logins {
         Self { http, keys, sources, state: Mutex::default(), renewing: Semaphore::new(1) }
     }
 
-    /// Begins a login at the server with this address. Gives its id, and the page to open.
-    pub(super) async fn begin(&self, server: &str, redirect: &str) -> Result<(String, String), String> {
+    /// Begins a login at the server with this address, as this client. Gives its id, and the page to open.
+    pub(super) async fn begin(&self, server: &str, redirect: &str, client: OAuth) -> Result<(String, String), String> {
         let url = parsed(server)?;
-        let pending = within(oauth::begin(&self.http, &url, redirect)).await?;
+        let challenge = self.state().wanted.get(server).cloned();
+        let granted = self.held(server).await.and_then(|tokens| tokens.scope().map(str::to_owned));
+        let known = Known { client, challenge, granted };
+        let pending = within(oauth::begin(&self.http, &url, redirect, known)).await?;
         let (id, page) = (clock::random_word(ID), pending.page.to_string());
         let mut state = self.state();
         let now = Instant::now();
@@ -73,18 +78,19 @@ impl Logins {
         Ok((id, page))
     }
 
-    /// Ends a login with what the browser brought. Gives why the tokens are in memory alone, if so.
+    /// Ends a login with what the browser brought. Gives the server's address, and why the tokens are in memory alone, if so.
     pub async fn finish(
         &self,
         id: &str,
         (code, state, issuer): (&str, &str, Option<&str>),
-    ) -> Result<Option<String>, String> {
+    ) -> Result<(String, Option<String>), String> {
         let pending = self.state().pending.remove(id).filter(|(until, ..)| *until > Instant::now());
         let (_, server, pending) = pending.ok_or("it took too long, or was ended already: begin again")?;
         let tokens = within(pending.finish(&self.http, Returned { code, state, issuer })).await?;
         let why = self.store(&server, &tokens).await.err();
         self.hold(&server, tokens);
-        Ok(why)
+        self.state().wanted.remove(&server);
+        Ok((server, why))
     }
 
     /// Forgets the tokens for a server; whether there were any.
@@ -100,20 +106,25 @@ impl Logins {
 
     /// Whether the server refuses what we have.
     pub(super) fn is_wanted(&self, server: &str) -> bool {
-        self.state().wanted.contains(server)
+        self.state().wanted.contains_key(server)
     }
 
-    pub(super) fn want(&self, server: &str) {
-        self.state().wanted.insert(server.to_owned());
+    pub(super) fn want(&self, server: &str, challenge: Challenge) {
+        self.state().wanted.insert(server.to_owned(), challenge);
+    }
+
+    /// The tokens for a server, from memory or the keychain.
+    async fn held(&self, server: &str) -> Option<Tokens> {
+        let held = self.state().held.get(server).cloned();
+        match held {
+            Some(tokens) => Some(tokens),
+            None => self.recalled(server).await,
+        }
     }
 
     /// The token for a server, if there is one.
     pub(super) async fn token(&self, server: &str) -> Option<Secret> {
-        let held = self.state().held.get(server).cloned();
-        let tokens = match held {
-            Some(tokens) => tokens,
-            None => self.recalled(server).await?,
-        };
+        let tokens = self.held(server).await?;
         match tokens.is_stale() && tokens.can_renew() {
             // The old one may do for a moment.
             true => self.renew(server, &tokens.access()).await.or_else(|| Some(tokens.access())),
@@ -135,6 +146,8 @@ impl Logins {
                 }
                 let access = tokens.access();
                 self.hold(server, tokens);
+                // They allow what the old ones did, and no more.
+                self.state().wanted.retain(|wanted, challenge| wanted != server || challenge.is_insufficient);
                 Some(access)
             }
             Err(why) => {
@@ -173,9 +186,7 @@ impl Logins {
 
     fn hold(&self, server: &str, tokens: Tokens) {
         tokens.secrets().for_each(|secret| self.keys.redactor().add(&secret));
-        let mut state = self.state();
-        state.wanted.remove(server);
-        state.held.insert(server.to_owned(), tokens);
+        self.state().held.insert(server.to_owned(), tokens);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -12,6 +12,7 @@
 //! | `peer`, `lines` | JSON-RPC; messages and log lines |
 //! | `http` | Streamable HTTP, for servers at an address |
 //! | `login`, `oauth` | logins at such servers; OAuth |
+//! | `challenge`, `discovery` | what a server says of the login that it wants, and where that is |
 //! | `listing`, `result` | tools and results made fit for providers; pure |
 //! | `tool` | a server's tool as a [`crate::tool::Tool`] |
 //! | `workspaces` | the servers of the files of workspaces |
@@ -19,7 +20,9 @@
 //! | `cache` | the lists of tools on disk |
 
 mod cache;
+mod challenge;
 mod connection;
+mod discovery;
 mod http;
 mod lines;
 mod listing;
@@ -189,22 +192,27 @@ impl Servers {
         redirect: &str,
     ) -> Option<Result<(String, String), String>> {
         let server = self.named(name, root)?;
-        Some(match server.address() {
-            Ok(address) => self.outside.logins.begin(&address, redirect).await,
+        Some(match server.login() {
+            Ok((address, client)) => self.outside.logins.begin(&address, redirect, client).await,
             Err(why) => Err(why),
         })
     }
 
     /// Ends a login with the code, the state and the issuer that the browser brought; gives why it is kept in memory alone, if so.
     pub async fn finish_login(&self, id: &str, brought: (&str, &str, Option<&str>)) -> Result<Option<String>, String> {
-        self.outside.logins.finish(id, brought).await
+        let (address, why) = self.outside.logins.finish(id, brought).await?;
+        let all = self.configured();
+        let of_workspaces = all.workspaces.values().flat_map(|of| of.servers.values());
+        let at = |server: &&Arc<Server>| server.login().is_ok_and(|(its, _)| its == address);
+        all.own.values().chain(of_workspaces).filter(at).for_each(|server| server.forgive());
+        Ok(why)
     }
 
     /// Forgets the login at a server, and ends it; whether there was one.
     pub async fn log_out(&self, name: &str, root: Option<&Path>) -> Option<Result<bool, String>> {
         let server = self.named(name, root)?;
-        let forgotten = match server.address() {
-            Ok(address) => self.outside.logins.forget(&address).await,
+        let forgotten = match server.login() {
+            Ok((address, _)) => self.outside.logins.forget(&address).await,
             Err(why) => Err(why),
         };
         server.stop(true);

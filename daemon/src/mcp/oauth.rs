@@ -1,30 +1,28 @@
 //! OAuth for servers at an address: finding the authorization server, registering, and getting tokens.
 //!
-//! Sources: MCP 2025-11-25 "Authorization"; RFC 9728 (metadata of the protected resource), RFC 8414 (metadata of the authorization
-//! server), RFC 7591 (registration), RFC 7636 (PKCE, S256 alone), RFC 8707 (`resource`), RFC 9207 (`iss`). What servers say is
-//! hostile: lengths are bounded, addresses are `https` or on this machine, no redirect is followed, and a token goes to the server
-//! alone that it was made for.
-//! Deliberately absent: the browser and the loopback redirect (the client), and storing tokens ([`super::login`]).
+//! Sources: MCP 2025-11-25 and 2026-07-28 "Authorization"; RFC 7591 (registration), RFC 7636 (PKCE, S256 alone), RFC 8707
+//! (`resource`), RFC 9207 (`iss`). What servers say is hostile: a token goes to the server alone that it was made for, and a client of
+//! the configuration to no authorization server but the one that the server names at that login.
+//! Deliberately absent: the browser and the loopback redirect (the client), where to log in ([`super::discovery`]), and storing
+//! tokens ([`super::login`]).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
-use reqwest::{Client, Response, StatusCode, Url};
+use reqwest::Url;
+use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::Http;
+use super::challenge::{Challenge, union};
+use super::discovery::{
+    Issuer, answer, authorization_server, bare, challenge, client, covers, parsed, resource, shown,
+};
+use super::settings::OAuth;
 use crate::diagnostics::secret::Secret;
 use crate::provider::address;
 use crate::sys::clock;
-use crate::tool::text;
-
-/// The largest metadata or answer with tokens, in bytes: real ones have a few thousand.
-const MAX_ANSWER: usize = 64 << 10;
-
-/// The most bytes of what a server says that are shown.
-const SHOWN: usize = 300;
 
 /// The letters of a PKCE verifier (43 to 128, RFC 7636) and of a `state`; each has five random bits.
 const VERIFIER: usize = 64;
@@ -32,6 +30,14 @@ const STATE: usize = 32;
 
 /// A token is renewed this long before it ends, in milliseconds: a request with it takes a while to arrive.
 const EARLY_MS: u64 = 60_000;
+
+/// The scope that gives a token that can be renewed, where the authorization server has it.
+const OFFLINE: &str = "offline_access";
+
+/// How a client proves to an authorization server who it is, by RFC 7591's names.
+const BASIC: &str = "client_secret_basic";
+const POST: &str = "client_secret_post";
+const PUBLIC: &str = "none";
 
 /// The tokens for one server, as they are stored.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
@@ -46,6 +52,9 @@ pub(super) struct Tokens {
     endpoint: String,
     registered: Registered,
     resource: String,
+    /// What was asked for; absent if nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scope: Option<String>,
 }
 
 impl Tokens {
@@ -57,6 +66,11 @@ impl Tokens {
     pub(super) fn secrets(&self) -> impl Iterator<Item = Secret> {
         let all = [Some(&self.access), self.refresh.as_ref(), self.registered.client_secret.as_ref()];
         all.into_iter().flatten().map(|text| Secret::new(text))
+    }
+
+    /// The scopes that it was asked for.
+    pub(super) fn scope(&self) -> Option<&str> {
+        self.scope.as_deref()
     }
 
     pub(super) fn is_stale(&self) -> bool {
@@ -99,31 +113,7 @@ pub(super) struct Pending {
     says_issuer: bool,
     registered: Registered,
     resource: String,
-}
-
-/// The metadata of a protected resource.
-#[derive(Deserialize)]
-struct Resource {
-    resource: Option<String>,
-    #[serde(default)]
-    authorization_servers: Vec<String>,
-    #[serde(default)]
-    scopes_supported: Vec<String>,
-}
-
-/// The metadata of an authorization server.
-#[derive(Deserialize)]
-struct Issuer {
-    issuer: String,
-    authorization_endpoint: String,
-    token_endpoint: String,
-    registration_endpoint: Option<String>,
-    #[serde(default)]
-    code_challenge_methods_supported: Vec<String>,
-    #[serde(default)]
-    scopes_supported: Vec<String>,
-    #[serde(default)]
-    authorization_response_iss_parameter_supported: bool,
+    scope: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -141,13 +131,27 @@ pub(super) struct Returned<'a> {
     pub(super) issuer: Option<&'a str>,
 }
 
+/// What is known before a login.
+#[derive(Default)]
+pub(super) struct Known {
+    /// What the configuration says of us.
+    pub(super) client: OAuth,
+    /// What the server said when it refused a request; asked for if there is none.
+    pub(super) challenge: Option<Challenge>,
+    /// The scopes of the login that there is.
+    pub(super) granted: Option<String>,
+}
+
 /// Begins a login for the server at `server`; `redirect` is where the browser goes with the code.
-pub(super) async fn begin(http: &Http, server: &Url, redirect: &str) -> Result<Pending, String> {
+pub(super) async fn begin(http: &Http, server: &Url, redirect: &str, known: Known) -> Result<Pending, String> {
     let is_local = address::is_loopback(server);
     if !is_local && server.scheme() != "https" {
         return Err(format!("{} is not https: a token would go over the network in the clear", server.authority()));
     }
-    let challenge = challenge(http, server).await?;
+    let challenge = match known.challenge {
+        Some(challenge) => challenge,
+        None => challenge(http, server).await?,
+    };
     let found = resource(http, server, challenge.metadata.as_deref()).await?;
     let resource = match &found.resource {
         // Else a server could have us get a token for another one (RFC 9728, 3.3).
@@ -163,9 +167,12 @@ pub(super) async fn begin(http: &Http, server: &Url, redirect: &str) -> Result<P
     if !issuer.code_challenge_methods_supported.iter().any(|method| method == "S256") {
         return Err(format!("{} does not support PKCE with S256", shown(&issuer.issuer)));
     }
-    let scopes = if found.scopes_supported.is_empty() { &issuer.scopes_supported } else { &found.scopes_supported };
-    let scope = challenge.scope.unwrap_or_else(|| scopes.join(" "));
-    let registered = register(http, &issuer, redirect).await?;
+    let scope = challenge.scope_with(known.granted.as_deref());
+    let scope = scope.unwrap_or_else(|| found.scopes_supported.join(" "));
+    let scope = Some(scope).filter(|scope| !scope.is_empty());
+    let has_offline = issuer.scopes_supported.iter().any(|scope| scope == OFFLINE);
+    let scope = scope.map(|scope| if has_offline { union(&scope, OFFLINE) } else { scope });
+    let registered = registered(http, &issuer, redirect, known.client).await?;
     let (state, verifier) = (clock::random_word(STATE), clock::random_word(VERIFIER));
     let mut page = parsed(&issuer.authorization_endpoint)?;
     {
@@ -174,8 +181,8 @@ pub(super) async fn begin(http: &Http, server: &Url, redirect: &str) -> Result<P
         query.append_pair("redirect_uri", redirect).append_pair("state", &state);
         query.append_pair("code_challenge", &s256(&verifier)).append_pair("code_challenge_method", "S256");
         query.append_pair("resource", &resource);
-        if !scope.is_empty() {
-            query.append_pair("scope", &scope);
+        if let Some(scope) = &scope {
+            query.append_pair("scope", scope);
         }
     }
     let says_issuer = issuer.authorization_response_iss_parameter_supported;
@@ -190,6 +197,7 @@ pub(super) async fn begin(http: &Http, server: &Url, redirect: &str) -> Result<P
         says_issuer,
         registered,
         resource,
+        scope,
     })
 }
 
@@ -223,113 +231,67 @@ impl Pending {
             endpoint: self.endpoint,
             registered: self.registered,
             resource: self.resource,
+            scope: self.scope,
         })
     }
 }
 
-/// What a 401 says in `WWW-Authenticate`.
-#[derive(Debug, Default, PartialEq)]
-struct Challenge {
-    metadata: Option<String>,
-    scope: Option<String>,
-}
-
-/// Asks the server without a token.
-async fn challenge(http: &Http, server: &Url) -> Result<Challenge, String> {
-    let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
-    let request = client(http, server).await?.post(server.clone());
-    let request =
-        request.header(ACCEPT, "application/json, text/event-stream").header(CONTENT_TYPE, "application/json");
-    let request = request.body(hello.to_string());
-    let response = request.send().await.map_err(|error| error.without_url().to_string())?;
-    if response.status() != StatusCode::UNAUTHORIZED {
-        return Ok(Challenge::default());
+/// The client of the configuration, where the authorization server can know it; else one that registers itself.
+async fn registered(http: &Http, issuer: &Issuer, redirect: &str, client: OAuth) -> Result<Registered, String> {
+    let OAuth { client_id, client_secret, issuer: only } = client;
+    if let Some(only) = only.filter(|only| only.trim_end_matches('/') != issuer.issuer.trim_end_matches('/')) {
+        let named = shown(&issuer.issuer);
+        return Err(format!(
+            "it names the authorization server {named}, and the configuration {only} (`oauth.issuer`)"
+        ));
     }
-    let said = response.headers().get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
-    Ok(said.map(parameters).fold(Challenge::default(), |all, one| Challenge {
-        metadata: all.metadata.or(one.metadata),
-        scope: all.scope.or(one.scope),
-    }))
-}
-
-/// The parameters of a `WWW-Authenticate` that matter here.
-fn parameters(header: &str) -> Challenge {
-    let value = |name: &str| {
-        let at = header.find(&format!("{name}="))?;
-        let rest = header.get(at + name.len() + 1..)?;
-        let value = match rest.strip_prefix('"') {
-            Some(quoted) => quoted.split('"').next()?,
-            None => rest.split([',', ' ']).next()?,
-        };
-        (!value.is_empty()).then(|| value.to_owned())
-    };
-    Challenge { metadata: value("resource_metadata"), scope: value("scope") }
-}
-
-/// The metadata of the server, where it says so or at the well-known places; without any the server is its own issuer.
-async fn resource(http: &Http, server: &Url, named: Option<&str>) -> Result<Resource, String> {
-    if let Some(named) = named {
-        let place = checked(named, address::is_loopback(server))?;
-        let found = metadata(http, &place).await?;
-        return found.ok_or_else(|| format!("there is no metadata at {}", shown(named)));
-    }
-    for place in well_known(server, "oauth-protected-resource") {
-        if let Some(found) = metadata(http, &place).await? {
-            return Ok(found);
+    // An address is the client's metadata, and its name only where the authorization server reads that.
+    let is_known = |id: &String| !id.starts_with("https://") || issuer.client_id_metadata_document_supported;
+    match client_id.filter(is_known) {
+        Some(client_id) => {
+            let token_endpoint_auth_method = Some(proof(issuer, client_secret.is_some()).to_owned());
+            Ok(Registered { client_id, client_secret, token_endpoint_auth_method })
         }
+        None => register(http, issuer, redirect).await,
     }
-    Ok(Resource { resource: None, authorization_servers: Vec::new(), scopes_supported: Vec::new() })
 }
 
-async fn authorization_server(http: &Http, issuer: &str, is_local: bool) -> Result<Issuer, String> {
-    let url = checked(issuer, is_local)?;
-    let mut places = well_known(&url, "oauth-authorization-server");
-    places.extend(well_known(&url, "openid-configuration"));
-    let path = url.path().trim_end_matches('/');
-    places.extend(url.join(&format!("{path}/.well-known/openid-configuration")).ok().filter(|_| !path.is_empty()));
-    for place in places {
-        let Some(found) = metadata::<Issuer>(http, &place).await? else { continue };
-        // RFC 8414, 3.3.
-        if found.issuer.trim_end_matches('/') != issuer.trim_end_matches('/') {
-            return Err(format!("the metadata of {} is of another issuer, {}", shown(issuer), shown(&found.issuer)));
-        }
-        for endpoint in
-            [Some(&found.token_endpoint), Some(&found.authorization_endpoint), found.registration_endpoint.as_ref()]
-        {
-            endpoint.map(|it| checked(it, is_local)).transpose()?;
-        }
-        return Ok(found);
+/// How a client with or without a secret proves who it is.
+fn proof(issuer: &Issuer, has_secret: bool) -> &'static str {
+    let takes = |method: &str| issuer.token_endpoint_auth_methods_supported.iter().any(|it| it == method);
+    match has_secret {
+        true if takes(BASIC) || !takes(POST) => BASIC,
+        true => POST,
+        false => PUBLIC,
     }
-    Err(format!("{} does not say where to log in (no authorization server metadata)", shown(issuer)))
-}
-
-/// The well-known places of a URL: with its path, and of its host.
-fn well_known(url: &Url, name: &str) -> Vec<Url> {
-    let path = url.path().trim_end_matches('/');
-    let mut places = vec![format!("/.well-known/{name}{path}")];
-    if !path.is_empty() {
-        places.push(format!("/.well-known/{name}"));
-    }
-    let bare = bare(url);
-    places.iter().filter_map(|place| bare.join(place).ok()).collect()
 }
 
 async fn register(http: &Http, issuer: &Issuer, redirect: &str) -> Result<Registered, String> {
     let Some(endpoint) = &issuer.registration_endpoint else {
-        return Err(format!("{} lets no client register itself", shown(&issuer.issuer)));
+        return Err(format!(
+            "{} lets no client register itself; register one there, and put its `client_id` into the server's `oauth` table",
+            shown(&issuer.issuer)
+        ));
     };
     let endpoint = parsed(endpoint)?;
+    // A secret only where one is wanted: there is no place for it but the keychain.
+    let supported = &issuer.token_endpoint_auth_methods_supported;
+    let wants_secret = !supported.is_empty() && !supported.iter().any(|method| method == PUBLIC);
+    let method = proof(issuer, wants_secret);
     let client_of = json!({
         "client_name": "linger",
         "redirect_uris": [redirect],
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
-        "token_endpoint_auth_method": "none",
+        "token_endpoint_auth_method": method,
         "application_type": "native",
     });
     let request = client(http, &endpoint).await?.post(endpoint.clone()).header(CONTENT_TYPE, "application/json");
     let response = request.body(client_of.to_string()).send().await;
-    answer(response.map_err(|error| error.without_url().to_string())?, &endpoint).await
+    let response = response.map_err(|error| error.without_url().to_string())?;
+    let registered: Registered = answer(response, &endpoint).await?;
+    let token_endpoint_auth_method = registered.token_endpoint_auth_method.or_else(|| Some(method.to_owned()));
+    Ok(Registered { token_endpoint_auth_method, ..registered })
 }
 
 async fn token(
@@ -342,10 +304,10 @@ async fn token(
     let mut body = url::form(form);
     let mut request = client(http, &endpoint).await?.post(endpoint.clone());
     match (&registered.client_secret, registered.token_endpoint_auth_method.as_deref()) {
-        (Some(secret), Some("client_secret_post")) => {
+        (Some(secret), Some(POST)) => {
             body += &format!("&{}", url::form(&[("client_id", &registered.client_id), ("client_secret", secret)]));
         }
-        (Some(secret), method) if method != Some("none") => {
+        (Some(secret), method) if method != Some(PUBLIC) => {
             request = request.basic_auth(url::encoded(&registered.client_id), Some(url::encoded(secret)));
         }
         _ => body += &format!("&{}", url::form(&[("client_id", &registered.client_id)])),
@@ -375,72 +337,6 @@ mod url {
     }
 }
 
-/// The JSON at an address; absent if there is none.
-async fn metadata<T: for<'a> Deserialize<'a>>(http: &Http, place: &Url) -> Result<Option<T>, String> {
-    let response = client(http, place).await?.get(place.clone()).header(ACCEPT, "application/json").send().await;
-    let response = response.map_err(|error| error.without_url().to_string())?;
-    match response.status() {
-        status if status.is_client_error() => Ok(None),
-        _ => answer(response, place).await.map(Some),
-    }
-}
-
-/// Reads an answer. What it says is not quoted where it may hold a token.
-async fn answer<T: for<'a> Deserialize<'a>>(mut response: Response, from: &Url) -> Result<T, String> {
-    let (status, from) = (response.status(), from.authority().to_owned());
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| error.without_url().to_string())? {
-        if body.len() + chunk.len() > MAX_ANSWER {
-            return Err(format!("{from} sent more than {MAX_ANSWER} bytes"));
-        }
-        body.extend_from_slice(&chunk);
-    }
-    if !status.is_success() {
-        let error: Value = serde_json::from_slice(&body).unwrap_or_default();
-        let field = |name: &str| error.get(name).and_then(Value::as_str).map(shown);
-        let said: Vec<String> = ["error", "error_description"].into_iter().filter_map(field).collect();
-        return Err(format!("{from} answered {status} {}", said.join(": ")).trim_end().to_owned());
-    }
-    serde_json::from_slice(&body).map_err(|error| {
-        format!("the answer of {from} cannot be read: line {}, column {}", error.line(), error.column())
-    })
-}
-
-async fn client(http: &Http, url: &Url) -> Result<Client, String> {
-    http(url.clone()).await
-}
-
-/// An address that a token or a code may go to. One on this machine is for servers on this machine: a server elsewhere must not
-/// have us ask it.
-fn checked(text: &str, is_local: bool) -> Result<Url, String> {
-    let url = parsed(text)?;
-    match (url.scheme(), address::is_loopback(&url)) {
-        ("https", false) => Ok(url),
-        ("https" | "http", true) if is_local => Ok(url),
-        _ => Err(format!("{} is not an https address", shown(text))),
-    }
-}
-
-fn parsed(text: &str) -> Result<Url, String> {
-    Url::parse(text).map_err(|_| format!("{} is no URL", shown(text)))
-}
-
-/// Whether the metadata of this resource is that of the server: the same origin, and its path or one above.
-fn covers(named: &str, server: &Url) -> bool {
-    let Ok(named) = Url::parse(named) else { return false };
-    let (above, path) = (named.path().trim_end_matches('/'), server.path());
-    let is_below = path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    named.origin() == server.origin() && is_below
-}
-
-/// Without what is behind the path.
-fn bare(url: &Url) -> Url {
-    let mut url = url.clone();
-    url.set_query(None);
-    url.set_fragment(None);
-    url
-}
-
 fn s256(verifier: &str) -> String {
     URL_SAFE_NO_PAD.encode(Sha256::digest(verifier.as_bytes()))
 }
@@ -449,60 +345,28 @@ fn ends(expires_in: Option<u64>) -> Option<u64> {
     expires_in.map(|seconds| clock::now().saturating_add(seconds.saturating_mul(1000)))
 }
 
-fn shown(said: &str) -> String {
-    text::one_line(text::head(said, SHOWN))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
+    fn a_client_proves_itself_as_the_server_takes_it() {
+        let check = |methods: &[&str], has_secret: bool, expect: &str| {
+            let issuer = json!({ "issuer": "https://h", "authorization_endpoint": "https://h/a",
+                "token_endpoint": "https://h/t", "token_endpoint_auth_methods_supported": methods });
+            let issuer: Issuer = serde_json::from_value(issuer).unwrap();
+            assert_eq!(proof(&issuer, has_secret), expect, "{methods:?}");
+        };
+        check(&[], false, PUBLIC);
+        check(&[], true, BASIC);
+        check(&[POST], true, POST);
+        check(&[POST, BASIC], true, BASIC);
+        check(&["private_key_jwt"], true, BASIC);
+    }
+
+    #[test]
     fn the_challenge_is_that_of_the_rfc() {
         // RFC 7636, appendix B.
         assert_eq!(s256("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
-    }
-
-    #[test]
-    fn the_header_names_the_metadata() {
-        let check = |header: &str, metadata: Option<&str>, scope: Option<&str>| {
-            let expect = Challenge { metadata: metadata.map(str::to_owned), scope: scope.map(str::to_owned) };
-            assert_eq!(parameters(header), expect, "{header}");
-        };
-        check("Bearer", None, None);
-        check("Bearer resource_metadata=\"https://h/m\", scope=\"a b\"", Some("https://h/m"), Some("a b"));
-        check("Bearer error=\"invalid_token\", resource_metadata=https://h/m", Some("https://h/m"), None);
-    }
-
-    #[test]
-    fn metadata_of_another_server_does_not_count() {
-        let server = Url::parse("https://h/a/mcp").unwrap();
-        let check = |named: &str, expect: bool| assert_eq!(covers(named, &server), expect, "{named}");
-        check("https://h/a/mcp", true);
-        check("https://h", true);
-        check("https://h/a/", true);
-        check("https://h/a/m", false);
-        check("https://evil/a/mcp", false);
-        check("http://h/a/mcp", false);
-        check("nonsense", false);
-    }
-
-    #[test]
-    fn codes_and_tokens_go_to_https_or_to_this_machine() {
-        let check = |url: &str, expect: [bool; 2]| {
-            assert_eq!([true, false].map(|is_local| checked(url, is_local).is_ok()), expect, "{url}");
-        };
-        check("https://h/token", [true, true]);
-        check("http://127.0.0.1:1/token", [true, false]);
-        check("http://h/token", [false, false]);
-        check("file:///etc/passwd", [false, false]);
-    }
-
-    #[test]
-    fn metadata_is_looked_for_with_the_path_first() {
-        let url = Url::parse("https://h/a/mcp?x=1").unwrap();
-        let places: Vec<String> = well_known(&url, "oauth-protected-resource").iter().map(Url::to_string).collect();
-        let at = "https://h/.well-known/oauth-protected-resource";
-        assert_eq!(places, [format!("{at}/a/mcp"), at.to_owned()]);
     }
 }

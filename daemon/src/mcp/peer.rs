@@ -49,8 +49,28 @@ pub(super) struct Outgoing {
     pub(super) id: Option<u64>,
     /// Cancelled when nobody waits for the answer any more.
     pub(super) dropped: Option<CancellationToken>,
-    /// Without a handshake: the method, and what it is about, which HTTP has in headers.
-    pub(super) about: Option<(String, Option<String>)>,
+    /// What it is about; absent with a handshake.
+    pub(super) about: Option<About>,
+}
+
+/// What makes a request a call.
+#[derive(Debug)]
+pub(super) struct Call {
+    /// Gets what comes of it before its answer.
+    pub(super) events: mpsc::Sender<Event>,
+    /// Headers that repeat some of its arguments, over HTTP and without a handshake.
+    pub(super) headers: Vec<(String, String)>,
+}
+
+/// What a request is about, which HTTP has in headers without a handshake.
+#[derive(Clone, Debug)]
+pub(super) struct About {
+    /// The method.
+    pub(super) method: String,
+    /// The name or the address of what is asked for.
+    pub(super) name: Option<String>,
+    /// The arguments of a call that the server wants there.
+    pub(super) arguments: Vec<(String, String)>,
 }
 
 /// What comes of a request before its answer.
@@ -175,13 +195,14 @@ impl Peer {
         (Self(Arc::new(Shared { out, state: Mutex::default(), roots, said: OnceLock::new() })), queue)
     }
 
-    /// Asks and waits for the answer. With `events` it is a call: that gets its progress and what the server asks meanwhile.
+    /// Asks and waits for the answer. A call gets its progress, and what the server asks meanwhile.
     pub(super) async fn request(
         &self,
         method: &str,
         mut params: Value,
-        events: Option<mpsc::Sender<Event>>,
+        call: Option<Call>,
     ) -> Result<Box<RawValue>, Failure> {
+        let (events, arguments) = call.map(|Call { events, headers }| (events, headers)).unzip();
         let (reply, answer) = oneshot::channel();
         let dropped = CancellationToken::new();
         let id = {
@@ -204,8 +225,8 @@ impl Peer {
         // A server may not cancel what begins the connection.
         let pending = Pending { peer: self, id, cancels: method != "initialize" };
         let about = self.0.said.get().map(|_| {
-            let about = ["name", "uri"].iter().find_map(|key| params.get(key)?.as_str());
-            (method.to_owned(), about.map(str::to_owned))
+            let name = ["name", "uri"].iter().find_map(|key| params.get(key)?.as_str()).map(str::to_owned);
+            About { method: method.to_owned(), name, arguments: arguments.unwrap_or_default() }
         });
         let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
         let message = Outgoing { text: message.to_string(), id: Some(id), dropped: Some(dropped), about };
@@ -273,10 +294,15 @@ impl Peer {
         }
     }
 
+    /// Whether this request has no answer yet.
+    pub(super) fn is_open(&self, id: u64) -> bool {
+        self.state().open.contains_key(&id)
+    }
+
     /// No answer to this request will come, if none has.
-    pub(super) fn lose(&self, id: u64, why: &str) {
+    pub(super) fn lose(&self, id: u64, why: Failure) {
         if let Some(open) = self.state().open.remove(&id) {
-            let _gone = open.reply.send(Err(Failure::Ended(why.into())));
+            let _gone = open.reply.send(Err(why));
         }
     }
 
@@ -398,7 +424,8 @@ mod tests {
     async fn a_request_that_is_dropped_is_cancelled_and_an_ended_connection_answers_all() {
         let (peer, mut queue) = Peer::new(json!([]));
         let (events, _progress) = Peer::events();
-        let mut call = Box::pin(peer.request("tools/call", json!({}), Some(events)));
+        let call = Call { events, headers: Vec::new() };
+        let mut call = Box::pin(peer.request("tools/call", json!({}), Some(call)));
         assert!(futures_poll(&mut call).is_pending());
         let sent = asked(&mut queue).await;
         assert_eq!(sent["params"]["_meta"]["progressToken"], sent["id"]);
@@ -428,7 +455,8 @@ mod tests {
         assert_eq!(asked(&mut queue).await["error"]["code"], UNKNOWN_METHOD);
         let (events, mut heard) = Peer::events();
         let other = peer.clone();
-        let call = tokio::spawn(async move { other.request("tools/call", json!({}), Some(events)).await.is_ok() });
+        let call = Call { events, headers: Vec::new() };
+        let call = tokio::spawn(async move { other.request("tools/call", json!({}), Some(call)).await.is_ok() });
         let id = asked(&mut queue).await["id"].clone();
         peer.receive(
             &json!({ "method": "notifications/progress", "params": { "progressToken": id, "progress": 1 } })

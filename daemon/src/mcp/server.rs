@@ -20,7 +20,7 @@ use super::connection::Connection;
 use super::http::{Address, Login};
 use super::lines::Log;
 use super::listing::Listing;
-use super::settings::{ServerConfig, variable_of};
+use super::settings::{OAuth, ServerConfig, variable_of};
 use crate::diagnostics::secret::{Redactor, Secret};
 use crate::process::server::Spawn;
 use crate::tool::Workspace;
@@ -235,7 +235,8 @@ impl Server {
         let waits_for = self.waits_for();
         let how = match (instances.is_empty(), starting, &state.error) {
             (true, ..) if !waits_for.is_empty() => mcp::State::Waiting,
-            (true, ..) if self.needs_login() => mcp::State::NeedsLogin,
+            // It may run, with a login that does not allow all.
+            _ if self.needs_login() => mcp::State::NeedsLogin,
             (false, ..) => mcp::State::Running,
             (true, true, _) => mcp::State::Starting,
             (true, false, Some(_)) => mcp::State::Failed,
@@ -257,8 +258,14 @@ impl Server {
         }
     }
 
-    /// Its address with the values of its variables, for a login.
-    pub(super) fn address(&self) -> Result<String, String> {
+    /// The next start does not wait because of those that failed.
+    pub(super) fn forgive(&self) {
+        let mut state = self.state();
+        (state.failures, state.retry_at, state.error) = (0, None, None);
+    }
+
+    /// Its address and what we are to its authorization server, with the values of its variables, for a login.
+    pub(super) fn login(&self) -> Result<(String, OAuth), String> {
         let value = |name: &str| self.value(name).map(|key| key.reveal().to_owned());
         let config = self.config.expanded(value).map_err(|name| waiting(&[name]))?;
         let url = config.url.ok_or("it is a program, and needs no login")?;
@@ -266,11 +273,11 @@ impl Server {
             return Err("its `headers` have a token, so a login would not be used".to_owned());
         }
         let url: reqwest::Url = url.parse().map_err(|error| format!("its address is no URL: {error}"))?;
-        Ok(url.to_string())
+        Ok((url.to_string(), config.oauth))
     }
 
     fn needs_login(&self) -> bool {
-        self.config.url.is_some() && self.address().is_ok_and(|server| self.outside.logins.is_wanted(&server))
+        self.config.url.is_some() && self.login().is_ok_and(|(server, _)| self.outside.logins.is_wanted(&server))
     }
 
     fn tools_of(&self, listing: &Listing) -> Vec<ServerTool> {

@@ -37,6 +37,9 @@ pub struct ServerConfig {
     pub url: Option<String>,
     /// What each request to it carries.
     pub headers: BTreeMap<String, String>,
+    /// What linger is at the authorization server of its logins; without it, it registers itself.
+    #[serde(skip_serializing_if = "OAuth::is_default")]
+    pub oauth: OAuth,
     /// Whether a turn waits until it runs, and fails without it.
     pub required: bool,
     /// Who shares one process; absent: follows from `cwd` and `url`.
@@ -49,6 +52,45 @@ pub struct ServerConfig {
     pub start_timeout_s: u64,
     /// How long a call may go without progress, in seconds.
     pub timeout_s: u64,
+}
+
+/// A client that is known to an authorization server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+pub struct OAuth {
+    /// Its name there; an `https` address is that of its metadata.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+    /// What proves that it is this client; `${NAME}` keeps it out of the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_secret: Option<String>,
+    /// The only authorization server that gets them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
+}
+
+impl OAuth {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Why it cannot be used.
+    fn problem(&self) -> Option<&'static str> {
+        let Self { client_id, client_secret, issuer } = self;
+        match (client_id, client_secret, issuer) {
+            (None, None, None) => None,
+            (None, ..) => Some("needs `client_id`"),
+            // Else the server could name another one, which would get the secret.
+            (_, Some(_), None) => {
+                Some("has `client_secret`, and needs `issuer`, the address of the authorization server that it is for")
+            }
+            _ => None,
+        }
+    }
+
+    fn texts(&self) -> impl Iterator<Item = &String> {
+        self.client_id.iter().chain(&self.client_secret).chain(&self.issuer)
+    }
 }
 
 /// A server of the files of a workspace.
@@ -69,6 +111,7 @@ impl Default for ServerConfig {
             cwd: None,
             url: None,
             headers: BTreeMap::new(),
+            oauth: OAuth::default(),
             required: false,
             scope: None,
             tools: None,
@@ -101,10 +144,14 @@ impl ServerConfig {
             (Some(_), Some(_)) => return wrong("url", "has `command` too; a server has one of the two"),
             (Some(command), None) if command.trim().is_empty() => return wrong("command", "is empty"),
             (Some(_), None) if !self.headers.is_empty() => return wrong("headers", "goes with `url`"),
+            (Some(_), None) if !self.oauth.is_default() => return wrong("oauth", "goes with `url`"),
             (None, Some(_)) if !self.args.is_empty() => return wrong("args", "goes with `command`"),
             (None, Some(_)) if !self.env.is_empty() => return wrong("env", "goes with `command`"),
             (None, Some(_)) if self.cwd.is_some() => return wrong("cwd", "goes with `command`"),
             _ => {}
+        }
+        if let Some(problem) = self.oauth.problem() {
+            return wrong("oauth", problem);
         }
         if self.cwd.as_ref().is_some_and(|cwd| !cwd.is_absolute()) {
             return wrong("cwd", "must be an absolute path, or begin with ~/");
@@ -193,8 +240,10 @@ impl ServerConfig {
     /// The same with the values of its variables; fails with the name of one that is not set and has no default.
     pub fn expanded(&self, value: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let mut config = self.clone();
-        let Self { command, args, env, url, headers, .. } = &mut config;
+        let Self { command, args, env, url, headers, oauth, .. } = &mut config;
+        let OAuth { client_id, client_secret, issuer } = oauth;
         let texts = command.iter_mut().chain(args).chain(env.values_mut()).chain(url).chain(headers.values_mut());
+        let texts = texts.chain(client_id).chain(client_secret).chain(issuer);
         for text in texts {
             *text = expand(text, &value)?;
         }
@@ -203,8 +252,8 @@ impl ServerConfig {
 
     /// The texts that can name variables.
     pub fn texts(&self) -> impl Iterator<Item = &String> {
-        let Self { command, args, env, url, headers, .. } = self;
-        command.iter().chain(args).chain(env.values()).chain(url).chain(headers.values())
+        let Self { command, args, env, url, headers, oauth, .. } = self;
+        command.iter().chain(args).chain(env.values()).chain(url).chain(headers.values()).chain(oauth.texts())
     }
 
     /// Whether every program gets this variable. Proxies are left out: their addresses can have passwords.
@@ -271,6 +320,10 @@ mod tests {
         check("git", "command = 'x'\nurl = 'http://h/'", Some("url"));
         check("git", "command = ' '", Some("command"));
         check("git", "url = 'http://h/'\nargs = ['x']", Some("args"));
+        check("git", "command = 'x'\noauth.client_id = 'x'", Some("oauth"));
+        check("git", "url = 'http://h/'\noauth.client_id = 'x'", None);
+        check("git", "url = 'http://h/'\noauth.issuer = 'x'", Some("oauth"));
+        check("git", "url = 'http://h/'\noauth.client_id = 'x'\noauth.client_secret = '${X}'", Some("oauth"));
         check("git", "command = 'x'\ncwd = 'here'", Some("cwd"));
         check("git", "command = 'x'\nprotocol = '2026-07-28'", None);
         check("git", "command = 'x'\nprotocol = 'new'", Some("protocol"));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use linger_protocol::event::Outcome;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::connection::{CallError, Hears};
@@ -67,17 +67,16 @@ impl Tool for McpTool {
         if !input.is_object() {
             return Err(Invalid("the arguments are not a JSON object".to_owned()));
         }
-        let (server, tool, version) = (self.server.clone(), self.info.tool.clone(), self.version.clone());
-        let (overlaps, input, workspace) = (self.info.read_only, input.clone(), workspace.clone());
-        Ok(Box::new(McpCall { server, tool, version, overlaps, input, workspace }))
+        let (server, tool, version) = (self.server.clone(), self.info.clone(), self.version.clone());
+        let (input, workspace) = (input.clone(), workspace.clone());
+        Ok(Box::new(McpCall { server, tool, version, input, workspace }))
     }
 }
 
 struct McpCall {
     server: Arc<Server>,
-    tool: String,
+    tool: ToolInfo,
     version: String,
-    overlaps: bool,
     input: Value,
     workspace: Workspace,
 }
@@ -85,16 +84,16 @@ struct McpCall {
 impl Call for McpCall {
     fn action(&self) -> String {
         match self.input.as_object() {
-            Some(fields) if fields.is_empty() => format!("{}: {}", self.server.name, text::one_line(&self.tool)),
-            _ => format!("{}: {} {}", self.server.name, text::one_line(&self.tool), self.input),
+            Some(fields) if fields.is_empty() => format!("{}: {}", self.server.name, text::one_line(&self.tool.tool)),
+            _ => format!("{}: {} {}", self.server.name, text::one_line(&self.tool.tool), self.input),
         }
     }
 
     fn effects(&self) -> Effects {
         // That it only reads is the server's own word: it lets calls overlap, and allows nothing.
-        let access =
-            Access::Other { server: self.server.name.clone(), tool: self.tool.clone(), version: self.version.clone() };
-        Effects { overlaps: self.overlaps, ..Effects::change(access) }
+        let (server, tool) = (self.server.name.clone(), self.tool.tool.clone());
+        let access = Access::Other { server, tool, version: self.version.clone() };
+        Effects { overlaps: self.tool.read_only, ..Effects::change(access) }
     }
 
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput> {
@@ -173,6 +172,7 @@ impl Hears for Following<'_> {
         let schema = schema.unwrap_or_else(|| json!({ "type": "object" }));
         // An address to visit cannot be shown.
         let is_form = params.get("mode").is_none_or(|mode| mode == "form");
+        let usual = defaults(&schema);
         let asking = is_form.then(|| (self.ask)(Choice { text, wants: Wants::Fields(schema) }));
         Box::pin(async move {
             let chosen = match asking {
@@ -180,7 +180,7 @@ impl Hears for Following<'_> {
                 None => Err(Invalid(format!("{method} is no form"))),
             };
             let answer = match chosen {
-                Ok(Chosen { value: Some(value), .. }) => json!({ "action": "accept", "content": value }),
+                Ok(Chosen { value: Some(value), .. }) => json!({ "action": "accept", "content": filled(value, usual) }),
                 Ok(Chosen { value: None, .. }) => json!({ "action": "decline" }),
                 Err(why) => {
                     tracing::debug!(target: "mcp", %why, "a question is cancelled");
@@ -189,6 +189,23 @@ impl Hears for Following<'_> {
             };
             let _gone = reply.send(answer);
         })
+    }
+}
+
+/// The values that a form has of itself.
+fn defaults(schema: &Value) -> Map<String, Value> {
+    let fields = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+    fields.filter_map(|(name, field)| Some((name.clone(), field.get("default")?.clone()))).collect()
+}
+
+/// The answer with the form's own values where it says nothing.
+fn filled(answer: Value, usual: Map<String, Value>) -> Value {
+    match answer {
+        Value::Object(given) => {
+            let missing = usual.into_iter().filter(|(name, _)| !given.contains_key(name)).collect::<Vec<_>>();
+            Value::Object(given.into_iter().chain(missing).collect())
+        }
+        other => other,
     }
 }
 
@@ -226,6 +243,14 @@ fn described(Progress { progress, total, message }: &Progress) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_field_that_is_left_out_has_the_value_of_the_form() {
+        let schema = json!({ "properties": { "a": { "default": 1 }, "b": { "default": false }, "c": {} } });
+        let check = |answer: Value, expect: Value| assert_eq!(filled(answer, defaults(&schema)), expect);
+        check(json!({}), json!({ "a": 1, "b": false }));
+        check(json!({ "a": 2, "c": "x" }), json!({ "a": 2, "c": "x", "b": false }));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn progress_is_shown_in_lines_that_do_not_flood() {

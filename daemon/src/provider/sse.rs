@@ -2,9 +2,11 @@
 //!
 //! A push parser: whoever reads gives it chunks, however they were cut, and it calls back for each whole event.
 //! Source: the HTML standard, section "Interpreting an event stream".
-//! Deliberately absent: `id` and `retry` (nobody reconnects to a paid request), and the meaning of the data.
+//! Deliberately absent: reconnecting (nobody reconnects to a paid request; `mcp` does, with [`Framer::resume`]), and the meaning of the
+//! data.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use memchr::memchr2;
 
@@ -15,6 +17,9 @@ pub const MAX_EVENT: usize = 8 << 20;
 
 /// Some editors and proxies put this before UTF-8.
 const BOM: &[u8] = b"\xef\xbb\xbf";
+
+/// The longest id of an event that is kept, in bytes: it goes into a header.
+const MAX_ID: usize = 1 << 10;
 
 /// An event was larger than [`MAX_EVENT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,6 +46,10 @@ struct Event {
     data: String,
     /// Whether there was a `data` line; an event without one is none.
     has_data: bool,
+    /// The last `id` that was read, and that of the last whole event; the pause that the stream wants.
+    read_id: String,
+    id: String,
+    retry: Option<Duration>,
 }
 
 impl Framer {
@@ -87,6 +96,12 @@ impl Framer {
         }
     }
 
+    /// Where the stream can be resumed, if it says so: the id of its last event, and the pause before that.
+    pub fn resume(&self) -> Option<(&str, Option<Duration>)> {
+        let Event { id, retry, .. } = &self.event;
+        (!id.is_empty()).then_some((id, *retry))
+    }
+
     fn keep(&mut self, piece: &[u8]) -> Result<(), Oversize> {
         if self.partial.len() + piece.len() + self.event.data.len() > MAX_EVENT {
             return Err(Oversize);
@@ -117,6 +132,7 @@ impl Event {
             if self.has_data {
                 on(&self.name, &self.data);
             }
+            self.id.clone_from(&self.read_id);
             self.name.clear();
             self.data.clear();
             self.has_data = false;
@@ -128,8 +144,14 @@ impl Event {
         } else if let Some(value) = field(line, b"event") {
             self.name.clear();
             self.name.push_str(&text(value));
+        } else if let Some(value) = field(line, b"id").filter(|id| id.len() <= MAX_ID && !id.contains(&0)) {
+            self.read_id.clear();
+            self.read_id.push_str(&text(value));
+        } else if let Some(value) = field(line, b"retry") {
+            let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+            self.retry = text(value).parse().ok().filter(|_| is_number).map(Duration::from_millis).or(self.retry);
         }
-        // What is left are comments, which begin with a colon, and fields that nobody here needs.
+        // What is left are comments, which begin with a colon, and unknown fields.
     }
 }
 
@@ -169,6 +191,21 @@ mod tests {
         assert_eq!(events(Framing::Sse, &[input]), expect);
         let bytes: Vec<&[u8]> = input.chunks(1).collect();
         assert_eq!(events(Framing::Sse, &bytes), expect, "byte by byte");
+    }
+
+    #[test]
+    fn a_stream_says_where_it_can_be_resumed() {
+        let check = |input: &[u8], expect: Option<(&str, Option<u64>)>| {
+            let mut framer = Framer::new(Framing::Sse);
+            framer.push(input, &mut |_, _| {}).unwrap();
+            let expect = expect.map(|(id, retry)| (id, retry.map(Duration::from_millis)));
+            assert_eq!(framer.resume(), expect, "{}", String::from_utf8_lossy(input));
+        };
+        check(b"data: x\n\n", None);
+        check(b"id: 7\nretry: 500\ndata:\n\n", Some(("7", Some(500))));
+        check(b"id: 7\n\ndata: x\nretry: soon\n\nid: 8\n\n", Some(("8", None)));
+        check(b"id: 7\n\nid: 8\ndata: cu", Some(("7", None)));
+        check(b"id: 7\n\nid\n\n", None);
     }
 
     #[test]

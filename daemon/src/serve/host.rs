@@ -31,6 +31,9 @@ const PER_REQUEST: &str = "2026-07-28";
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 
+/// Where a server says what it is.
+const INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
+
 /// Messages that wait for the host to read them; beyond that calls wait.
 const QUEUE: usize = 64;
 
@@ -185,7 +188,12 @@ impl Host {
     fn request(&self, method: &str, params: &Value) -> Result<Value, Failed> {
         let capabilities = json!({ "tools": {} });
         let info = json!({ "name": "linger", "version": linger_protocol::VERSION });
+        let era = era(params)?;
         match method {
+            // A host that says its version with each request has neither.
+            "initialize" | "ping" if era == Era::PerRequest => {
+                Err(Failed::new(-32601, format!("there is no method {method}")))
+            }
             "initialize" => {
                 let wanted = params.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
                 let version = HANDSHAKE.iter().find(|known| **known == wanted).unwrap_or(&HANDSHAKE[0]);
@@ -195,11 +203,13 @@ impl Host {
             "ping" => Ok(json!({})),
             "server/discover" => {
                 let versions: Vec<&str> = std::iter::once(PER_REQUEST).chain(HANDSHAKE).collect();
-                Ok(json!({ "supportedVersions": versions, "capabilities": capabilities, "serverInfo": info,
-                    "ttlMs": LIST_TTL_MS, "cacheScope": "public", "resultType": "complete" }))
+                let meta = json!({ INFO_KEY: info });
+                Ok(
+                    json!({ "supportedVersions": versions, "capabilities": capabilities, "serverInfo": info, "_meta": meta,
+                    "ttlMs": LIST_TTL_MS, "cacheScope": "public", "resultType": "complete" }),
+                )
             }
             "tools/list" => {
-                let era = era(params)?;
                 let mut listed = Map::from_iter([("tools".to_owned(), self.tools())]);
                 if era == Era::PerRequest {
                     listed.insert("ttlMs".to_owned(), LIST_TTL_MS.into());
@@ -357,9 +367,13 @@ impl Era {
 
 /// The era of a request; fails if its version is not known.
 fn era(params: &Value) -> Result<Era, Failed> {
-    match params.get("_meta").and_then(|meta| meta.get(VERSION_KEY)) {
+    let said = |key: &str| params.get("_meta").and_then(|meta| meta.get(key));
+    match said(VERSION_KEY) {
         None => Ok(Era::Handshake),
-        Some(version) if version == PER_REQUEST => Ok(Era::PerRequest),
+        Some(version) if version == PER_REQUEST => match said(CAPABILITIES_KEY) {
+            Some(Value::Object(_)) => Ok(Era::PerRequest),
+            _ => Err(Failed::new(-32602, format!("`_meta` needs {CAPABILITIES_KEY}, an object"))),
+        },
         Some(version) => {
             let data = json!({ "supported": [PER_REQUEST], "requested": version });
             Err(Failed { data: Some(data), ..Failed::new(-32022, "this version of the protocol is not supported") })

@@ -7,6 +7,7 @@ pub mod create;
 mod load;
 pub mod prune;
 mod resume;
+mod tree;
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;

@@ -93,6 +93,8 @@ pub enum Command {
     Bin(KeyedReply),
     /// Take it out of the bin.
     Restore(Option<Key>, Reply<session::OutOfBin>),
+    /// Go back to before a prompt.
+    GoBack(Box<super::GoBack>, Option<Key>, Author, Reply<linger_protocol::tree::RewindDone>),
     /// Undo changes of files.
     Undo(session::Undo, Option<Key>, Author, Reply<session::Restored>),
     /// Make them again.
@@ -162,6 +164,7 @@ impl Command {
         match self {
             Self::Attach(_, _, reply) => respond(reply, Err(error)),
             Self::Prompt(_, _, _, _, reply) | Self::Compact(_, _, _, reply) => respond(reply, Err(error)),
+            Self::GoBack(_, _, _, reply) => respond(reply, Err(error)),
             Self::Undo(_, _, _, reply) | Self::Redo(_, _, _, reply) => respond(reply, Err(error)),
             Self::Prune(_, _, reply) => respond(reply, Err(error)),
             Self::Unqueue(_, _, _, reply) => respond(reply, Err(error)),

@@ -123,6 +123,8 @@ pub struct Turn {
 
 /// The input of a turn.
 struct Opening {
+    /// What was left by going back.
+    skipped: Vec<state::tree::Skipped>,
     /// The history kept by the actor.
     past: Past,
     /// The seq of the session's last event.
@@ -148,6 +150,7 @@ impl Turn {
         let opening = Opening {
             past,
             head: state.head,
+            skipped: state.skipped.clone(),
             known: turn.calls.iter().map(|call| call.id.clone()).collect(),
             begun: calls::begun(state, streams),
             stop: match (turn.cut, turn.goes_on) {

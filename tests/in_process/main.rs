@@ -22,6 +22,7 @@ mod replay;
 mod shared;
 mod storage;
 mod tools;
+mod tree;
 mod trust;
 mod turn;
 mod turn_cancel;

@@ -31,6 +31,7 @@ mod run;
 mod send;
 mod status;
 mod tools;
+mod tree;
 mod trust;
 mod undo;
 mod usage;
@@ -80,6 +81,8 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
         Some(Command::Compact(args)) => compact::run(args),
         Some(Command::Undo(args)) => undo::undo(args),
         Some(Command::Redo(args)) => undo::redo(args),
+        Some(Command::Fork(args)) => tree::fork(args),
+        Some(Command::Rewind(args)) => tree::rewind(args),
         Some(Command::Rm(args)) => rm::run(&args),
         Some(Command::Prune(args)) => prune::run(&args),
         Some(Command::Models(args)) => models::run(&args),

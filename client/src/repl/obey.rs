@@ -235,6 +235,9 @@ impl Repl {
                     self.say(&line)?;
                 }
             }
+            Slash::Fork(at) => self.fork(at)?,
+            Slash::Rewind(number, files) => self.rewind(number, files)?,
+            Slash::Tree(number) => self.tree(number)?,
             Slash::Detach => {}
         }
         Ok(())

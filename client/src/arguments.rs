@@ -14,7 +14,7 @@ use linger_protocol::permission::Mode;
 use linger_protocol::session::{Effort, Until};
 use linger_protocol::unattended::Unattended;
 
-pub(crate) use tree::{Fork, Rewind};
+pub(crate) use tree::{Fork, Rewind, Uncompact};
 
 use crate::render::Thinking;
 use crate::terminal::Color;
@@ -109,6 +109,8 @@ pub(crate) enum Command {
     Undo(Undo),
     /// Make the changes again that were undone last
     Redo(Redo),
+    /// Take back the latest summary: the model reads the messages again
+    Uncompact(Uncompact),
     /// Make a session that goes on from a point of another one
     Fork(Fork),
     /// Go back to before a prompt; what is left stays as a session of its own
@@ -460,6 +462,9 @@ pub(crate) struct Log {
     /// Show when each prompt came and each turn ended, in UTC
     #[arg(short, long)]
     pub(crate) times: bool,
+    /// What summaries replaced for the model, and the summaries, in place of what happened
+    #[arg(long, conflicts_with_all = ["follow", "forever", "last", "turns"])]
+    pub(crate) compaction: bool,
     /// Print the events, one JSON object a line
     #[arg(long)]
     pub(crate) json: bool,

@@ -130,6 +130,10 @@ methods! {
         SessionRewind: "session/rewind" = rewind(tree::Rewind) -> RpcResult<tree::RewindDone>;
         /// The prompts that the session can go back to, the latest first.
         SessionPrompts: "session/prompts" = prompts(tree::Prompts) -> RpcResult<Vec<tree::PromptRow>>;
+        /// What compactions replaced in the context, and by what, the latest first.
+        SessionCompaction: "session/compaction" = compactions(tree::Compactions) -> RpcResult<Vec<tree::CompactionRow>>;
+        /// Takes back the latest compaction, while the messages fit the model.
+        SessionUncompact: "session/uncompact" = uncompact(tree::Uncompact) -> RpcResult<tree::Uncompacted>;
         /// Changes model, mode or name from the next step on.
         SessionSet: "session/set" = set(session::Set) -> RpcResult<daemon::Empty>;
         /// Puts a session into the bin: it is not listed, takes no prompts, and is deleted 30 days later.

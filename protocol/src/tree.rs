@@ -204,3 +204,59 @@ pub struct Rewound {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<Process>,
 }
+
+/// `session/compaction`: the compactions of a session's conversation, the latest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Compactions {
+    /// The session.
+    pub session: SessionId,
+}
+
+/// A row of `session/compaction`: what was replaced in the context, and by what.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CompactionRow {
+    /// The number of its `compacted`.
+    pub seq: u64,
+    /// When, in Unix milliseconds.
+    pub at: u64,
+    /// The last message that it replaces; all before it are too.
+    pub through: MessageId,
+    /// How many messages it replaces; an earlier summary counts as one.
+    pub messages: u32,
+    /// What the model reads in their place.
+    pub summary: String,
+    /// About how many tokens the context had.
+    pub tokens_before: u64,
+    /// About how many it had then.
+    pub tokens_after: u64,
+    /// Whether it was taken back: the model reads the messages.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub undone: bool,
+}
+
+/// `session/uncompact`: takes back the latest compaction, while the messages fit the model.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Uncompact {
+    /// The session.
+    pub session: SessionId,
+    /// Idempotency key: sent twice, it happens once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+/// A compaction was taken back: the model reads the messages again that it had replaced.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Uncompacted {
+    /// The number of its `compacted`.
+    pub compacted: u64,
+    /// How many messages it had replaced.
+    pub messages: u32,
+    /// About how many tokens the context has now.
+    pub tokens: u64,
+    /// The client that asked for it; absent in answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// The process that asked for it; absent in answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<Process>,
+}

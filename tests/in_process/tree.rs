@@ -2,8 +2,9 @@
 //! is removed.
 
 use crate::Daemon;
+use crate::shared::compaction::{SUMMARY, has, start, with_a_past};
 use linger_tests::harness::Client;
-use linger_tests::model::{Gate, ModelServer, Reply};
+use linger_tests::model::{Format, Gate, ModelServer, Reply};
 use serde_json::{Value, json};
 
 /// The raw events of a session from its beginning.
@@ -195,5 +196,40 @@ async fn files_go_back_too_if_that_is_wanted_and_a_running_turn_is_left_alone() 
     assert_eq!(fork["text"], "go");
     gate.open();
     client.nth(&session, "turn_finished", 3).await;
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn a_summary_is_taken_back_and_the_model_reads_the_messages_again() {
+    let model = ModelServer::start();
+    let daemon = start(&model).await;
+    let (client, session) = with_a_past(&daemon, &model, Format::OpenAi).await;
+    let none = client.refused("session/uncompact", json!({ "session": session })).await;
+    assert!(none.message.contains("no compaction to take back"), "{none:?}");
+    model.push([Reply::text("the second answer"), Reply::text(SUMMARY)]);
+    client.turn(&session, "the second prompt").await;
+    client.call("session/compact", json!({ "session": session })).await;
+    let compacted = client.first(&session, "compacted").await.event;
+    client.nth(&session, "turn_finished", 3).await;
+    let rows = client.call("session/compaction", json!({ "session": session })).await;
+    assert_eq!((&rows[0]["summary"], &rows[0]["seq"]), (&compacted["summary"], &compacted["seq"]));
+    let fork = client.call("session/fork", json!({ "session": session })).await["session"].as_str().unwrap().to_owned();
+
+    let taken = client.call("session/uncompact", json!({ "session": session, "key": "u" })).await;
+    assert_eq!(client.call("session/uncompact", json!({ "session": session, "key": "u" })).await, taken);
+    let said = client.first(&session, "uncompacted").await.event;
+    assert_eq!((&said["compacted"], &said["messages"]), (&compacted["seq"], &compacted["messages"]));
+    model.push([Reply::text("the third answer"), Reply::text("in the fork")]);
+    client.turn(&session, "the third prompt").await;
+    let last = model.requests().pop().unwrap();
+    assert!(has(&last, "alpha") && !has(&last, "the old goal"), "{}", last.messages());
+    let rows = client.call("session/compaction", json!({ "session": session })).await;
+    assert_eq!(rows[0]["undone"], true);
+
+    // A fork from before that reads the summary.
+    client.attach(&fork).await;
+    client.turn(&fork, "in the fork").await;
+    let last = model.requests().pop().unwrap();
+    assert!(!has(&last, "alpha") && has(&last, "the old goal"), "{}", last.messages());
     daemon.check(&[&client], &model);
 }

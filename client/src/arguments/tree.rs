@@ -1,4 +1,4 @@
-//! The command line of forks and of going back.
+//! The command line of forks, of going back, and of taking back a summary.
 
 use clap::Args;
 
@@ -34,6 +34,15 @@ pub(crate) struct Rewind {
     #[arg(long, conflicts_with_all = ["to", "files"])]
     pub(crate) list: bool,
     /// Print one JSON object: `branch` (the session with what was left), `to`, `prompt`, `text`, `changes`
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Uncompact {
+    /// A name, an id, or a unique prefix of an id
+    pub(crate) session: String,
+    /// Print one JSON object: `compacted`, `messages`, `tokens`
     #[arg(long)]
     pub(crate) json: bool,
 }

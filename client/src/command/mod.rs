@@ -5,6 +5,7 @@ mod answer;
 mod attach;
 mod cancel;
 mod compact;
+mod compactions;
 mod config;
 mod daemon;
 mod doctor;
@@ -81,6 +82,7 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
         Some(Command::Compact(args)) => compact::run(args),
         Some(Command::Undo(args)) => undo::undo(args),
         Some(Command::Redo(args)) => undo::redo(args),
+        Some(Command::Uncompact(args)) => compactions::uncompact(&args),
         Some(Command::Fork(args)) => tree::fork(args),
         Some(Command::Rewind(args)) => tree::rewind(args),
         Some(Command::Rm(args)) => rm::run(&args),

@@ -9,7 +9,7 @@ use crate::connect::Client;
 use crate::environment::now;
 use crate::error::{Exit, Failure};
 use crate::idempotency::key;
-use crate::render::tree::{prompts, went_back};
+use crate::render::tree::{prompts, quoted, went_back};
 use crate::terminal::Terminal;
 
 pub(super) fn fork(args: arguments::Fork) -> Result<Exit, Failure> {
@@ -24,6 +24,9 @@ pub(super) fn fork(args: arguments::Fork) -> Result<Exit, Failure> {
     }
     let mut terminal = Terminal::new();
     terminal.data(&made.session.to_string())?;
+    if let Some(text) = &made.text {
+        terminal.say(&format!("it goes on from before \"{}\"", quoted(text)))?;
+    }
     terminal.say(&format!("go on with `linger attach {}`", name.unwrap_or_else(|| made.session.to_string())))?;
     Ok(Exit::GOOD)
 }

@@ -40,6 +40,7 @@ pub(crate) fn markdown(event: &Event) -> String {
         EventBody::Forked(begun) => {
             format!("---\n\nForked from session {} after event {}.\n\n", begun.origin.session, begun.origin.seq)
         }
+        EventBody::Uncompacted(_) => "---\n\nThe last summary was taken back.\n\n".to_owned(),
         EventBody::Rewound(back) => {
             format!("---\n\nWent back to before prompt {}; what was left is session {}.\n\n", back.prompt, back.branch)
         }

@@ -251,6 +251,9 @@ impl Renderer {
                     format!("went back to before prompt {}; what was left is session {}", back.prompt, back.branch);
                 self.say(&self.settings.style.dim(&clean_line(&line)), &mut out);
             }
+            EventBody::Uncompacted(taken) => {
+                self.say(&self.settings.style.dim(&tree::taken_back(taken)), &mut out);
+            }
             EventBody::Plan { entries } => self.plan(entries, &mut out),
             EventBody::PermissionRequested { permission, tool, action, .. } if self.settings.permissions => {
                 let line = format!("? {permission}: {} {}", clean_line(tool), clean_exact_line(action));

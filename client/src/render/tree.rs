@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use linger_protocol::id::SessionId;
 use linger_protocol::session::Info;
-use linger_protocol::tree::PromptRow;
+use linger_protocol::tree::{PromptRow, Uncompacted};
 
 use super::table::{age, columns};
 use crate::terminal::clean_line;
@@ -101,6 +101,12 @@ pub(crate) fn went_back(text: &str, branch: &SessionId, files: usize) -> Vec<Str
     }
     lines.push(format!("what was left is session {branch}: `linger attach {branch}`"));
     lines
+}
+
+/// What is said of a compaction that was taken back.
+pub(crate) fn taken_back(taken: &Uncompacted) -> String {
+    let Uncompacted { messages, tokens, .. } = taken;
+    format!("the summary of {messages} messages was taken back: the model reads them again, about {tokens} tokens")
 }
 
 /// The beginning of a text, in one line.

@@ -48,6 +48,8 @@ pub(crate) enum Slash {
     Fork(Option<String>),
     /// Goes back to a prompt of the list, perhaps with the files; alone lists them.
     Rewind(Option<usize>, bool),
+    /// Takes back the latest summary.
+    Uncompact,
     /// Shows the forks of the session, or changes to one.
     Tree(Option<usize>),
     /// Leaves; the work continues.
@@ -90,6 +92,7 @@ const COMMANDS: &[(&str, &str, &str)] = &[
     ("/cancel", "", "cancel the running turn"),
     ("/continue", "", "resume a turn, or start queued prompts"),
     ("/compact", "[WHAT TO KEEP]", "replace older messages by a summary"),
+    ("/uncompact", "", "take back the last summary, while it all fits"),
     ("/undo", "[--force]", "put back what the last turn edited (not bash)"),
     ("/redo", "[--force]", "make the undone changes again"),
     ("/fork", "[MESSAGE]", "go on in a fork, from here or from a message"),
@@ -140,6 +143,7 @@ pub(crate) fn parse(line: &str) -> Option<Result<Slash, String>> {
         "/cancel" => Ok(Slash::Cancel),
         "/continue" => Ok(Slash::Continue),
         "/compact" => Ok(Slash::Compact(rest)),
+        "/uncompact" => Ok(Slash::Uncompact),
         "/undo" => force(argument).map(Slash::Undo),
         "/redo" => force(argument).map(Slash::Redo),
         "/fork" => Ok(Slash::Fork(argument)),

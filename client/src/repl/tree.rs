@@ -1,9 +1,9 @@
-//! `/fork`, `/rewind` and `/tree`: other ways on from points of the session, and changing to another session of its tree.
+//! `/fork`, `/rewind`, `/uncompact` and `/tree`: other ways on from points of the session, and changing to another session of its tree.
 
 use linger_protocol::id::SessionId;
-use linger_protocol::method::{SessionFork, SessionList, SessionPrompts, SessionRewind};
+use linger_protocol::method::{SessionFork, SessionList, SessionPrompts, SessionRewind, SessionUncompact};
 use linger_protocol::session::{Info, List};
-use linger_protocol::tree::{Fork, Prompts, Rewind};
+use linger_protocol::tree::{Fork, Prompts, Rewind, Uncompact};
 
 use super::Repl;
 use super::output::Outputs;
@@ -22,11 +22,13 @@ impl Repl {
     /// Makes a fork, and goes on in it.
     pub(super) fn fork(&mut self, at: Option<String>) -> Result<(), Failure> {
         let session = self.attachment.session.clone();
+        // What it goes on from is on the screen.
+        let is_shown = at.is_none() && self.running.is_none();
         let fork = Fork { session, at, name: None, key: Some(key()?) };
         match self.attachment.client.call_raw(&SessionFork(fork))? {
             Ok(made) => {
                 let made = parse::<SessionFork>(&made)?;
-                self.change_to(&made.session)?;
+                self.change_to(&made.session, is_shown)?;
                 match made.text {
                     Some(text) => self.say(&format!("it goes on from before \"{}\"", quoted(&text))),
                     None => Ok(()),
@@ -65,6 +67,15 @@ impl Repl {
         }
     }
 
+    /// Takes back the latest summary; the event says so.
+    pub(super) fn uncompact(&mut self) -> Result<(), Failure> {
+        let session = self.attachment.session.clone();
+        match self.attachment.client.call_raw(&SessionUncompact(Uncompact { session, key: Some(key()?) }))? {
+            Ok(_) => Ok(()),
+            Err(error) => self.complain(error.into()),
+        }
+    }
+
     /// Shows the tree of the session, or changes to the N-th of it.
     pub(super) fn tree(&mut self, number: Option<usize>) -> Result<(), Failure> {
         let here = self.attachment.session.clone();
@@ -78,15 +89,15 @@ impl Repl {
         };
         match tree.get(number - 1) {
             Some((_, row)) if row.session == here => self.say("that is this session"),
-            Some((_, row)) => self.change_to(&row.session.clone()),
+            Some((_, row)) => self.change_to(&row.session.clone(), false),
             None => self.say("there is no such session; /tree lists them"),
         }
     }
 
-    /// Goes on in another session; the one before goes on by itself.
-    fn change_to(&mut self, session: &SessionId) -> Result<(), Failure> {
+    /// Goes on in another session; the one before goes on by itself. Its last turn is shown, unless it `is_shown`.
+    fn change_to(&mut self, session: &SessionId, is_shown: bool) -> Result<(), Failure> {
         let info = self.attachment.client.session_info(session)?;
-        let Info { name, cwd, model, mode, unattended, effort, queued, context_window, turn_cursor, .. } = info;
+        let Info { name, cwd, model, mode, unattended, effort, queued, context_window, turn_cursor, cursor, .. } = info;
         let label = name.unwrap_or_else(|| session.to_string());
         self.say(&format!("session {label}, {model} ({mode}); {} goes on without you", self.label))?;
         let style = self.renderer.style();
@@ -101,6 +112,6 @@ impl Repl {
             prompts.clear();
         }
         self.queue.clear();
-        self.attachment.change_to(session.clone(), turn_cursor)
+        self.attachment.change_to(session.clone(), if is_shown { cursor } else { turn_cursor })
     }
 }

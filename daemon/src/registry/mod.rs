@@ -8,6 +8,7 @@ mod load;
 pub mod prune;
 mod resume;
 mod tree;
+mod uncompact;
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;

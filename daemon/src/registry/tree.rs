@@ -145,7 +145,7 @@ impl Registry {
     }
 
     /// A session as it is stored.
-    async fn stored(&self, id: &SessionId) -> Result<(SessionRow, State), RpcError> {
+    pub(super) async fn stored(&self, id: &SessionId) -> Result<(SessionRow, State), RpcError> {
         let row = if id.is_daemon() { None } else { self.env.store.session(id.clone()).await? };
         let Some(row) = row else {
             let error = RpcError::new(Code::UnknownSession, format!("there is no session '{id}'"));
@@ -240,7 +240,7 @@ fn may_go_back(id: &SessionId, state: &State) -> Result<(), RpcError> {
         let busy = RpcError::new(Code::Busy, format!("session {id} has an unfinished turn"));
         return Err(busy.hint("wait for its end, or cancel it first"));
     }
-    if state.skipped.len() >= MAX_SKIPPED {
+    if state.passed_over.skipped.len() >= MAX_SKIPPED {
         let error = RpcError::new(Code::TooMuch, format!("session {id} went back {MAX_SKIPPED} times"));
         return Err(error.hint(format!("fork it at the prompt: `linger fork {id} --at PROMPT`")));
     }

@@ -1,7 +1,9 @@
-//! `session/fork`, `session/rewind` and `session/prompts`.
+//! `session/fork`, `session/rewind`, `session/prompts`, `session/compaction` and `session/uncompact`.
 
 use linger_protocol::RpcError;
-use linger_protocol::tree::{Fork, ForkMade, PromptRow, Prompts, Rewind, RewindDone};
+use linger_protocol::tree::{
+    CompactionRow, Compactions, Fork, ForkMade, PromptRow, Prompts, Rewind, RewindDone, Uncompact, Uncompacted,
+};
 
 use super::{Caller, Services};
 use crate::store::idempotency::Key;
@@ -26,4 +28,21 @@ pub async fn rewind(services: &Services, caller: &Caller, mut params: Rewind) ->
 pub async fn prompts(services: &Services, caller: &Caller, params: Prompts) -> Result<Vec<PromptRow>, RpcError> {
     caller.may_read(services, &params.session).await?;
     services.registry.prompts(params).await
+}
+
+/// The compactions of a session, the latest first.
+pub async fn compactions(
+    services: &Services,
+    caller: &Caller,
+    params: Compactions,
+) -> Result<Vec<CompactionRow>, RpcError> {
+    caller.may_read(services, &params.session).await?;
+    services.registry.compactions(params).await
+}
+
+/// Takes back the latest compaction.
+pub async fn uncompact(services: &Services, caller: &Caller, mut params: Uncompact) -> Result<Uncompacted, RpcError> {
+    caller.may_change(services, &params.session, "take back a compaction").await?;
+    let key = Key::of("session/uncompact", params.session.as_str(), params.key.take(), &params)?;
+    services.registry.uncompact(params, key, caller.author()).await
 }

@@ -12,7 +12,6 @@ use linger_protocol::tree::PromptRow;
 
 use super::context::call_ids;
 use super::state::State;
-use super::state::tree::{is_left, is_skipped};
 use crate::store::{Store, StoreError};
 use crate::tool::text::one_line;
 
@@ -221,7 +220,7 @@ impl Line<'_> {
 
     fn unknown(&self, what: &str, named: &str) -> RpcError {
         let text = format!("session {} has no {what} '{named}' in its conversation", self.id);
-        let hint = match self.state.skipped.is_empty() {
+        let hint = match self.state.passed_over.skipped.is_empty() {
             true => format!("`linger log {}` shows its messages", self.id),
             false => "it went back; what it left is in its forks: `linger ls --tree`".to_owned(),
         };
@@ -250,7 +249,7 @@ impl Back<'_> {
                 Some(last) if page.len() == PAGE => last.seq - 1,
                 _ => 0,
             };
-            let live = page.into_iter().filter(|stored| !is_skipped(&state.skipped, stored.seq));
+            let live = page.into_iter().filter(|stored| !state.passed_over.is_skipped(stored.seq));
             for stored in live {
                 self.page.push(serde_json::from_str(&stored.data).map_err(|error| {
                     StoreError::damage(format!("event {} cannot be understood: {error}", stored.seq))
@@ -264,9 +263,13 @@ impl Back<'_> {
 
 /// Whether something can go on from after this event.
 pub fn is_on_line(state: &State, seq: u64) -> bool {
-    !is_left(&state.skipped, seq)
+    !state.passed_over.is_left(seq)
 }
 
 fn has_results(content: &[ContentBlock]) -> bool {
     content.iter().any(|block| matches!(block, ContentBlock::ToolResult { .. }))
 }
+
+#[cfg(test)]
+#[path = "line_tests.rs"]
+mod tests;

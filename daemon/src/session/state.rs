@@ -35,7 +35,7 @@ use crate::log::cursor::Position;
 use crate::permission::hash;
 use crate::question;
 use crate::store::{BINNED, Fold};
-use tree::Skipped;
+use tree::PassedOver;
 use undo::UndoState;
 
 /// After this many crashes without a finished step a turn is offered, not resumed.
@@ -83,9 +83,9 @@ pub struct State {
     /// The session that it goes on from, if it is a fork.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
-    /// The events that it left by going back, in order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub skipped: Vec<Skipped>,
+    /// What of its log is passed over when a context is made of it.
+    #[serde(default, skip_serializing_if = "PassedOver::is_empty")]
+    pub passed_over: PassedOver,
     /// Whether it was made for one prompt.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub one_shot: bool,

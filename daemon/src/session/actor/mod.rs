@@ -387,6 +387,7 @@ impl Actor {
             Command::Continue(asked) => self.resume(asked).await,
             Command::Configured => self.configured(),
             Command::GoBack(back, key, by, reply) => self.go_back(*back, key, by, reply).await,
+            Command::Uncompact(taken, head, key, by, reply) => self.uncompact((taken, head), key, by, reply).await,
             Command::Undo(undo, key, by, reply) => self.undo(undo, key, by, reply).await,
             Command::Redo(redo, key, by, reply) => self.redo(redo, key, by, reply).await,
             Command::Set(set, asked) => self.set(set, asked).await,

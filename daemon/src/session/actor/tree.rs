@@ -1,6 +1,6 @@
 //! Forks and going back, as far as an actor does them.
 
-use linger_protocol::tree::{Forked, RewindDone, Rewound};
+use linger_protocol::tree::{Forked, RewindDone, Rewound, Uncompacted};
 
 use super::*;
 
@@ -44,9 +44,8 @@ impl Actor {
             Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
             Err(error) => return respond(reply, Err(error)),
         }
-        if self.state.turn.is_some() || !matches!(self.phase, Phase::Idle) || self.state.head != back.head {
-            let busy = RpcError::new(Code::Busy, format!("session {} has gone on meanwhile", self.id));
-            return respond(reply, Err(busy.hint("wait for the end of its turn, and try again")));
+        if let Err(error) = self.is_still_at(back.head) {
+            return respond(reply, Err(error));
         }
         fault::point("actor.rewind");
         let Author { name, process } = by;
@@ -57,5 +56,38 @@ impl Actor {
         self.append(vec![Draft::new(body)], outcome.into_iter().collect(), true, Some(done));
         self.workspace.seen.forget();
         respond_when(reply, committed, back.done);
+    }
+
+    /// Takes back a compaction, unless something has happened since that was checked.
+    pub(super) async fn uncompact(
+        &mut self,
+        (taken, head): (Uncompacted, u64),
+        key: Option<Key>,
+        by: Author,
+        reply: Reply<Uncompacted>,
+    ) {
+        match self.outcome::<Uncompacted>(key.as_ref()).await {
+            Ok(None) => {}
+            Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
+            Err(error) => return respond(reply, Err(error)),
+        }
+        if let Err(error) = self.is_still_at(head) {
+            return respond(reply, Err(error));
+        }
+        let Author { name, process } = by;
+        let body = EventBody::Uncompacted(Uncompacted { by: Some(name), process, ..taken.clone() });
+        let outcome = self.remember(key, &taken);
+        let (done, committed) = oneshot::channel();
+        self.append(vec![Draft::new(body)], outcome.into_iter().collect(), true, Some(done));
+        respond_when(reply, committed, taken);
+    }
+
+    /// Fails if something has happened since this event, or a turn runs.
+    fn is_still_at(&self, head: u64) -> Result<(), RpcError> {
+        if self.state.turn.is_none() && matches!(self.phase, Phase::Idle) && self.state.head == head {
+            return Ok(());
+        }
+        let busy = RpcError::new(Code::Busy, format!("session {} has gone on meanwhile", self.id));
+        Err(busy.hint("wait for the end of its turn, and try again"))
     }
 }

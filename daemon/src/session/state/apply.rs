@@ -56,6 +56,7 @@ impl State {
             }
             EventBody::Forked(begun) => self.begin_fork(begun, event.at),
             EventBody::Rewound(back) => self.go_back(back),
+            EventBody::Uncompacted(taken) => self.uncompact(taken),
             EventBody::SessionChanged {
                 model,
                 mode,

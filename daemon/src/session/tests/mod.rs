@@ -407,6 +407,9 @@ const KINDS: &[&str] = &[
     "background_ended",
     "undo_started",
     "undone",
+    "forked",
+    "rewound",
+    "uncompacted",
     "notice",
 ];
 

@@ -123,8 +123,8 @@ pub struct Turn {
 
 /// The input of a turn.
 struct Opening {
-    /// What was left by going back.
-    skipped: Vec<state::tree::Skipped>,
+    /// What of the log is passed over.
+    passed_over: state::tree::PassedOver,
     /// The history kept by the actor.
     past: Past,
     /// The seq of the session's last event.
@@ -150,7 +150,7 @@ impl Turn {
         let opening = Opening {
             past,
             head: state.head,
-            skipped: state.skipped.clone(),
+            passed_over: state.passed_over.clone(),
             known: turn.calls.iter().map(|call| call.id.clone()).collect(),
             begun: calls::begun(state, streams),
             stop: match (turn.cut, turn.goes_on) {

@@ -55,6 +55,7 @@ impl Break {
             By::Room { items, before } => match kind {
                 "compacted" => is_compacted(items, before, event["summary"].as_str().unwrap_or_default()),
                 "forked" | "rewound" => is_gone_on(items, before),
+                "uncompacted" => before.iter().any(|before| !before.is_empty() && before.first() == items.first()),
                 "trimmed" => {
                     let count = |named: &str| event[named].as_array().map_or(0, Vec::len);
                     is_trimmed(items, before, count("calls"), LEFT_OUT)

@@ -56,7 +56,8 @@ pub(crate) fn shared(connection: &Connection, session: &str) -> rusqlite::Result
 /// removed.
 pub(super) fn share(connection: &Connection, session: &str, origin: &str, seq: u64) -> rusqlite::Result<usize> {
     if !connection.prepare_cached("SELECT 1 FROM session WHERE id = ?")?.exists([origin])? {
-        return Err(rusqlite::Error::QueryReturnedNoRows);
+        let removed = "the session that it goes on from was removed";
+        return Err(rusqlite::Error::ToSqlConversionFailure(removed.into()));
     }
     let mut add = connection.prepare_cached("INSERT INTO shared (session, last, source) VALUES (?, ?, ?)")?;
     for part in parts(connection, origin)? {

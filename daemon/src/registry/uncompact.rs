@@ -77,7 +77,7 @@ impl Registry {
         state: &State,
         most: usize,
     ) -> Result<Vec<CompactionRow>, StoreError> {
-        let page = self.env.store.events_before(id.clone(), &["compacted"], state.head, most).await?;
+        let (page, _) = self.env.store.events_before(id.clone(), &["compacted"], state.head, most).await?;
         let live = page.iter().filter(|stored| !state.passed_over.is_skipped(stored.seq));
         let row = |event: Event| match event.body {
             EventBody::Compacted { through, messages, summary, tokens_before, tokens_after, .. } => {

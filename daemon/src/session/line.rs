@@ -244,11 +244,8 @@ impl Back<'_> {
                 return Ok(None);
             }
             let Line { store, id, state } = self.line;
-            let page = store.events_before(id.clone(), KINDS, self.until, PAGE).await?;
-            self.until = match page.last() {
-                Some(last) if page.len() == PAGE => last.seq - 1,
-                _ => 0,
-            };
+            let (page, more) = store.events_before(id.clone(), KINDS, self.until, PAGE).await?;
+            self.until = page.last().filter(|_| more).map_or(0, |last| last.seq - 1);
             let live = page.into_iter().filter(|stored| !state.passed_over.is_skipped(stored.seq));
             for stored in live {
                 self.page.push(serde_json::from_str(&stored.data).map_err(|error| {

@@ -3,10 +3,19 @@
 //! A fork has its origin's events up to a number, read where they lie, and its own after them. A fork of a fork names the sessions
 //! that have the rows, not its origin, so that a chain of forks is no chain of lookups, and an origin can be removed.
 
-use rusqlite::{Connection, params};
+use linger_protocol::id::SessionId;
+use rusqlite::{Connection, ToSql, params};
+
+use super::event_row::{EVENT, stored};
+use super::read::Page;
+use super::reader::Lane;
+use super::{Store, StoreError};
 
 /// The most sessions that a log may lie in: a fork of a fork adds one at most.
 pub const MAX_PARTS: usize = 256;
+
+/// Bytes of events that are read backwards at once: they are in memory together.
+const BYTES: usize = 256 << 10;
 
 /// Consecutive events of a session that are rows of `source`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +33,54 @@ impl Part {
     pub(crate) fn within(&self, after: u64, until: u64) -> Option<(u64, u64)> {
         let (after, until) = (after.max(self.after), until.min(self.last));
         (after < until).then_some((after, until))
+    }
+}
+
+impl Store {
+    /// The events of these kinds up to `until`, the latest first: at most `most`, about [`BYTES`] of them and at least one if any
+    /// exists; and whether more may follow.
+    pub async fn events_before(
+        &self,
+        id: SessionId,
+        kinds: &'static [&'static str],
+        until: u64,
+        most: usize,
+    ) -> Result<(Page, bool), StoreError> {
+        self.read_of(Lane::Page, &id.clone(), move |connection| {
+            let marks = vec!["?"; kinds.len()].join(", ");
+            let sql = format!(
+                "SELECT {EVENT} FROM event WHERE session = ? AND seq > ? AND seq <= ? AND kind IN ({marks})
+                 ORDER BY seq DESC LIMIT ?"
+            );
+            let mut statement = connection.prepare_cached(&sql)?;
+            let (mut page, mut size) = (Vec::new(), 0);
+            for part in parts(connection, id.as_str())?.iter().rev() {
+                let Some((after, until)) = part.within(0, until) else { continue };
+                let (after, until, left) = (after as i64, until as i64, most.saturating_sub(page.len()) as i64);
+                let mut values: Vec<&dyn ToSql> = vec![&part.source, &after, &until];
+                values.extend(kinds.iter().map(|kind| kind as &dyn ToSql));
+                values.push(&left);
+                let mut rows = statement.query(values.as_slice())?;
+                while let Some(row) = rows.next()? {
+                    let event = stored(row)?;
+                    size += event.data.len();
+                    page.push(event);
+                    if size >= BYTES || page.len() >= most {
+                        return Ok((page, true));
+                    }
+                }
+            }
+            Ok((page, false))
+        })
+        .await
+    }
+
+    /// In how many sessions the events of a session lie up to one.
+    pub async fn parts_to(&self, id: SessionId, seq: u64) -> Result<usize, StoreError> {
+        self.read_of(Lane::Quick, &id.clone(), move |connection| {
+            Ok(parts(connection, id.as_str())?.iter().filter(|part| part.after < seq).count())
+        })
+        .await
     }
 }
 

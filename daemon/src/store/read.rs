@@ -302,49 +302,6 @@ impl Store {
         .await
     }
 
-    /// The events of these kinds up to `until`, the latest first, at most `most`.
-    pub async fn events_before(
-        &self,
-        id: SessionId,
-        kinds: &'static [&'static str],
-        until: u64,
-        most: usize,
-    ) -> Result<Page, StoreError> {
-        self.read_of(Lane::Page, &id.clone(), move |connection| {
-            let marks = vec!["?"; kinds.len()].join(", ");
-            let sql = format!(
-                "SELECT {EVENT} FROM event WHERE session = ? AND seq > ? AND seq <= ? AND kind IN ({marks})
-                 ORDER BY seq DESC LIMIT ?"
-            );
-            let mut statement = connection.prepare_cached(&sql)?;
-            let mut page = Vec::new();
-            for part in parts(connection, id.as_str())?.iter().rev() {
-                let Some((after, until)) = part.within(0, until) else { continue };
-                let (after, until, left) = (after as i64, until as i64, most.saturating_sub(page.len()) as i64);
-                let mut values: Vec<&dyn ToSql> = vec![&part.source, &after, &until];
-                values.extend(kinds.iter().map(|kind| kind as &dyn ToSql));
-                values.push(&left);
-                let mut rows = statement.query(values.as_slice())?;
-                while let Some(row) = rows.next()? {
-                    page.push(stored(row)?);
-                }
-                if page.len() >= most {
-                    break;
-                }
-            }
-            Ok(page)
-        })
-        .await
-    }
-
-    /// In how many sessions the events of a session lie up to one.
-    pub async fn parts_to(&self, id: SessionId, seq: u64) -> Result<usize, StoreError> {
-        self.read_of(Lane::Quick, &id.clone(), move |connection| {
-            Ok(parts(connection, id.as_str())?.iter().filter(|part| part.after < seq).count())
-        })
-        .await
-    }
-
     /// One event.
     pub async fn event(&self, id: SessionId, seq: u64) -> Result<Option<Stored>, StoreError> {
         let page = self.events(id, seq.saturating_sub(1), seq, 1, true).await?;

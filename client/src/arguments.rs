@@ -2,6 +2,8 @@
 //!
 //! Types of arguments alone; what a command does with them is in `command`.
 
+mod tree;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,6 +13,8 @@ use linger_protocol::patience::Patience;
 use linger_protocol::permission::Mode;
 use linger_protocol::session::{Effort, Until};
 use linger_protocol::unattended::Unattended;
+
+pub(crate) use tree::{Fork, Rewind, Uncompact};
 
 use crate::render::Thinking;
 use crate::terminal::Color;
@@ -105,6 +109,12 @@ pub(crate) enum Command {
     Undo(Undo),
     /// Make the changes again that were undone last
     Redo(Redo),
+    /// Take back the latest summary: the model reads the messages again
+    Uncompact(Uncompact),
+    /// Make a session that goes on from a point of another one
+    Fork(Fork),
+    /// Go back to before a prompt; what is left stays as a session of its own
+    Rewind(Rewind),
     /// Give a session another name
     Rename(Rename),
     /// Put sessions into the bin, where they stay for 30 days
@@ -336,6 +346,9 @@ pub(crate) struct Ls {
     /// Those in the bin
     #[arg(long)]
     pub(crate) bin: bool,
+    /// Forks under the sessions that they come from
+    #[arg(long)]
+    pub(crate) tree: bool,
 }
 
 #[derive(Debug, Args)]
@@ -471,6 +484,9 @@ pub(crate) struct Log {
     /// Show when each prompt came and each turn ended, in UTC
     #[arg(short, long)]
     pub(crate) times: bool,
+    /// What summaries replaced for the model, and the summaries, in place of what happened
+    #[arg(long, conflicts_with_all = ["follow", "forever", "last", "turns"])]
+    pub(crate) compaction: bool,
     /// Print the events, one JSON object a line
     #[arg(long)]
     pub(crate) json: bool,

@@ -13,17 +13,19 @@
 //! What cannot be understood ends the process at once: a fault that never comes must not look like one that was survived.
 
 /// The crash points. Each commit has one before and one after it for each kind of event, beside those named here.
-pub const POINTS: [&str; 43] = [
+pub const POINTS: [&str; 45] = [
     "actor.answered",
     "actor.attach",
     "actor.cancel",
     "actor.create",
+    "actor.fork",
     "actor.load",
     "actor.paused",
     "actor.permitted",
     "actor.prompt",
     "actor.recovery.planned",
     "actor.recovery.written",
+    "actor.rewind",
     "actor.stopped",
     "actor.turn.spawned",
     "actor.unload",
@@ -60,10 +62,11 @@ pub const POINTS: [&str; 43] = [
 ];
 
 /// The kinds of commit that have crash points of their own: `commit.before.KIND` and `commit.after.KIND`.
-pub const COMMITS: [&str; 17] = [
+pub const COMMITS: [&str; 19] = [
     "compacted",
     "compaction_failed",
     "compaction_started",
+    "forked",
     "message",
     "message_superseded",
     "notice",
@@ -71,6 +74,7 @@ pub const COMMITS: [&str; 17] = [
     "permission_resolved",
     "pieces",
     "prompt_accepted",
+    "rewound",
     "session_changed",
     "session_created",
     "tool_finished",

@@ -96,6 +96,8 @@ codes! {
     ServerFailed = -31051,
     /// No call or rule is written so, or there is no such rule.
     BadRule = -31040,
+    /// The session has no such message or prompt in its conversation.
+    UnknownMessage = -31070,
     /// The session is in the bin.
     Binned = -31060,
     /// Files were changed since; nothing was undone.

@@ -27,6 +27,7 @@ use crate::patience::Patience;
 use crate::permission::{Decision, Mode};
 use crate::question::Question;
 use crate::session::{Effort, PrefixFingerprint, Until, When};
+use crate::tree::{Forked, Rewound, Uncompacted};
 use crate::unattended::Unattended;
 
 /// The method name of the notification that carries an event.
@@ -104,6 +105,12 @@ pub enum EventBody {
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         env: BTreeMap<String, String>,
     },
+    /// The session goes on from a point of another one: the events before this one are that session's.
+    Forked(Box<Forked>),
+    /// The session went back to before one of its prompts.
+    Rewound(Rewound),
+    /// A compaction was taken back: from now on the model reads the messages again that it had replaced.
+    Uncompacted(Uncompacted),
     /// Something about the session is different from now on; absent fields stay as they were.
     SessionChanged {
         /// `provider/model`, from the next step on.

@@ -27,6 +27,7 @@ pub mod question;
 pub mod schema;
 pub mod session;
 pub mod transport;
+pub mod tree;
 pub mod trust;
 pub mod unattended;
 pub mod usage;

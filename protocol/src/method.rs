@@ -8,7 +8,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::{agent, blob, config, daemon, key, mcp, permission, question, session, trust, usage};
+use crate::{agent, blob, config, daemon, key, mcp, permission, question, session, tree, trust, usage};
 
 /// Parameters that know their method.
 pub trait Method: Serialize {
@@ -63,7 +63,7 @@ macro_rules! methods {
             use jsonrpsee::core::RpcResult;
             use jsonrpsee::proc_macros::rpc;
 
-            use super::{agent, blob, config, daemon, key, mcp, permission, question, session, trust, usage};
+            use super::{agent, blob, config, daemon, key, mcp, permission, question, session, trust, tree, usage};
 
             $(
                 $(#[$about])*
@@ -124,6 +124,16 @@ methods! {
         SessionUndo: "session/undo" = undo(session::Undo) -> RpcResult<session::Restored>;
         /// Makes the changes again that were undone last.
         SessionRedo: "session/redo" = redo(session::Redo) -> RpcResult<session::Restored>;
+        /// Makes a session that goes on from a point of another one; answers once it is on disk.
+        SessionFork: "session/fork" = fork(tree::Fork) -> RpcResult<tree::ForkMade>;
+        /// Goes back to before a prompt; what is left stays as a fork.
+        SessionRewind: "session/rewind" = rewind(tree::Rewind) -> RpcResult<tree::RewindDone>;
+        /// The prompts that the session can go back to, the latest first.
+        SessionPrompts: "session/prompts" = prompts(tree::Prompts) -> RpcResult<Vec<tree::PromptRow>>;
+        /// What compactions replaced in the context, and by what, the latest first.
+        SessionCompaction: "session/compaction" = compactions(tree::Compactions) -> RpcResult<Vec<tree::CompactionRow>>;
+        /// Takes back the latest compaction, while the messages fit the model.
+        SessionUncompact: "session/uncompact" = uncompact(tree::Uncompact) -> RpcResult<tree::Uncompacted>;
         /// Changes model, mode or name from the next step on.
         SessionSet: "session/set" = set(session::Set) -> RpcResult<daemon::Empty>;
         /// Puts a session into the bin: it is not listed, takes no prompts, and is deleted 30 days later.

@@ -15,6 +15,7 @@ use crate::message::{HostedTool, StopReason, Usage};
 use crate::patience::Patience;
 use crate::permission::Mode;
 use crate::prompt::PromptContent;
+use crate::tree::Origin;
 use crate::unattended::Unattended;
 
 /// `session/create`: a new session in a directory.
@@ -204,6 +205,9 @@ pub struct Info {
     /// The session that started it, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionId>,
+    /// The session that it goes on from, and where it left it, if it is a fork.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
     /// Whether it was made for one prompt.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub one_shot: bool,

@@ -25,6 +25,7 @@ mod shared;
 mod storage;
 mod titles;
 mod tools;
+mod tree;
 mod trust;
 mod turn;
 mod turn_cancel;

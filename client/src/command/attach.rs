@@ -25,6 +25,9 @@ const HEIGHT: usize = 24;
 /// The largest log that is read to show what happened before, in bytes: some hundredths of a second. Of a larger one the last turn is shown.
 const MAX_READ: u64 = 4 << 20;
 
+/// The most events that a fork may share and that are read for that: its size says nothing of them.
+const MAX_SHARED: u64 = 20_000;
+
 pub(super) fn run(args: &Attach) -> Result<Exit, Failure> {
     let mut open = None;
     let session = match &args.session {
@@ -34,7 +37,7 @@ pub(super) fn run(args: &Attach) -> Result<Exit, Failure> {
     if args.json || args.read_only {
         let turns = args.tail.or_else(|| (!args.all && !args.json).then_some(1));
         let (follow, forever, json) = (true, true, args.json);
-        return log::run(&Log { session, follow, forever, last: false, turns, times: false, json });
+        return log::run(&Log { session, follow, forever, last: false, turns, times: false, compaction: false, json });
     }
     let look = Capabilities::detect();
     needs_terminal(&look, &format!("`linger log -f {session}` follows a session without one"))?;
@@ -131,11 +134,12 @@ fn enter(client: Client, look: &Capabilities, info: Info, room: Room) -> Result<
 fn show_past(look: &Capabilities, info: Info, room: &Room) -> Result<Info, Failure> {
     // A running turn is shown as it goes on.
     let until = if info.state == State::Idle { info.cursor.clone() } else { info.turn_cursor.clone() };
+    let shares_much = info.origin.as_ref().is_some_and(|origin| origin.seq > MAX_SHARED);
     if info.damaged.is_some() || until == Cursor::default() {
         return Ok(info);
     }
     // Of a larger log only what is new is read.
-    let is_whole = info.size <= MAX_READ;
+    let is_whole = info.size <= MAX_READ && !shares_much;
     let from = match (is_whole, &info.left) {
         (true, _) => None,
         (false, Some(left)) => Some(left.cursor.clone()),

@@ -24,6 +24,9 @@ pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
     let look = Capabilities::detect();
     let mut client = Client::open()?;
     let info = resolve(&mut client, &args.session)?;
+    if args.compaction {
+        return super::compactions::list(&mut client, &info, args.json);
+    }
     let follow = args.follow || args.forever;
     if follow {
         // The way to leave. Without it, a story that is cut is no success.

@@ -5,6 +5,7 @@ mod answer;
 mod attach;
 mod cancel;
 mod compact;
+mod compactions;
 mod config;
 mod daemon;
 mod doctor;
@@ -31,6 +32,7 @@ mod run;
 mod send;
 mod status;
 mod tools;
+mod tree;
 mod trust;
 mod undo;
 mod usage;
@@ -81,6 +83,9 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
         Some(Command::Compact(args)) => compact::run(args),
         Some(Command::Undo(args)) => undo::undo(args),
         Some(Command::Redo(args)) => undo::redo(args),
+        Some(Command::Uncompact(args)) => compactions::uncompact(&args),
+        Some(Command::Fork(args)) => tree::fork(args),
+        Some(Command::Rewind(args)) => tree::rewind(args),
         Some(Command::Rm(args)) => rm::run(&args),
         Some(Command::Prune(args)) => prune::run(&args),
         Some(Command::Models(args)) => models::run(&args),

@@ -46,6 +46,8 @@ pub(crate) struct Back {
 
 #[derive(Debug, Default)]
 struct Turn {
+    /// The number of its first event.
+    first: u64,
     /// Lines of prompts, tools and answers, in order.
     items: Vec<Item>,
     /// How it ended, and what it cost.
@@ -69,7 +71,13 @@ impl Back {
                 if self.turns.len() >= KEPT {
                     self.turns.pop_front();
                 }
-                self.turns.push_back(Turn::default());
+                self.turns.push_back(Turn { first: event.seq.unwrap_or_default(), ..Turn::default() });
+            }
+            EventBody::Rewound(back) => {
+                while self.turns.back().is_some_and(|turn| turn.first > back.to) {
+                    self.turns.pop_back();
+                    self.count = self.count.saturating_sub(1);
+                }
             }
             EventBody::Compacted { .. } => self.compacted = self.count.saturating_sub(1),
             body => {
@@ -111,7 +119,7 @@ impl Back {
             left = left.saturating_sub(lines.len());
             shown.push_front(lines);
         }
-        let above = self.count - shown.len();
+        let above = self.count.saturating_sub(shown.len());
         let above = (above > 0).then(|| {
             let turns = if above == 1 { "1 earlier turn".to_owned() } else { format!("{above} earlier turns") };
             let compacted = match self.compacted.min(above) {

@@ -38,6 +38,13 @@ pub(crate) fn markdown(event: &Event) -> String {
         EventBody::TurnFinished { stop_reason, .. } if *stop_reason != StopReason::EndTurn => {
             format!("*{}*\n\n", reason(*stop_reason))
         }
+        EventBody::Forked(begun) => {
+            format!("---\n\nForked from session {} after event {}.\n\n", begun.origin.session, begun.origin.seq)
+        }
+        EventBody::Uncompacted(_) => "---\n\nThe last summary was taken back.\n\n".to_owned(),
+        EventBody::Rewound(back) => {
+            format!("---\n\nWent back to before prompt {}; what was left is session {}.\n\n", back.prompt, back.branch)
+        }
         EventBody::Compacted { summary, .. } => format!("## Summary for the model\n\n{}\n\n", summary.trim()),
         _ => String::new(),
     }

@@ -20,6 +20,7 @@ pub(crate) mod since;
 pub(crate) mod style;
 pub(crate) mod table;
 mod tool;
+pub(crate) mod tree;
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -172,6 +173,12 @@ impl Renderer {
         self.settings.thinking
     }
 
+    /// Forgets what it has shown, for another session.
+    pub(crate) fn begin_again(&mut self) {
+        let settings = self.settings.clone();
+        *self = Self::new(settings);
+    }
+
     /// Sets what is shown of thinking.
     pub(crate) fn set_thinking(&mut self, thinking: Thinking) {
         self.settings.thinking = thinking;
@@ -237,6 +244,18 @@ impl Renderer {
                 self.say(&self.settings.style.dim(&line), &mut out);
             }
             EventBody::Undone { redo, changes, failed, .. } => self.undone(*redo, (changes, failed), &mut out),
+            EventBody::Forked(begun) => {
+                let line = format!("forked from session {} after event {}", begun.origin.session, begun.origin.seq);
+                self.say(&self.settings.style.dim(&clean_line(&line)), &mut out);
+            }
+            EventBody::Rewound(back) => {
+                let line =
+                    format!("went back to before prompt {}; what was left is session {}", back.prompt, back.branch);
+                self.say(&self.settings.style.dim(&clean_line(&line)), &mut out);
+            }
+            EventBody::Uncompacted(taken) => {
+                self.say(&self.settings.style.dim(&tree::taken_back(taken)), &mut out);
+            }
             EventBody::Plan { entries } => self.plan(entries, &mut out),
             EventBody::PermissionRequested { permission, tool, action, .. } if self.settings.permissions => {
                 let line = format!("? {permission}: {} {}", clean_line(tool), clean_exact_line(action));

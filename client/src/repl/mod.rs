@@ -14,6 +14,7 @@ mod keys;
 mod obey;
 mod output;
 mod slash;
+mod tree;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -321,6 +322,8 @@ impl Repl {
             | EventBody::CompactionFailed { prompt: Some(prompt), .. } => {
                 self.queue.retain(|(queued, _)| queued != prompt);
             }
+            // The queued prompts are the origin's.
+            EventBody::Forked(_) => self.queue.clear(),
             _ => {}
         }
         Ok(())

@@ -235,6 +235,10 @@ impl Repl {
                     self.say(&line)?;
                 }
             }
+            Slash::Uncompact => self.uncompact()?,
+            Slash::Fork(at) => self.fork(at)?,
+            Slash::Rewind(number, files) => self.rewind(number, files)?,
+            Slash::Tree(number) => self.tree(number)?,
             Slash::Detach => {}
         }
         Ok(())

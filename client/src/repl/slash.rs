@@ -44,6 +44,14 @@ pub(crate) enum Slash {
     Undo(bool),
     /// Makes them again.
     Redo(bool),
+    /// Makes a fork, at a message or a prompt, and goes on in it.
+    Fork(Option<String>),
+    /// Goes back to a prompt of the list, perhaps with the files; alone lists them.
+    Rewind(Option<usize>, bool),
+    /// Takes back the latest summary.
+    Uncompact,
+    /// Shows the forks of the session, or changes to one.
+    Tree(Option<usize>),
     /// Leaves; the work continues.
     Detach,
     /// Lists the sessions.
@@ -84,8 +92,12 @@ const COMMANDS: &[(&str, &str, &str)] = &[
     ("/cancel", "", "cancel the running turn"),
     ("/continue", "", "resume a turn, or start queued prompts"),
     ("/compact", "[WHAT TO KEEP]", "replace older messages by a summary"),
+    ("/uncompact", "", "take back the last summary, while it all fits"),
     ("/undo", "[--force]", "put back what the last turn edited (not bash)"),
     ("/redo", "[--force]", "make the undone changes again"),
+    ("/fork", "[MESSAGE]", "go on in a fork, from here or from a message"),
+    ("/rewind", "[N [--files]]", "back to a prompt; alone: list the prompts"),
+    ("/tree", "[N]", "the forks of this session; change to one"),
     ("/sessions", "", "the sessions of this daemon"),
     ("/permissions", "", "what is always allowed"),
     ("/mcp", "", "the MCP servers, and how they are"),
@@ -131,8 +143,12 @@ pub(crate) fn parse(line: &str) -> Option<Result<Slash, String>> {
         "/cancel" => Ok(Slash::Cancel),
         "/continue" => Ok(Slash::Continue),
         "/compact" => Ok(Slash::Compact(rest)),
+        "/uncompact" => Ok(Slash::Uncompact),
         "/undo" => force(argument).map(Slash::Undo),
         "/redo" => force(argument).map(Slash::Redo),
+        "/fork" => Ok(Slash::Fork(argument)),
+        "/rewind" => rewind(rest.as_deref()),
+        "/tree" => number(argument).map(Slash::Tree),
         "/detach" | "/quit" | "/exit" => Ok(Slash::Detach),
         "/sessions" => Ok(Slash::Sessions),
         "/mcp" => Ok(Slash::Mcp),
@@ -150,6 +166,20 @@ fn number(argument: Option<String>) -> Result<Option<usize>, String> {
     let parse =
         |text: String| text.parse().ok().filter(|n| *n > 0).ok_or_else(|| format!("not a number from 1 on: {text}"));
     argument.map(parse).transpose()
+}
+
+/// `[N [--files]]`.
+fn rewind(rest: Option<&str>) -> Result<Slash, String> {
+    let words: Vec<&str> = rest.unwrap_or_default().split_whitespace().collect();
+    match words.as_slice() {
+        [] => Ok(Slash::Rewind(None, false)),
+        [n] | [n, "--files"] | ["--files", n] if *n != "--files" => {
+            let files = words.len() == 2;
+            number(Some((*n).to_owned())).map(|n| Slash::Rewind(n, files))
+        }
+        ["--files"] => Err("name the prompt: /rewind N --files; /rewind lists them".to_owned()),
+        _ => Err("/rewind N, or /rewind N --files; /rewind alone lists the prompts".to_owned()),
+    }
 }
 
 fn force(argument: Option<String>) -> Result<bool, String> {
@@ -210,6 +240,12 @@ mod tests {
         assert_eq!(parse("/provider work/m"), Some(Err("work/m is a model: /model work/m".to_owned())));
         let (server, prompt, words) = ("git".to_owned(), "review".to_owned(), "a b".to_owned());
         assert_eq!(parse("/git:review a b"), Some(Ok(Slash::ServerPrompt { server, prompt, words })));
+        assert_eq!(parse("/rewind"), Some(Ok(Slash::Rewind(None, false))));
+        assert_eq!(parse("/rewind 2 --files"), Some(Ok(Slash::Rewind(Some(2), true))));
+        assert_eq!(parse("/rewind --files 2"), Some(Ok(Slash::Rewind(Some(2), true))));
+        for wrong in ["/rewind 0", "/rewind --files", "/rewind 1 2", "/rewind p3"] {
+            assert!(parse(wrong).unwrap().is_err(), "{wrong}");
+        }
         assert_eq!(parse("/etc/passwd is odd"), None);
         assert_eq!(parse("hello /help"), None);
         assert!(parse("/mode x").unwrap().is_err());

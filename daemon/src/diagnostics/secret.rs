@@ -37,6 +37,15 @@ impl SecretVariables {
         self.0.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), value);
     }
 
+    /// Gives all values to `other`, which lacks them.
+    pub fn copy_to(&self, other: &Self) {
+        if Arc::ptr_eq(&self.0, &other.0) {
+            return;
+        }
+        let held = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        other.0.write().unwrap_or_else(PoisonError::into_inner).extend(held);
+    }
+
     /// The names in `stored` whose values are secret, and those of them whose values are not here.
     pub fn names(&self, stored: &BTreeMap<String, String>) -> (Vec<String>, Vec<String>) {
         let held = self.0.read().unwrap_or_else(PoisonError::into_inner);

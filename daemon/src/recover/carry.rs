@@ -21,7 +21,7 @@ use crate::store::aside::{Aside, Left};
 use crate::store::blob::{Blobs, Held};
 use crate::store::idempotency::{Key, Outcome};
 use crate::store::write::write_session;
-use crate::store::{Fold, StoreError, lost_blob, read, usage};
+use crate::store::{Fold, StoreError, lost_blob, parts, read, usage};
 use crate::sys::clock;
 
 /// The most sessions that a report names.
@@ -133,6 +133,8 @@ impl Carry<'_, '_> {
         asked: &mut BTreeMap<QuestionId, QuestionKind>,
         held: &mut Vec<Held>,
     ) -> Result<(), StoreError> {
+        // The questions of shared events are the origin's.
+        let shared = parts::shared(&self.source.connection, id).unwrap_or_default();
         while after < until {
             let (page, _) = read::page(&self.source.connection, id, after, until, (salvage::PAGE, usize::MAX));
             let Some(last) = page.last() else {
@@ -141,7 +143,8 @@ impl Carry<'_, '_> {
             after = last.seq;
             let mut folds = Vec::new();
             for event in page.iter().filter_map(|stored| serde_json::from_str::<Event>(&stored.data).ok()) {
-                let fold = question_fold(&SessionId::from(id), &event);
+                let is_own = event.seq.is_some_and(|seq| seq > shared);
+                let fold = question_fold(&SessionId::from(id), &event).filter(|_| is_own);
                 match &fold {
                     Some(Fold::Asked(pending)) => drop(asked.insert(pending.question.clone(), pending.asked.kind)),
                     Some(Fold::Answered { question, .. }) => drop(asked.remove(question)),

@@ -20,8 +20,14 @@ use crate::store::idempotency::{Key, Outcome};
 use crate::store::{INCREMENTAL, SCHEMA, files, migrate};
 
 /// The tables besides `event`, and the column that names the session.
-const TABLES: [(&str, &str); 5] =
-    [("session", "id"), ("scratch", "session"), ("outcome", "session"), ("usage", "session"), ("removed", "session")];
+const TABLES: [(&str, &str); 6] = [
+    ("session", "id"),
+    ("scratch", "session"),
+    ("outcome", "session"),
+    ("usage", "session"),
+    ("removed", "session"),
+    ("shared", "session"),
+];
 
 /// A set-aside database, open for reading.
 #[derive(Debug)]

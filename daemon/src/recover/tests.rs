@@ -2,15 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::sync::Arc;
 
+use linger_protocol::event::{Event, EventBody};
+use linger_protocol::tree::{Forked, Origin};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
 use super::*;
+use crate::session::actor::{environment, stored};
 use crate::session::state::State;
+use crate::store::Fold;
 use crate::store::files;
 use crate::store::open::tests::{copy_of, files, killed_with};
 use crate::store::rng::Rng;
+use crate::store::write::write_session;
 
 /// How many damaged copies are repaired.
 const SEEDS: u64 = 40;
@@ -187,4 +193,46 @@ fn costs_are_copied_once_also_those_of_removed_sessions() {
     aside.save().unwrap();
     run(&path).unwrap();
     assert_eq!(costs(), before);
+}
+
+#[test]
+fn a_fork_keeps_what_it_shares_whatever_becomes_of_its_origin() {
+    for (removed, spoiled) in [(true, false), (false, true), (true, true)] {
+        let (_dir, path) = copy_of(&killed());
+        let connection = open::open(&path).unwrap().0;
+        let (origin, fork, shared) = ("m55bcbgrhy", "forkedfrom", 8);
+        let mut state = State::default().before_fork(shared);
+        let left = Origin { session: origin.into(), seq: shared };
+        let begun = Forked { origin: left, cwd: "/w".into(), model: "demo/demo".to_owned(), ..Forked::default() };
+        let body = EventBody::Forked(Box::new(begun));
+        let event = Event { body, seq: Some(shared + 1), at: 1, turn: None };
+        state.apply(&event);
+        let folds = [state.to_fold(), Fold::Shared(origin.to_owned(), shared), environment(&BTreeMap::new())];
+        write_session(&connection, fork, &[], &[Arc::new(stored(&event))], &folds).unwrap();
+        if removed {
+            connection.execute("INSERT INTO removed VALUES (?)", [origin]).unwrap();
+            connection.execute("DELETE FROM session WHERE id = ?", [origin]).unwrap();
+        }
+        if spoiled {
+            connection.execute("UPDATE event SET data = '{' WHERE session = ? AND seq = 7", [origin]).unwrap();
+        }
+        // Something of another session, so that there is a repair in each case.
+        connection.execute("UPDATE event SET data = '{' WHERE session = 'hmp369g2kx' AND seq = 20", []).unwrap();
+        drop(connection);
+        let before = events(&path);
+        run(&path).unwrap();
+        let after = events(&path);
+        for seq in 5..=shared as i64 {
+            let (was, is) = (&before[&(origin.to_owned(), seq)], &after[&(fork.to_owned(), seq)]);
+            match spoiled && seq == 7 {
+                true => assert!(is.contains("\"kind\":\"lost\""), "{is}"),
+                false => assert_eq!(is, was),
+            }
+        }
+        assert!(after[&(fork.to_owned(), shared as i64 + 1)].contains("\"kind\":\"forked\""));
+        assert_eq!(after.keys().any(|(session, _)| session == origin), !removed);
+        let connection = Connection::open(&path).unwrap();
+        let rows: i64 = connection.query_row("SELECT count(*) FROM shared", [], |row| row.get(0)).unwrap();
+        assert_eq!(rows, 0, "the events were copied");
+    }
 }

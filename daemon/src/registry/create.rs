@@ -28,13 +28,13 @@ use crate::sys::{clock, disk};
 use crate::tool::skill::NAME as SKILL;
 
 /// Characters of a session's id: 50 bits, so that a prefix of four is unique among most users' sessions.
-const ID: usize = 10;
+pub(super) const ID: usize = 10;
 
 /// How alike a name must be to be suggested.
 const NEAR: f32 = 0.7;
 
 /// Sessions in the database; a row and its log take some KiB at least.
-const MAX_SESSIONS: u32 = 100_000;
+pub(super) const MAX_SESSIONS: u32 = 100_000;
 
 impl Registry {
     /// Creates a session, or finds the one that was created for the key. `parent` is the session that starts it; the caller has its

@@ -7,6 +7,8 @@ pub mod create;
 mod load;
 pub mod prune;
 mod resume;
+mod tree;
+mod uncompact;
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;

@@ -17,6 +17,9 @@ use linger_protocol::session::{
     Attach, Attached, Bin, Cancel, Compact, Create, Created, Environment, Info, Keyed, List, Named, OutOfBin, Prompt,
     Prompted, Prune, Pruned, Redo, Remove, Restored, Set, Undo, Unqueue, Unqueued,
 };
+use linger_protocol::tree::{
+    CompactionRow, Compactions, Fork, ForkMade, PromptRow, Prompts, Rewind, RewindDone, Uncompact, Uncompacted,
+};
 use linger_protocol::{RpcError, agent, blob, config, key, mcp, permission, question, trust, usage};
 
 use super::conn::{conn, make_room};
@@ -162,6 +165,26 @@ impl SessionApiServer for Rpc {
 
     async fn unqueue(&self, extensions: &Extensions, params: Unqueue) -> RpcResult<Unqueued> {
         Ok(service::session::unqueue(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn fork(&self, extensions: &Extensions, params: Fork) -> RpcResult<ForkMade> {
+        Ok(service::tree::fork(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn rewind(&self, extensions: &Extensions, params: Rewind) -> RpcResult<RewindDone> {
+        Ok(service::tree::rewind(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn prompts(&self, extensions: &Extensions, params: Prompts) -> RpcResult<Vec<PromptRow>> {
+        Ok(service::tree::prompts(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn compactions(&self, extensions: &Extensions, params: Compactions) -> RpcResult<Vec<CompactionRow>> {
+        Ok(service::tree::compactions(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn uncompact(&self, extensions: &Extensions, params: Uncompact) -> RpcResult<Uncompacted> {
+        Ok(service::tree::uncompact(&self.0, conn(extensions)?.caller(), params).await?)
     }
 
     async fn undo(&self, extensions: &Extensions, params: Undo) -> RpcResult<Restored> {

@@ -1,7 +1,7 @@
 //! The methods of the protocol, and the services that they use.
 //!
 //! Each method is a plain async function of the services, the caller and the request, one file per method family: [`daemon`],
-//! [`model`], [`permission`], [`session`], [`question`], [`config`], [`blob`], [`usage`], [`key`], [`mcp`], [`tool`], [`trust`].
+//! [`model`], [`permission`], [`session`], [`question`], [`config`], [`blob`], [`usage`], [`key`], [`mcp`], [`tool`], [`tree`], [`trust`].
 //! They check what a [`Caller`] may do; they do not know the transport. [`Services`] has one field a concern.
 
 pub mod agent;
@@ -16,6 +16,7 @@ pub mod permission;
 pub mod question;
 pub mod session;
 pub mod tool;
+pub mod tree;
 pub mod trust;
 pub mod usage;
 

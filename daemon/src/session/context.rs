@@ -17,8 +17,16 @@ use crate::log::Stored;
 use crate::provider::{Message, json_size};
 
 /// The kinds of event that make a context.
-pub const KINDS: &[&str] =
-    &["message", "message_superseded", "tool_finished", "compacted", "compaction_failed", "trimmed", "lost"];
+pub const KINDS: &[&str] = &[
+    "message",
+    "message_superseded",
+    "tool_finished",
+    "compacted",
+    "compaction_failed",
+    "trimmed",
+    "lost",
+    "uncompacted",
+];
 
 /// The size of a page of history, in bytes; a page and the context are in memory together.
 pub const PAGE: usize = 256 << 10;
@@ -439,6 +447,8 @@ impl Builder {
             EventBody::Trimmed { images, .. } if !images.is_empty() => context.leave_out_images(&images),
             EventBody::Trimmed { native, .. } if !native.is_empty() => context.leave_out_native(&native),
             EventBody::Trimmed { calls, tokens_after, .. } => context.trim(&calls, tokens_after),
+            // The counts since are of a context with the summary.
+            EventBody::Uncompacted(_) => context.measured = Measured::default(),
             EventBody::Lost { .. } => context.gap = true,
             body => context.results.extend(result_of(&body)),
         }

@@ -10,6 +10,7 @@ pub mod compaction;
 pub mod context;
 pub mod env;
 pub mod hooks;
+pub mod line;
 pub mod names;
 #[cfg(test)]
 mod permission_model;

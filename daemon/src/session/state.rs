@@ -6,6 +6,7 @@
 mod apply;
 #[cfg(test)]
 mod tests;
+pub mod tree;
 pub mod undo;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -20,6 +21,8 @@ use linger_protocol::patience::Patience;
 use linger_protocol::permission::{Decision, Mode};
 use linger_protocol::question::Subject;
 use linger_protocol::session::{self, Effort as Thinking, Info, PrefixFingerprint, Until, When};
+pub use linger_protocol::tree::IdCounts as Counts;
+use linger_protocol::tree::Origin;
 use linger_protocol::unattended::Unattended;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -32,6 +35,7 @@ use crate::log::cursor::Position;
 use crate::permission::hash;
 use crate::question;
 use crate::store::{BINNED, Fold};
+use tree::PassedOver;
 use undo::UndoState;
 
 /// After this many crashes without a finished step a turn is offered, not resumed.
@@ -82,6 +86,12 @@ pub struct State {
     /// The session that started it, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionId>,
+    /// The session that it goes on from, if it is a fork.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+    /// What of its log is passed over when a context is made of it.
+    #[serde(default, skip_serializing_if = "PassedOver::is_empty")]
+    pub passed_over: PassedOver,
     /// Whether it was made for one prompt.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub one_shot: bool,
@@ -148,22 +158,6 @@ pub struct OutagePolicy {
     /// The session's own model, while another one stands in for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_model: Option<String>,
-}
-
-/// Sources of ids.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
-    /// Turns.
-    pub turns: u64,
-    /// Messages.
-    pub messages: u64,
-    /// Tool calls.
-    pub calls: u64,
-    /// Prompts.
-    pub prompts: u64,
-    /// Commands in the background.
-    #[serde(default)]
-    pub background: u64,
 }
 
 /// A command in the background.
@@ -574,6 +568,7 @@ impl State {
             background: self.running_background().map(BackgroundState::row).collect(),
             title: self.given_title.clone().or_else(|| self.title.clone()),
             parent: self.parent.clone(),
+            origin: self.origin.clone(),
             one_shot: self.one_shot,
             binned_at: self.binned_at,
             agent: self.role.as_ref().map(|role| role.name.clone()),

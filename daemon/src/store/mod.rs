@@ -19,6 +19,7 @@ pub mod idempotency;
 mod intact;
 pub(crate) mod migrate;
 pub mod open;
+pub(crate) mod parts;
 mod queue;
 pub(crate) mod read;
 mod reader;
@@ -42,6 +43,7 @@ use tokio::sync::oneshot;
 
 pub use event_row::sum as event_sum;
 pub use migrate::SCHEMA;
+pub use parts::MAX_PARTS;
 pub use read::{Answered, BINNED, LARGE, MIN_PREFIX, PENDING, Page, SessionRow, Untouched, Wanted};
 
 use intact::Intact;
@@ -173,6 +175,8 @@ pub enum Fold {
         /// The session that started it; written with the first event.
         parent: Option<String>,
     },
+    /// The session begins with the events of another one, up to this number; written once, with its own first event.
+    Shared(String, u64),
     /// The variables of the session's tools; written once, with the first event.
     Environment(String),
     /// A question was asked.

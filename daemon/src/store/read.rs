@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::damage::{is_damage, unreadable};
 use super::event_row::{EVENT, stored};
+use super::parts::{self, parts};
 use super::reader::Lane;
 use super::{Store, StoreError};
 use crate::log::{Piece, PieceKind, Stored};
@@ -146,7 +147,8 @@ impl Store {
     pub async fn uses(&self, id: BlobId, among: Option<Vec<SessionId>>) -> Result<bool, StoreError> {
         let among = among.map(|sessions| serde_json::json!(sessions).to_string());
         let sql = "SELECT 1 FROM blob WHERE hash = ?1
-                   AND (?2 IS NULL OR session IN (SELECT value FROM json_each(?2))) LIMIT 1";
+                   AND (?2 IS NULL OR session IN (SELECT value FROM json_each(?2))
+                        OR session IN (SELECT source FROM shared WHERE session IN (SELECT value FROM json_each(?2)))) LIMIT 1";
         self.read(move |connection| connection.prepare_cached(sql)?.exists(params![id.as_str(), among])).await
     }
 
@@ -256,12 +258,7 @@ impl Store {
     ) -> Result<Result<Page, usize>, StoreError> {
         self.read_of(Lane::Page, &id.clone(), move |connection| {
             if !large {
-                let size = connection
-                    .prepare_cached(
-                        "SELECT octet_length(data) FROM event WHERE session = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT 1",
-                    )?
-                    .query_row(params![id.as_str(), after as i64, until as i64], |row| row.get::<_, i64>(0))
-                    .optional()?;
+                let size = first_size(connection, id.as_str(), after, until)?;
                 if let Some(size) = size.map(|size| size as usize).filter(|size| *size > LARGE) {
                     return Ok(Err(size));
                 }
@@ -288,12 +285,19 @@ impl Store {
         self.read_of(Lane::Page, &id.clone(), move |connection| {
             let marks = vec!["?"; kinds.len()].join(", ");
             let sql =
-                format!("SELECT {EVENT} FROM event WHERE session = ? AND seq > ? AND kind IN ({marks}) ORDER BY seq");
+                format!("SELECT {EVENT} FROM event WHERE session = ? AND seq > ? AND seq <= ? AND kind IN ({marks}) ORDER BY seq");
             let mut statement = connection.prepare_cached(&sql)?;
-            let (id, after) = (id.as_str(), after as i64);
-            let mut values: Vec<&dyn ToSql> = vec![&id, &after];
-            values.extend(kinds.iter().map(|kind| kind as &dyn ToSql));
-            rows_of(statement.query(values.as_slice())?, bytes)
+            let (mut page, mut size) = (Vec::new(), 0);
+            for part in parts(connection, id.as_str())? {
+                let Some((after, until)) = part.within(after, u64::MAX) else { continue };
+                let (after, until) = (after as i64, until as i64);
+                let mut values: Vec<&dyn ToSql> = vec![&part.source, &after, &until];
+                values.extend(kinds.iter().map(|kind| kind as &dyn ToSql));
+                if rows_of(statement.query(values.as_slice())?, bytes, (&mut page, &mut size))? {
+                    return Ok((page, true));
+                }
+            }
+            Ok((page, false))
         })
         .await
     }
@@ -307,10 +311,17 @@ impl Store {
     /// The event that closes a stream, if it is closed.
     pub async fn closing(&self, id: SessionId, stream: String) -> Result<Option<Stored>, StoreError> {
         self.read_of(Lane::Quick, &id.clone(), move |connection| {
-            connection
-                .prepare_cached(&format!("SELECT {EVENT} FROM event WHERE session = ? AND stream = ?"))?
-                .query_row([id.as_str(), &stream], stored)
-                .optional()
+            let sql = format!("SELECT {EVENT} FROM event WHERE session = ? AND stream = ?");
+            let mut statement = connection.prepare_cached(&sql)?;
+            for part in parts(connection, id.as_str())? {
+                let found = statement.query_row([&part.source, &stream], stored).optional()?;
+                if let Some(found) =
+                    found.filter(|found| part.within(0, found.seq).is_some_and(|(_, to)| to == found.seq))
+                {
+                    return Ok(Some(found));
+                }
+            }
+            Ok(None)
         })
         .await
     }
@@ -459,7 +470,8 @@ const IS_SESSION: &str = "id <> 'daemon'";
 /// The number of a session's last event; 0 if it has none.
 pub(crate) fn last(connection: &Connection, id: &str) -> rusqlite::Result<u64> {
     let mut last = connection.prepare_cached("SELECT seq FROM event WHERE session = ? ORDER BY seq DESC LIMIT 1")?;
-    Ok(last.query_row([id], |row| row.get::<_, i64>(0)).optional()?.map_or(0, |seq| seq as u64))
+    let own = last.query_row([id], |row| row.get::<_, i64>(0)).optional()?;
+    own.map_or_else(|| parts::shared(connection, id), |seq| Ok(seq as u64))
 }
 
 /// As [`Store::sessions`], one query a row; calls `damaged` for unreadable rows.
@@ -526,25 +538,45 @@ pub(crate) fn page(
         let mut statement = connection.prepare_cached(&format!(
             "SELECT {EVENT} FROM event WHERE session = ? AND seq > ? AND seq <= ? ORDER BY seq"
         ))?;
-        let mut rows = statement.query(params![id, after as i64, until as i64])?;
-        let mut next = after + 1;
-        while size < bytes && next <= until {
-            let row = rows.next()?;
-            if !page.is_empty() && row.is_some_and(|row| length(row).saturating_add(size) > most) {
-                break;
+        for part in parts(connection, id)? {
+            let Some((after, until)) = part.within(after, until) else { continue };
+            let mut rows = statement.query(params![part.source, after as i64, until as i64])?;
+            let mut next = after + 1;
+            while next <= until {
+                if size >= bytes {
+                    return Ok(());
+                }
+                let row = rows.next()?;
+                if !page.is_empty() && row.is_some_and(|row| length(row).saturating_add(size) > most) {
+                    return Ok(());
+                }
+                let event = row.map(stored).transpose()?;
+                let Some(event) = event.filter(|event| event.seq == next) else {
+                    return Err(unreadable(format!("event {next} is missing")));
+                };
+                size += event.data.len();
+                next += 1;
+                page.push(event);
             }
-            let event = row.map(stored).transpose()?;
-            let Some(event) = event.filter(|event| event.seq == next) else {
-                return Err(unreadable(format!("event {next} is missing")));
-            };
-            size += event.data.len();
-            next += 1;
-            page.push(event);
         }
         Ok(())
     };
     let error = read().err();
     (page, error)
+}
+
+/// How long the first event after `after` is, in bytes, if there is one up to `until`.
+fn first_size(connection: &Connection, id: &str, after: u64, until: u64) -> rusqlite::Result<Option<i64>> {
+    let sql = "SELECT octet_length(data) FROM event WHERE session = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT 1";
+    let mut statement = connection.prepare_cached(sql)?;
+    for part in parts(connection, id)? {
+        let Some((after, until)) = part.within(after, until) else { continue };
+        let of = params![part.source, after as i64, until as i64];
+        if let Some(size) = statement.query_row(of, |row| row.get(0)).optional()? {
+            return Ok(Some(size));
+        }
+    }
+    Ok(None)
 }
 
 /// How long the event in a row is, in bytes.
@@ -573,18 +605,17 @@ pub(crate) fn pieces(connection: &Connection, id: &str) -> rusqlite::Result<Vec<
         .collect()
 }
 
-/// About `bytes` of rows, at least one if any exists, and whether more may follow.
-fn rows_of(mut rows: Rows<'_>, bytes: usize) -> rusqlite::Result<(Page, bool)> {
-    let (mut page, mut size) = (Vec::new(), 0);
+/// Adds rows to a page until it has about `bytes`; whether more may follow.
+fn rows_of(mut rows: Rows<'_>, bytes: usize, (page, size): (&mut Page, &mut usize)) -> rusqlite::Result<bool> {
     while let Some(row) = rows.next()? {
         let event = stored(row)?;
-        size += event.data.len();
+        *size += event.data.len();
         page.push(event);
-        if size >= bytes {
-            return Ok((page, true));
+        if *size >= bytes {
+            return Ok(true);
         }
     }
-    Ok((page, false))
+    Ok(false)
 }
 
 /// A column of JSON.

@@ -13,7 +13,7 @@ use rusqlite::{Connection, params};
 
 use super::damage::Found;
 use super::open::PATIENCE;
-use super::{StoreError, aside, usage};
+use super::{StoreError, aside, parts, usage};
 use crate::fault;
 use crate::store::blob::{Blobs, Discarded};
 
@@ -50,6 +50,8 @@ pub(super) struct Upkeep {
     /// Removed sessions that are left to the next start: their rows are damaged, or a set-aside database has them too, so that
     /// their mark must stay.
     later: BTreeSet<String>,
+    /// Removed sessions of which forks have events: what is left of them stays until a fork is removed.
+    forked: BTreeSet<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,8 +66,8 @@ enum Step {
 
 impl Upkeep {
     pub(super) fn new(path: &Path, blobs: Blobs, found: Found) -> Self {
-        let (path, later) = (path.to_path_buf(), BTreeSet::new());
-        Self { path, blobs, found, next: Step::Sweep, last: Instant::now(), paused: None, later }
+        let (path, later, forked) = (path.to_path_buf(), BTreeSet::new(), BTreeSet::new());
+        Self { path, blobs, found, next: Step::Sweep, last: Instant::now(), paused: None, later, forked }
     }
 
     /// Ends the work: no writes follow.
@@ -78,6 +80,7 @@ impl Upkeep {
         if self.next != Step::Sweep {
             self.next = Step::Rows;
         }
+        self.forked.clear();
         self.paused = None;
     }
 
@@ -150,6 +153,9 @@ impl Upkeep {
             Ok(false) if aside::keeps_blobs(&self.path) => {
                 self.later.insert(session);
             }
+            Ok(false) if parts::needed(connection, &session)? > 0 => {
+                self.forked.insert(session);
+            }
             Ok(false) => {
                 connection.execute("DELETE FROM removed WHERE session = ?", [&session])?;
                 tracing::debug!(target: "store", session, "all rows deleted");
@@ -169,7 +175,7 @@ impl Upkeep {
         let mut removed = statement.query([])?;
         while let Some(row) = removed.next()? {
             let session: String = row.get(0)?;
-            if !self.later.contains(&session) {
+            if !self.later.contains(&session) && !self.forked.contains(&session) {
                 return Ok(Some(session));
             }
         }
@@ -234,6 +240,7 @@ pub(super) fn mark_removed(connection: &Connection, session: &str) -> rusqlite::
     let waiting = "DELETE FROM question INDEXED BY question_open WHERE session = ? AND answer IS NULL";
     connection.execute(waiting, [session])?;
     usage::release(connection, session)?;
+    parts::unshare(connection, session)?;
     Ok(())
 }
 
@@ -247,29 +254,38 @@ fn delete_rows_of(connection: &Connection, session: &str) -> Result<bool, StoreE
         transaction.commit()?;
         return Ok(true);
     }
-    let mut deleted = delete_events(&transaction, session)?;
+    // Forks have the events up to this one, and the blobs that these name; nobody can undo changes of the session any more.
+    let needed = parts::needed(&transaction, session)?;
+    let mut deleted = delete_events(&transaction, session, needed)?;
     for sql in [
         "DELETE FROM scratch WHERE session = ?1 AND (stream, block, offset) IN
              (SELECT stream, block, offset FROM scratch WHERE session = ?1 LIMIT ?2)",
         "DELETE FROM question WHERE id IN (SELECT id FROM question WHERE session = ?1 LIMIT ?2)",
         "DELETE FROM outcome WHERE key IN (SELECT key FROM outcome WHERE session = ?1 LIMIT ?2)",
-        "INSERT OR IGNORE INTO stray (hash) SELECT hash FROM blob WHERE session = ?1 ORDER BY hash LIMIT ?2",
+        "INSERT OR IGNORE INTO stray (hash)
+             SELECT hash FROM blob WHERE session = ?1 AND (?3 = 0 OR seq IS NOT NULL) ORDER BY hash LIMIT ?2",
         "DELETE FROM blob WHERE session = ?1 AND hash IN
-             (SELECT hash FROM blob WHERE session = ?1 ORDER BY hash LIMIT ?2)",
+             (SELECT hash FROM blob WHERE session = ?1 AND (?3 = 0 OR seq IS NOT NULL) ORDER BY hash LIMIT ?2)",
     ] {
         if deleted < ROWS {
-            deleted += transaction.prepare_cached(sql)?.execute(params![session, ROWS])? as i64;
+            let mut statement = transaction.prepare_cached(sql)?;
+            // Only the last two have a third parameter.
+            deleted += match statement.parameter_count() {
+                3 => statement.execute(params![session, ROWS, needed])?,
+                _ => statement.execute(params![session, ROWS])?,
+            } as i64;
         }
     }
     transaction.commit()?;
     Ok(deleted > 0)
 }
 
-/// Deletes the first events of a session, about [`BYTES`] of them.
-fn delete_events(connection: &Connection, session: &str) -> rusqlite::Result<i64> {
-    let mut statement = connection
-        .prepare_cached("SELECT seq, octet_length(data) FROM event WHERE session = ? ORDER BY seq LIMIT ?")?;
-    let mut rows = statement.query(params![session, ROWS])?;
+/// Deletes the first events of a session after `needed`, about [`BYTES`] of them.
+fn delete_events(connection: &Connection, session: &str, needed: i64) -> rusqlite::Result<i64> {
+    let mut statement = connection.prepare_cached(
+        "SELECT seq, octet_length(data) FROM event WHERE session = ? AND seq > ? ORDER BY seq LIMIT ?",
+    )?;
+    let mut rows = statement.query(params![session, needed, ROWS])?;
     let (mut last, mut bytes) = (None, 0);
     while bytes < BYTES
         && let Some(row) = rows.next()?
@@ -278,8 +294,8 @@ fn delete_events(connection: &Connection, session: &str) -> rusqlite::Result<i64
         bytes += row.get::<_, i64>(1)?;
     }
     let Some(last) = last else { return Ok(0) };
-    let mut delete = connection.prepare_cached("DELETE FROM event WHERE session = ? AND seq <= ?")?;
-    Ok(delete.execute(params![session, last])? as i64)
+    let mut delete = connection.prepare_cached("DELETE FROM event WHERE session = ? AND seq > ? AND seq <= ?")?;
+    Ok(delete.execute(params![session, needed, last])? as i64)
 }
 
 /// Deletes files and directories on another thread, because large files take long. The next start deletes what is left.

@@ -10,6 +10,7 @@ use super::blob::Held;
 use super::damage::Found;
 use super::event_row::sum;
 use super::intact::Intact;
+use super::parts;
 use super::upkeep::{self, Upkeep};
 use super::usage;
 use super::{Append, Done, Fold, StoreError, Write};
@@ -301,6 +302,7 @@ fn write_fold(connection: &Connection, session: &str, fold: &Fold, bytes: i64) -
             let values = params![session, name, cwd, state, *updated_at as i64, fold, parent];
             connection.prepare_cached(&sql)?.execute(values)?
         }
+        Fold::Shared(origin, seq) => parts::share(connection, session, origin, *seq)?,
         Fold::Environment(env) => {
             connection.prepare_cached("UPDATE session SET env = ? WHERE id = ?")?.execute(params![env, session])?
         }

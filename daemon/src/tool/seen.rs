@@ -50,6 +50,11 @@ impl Seen {
         Arc::strong_count(&self.0) == 1
     }
 
+    /// The model knows no file any more.
+    pub fn forget(&self) {
+        self.inner().files.clear();
+    }
+
     /// The model knows the file at `path`, which has no link, with the content that has this hash.
     pub(super) fn knows(&self, path: &Path, hash: Hash) {
         let mut inner = self.inner();

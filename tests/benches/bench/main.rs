@@ -8,6 +8,7 @@
 mod bare;
 mod decoders;
 mod figures;
+mod forks;
 mod paced;
 mod rounds;
 mod servers;
@@ -124,6 +125,7 @@ async fn main() -> ExitCode {
     measure! {
         figures::warm_run figures::warm_turn figures::cold_start figures::stream rounds::tool_rounds
         figures::memory paced::paced figures::round_trip figures::idle decoders::decoders decoders::prefix
+        forks::forks
         servers::mcp_memory servers::mcp_first_turn servers::mcp_call servers::mcp_tools
     }
     ExitCode::from(u8::from(!good))

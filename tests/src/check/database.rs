@@ -114,5 +114,33 @@ pub fn read(path: &Path) -> anyhow::Result<Stored> {
         let row_of = Row { seq: row.get::<_, i64>(1)?.try_into()?, kind: row.get(2)?, raw, event };
         stored.0.entry(row.get(0)?).or_default().push(row_of);
     }
+    drop(rows);
+    share(&connection, &mut stored)?;
     Ok(stored)
+}
+
+/// Puts the events that forks share before their own.
+fn share(connection: &Connection, stored: &mut Stored) -> anyhow::Result<()> {
+    let mut known = connection.prepare("SELECT 1 FROM sqlite_master WHERE name = 'shared'")?;
+    if !known.exists([])? {
+        return Ok(());
+    }
+    let mut shared = connection.prepare("SELECT session, source, last FROM shared ORDER BY session, last DESC")?;
+    let mut events = connection
+        .prepare("SELECT seq, kind, data FROM event WHERE session = ? AND seq > ? AND seq <= ? ORDER BY seq")?;
+    let parts = shared.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let parts: Vec<(String, String, i64)> = parts.collect::<rusqlite::Result<_>>()?;
+    for (n, (session, source, last)) in parts.iter().enumerate() {
+        let before = parts.get(n + 1).filter(|(of, ..)| of == session).map_or(0, |(_, _, last)| *last);
+        let mut all = Vec::new();
+        let mut rows = events.query(rusqlite::params![source, before, last])?;
+        while let Some(row) = rows.next()? {
+            let raw: String = row.get(2)?;
+            let event = serde_json::from_str(&raw)?;
+            all.push(Row { seq: row.get::<_, i64>(0)?.try_into()?, kind: row.get(1)?, raw, event });
+        }
+        let own = stored.0.entry(session.clone()).or_default();
+        own.splice(0..0, all);
+    }
+    Ok(())
 }

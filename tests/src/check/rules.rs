@@ -372,7 +372,9 @@ pub(super) fn folded(trace: &Trace, found: &mut Found) {
         found.unless(rests, "I6", || format!("{session} is {state}, and nothing is under way"));
     }
     for (session, rows) in &trace.stored.0 {
-        let answers = rows.iter().filter(|row| match row.kind.as_str() {
+        // What a fork shares was paid for by its origin.
+        let own = rows.iter().rposition(|row| row.kind == "forked").unwrap_or_default();
+        let answers = rows.iter().skip(own).filter(|row| match row.kind.as_str() {
             "message" => row.str("role") == "assistant",
             "compacted" => true,
             "compaction_failed" => row.event["usage"].is_object(),

@@ -151,7 +151,23 @@ async fn walk(
         stays.must("session/remove", json!({ "session": other, "key": key })).await?;
     }
     stays.prompt(session, "tools once more", "queue").await?;
-    stays.settle(session).await
+    stays.settle(session).await?;
+
+    // A fork goes on, goes back and goes on again; then what went back is removed, and its branch has all that was left.
+    let key = stays.key();
+    let made = stays.must("session/fork", json!({ "session": session, "key": key })).await?;
+    let fork = made["session"].as_str().unwrap_or_default().to_owned();
+    stays.prompt(&fork, "plain in a fork", "queue").await?;
+    stays.settle(&fork).await?;
+    let key = stays.key();
+    stays.must("session/rewind", json!({ "session": fork, "key": key })).await?;
+    stays.prompt(&fork, "plain instead", "queue").await?;
+    stays.settle(&fork).await?;
+    let stored = read(&daemon.dirs.database()).map_err(|error| format!("run: the database cannot be read: {error}"))?;
+    model.named_by(&stored);
+    let key = stays.key();
+    stays.must("session/remove", json!({ "session": fork, "key": key })).await?;
+    Ok(())
 }
 
 /// Waits until so many messages began with `text`.

@@ -10,6 +10,7 @@ use linger_protocol::message::{ContentBlock, StopReason, Usage};
 use linger_protocol::permission::Mode;
 use linger_protocol::question::{self as question_wire, Question, Subject};
 use linger_protocol::session::{self, Effort as Thinking, Environment, PrefixFingerprint, Prompted};
+use linger_protocol::tree::{RewindDone, Uncompacted};
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 
@@ -93,6 +94,10 @@ pub enum Command {
     Bin(KeyedReply),
     /// Take it out of the bin.
     Restore(Option<Key>, Reply<session::OutOfBin>),
+    /// Go back to before a prompt.
+    GoBack(Box<super::GoBack>, Option<Key>, Author, Reply<RewindDone>),
+    /// Take back a compaction, if nothing has happened since this event.
+    Uncompact(Uncompacted, u64, Option<Key>, Author, Reply<Uncompacted>),
     /// Undo changes of files.
     Undo(session::Undo, Option<Key>, Author, Reply<session::Restored>),
     /// Make them again.
@@ -162,6 +167,8 @@ impl Command {
         match self {
             Self::Attach(_, _, _, reply) => respond(reply, Err(error)),
             Self::Prompt(_, _, _, _, reply) | Self::Compact(_, _, _, reply) => respond(reply, Err(error)),
+            Self::GoBack(_, _, _, reply) => respond(reply, Err(error)),
+            Self::Uncompact(_, _, _, _, reply) => respond(reply, Err(error)),
             Self::Undo(_, _, _, reply) | Self::Redo(_, _, _, reply) => respond(reply, Err(error)),
             Self::Prune(_, _, reply) => respond(reply, Err(error)),
             Self::Unqueue(_, _, _, reply) => respond(reply, Err(error)),

@@ -19,6 +19,7 @@ mod storage;
 #[cfg(test)]
 mod tests;
 mod titles;
+mod tree;
 mod turns;
 mod unattended;
 mod undo;
@@ -69,6 +70,7 @@ pub use record::{blob_fold, environment, idle_effort, question_fold, spent, stor
 use record::{message_of, missing_variables, notice};
 pub use requests::add_directories;
 use storage::known;
+pub use tree::GoBack;
 
 /// How long a stopped turn may take before it is abandoned. Its processes are killed immediately.
 const STOP_GRACE: Duration = Duration::from_secs(1);
@@ -413,6 +415,8 @@ impl Actor {
             Command::Cancel(background, asked) => self.cancel(background, asked).await,
             Command::Continue(asked) => self.resume(asked).await,
             Command::Configured => self.configured(),
+            Command::GoBack(back, key, by, reply) => self.go_back(*back, key, by, reply).await,
+            Command::Uncompact(taken, head, key, by, reply) => self.uncompact((taken, head), key, by, reply).await,
             Command::Undo(undo, key, by, reply) => self.undo(undo, key, by, reply).await,
             Command::Redo(redo, key, by, reply) => self.redo(redo, key, by, reply).await,
             Command::Set(set, asked) => self.set(set, asked).await,

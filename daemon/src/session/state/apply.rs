@@ -54,6 +54,9 @@ impl State {
                 self.thinking = *effort;
                 (self.cwd, self.model, self.mode, self.name) = (cwd.clone(), model.clone(), *mode, name.clone());
             }
+            EventBody::Forked(begun) => self.begin_fork(begun, event.at),
+            EventBody::Rewound(back) => self.go_back(back),
+            EventBody::Uncompacted(taken) => self.uncompact(taken),
             EventBody::SessionChanged {
                 model,
                 mode,

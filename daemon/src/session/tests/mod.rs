@@ -408,6 +408,9 @@ const KINDS: &[&str] = &[
     "background_ended",
     "undo_started",
     "undone",
+    "forked",
+    "rewound",
+    "uncompacted",
     "notice",
 ];
 

@@ -3,11 +3,12 @@
 //! The actor follows its own events while the history is short, so that a turn begins without a
 //! query. A longer history is read from the log, page by page.
 
-use linger_protocol::event::{Event, Level, NoticeCode};
+use linger_protocol::event::{Event, EventBody, Level, NoticeCode};
 
 use super::{Opening, Turn, TurnEnded};
 use crate::session::actor::{TurnMessage, WRITE_RETRY};
 use crate::session::context::{self, Context};
+use crate::session::state::tree::PassedOver;
 use crate::store::StoreError;
 
 /// The longest history that is kept between turns, in bytes of events. Reading a longer one at each
@@ -29,6 +30,11 @@ impl Past {
     /// long.
     pub fn follow(&mut self, event: &Event, kind: &str, bytes: usize) {
         let Some(seq) = event.seq.filter(|seq| *seq == self.after + 1) else { return };
+        if let EventBody::Rewound(_) | EventBody::Uncompacted(_) = &event.body {
+            // What counts again is read.
+            *self = Self::default();
+            return;
+        }
         if context::KINDS.contains(&kind) {
             if self.bytes + bytes > KEPT {
                 *self = Self::default();
@@ -67,17 +73,17 @@ impl Turn {
         let past = std::mem::take(&mut opening.past);
         if past.after == opening.head {
             #[cfg(all(debug_assertions, not(feature = "faults")))]
-            self.is_as_stored(&past).await;
+            self.is_as_stored(&past, &opening.passed_over).await;
             return Ok(Ok(past.builder.finish()));
         }
-        self.history_when_readable().await
+        self.history_when_readable(&opening.passed_over).await
     }
 
     /// The history from the log; waits visibly while the storage fails.
-    async fn history_when_readable(&self) -> Result<Result<Context, String>, TurnEnded> {
+    async fn history_when_readable(&self, passed_over: &PassedOver) -> Result<Result<Context, String>, TurnEnded> {
         let mut pause = WRITE_RETRY[0];
         loop {
-            let error = match self.read().await {
+            let error = match self.read(passed_over).await {
                 Ok(past) => {
                     if past.bytes <= KEPT {
                         self.emit.tell(TurnMessage::Read(Box::new(past.clone())))?;
@@ -97,13 +103,14 @@ impl Turn {
         }
     }
 
-    /// Reads the log page by page, so that other sessions' queries run in between.
-    async fn read(&self) -> Result<Past, Unread> {
+    /// Reads the log page by page, without what is passed over, so that other sessions' queries run in between.
+    async fn read(&self, passed_over: &PassedOver) -> Result<Past, Unread> {
         let Past { mut builder, mut after, mut bytes } = Past::default();
         loop {
             let read = self.env.store.events_of(self.session.clone(), context::KINDS, after, context::PAGE);
-            let (page, more) = read.await?;
+            let (mut page, more) = read.await?;
             after = page.last().map_or(after, |last| last.seq);
+            page.retain(|stored| !passed_over.has(stored));
             bytes += page.iter().map(|stored| stored.data.len()).sum::<usize>();
             let parse = move || builder.add(&page).map(|()| builder);
             // A long history is parsed on a blocking thread, because one thread runs all sessions.
@@ -118,8 +125,8 @@ impl Turn {
 
     /// Asserts that the followed history equals the stored one. Ignores errors of the store.
     #[cfg(all(debug_assertions, not(feature = "faults")))]
-    async fn is_as_stored(&self, past: &Past) {
-        if let Ok(stored) = self.read().await {
+    async fn is_as_stored(&self, past: &Past, passed_over: &PassedOver) {
+        if let Ok(stored) = self.read(passed_over).await {
             assert_eq!(past.builder.clone().finish(), stored.builder.finish(), "the history was kept and has changed");
         }
     }

@@ -123,6 +123,8 @@ pub struct Turn {
 
 /// The input of a turn.
 struct Opening {
+    /// What of the log is passed over.
+    passed_over: state::tree::PassedOver,
     /// The history kept by the actor.
     past: Past,
     /// The seq of the session's last event.
@@ -148,6 +150,7 @@ impl Turn {
         let opening = Opening {
             past,
             head: state.head,
+            passed_over: state.passed_over.clone(),
             known: turn.calls.iter().map(|call| call.id.clone()).collect(),
             begun: calls::begun(state, streams),
             stop: match (turn.cut, turn.goes_on) {

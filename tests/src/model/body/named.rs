@@ -1,4 +1,4 @@
-//! A prefix that changed, and the events that may name the change: `compacted`, `trimmed`, a `prompt_accepted` with a schema and a
+//! A prefix that changed, and the events that may name the change: `compacted`, `trimmed`, `forked`, `rewound`, a `prompt_accepted` with a schema and a
 //! `session_changed` with instructions or a setup, by what they say and by nothing else.
 
 use serde_json::Value;
@@ -54,6 +54,8 @@ impl Break {
             }
             By::Room { items, before } => match kind {
                 "compacted" => is_compacted(items, before, event["summary"].as_str().unwrap_or_default()),
+                "forked" | "rewound" => is_gone_on(items, before),
+                "uncompacted" => before.iter().any(|before| !before.is_empty() && before.first() == items.first()),
                 "trimmed" => {
                     let count = |named: &str| event[named].as_array().map_or(0, Vec::len);
                     is_trimmed(items, before, count("calls"), LEFT_OUT)
@@ -64,6 +66,15 @@ impl Break {
             },
         }
     }
+}
+
+/// It is the beginning of what was sent before, and after that only a user has said something.
+fn is_gone_on(items: &[String], before: &[Vec<String>]) -> bool {
+    let is_new = |before: &Vec<String>| {
+        let same = items.iter().zip(before).take_while(|(one, other)| one == other).count();
+        same > 0 && !items.iter().skip(same).any(|item| item.starts_with("assistant "))
+    };
+    before.iter().any(is_new)
 }
 
 /// The summary comes first, and what follows it is the end of what was sent before, unchanged.

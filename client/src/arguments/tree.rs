@@ -1,0 +1,48 @@
+//! The command line of forks, of going back, and of taking back a summary.
+
+use clap::Args;
+
+#[derive(Debug, Args)]
+pub(crate) struct Fork {
+    /// A name, an id, or a unique prefix of an id
+    pub(crate) session: String,
+    /// After this message, or before this prompt: m12, p3; without it, from the latest finished step
+    #[arg(long, value_name = "MESSAGE")]
+    pub(crate) at: Option<String>,
+    /// A name for the fork
+    #[arg(long, short, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Print one JSON object: `session`, `origin`, `model`, `mode`
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Rewind {
+    /// A name, an id, or a unique prefix of an id
+    pub(crate) session: String,
+    /// To before this prompt, such as p3; without it, to before the latest one
+    #[arg(long, value_name = "PROMPT")]
+    pub(crate) to: Option<String>,
+    /// Also put back the files that were changed since
+    #[arg(long)]
+    pub(crate) files: bool,
+    /// Of these files also those that somebody changed since
+    #[arg(long, requires = "files")]
+    pub(crate) force: bool,
+    /// Change nothing, and list the prompts that it can go back to, the latest first
+    #[arg(long, conflicts_with_all = ["to", "files"])]
+    pub(crate) list: bool,
+    /// Print one JSON object: `branch` (the session with what was left), `to`, `prompt`, `text`, `changes`
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Uncompact {
+    /// A name, an id, or a unique prefix of an id
+    pub(crate) session: String,
+    /// Print one JSON object: `compacted`, `messages`, `tokens`
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,117 @@
+//! `/fork`, `/rewind`, `/uncompact` and `/tree`: other ways on from points of the session, and changing to another session of its tree.
+
+use linger_protocol::id::SessionId;
+use linger_protocol::method::{SessionFork, SessionList, SessionPrompts, SessionRewind, SessionUncompact};
+use linger_protocol::session::{Info, List};
+use linger_protocol::tree::{Fork, Prompts, Rewind, Uncompact};
+
+use super::Repl;
+use super::output::Outputs;
+use crate::connect::parse;
+use crate::environment::now;
+use crate::error::Failure;
+use crate::idempotency::key;
+use crate::question::Questions;
+use crate::render::live::Live;
+use crate::render::tree::{around, numbered, prompts, quoted};
+
+/// Prompts that `/rewind` lists.
+const LISTED: u32 = 20;
+
+impl Repl {
+    /// Makes a fork, and goes on in it.
+    pub(super) fn fork(&mut self, at: Option<String>) -> Result<(), Failure> {
+        let session = self.attachment.session.clone();
+        // What it goes on from is on the screen.
+        let is_shown = at.is_none() && self.running.is_none();
+        let fork = Fork { session, at, name: None, key: Some(key()?) };
+        match self.attachment.client.call_raw(&SessionFork(fork))? {
+            Ok(made) => {
+                let made = parse::<SessionFork>(&made)?;
+                self.change_to(&made.session, is_shown)?;
+                match made.text {
+                    Some(text) => self.say(&format!("it goes on from before \"{}\"", quoted(&text))),
+                    None => Ok(()),
+                }
+            }
+            Err(error) => self.complain(error.into()),
+        }
+    }
+
+    /// Goes back to the N-th prompt of the list, or shows the list.
+    pub(super) fn rewind(&mut self, number: Option<usize>, files: bool) -> Result<(), Failure> {
+        let session = self.attachment.session.clone();
+        let limit = Some(number.map_or(LISTED, |n| u32::try_from(n).unwrap_or(u32::MAX).max(LISTED)));
+        let rows =
+            match self.attachment.client.call_raw(&SessionPrompts(Prompts { session: session.clone(), limit }))? {
+                Ok(rows) => parse::<SessionPrompts>(&rows)?,
+                Err(error) => return self.complain(error.into()),
+            };
+        let Some(number) = number else {
+            if rows.is_empty() {
+                return self.say("no prompt to go back to");
+            }
+            for line in prompts(&rows, now(), true) {
+                self.say(&line)?;
+            }
+            return self.say("/rewind N goes back to before that prompt; with --files, files too");
+        };
+        let Some(row) = rows.get(number - 1) else {
+            return self.say("there is no such prompt; /rewind lists them");
+        };
+        let rewind = Rewind { session, to: Some(row.prompt.clone()), files, force: false, key: Some(key()?) };
+        // The event says that it went back.
+        match self.attachment.client.call_raw(&SessionRewind(rewind))? {
+            Ok(_) => Ok(()),
+            Err(error) => self.complain(error.into()),
+        }
+    }
+
+    /// Takes back the latest summary; the event says so.
+    pub(super) fn uncompact(&mut self) -> Result<(), Failure> {
+        let session = self.attachment.session.clone();
+        match self.attachment.client.call_raw(&SessionUncompact(Uncompact { session, key: Some(key()?) }))? {
+            Ok(_) => Ok(()),
+            Err(error) => self.complain(error.into()),
+        }
+    }
+
+    /// Shows the tree of the session, or changes to the N-th of it.
+    pub(super) fn tree(&mut self, number: Option<usize>) -> Result<(), Failure> {
+        let here = self.attachment.session.clone();
+        let rows = self.attachment.client.call(&SessionList(List::default()))?;
+        let tree = around(&rows, &here);
+        let Some(number) = number else {
+            for line in numbered(&tree, &here, now()) {
+                self.say(&line)?;
+            }
+            return self.say(if tree.len() > 1 { "/tree N changes to another one" } else { "/fork makes another one" });
+        };
+        match tree.get(number - 1) {
+            Some((_, row)) if row.session == here => self.say("that is this session"),
+            Some((_, row)) => self.change_to(&row.session.clone(), false),
+            None => self.say("there is no such session; /tree lists them"),
+        }
+    }
+
+    /// Goes on in another session; the one before goes on by itself. Its last turn is shown, unless it `is_shown`.
+    fn change_to(&mut self, session: &SessionId, is_shown: bool) -> Result<(), Failure> {
+        let info = self.attachment.client.session_info(session)?;
+        let Info { name, cwd, model, mode, unattended, effort, queued, context_window, turn_cursor, cursor, .. } = info;
+        let label = name.unwrap_or_else(|| session.to_string());
+        self.say(&format!("session {label}, {model} ({mode}); {} goes on without you", self.label))?;
+        let style = self.renderer.style();
+        self.renderer.begin_again();
+        (self.live, self.outputs, self.questions) =
+            (Live::new(style, mode, context_window), Outputs::default(), Questions::with_lines());
+        (self.label, self.cwd, self.model, self.mode) = (label, cwd, model, mode);
+        (self.next_mode, self.unattended, self.effort, self.queued) = (None, unattended, effort, queued);
+        (self.running, self.offered, self.continuing, self.cancelling) = (None, false, false, false);
+        (self.sent, self.last_begun, self.writing) = (0, None, None);
+        for prompts in [&mut self.mine, &mut self.held, &mut self.begun] {
+            prompts.clear();
+        }
+        self.queue.clear();
+        self.attachment.change_to(session.clone(), if is_shown { cursor } else { turn_cursor })
+    }
+}

@@ -1,0 +1,265 @@
+//! Forks, and going back.
+//!
+//! A fork is made of what is stored of its origin, whose actor is not asked: nothing of the shared events is copied or folded. Going
+//! back makes a fork first, which keeps what the session leaves, and then asks the actor; a daemon that dies in between leaves a
+//! fork too many, and nothing less.
+
+use std::sync::Arc;
+
+use linger_protocol::RpcError;
+use linger_protocol::error::Code;
+use linger_protocol::event::EventBody;
+use linger_protocol::id::SessionId;
+use linger_protocol::message::{StopReason, Usage};
+use linger_protocol::session::Undo;
+use linger_protocol::tree::{Fork, ForkMade, Forked, Origin, PromptRow, Prompts, Rewind, RewindDone, Rewound};
+use tokio::sync::oneshot;
+
+use super::Registry;
+use super::create::{ID, MAX_SESSIONS};
+use crate::agent::role::stricter;
+use crate::session::Draft;
+use crate::session::actor::{Actor, Author, Command, GoBack, KeyedReply};
+use crate::session::line::{Known, Line, Point, is_on_line};
+use crate::session::state::State;
+use crate::session::state::tree::MAX_SKIPPED;
+use crate::store::idempotency::Key;
+use crate::store::{Fold, MAX_PARTS, SessionRow, StoreError};
+use crate::sys::{clock, disk};
+
+/// Prompts in a list, when nothing is said, and at most.
+const PROMPTS: [u32; 2] = [100, 1000];
+
+/// How the turn ends in which a fork begins.
+const LEFT: &str = "the fork goes on from within this turn";
+
+impl Registry {
+    /// Makes a session that goes on from a point of another one, or finds the one that was made for the key. `is_user`: it may have
+    /// the directories that a user added to the origin.
+    pub async fn fork(self: &Arc<Self>, fork: Fork, is_user: bool, key: Option<Key>) -> Result<ForkMade, RpcError> {
+        let _turn = match &key {
+            Some(key) => Some(self.under_way.turn(key).await),
+            None => None,
+        };
+        if let Some(key) = &key
+            && let Some(made) = self.env.store.answer_to(key).await?
+        {
+            return Ok(made);
+        }
+        let (row, state) = self.stored(&fork.session).await?;
+        let line = Line { store: &self.env.store, id: fork.session, state: &state };
+        let point = line.point(fork.at.as_deref()).await?;
+        self.make_fork((row, &line, point), fork.name, is_user, key).await
+    }
+
+    /// Goes back to before a prompt.
+    pub async fn rewind(
+        self: &Arc<Self>,
+        asked: Rewind,
+        is_user: bool,
+        key: Option<Key>,
+        by: Author,
+    ) -> Result<RewindDone, RpcError> {
+        let _turn = match &key {
+            Some(key) => Some(self.under_way.turn(key).await),
+            None => None,
+        };
+        if let Some(key) = &key
+            && let Some(done) = self.env.store.answer_to(key).await?
+        {
+            return Ok(done);
+        }
+        let id = &asked.session;
+        let (_, state) = self.stored(id).await?;
+        may_go_back(id, &state)?;
+        let line = Line { store: &self.env.store, id: id.clone(), state: &state };
+        let point = line.before(asked.to.as_ref()).await?;
+        let context_tokens = line.known(&point).await?.context_tokens;
+        let changes = match asked.files {
+            true => self.put_back(&asked, point.seq, &by).await?,
+            false => Vec::new(),
+        };
+        // The files were put back by events of their own.
+        let (row, state) = self.stored(id).await?;
+        may_go_back(id, &state)?;
+        let line = Line { store: &self.env.store, id: id.clone(), state: &state };
+        let own = key.as_ref().map(|key| Key { id: format!("{}/branch", key.id), params: key.params.clone() });
+        let made = match &own {
+            Some(own) => self.env.store.answer_to::<ForkMade>(own).await?,
+            None => None,
+        };
+        let branch = match made.filter(|made| made.origin.seq == state.head) {
+            Some(made) => made.session,
+            None => {
+                let all = Point { seq: state.head, prompt: None };
+                self.make_fork((row, &line, all), None, is_user, own).await?.session
+            }
+        };
+        let (prompt, text) = point.prompt.unwrap_or_default();
+        let done = RewindDone { branch: branch.clone(), to: point.seq, prompt: prompt.clone(), text, changes };
+        let files = asked.files;
+        let (to, head) = (point.seq, state.head);
+        let rewound = Rewound { to, prompt, branch: branch.clone(), files, context_tokens, ..Rewound::default() };
+        let back = Box::new(GoBack { rewound, head, done });
+        let done = self.ask(id, |reply| Command::GoBack(back, key, by, reply)).await;
+        if done.is_err() {
+            // Nothing was left, so nothing has to be kept.
+            let asked = |reply| Command::Remove(true, KeyedReply { key: None, reply });
+            if let Err(error) = self.ask(&branch, asked).await {
+                tracing::warn!(target: "session", session = %branch, %error, "an unused fork cannot be removed");
+            }
+        }
+        done
+    }
+
+    /// The prompts that a session can go back to.
+    pub async fn prompts(&self, asked: Prompts) -> Result<Vec<PromptRow>, RpcError> {
+        let (_, state) = self.stored(&asked.session).await?;
+        let [usual, most] = PROMPTS;
+        let line = Line { store: &self.env.store, id: asked.session, state: &state };
+        line.prompts(asked.limit.unwrap_or(usual).min(most) as usize).await
+    }
+
+    /// Puts back the files that were changed after an event, turn by turn.
+    async fn put_back(
+        self: &Arc<Self>,
+        asked: &Rewind,
+        after: u64,
+        by: &Author,
+    ) -> Result<Vec<linger_protocol::event::FileChange>, RpcError> {
+        let (id, mut changes) = (&asked.session, Vec::new());
+        loop {
+            let (_, state) = self.stored(id).await?;
+            if state.undo.steps.last().is_none_or(|step| step.first <= after) {
+                return Ok(changes);
+            }
+            let undo = Undo { session: id.clone(), force: asked.force, ..Undo::default() };
+            let undone = self.ask(id, |reply| Command::Undo(undo, None, by.clone(), reply)).await?;
+            changes.extend(undone.changes);
+            if let Some(left) = undone.failed.first() {
+                let text = format!("{} cannot be put back: {}", left.path.display(), left.reason);
+                let error = RpcError::new(Code::FileChanged, text);
+                return Err(error.hint("the conversation is as it was; `linger redo` makes undone changes again"));
+            }
+        }
+    }
+
+    /// A session as it is stored.
+    pub(super) async fn stored(&self, id: &SessionId) -> Result<(SessionRow, State), RpcError> {
+        let row = if id.is_daemon() { None } else { self.env.store.session(id.clone()).await? };
+        let Some(row) = row else {
+            let error = RpcError::new(Code::UnknownSession, format!("there is no session '{id}'"));
+            return Err(error.hint("`linger ls` or session/list shows those there are"));
+        };
+        let state = State::from_stored(&row.fold).filter(|_| self.env.store.found.of(id).is_none());
+        let state =
+            state.ok_or_else(|| self.env.store.found.of(id).unwrap_or_else(|| "its state cannot be read".to_owned()));
+        let state = state.map_err(StoreError::damage)?;
+        if state.binned_at.is_some() {
+            let error = RpcError::new(Code::Binned, format!("session {id} is in the bin"));
+            return Err(error.hint(format!("`linger restore {id}` takes it out")));
+        }
+        Ok((row, state))
+    }
+
+    /// Returns when it is on disk.
+    async fn make_fork(
+        self: &Arc<Self>,
+        (row, line, point): (SessionRow, &Line<'_>, Point),
+        name: Option<String>,
+        is_user: bool,
+        key: Option<Key>,
+    ) -> Result<ForkMade, RpcError> {
+        let (env, state, origin) = (&self.env, line.state, &line.id);
+        let config = env.config.current()?;
+        if point.seq == 0 || !is_on_line(state, point.seq) {
+            return Err(RpcError::new(Code::Idle, format!("session {origin} has nothing to go on from there")));
+        }
+        if env.store.parts_to(origin.clone(), point.seq).await? >= MAX_PARTS {
+            let error = RpcError::new(Code::TooMuch, format!("session {origin} is the {MAX_PARTS}th fork of a fork"));
+            return Err(error.hint("fork one of the sessions that it comes from"));
+        }
+        let sessions = env.store.session_count().await?;
+        if sessions >= MAX_SESSIONS {
+            let error = RpcError::new(Code::TooMuch, format!("there are {sessions} sessions already"));
+            return Err(error.hint("remove some: `linger rm SESSION`"));
+        }
+        let _named = match &name {
+            Some(name) => Some(env.names.take(&env.store, name, None).await?),
+            None => None,
+        };
+        let mut id = SessionId(clock::random_word(ID));
+        while env.store.is_beginning_of(&id).await? {
+            id = SessionId(clock::random_word(ID));
+        }
+        let Known { turn, before_turn, context_tokens } = line.known(&point).await?;
+        let variables: std::collections::BTreeMap<String, String> = serde_json::from_str(&row.env).unwrap_or_default();
+        env.secrets_of(origin).copy_to(&env.secrets_of(&id));
+        let workspace = Arc::new(env.workspace(&id, &state.cwd, variables.clone(), disk::SHORT_TIMEOUT).await);
+        env.read_workspace(&workspace).await;
+        env.servers.begin(&workspace, id.as_str());
+        let whole = state.forked();
+        let left = Origin { session: origin.clone(), seq: point.seq };
+        let forked = Forked {
+            origin: left.clone(),
+            mode: stricter(whole.mode, env.policy.mode(config.mode, &workspace)),
+            name,
+            title: whole.title.filter(|_| before_turn.is_some()),
+            directories: if is_user { whole.directories } else { Vec::new() },
+            context_tokens,
+            before_turn: before_turn.unwrap_or_default(),
+            ..whole
+        };
+        let text = point.prompt.map(|(_, text)| text);
+        let (model, mode) = (forked.model.clone(), forked.mode);
+        let made = ForkMade { session: id.clone(), origin: left, model, mode, text };
+        let more = turn.map(|(turn, prompt)| Draft::of_turn(&turn, left_within(prompt)));
+        let outcome = key.map(|key| Fold::Outcome(key.outcome(&made)));
+        tracing::info!(target: "session", session = %id, %origin, seq = point.seq, "forked");
+        let (done, committed) = oneshot::channel();
+        let commands = self.mailboxes.add_new(id.clone())?;
+        let begun = (state.before_fork(point.seq), forked, more.into_iter().collect());
+        let shared = (env.clone(), self.clone() as Arc<_>);
+        let actor = Actor::fork(shared, id.clone(), begun, (&variables, workspace), outcome, done);
+        match committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into()))) {
+            Ok(()) => {
+                tokio::spawn(actor.run(None, commands));
+                Ok(made)
+            }
+            Err(error) => {
+                self.mailboxes.forget(&id);
+                env.forget_secrets(&id);
+                Err(error.into())
+            }
+        }
+    }
+}
+
+fn may_go_back(id: &SessionId, state: &State) -> Result<(), RpcError> {
+    if state.turn.is_some() {
+        let busy = RpcError::new(Code::Busy, format!("session {id} has an unfinished turn"));
+        return Err(busy.hint("wait for its end, or cancel it first"));
+    }
+    if state.passed_over.skipped.len() >= MAX_SKIPPED {
+        let error = RpcError::new(Code::TooMuch, format!("session {id} went back {MAX_SKIPPED} times"));
+        return Err(error.hint(format!("fork it at the prompt: `linger fork {id} --at PROMPT`")));
+    }
+    Ok(())
+}
+
+/// The end of the turn in which a fork begins.
+fn left_within(prompt: linger_protocol::id::PromptId) -> EventBody {
+    EventBody::TurnFinished {
+        prompt: Some(prompt),
+        stop_reason: StopReason::Cancelled,
+        detail: Some(LEFT.to_owned()),
+        hint: None,
+        until_at: None,
+        answer: None,
+        usage: Usage::default(),
+        session_usage: Some(Usage::default()),
+        context_tokens: None,
+        context_window: None,
+        steps: 0,
+    }
+}

@@ -1,0 +1,93 @@
+//! Forks and going back, as far as an actor does them.
+
+use linger_protocol::tree::{Forked, RewindDone, Rewound, Uncompacted};
+
+use super::*;
+
+/// A request to go back, checked by the registry.
+#[derive(Debug)]
+pub struct GoBack {
+    /// The event, without its author.
+    pub rewound: Rewound,
+    /// The last event at the time of the check.
+    pub head: u64,
+    /// The answer.
+    pub done: RewindDone,
+}
+
+impl Actor {
+    /// Creates the actor of a fork whose log ends with the events of `before`, and queues its first own events; `done` gets the
+    /// result of the commit.
+    pub fn fork(
+        shared: (Arc<Env>, Arc<dyn Host>),
+        id: SessionId,
+        (before, forked, more): (State, Forked, Vec<Draft>),
+        (env, workspace): (&BTreeMap<String, String>, Arc<Workspace>),
+        outcome: Option<Fold>,
+        done: oneshot::Sender<Result<(), StoreError>>,
+    ) -> Self {
+        let log = Log::new(id.clone(), before.head, Vec::new());
+        let origin = Fold::Shared(forked.origin.session.0.clone(), before.head);
+        let folds = [origin, environment(env)].into_iter().chain(outcome).collect();
+        workspace.added.set(&forked.directories);
+        let mut actor = Self::new(id, shared, log, before, workspace);
+        fault::point("actor.fork");
+        let begun = Draft::new(EventBody::Forked(Box::new(forked)));
+        actor.append(std::iter::once(begun).chain(more).collect(), folds, true, Some(done));
+        actor
+    }
+
+    /// Goes back, unless something has happened since that was checked.
+    pub(super) async fn go_back(&mut self, back: GoBack, key: Option<Key>, by: Author, reply: Reply<RewindDone>) {
+        match self.outcome::<RewindDone>(key.as_ref()).await {
+            Ok(None) => {}
+            Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
+            Err(error) => return respond(reply, Err(error)),
+        }
+        if let Err(error) = self.is_still_at(back.head) {
+            return respond(reply, Err(error));
+        }
+        fault::point("actor.rewind");
+        let Author { name, process } = by;
+        let body = EventBody::Rewound(Rewound { by: Some(name), process, ..back.rewound });
+        tracing::info!(target: "session", session = %self.id, to = back.done.to, branch = %back.done.branch, "went back");
+        let outcome = self.remember(key, &back.done);
+        let (done, committed) = oneshot::channel();
+        self.append(vec![Draft::new(body)], outcome.into_iter().collect(), true, Some(done));
+        self.workspace.seen.forget();
+        respond_when(reply, committed, back.done);
+    }
+
+    /// Takes back a compaction, unless something has happened since that was checked.
+    pub(super) async fn uncompact(
+        &mut self,
+        (taken, head): (Uncompacted, u64),
+        key: Option<Key>,
+        by: Author,
+        reply: Reply<Uncompacted>,
+    ) {
+        match self.outcome::<Uncompacted>(key.as_ref()).await {
+            Ok(None) => {}
+            Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
+            Err(error) => return respond(reply, Err(error)),
+        }
+        if let Err(error) = self.is_still_at(head) {
+            return respond(reply, Err(error));
+        }
+        let Author { name, process } = by;
+        let body = EventBody::Uncompacted(Uncompacted { by: Some(name), process, ..taken.clone() });
+        let outcome = self.remember(key, &taken);
+        let (done, committed) = oneshot::channel();
+        self.append(vec![Draft::new(body)], outcome.into_iter().collect(), true, Some(done));
+        respond_when(reply, committed, taken);
+    }
+
+    /// Fails if something has happened since this event, or a turn runs.
+    fn is_still_at(&self, head: u64) -> Result<(), RpcError> {
+        if self.state.turn.is_none() && matches!(self.phase, Phase::Idle) && self.state.head == head {
+            return Ok(());
+        }
+        let busy = RpcError::new(Code::Busy, format!("session {} has gone on meanwhile", self.id));
+        Err(busy.hint("wait for the end of its turn, and try again"))
+    }
+}

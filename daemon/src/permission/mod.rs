@@ -21,6 +21,7 @@ use sha2::{Digest as _, Sha256};
 
 pub use rule::{Rule, RuleError};
 
+use crate::tool::added::AddedDirs;
 use crate::tool::set::{Names, Takes};
 use crate::tool::skill::NAME as SKILL;
 use crate::tool::{Access, Workspace};
@@ -112,6 +113,11 @@ impl ResolvedAccess {
             None => PathBases::unresolved(workspace),
         };
         Self { bases, target, is_guarded }
+    }
+
+    /// The same target with the added directories of now: a call that waits may lie in one that was added since.
+    pub fn set_added(&mut self, added: &AddedDirs) {
+        self.bases.added = added.now();
     }
 
     /// The file that the call reaches; absent when it touches no path.

@@ -222,12 +222,14 @@ async fn a_command_that_removes_the_database_and_kills_both_confirms_nothing() {
 #[tokio::test]
 async fn a_turn_whose_provider_waits_to_be_confirmed_waits_over_restarts_and_goes_on() {
     let model = ModelServer::with([Reply::new().stall(), Reply::text("hi")]);
-    // Without its address such a provider cannot be used.
-    let provider = format!("[providers.azure]\nbase_url = \"{}/v1\"\napi_key_command = \"echo k\"\n", model.url());
+    let provider = format!(
+        "[providers.extra]\nkind = \"openai\"\nbase_url = \"{}/v1\"\napi_key_command = \"echo k\"\n",
+        model.url()
+    );
     let setup = Setup { config: provider.clone(), ..Setup::default() };
     let daemon = Daemon::start_with(&model, setup).await;
     let client = daemon.client().await;
-    let session = client.create_with(json!({ "model": "azure/m" })).await;
+    let session = client.create_with(json!({ "model": "extra/m" })).await;
     client.attach(&session).await;
     client.prompt(&session, "hello").await;
     model.wait_requests(1).await;
@@ -238,11 +240,11 @@ async fn a_turn_whose_provider_waits_to_be_confirmed_waits_over_restarts_and_goe
     let waiting = async || client.call("config/get", json!({})).await["waiting"].clone();
     until("it is gone", async || {
         let found = client.call("config/get", json!({})).await;
-        (!found["settings"].to_string().contains("azure")).then_some(())
+        (!found["settings"].to_string().contains("extra")).then_some(())
     })
     .await;
     std::fs::write(daemon.dirs.config(), &whole).unwrap();
-    until("it waits", async || waiting().await.to_string().contains("azure").then_some(())).await;
+    until("it waits", async || waiting().await.to_string().contains("extra").then_some(())).await;
     for _ in 0..2 {
         daemon.kill_all().await;
         daemon.launch().await;

@@ -10,6 +10,7 @@ pub mod ordinary;
 mod outages;
 mod persona;
 mod points;
+mod questions;
 mod script;
 
 use std::any::Any;
@@ -204,7 +205,7 @@ pub fn bugs() -> Report {
             Life { violations: found.iter().map(ToString::to_string).collect(), ..Life::default() }
         },
         |(bug, planted), life| {
-            let finds = life.violations.iter().find(|what| what.starts_with(&format!("{bug}: ")));
+            let finds = life.violations.iter().find(|what| what.starts_with(&format!("{}: ", bugs::invariant_of(bug))));
             match (planted, finds) {
                 (true, Some(what)) => {
                     report.count += 1;

@@ -116,7 +116,8 @@ async fn session(
     let made = watcher.call("session/create", params).await;
     let session = made["session"].as_str().expect("a session").to_owned();
     watcher.call("session/attach", json!({ "session": session, "deltas": false })).await;
-    watcher.send("session/prompt", json!({ "session": session, "content": "go" })).await;
+    // Words of its own, so that the model's server can tell its conversation from the others.
+    watcher.send("session/prompt", json!({ "session": session, "content": session })).await;
     let mut races = JoinSet::new();
     let mut asked = 0;
     loop {

@@ -204,21 +204,21 @@ impl Scene<'_> {
     }
 
     async fn two_choices(self) -> Trace {
-        let asks = json!({ "question": "which?", "options": ["left", "right"] });
-        // The turn is held, so that the question is still one of it when the second answer comes.
-        let gate = Gate::new();
-        self.model.push([Reply::tool("ask_user", asks), Reply::text("so be it").gate(&gate)]);
+        let asks = |which: &str| json!({ "question": which, "options": ["left", "right"] });
+        // A step is open, and its questions with it, until all its calls have a result.
+        self.model
+            .push([Reply::tool("ask_user", asks("one?")).and_tool("ask_user", asks("two?")), Reply::text("done")]);
         let (one, two) = (self.daemon.named("one").await, self.daemon.named("two").await);
         let session = one.session().await;
         two.attach(&session).await;
         one.prompt(&session, "go").await;
-        let asked = one.first(&session, "question_asked").await;
-        for (client, answer) in [(&one, "left"), (&two, "right")] {
-            let params = json!({ "question": asked.str("question"), "answer": answer });
+        let asked = [one.nth(&session, "question_asked", 1).await, one.nth(&session, "question_asked", 2).await];
+        let [first, last] = asked.map(|asked| asked.str("question").to_owned());
+        for (client, question, answer) in [(&one, &first, "left"), (&two, &first, "right"), (&one, &last, "left")] {
+            let params = json!({ "question": question, "answer": answer });
             // The second is refused, or should be.
             let _either = client.request("question/answer", params).await;
         }
-        gate.open();
         comes(one.first(&session, "turn_finished")).await;
         self.trace(&[&one, &two])
     }

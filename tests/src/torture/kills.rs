@@ -100,6 +100,8 @@ pub(super) async fn look(
     let mut trace = daemon.trace(&[], model);
     trace.clients = clients;
     life.events += trace.stored.0.values().map(|rows| rows.len() as u64).sum::<u64>();
+    let asked = trace.stored.0.values().flatten().filter(|row| row.kind == "question_asked");
+    life.questions += asked.count() as u64;
     life.requests += model.request_count() as u64;
     life.effects += std::fs::read_to_string(daemon.side_effects()).unwrap_or_default().lines().count() as u64;
     life.violations.extend(check(&trace).iter().map(ToString::to_string));

@@ -24,7 +24,7 @@ const OUTAGES: u64 = 24;
 const RACES: u64 = 10_000;
 
 /// Races for questions: each waits for a step of its turn, so they take longer than those for permissions.
-const QUESTIONS: u64 = 1_000;
+const QUESTIONS: u64 = 300;
 
 /// Power cuts.
 const CUTS: u64 = 200;

@@ -48,7 +48,7 @@ impl Rules {
         let text = allowed.to_string();
         let lists = [("deny", &self.deny), ("ask", &self.ask)];
         let is_all = |rule: &Rule| rule.pattern().is_none() && rule.tool() == allowed.tool();
-        let covers = |rule: &&Rule| is_all(rule) || rule.to_string() == text;
+        let covers = |rule: &&Rule| is_all(rule) || rule.to_string() == text || rule.narrows_all_of(allowed);
         let (list, rule) = lists.iter().find_map(|(name, list)| Some((name, list.iter().find(covers)?)))?;
         Some(format!("`{allowed}` never matches: `{rule}` in {list} comes first"))
     }

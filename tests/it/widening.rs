@@ -250,9 +250,8 @@ async fn a_turn_whose_provider_waits_to_be_confirmed_waits_over_restarts_and_goe
         daemon.launch().await;
         let back = daemon.client().await;
         back.attach(&session).await;
-        let said = back.wait("the wait", |seen| {
-            seen.of("notice").filter(|notice| notice.str("code") == "unconfirmed").last().cloned()
-        });
+        let said = back
+            .wait("the wait", |seen| seen.of("notice").rfind(|notice| notice.str("code") == "unconfirmed").cloned());
         assert!(said.await.str("text").contains("`linger config confirm`"));
         until("it is listed as waiting", async || {
             let rows = back.call("session/list", json!({ "matching": session })).await;

@@ -11,7 +11,7 @@ use linger_protocol::id::{BlobId, QuestionId, SessionId};
 use linger_protocol::method::BlobGet;
 use linger_protocol::permission::Decision;
 use linger_protocol::question::{
-    Action, AlreadyAnswered, Answer, Blocks, PendingQuestion, Question as Asked, QuestionKind, QuestionOption,
+    Action, AlreadyAnswered, Answer, Blocks, PendingQuestion, Question as Asked, QuestionKind, QuestionOption, Subject,
 };
 use serde_json::Value;
 
@@ -56,6 +56,8 @@ pub(crate) struct Question {
     writes: bool,
     /// The rule that asked, if one did.
     rule: Option<String>,
+    /// Whether it is the check of the turn, which no model asked for.
+    is_check: bool,
     /// The change of a file that it is about, until that was looked at.
     change: Option<FileChange>,
     /// What the change does.
@@ -110,6 +112,7 @@ impl Question {
         };
         let (id, holds_up, digest) = (row.question.clone(), *blocks != Blocks::Nothing, digest.clone());
         let (rule, change, difference) = (None, None, None);
+        let is_check = row.asked.about == Some(Subject::Check);
         Some(Self {
             id,
             body,
@@ -119,6 +122,7 @@ impl Question {
             answered: false,
             writes: false,
             rule,
+            is_check,
             change,
             difference,
         })
@@ -132,8 +136,9 @@ impl Question {
             Body::Permission(action) => {
                 let (tool, cwd) = (style.bold(&clean_line(&action.tool)), short_path(&action.cwd));
                 let asked = self.rule.as_deref().map(|rule| format!(" (the rule {rule} asks)")).unwrap_or_default();
+                let who = if self.is_check { "the check of this turn".to_owned() } else { tool };
                 let mut out =
-                    format!("{mark} {tool} wants to run in {}{}\n", clean_line(&cwd), clean_exact_line(&asked));
+                    format!("{mark} {who} wants to run in {}{}\n", clean_line(&cwd), clean_exact_line(&asked));
                 self.parts(action).iter().for_each(|part| indent(&mut out, part, most));
                 if let Some(difference) = &self.difference {
                     out.push_str(&format!("    {}\n{}", difference.summary(), difference.text(style, most)));
@@ -627,6 +632,7 @@ mod tests {
             answered: false,
             writes: false,
             rule: None,
+            is_check: false,
             change: None,
             difference: None,
         }

@@ -25,7 +25,7 @@ use crate::id::{
 use crate::message::{AnswerEnd, ContentBlock, HostedPart, HostedTool, Role, StopReason, Usage};
 use crate::patience::Patience;
 use crate::permission::{Decision, Mode};
-use crate::question::Question;
+use crate::question::{Question, Subject};
 use crate::session::{Effort, PrefixFingerprint, Until, When};
 use crate::tree::{Forked, Rewound, Uncompacted};
 use crate::unattended::Unattended;
@@ -413,6 +413,9 @@ pub enum EventBody {
         /// What it would change, as the files are when it asks.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         changes: Vec<FileChange>,
+        /// `check` for the check of a turn's answer, which no model asked for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        about: Option<Subject>,
     },
     /// A permission has its decision.
     PermissionResolved {

@@ -72,6 +72,8 @@ pub enum Subject {
     /// The plan that a turn in mode `plan` has ended with: `edit` and `ask` set the mode and start the next turn, `not_yet` leaves
     /// it; a word with the answer goes to the model.
     Plan,
+    /// The check of a turn's answer; a permission, which the daemon asks for and no model.
+    Check,
     /// A subject that this build does not know.
     #[serde(other)]
     Unknown,
@@ -160,14 +162,25 @@ impl PendingQuestion {
         let session = (!session.is_daemon()).then(|| session.clone());
         let (question, asked) = match &event.body {
             EventBody::QuestionAsked { question, asked } => (question.clone(), asked.clone()),
-            EventBody::PermissionRequested { permission, call_id, tool, action, input, cwd, digest, grant, .. } => {
+            EventBody::PermissionRequested {
+                permission,
+                call_id,
+                tool,
+                action,
+                input,
+                cwd,
+                digest,
+                grant,
+                about,
+                ..
+            } => {
                 let (id, tool, action, input) = (permission.clone(), tool.clone(), action.clone(), input.clone());
                 let (cwd, grant) = (cwd.clone(), grant.clone());
                 let asked = Question {
                     kind: QuestionKind::Permission,
                     blocks: Blocks::Call,
                     call: Some(call_id.clone()),
-                    about: None,
+                    about: *about,
                     text: String::new(),
                     options: Decision::ANSWERS.map(|it| QuestionOption::new(it.name(), it.label())).to_vec(),
                     schema: None,

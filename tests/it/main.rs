@@ -27,6 +27,7 @@ mod fetch;
 mod full_disk;
 mod hosted;
 mod hostile;
+mod hostile_tools;
 mod idempotency;
 mod keeper;
 mod keys;

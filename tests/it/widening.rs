@@ -218,3 +218,54 @@ async fn a_command_that_removes_the_database_and_kills_the_keeper_confirms_nothi
 async fn a_command_that_removes_the_database_and_kills_both_confirms_nothing() {
     removed("kill -9 KEEPER DAEMON").await;
 }
+
+#[tokio::test]
+async fn a_turn_whose_provider_waits_to_be_confirmed_waits_over_restarts_and_goes_on() {
+    let model = ModelServer::with([Reply::new().stall(), Reply::text("hi")]);
+    let provider = format!(
+        "[providers.extra]\nkind = \"openai\"\nbase_url = \"{}/v1\"\napi_key_command = \"echo k\"\n",
+        model.url()
+    );
+    let setup = Setup { config: provider.clone(), ..Setup::default() };
+    let daemon = Daemon::start_with(&model, setup).await;
+    let client = daemon.client().await;
+    let session = client.create_with(json!({ "model": "extra/m" })).await;
+    client.attach(&session).await;
+    client.prompt(&session, "hello").await;
+    model.wait_requests(1).await;
+
+    // What the file no longer has is gone at once, and what comes back waits.
+    let whole = std::fs::read_to_string(daemon.dirs.config()).unwrap();
+    std::fs::write(daemon.dirs.config(), whole.replace(&provider, "")).unwrap();
+    let waiting = async || client.call("config/get", json!({})).await["waiting"].clone();
+    until("it is gone", async || {
+        let found = client.call("config/get", json!({})).await;
+        (!found["settings"].to_string().contains("extra")).then_some(())
+    })
+    .await;
+    std::fs::write(daemon.dirs.config(), &whole).unwrap();
+    until("it waits", async || waiting().await.to_string().contains("extra").then_some(())).await;
+    for _ in 0..2 {
+        daemon.kill_all().await;
+        daemon.launch().await;
+        let back = daemon.client().await;
+        back.attach(&session).await;
+        let said = back
+            .wait("the wait", |seen| seen.of("notice").rfind(|notice| notice.str("code") == "unconfirmed").cloned());
+        assert!(said.await.str("text").contains("`linger config confirm`"));
+        until("it is listed as waiting", async || {
+            let rows = back.call("session/list", json!({ "matching": session })).await;
+            (rows[0]["state"] == "waiting").then_some(())
+        })
+        .await;
+    }
+    let back = daemon.client().await;
+    back.attach(&session).await;
+    daemon.cli(&["config", "confirm", "--yes"]).run().await.exits(0);
+    assert_eq!(back.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
+    let resumed = back.look(|seen| {
+        seen.of("notice").any(|notice| notice.str("text") == "the configuration is confirmed; the turn resumes")
+    });
+    assert!(resumed);
+    daemon.check(&[&client, &back], &model);
+}

@@ -10,6 +10,7 @@ pub mod ordinary;
 mod outages;
 mod persona;
 mod points;
+mod questions;
 mod script;
 
 use std::any::Any;
@@ -38,6 +39,8 @@ pub(crate) struct Life {
     pub(crate) requests: u64,
     /// Lines in the side-effect file.
     pub(crate) effects: u64,
+    /// Questions that are no permissions.
+    pub(crate) questions: u64,
 }
 
 impl From<Life> for (Life, bool) {
@@ -56,7 +59,7 @@ pub fn kills(count: u64, seed: u64, jobs: usize) -> Report {
     });
     let began = Instant::now();
     let mut report = Report::new("random kills", seed);
-    let (mut events, mut requests, mut effects) = (0, 0, 0);
+    let (mut events, mut requests, mut effects, mut questions) = (0, 0, 0, 0);
     at_once(
         jobs,
         lives,
@@ -69,12 +72,14 @@ pub fn kills(count: u64, seed: u64, jobs: usize) -> Report {
                 eprintln!("{} kills, {} violations, {took} s", report.count, report.violated);
             }
             (events, requests, effects) = (events + life.events, requests + life.requests, effects + life.effects);
+            questions += life.questions;
             life.violations
                 .iter()
                 .for_each(|what| report.violation(format!("--kills {} --seed {seed}: {what}", kills::KILLS)));
         },
     );
-    report.detail = format!("{events} events, {requests} requests to the model, {effects} side effects");
+    report.detail =
+        format!("{events} events, {requests} requests to the model, {effects} side effects, {questions} questions");
     report.finish(began)
 }
 
@@ -204,7 +209,7 @@ pub fn bugs() -> Report {
             Life { violations: found.iter().map(ToString::to_string).collect(), ..Life::default() }
         },
         |(bug, planted), life| {
-            let finds = life.violations.iter().find(|what| what.starts_with(&format!("{bug}: ")));
+            let finds = life.violations.iter().find(|what| what.starts_with(&format!("{}: ", bugs::invariant_of(bug))));
             match (planted, finds) {
                 (true, Some(what)) => {
                     report.count += 1;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use linger_protocol::method::QuestionList;
-use linger_protocol::question::{List, PendingQuestion, QuestionKind};
+use linger_protocol::question::{List, PendingQuestion, QuestionKind, Subject};
 
 use super::{print_rows, print_value};
 use crate::arguments::Inbox;
@@ -62,6 +62,7 @@ fn columns_of(row: &PendingQuestion, now: u64) -> Vec<String> {
     let asked = &row.asked;
     let names = || asked.options.iter().map(|option| option.name.as_str()).collect::<Vec<_>>().join("|");
     let (what, text) = match (&asked.permission, asked.kind) {
+        (Some(permission), _) if asked.about == Some(Subject::Check) => ("check".to_owned(), permission.action.clone()),
         (Some(permission), _) => (permission.tool.clone(), permission.action.clone()),
         (None, QuestionKind::Choice) => ("choice".to_owned(), format!("{} ({})", asked.text, names())),
         (None, QuestionKind::Permission) => ("permission".to_owned(), String::new()),

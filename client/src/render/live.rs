@@ -31,6 +31,7 @@ enum Doing {
     /// The provider failed; the next try is at this time, in Unix milliseconds.
     Retry(Option<u64>),
     Key,
+    Confirmation,
     Summarising,
 }
 
@@ -119,6 +120,7 @@ impl Live {
             EventBody::Notice { code: Some(NoticeCode::Reached | NoticeCode::KeyFound), .. } => {
                 self.doing = Doing::Waiting;
             }
+            EventBody::Notice { code: Some(NoticeCode::Unconfirmed), .. } => self.doing = Doing::Confirmation,
             EventBody::CompactionStarted { .. } => self.doing = Doing::Summarising,
             EventBody::Compacted { .. } | EventBody::CompactionFailed { .. } => self.doing = Doing::Waiting,
             EventBody::SessionCreated { mode, .. } => self.mode = *mode,
@@ -177,6 +179,7 @@ impl Live {
             ([], Doing::Thinking) => "thinking".to_owned(),
             ([], Doing::Writing) => "writing".to_owned(),
             ([], Doing::Key) => "waiting for a key".to_owned(),
+            ([], Doing::Confirmation) => "waiting for `linger config confirm`".to_owned(),
             ([], Doing::Summarising) => "summarising older messages".to_owned(),
             ([], Doing::Retry(Some(until))) if *until > now => {
                 format!("retry in {} s", (until - now).div_ceil(1000))

@@ -31,6 +31,7 @@ use linger_protocol::event::{
 use linger_protocol::id::{CallId, MessageId, PromptId};
 use linger_protocol::message::{ContentBlock, Role, StopReason, Usage, text_of};
 use linger_protocol::permission::Decision;
+use linger_protocol::question::Subject;
 use linger_protocol::session::PrefixFingerprint;
 
 use crate::terminal::{Output, clean, clean_exact_line, clean_line};
@@ -257,7 +258,8 @@ impl Renderer {
                 self.say(&self.settings.style.dim(&tree::taken_back(taken)), &mut out);
             }
             EventBody::Plan { entries } => self.plan(entries, &mut out),
-            EventBody::PermissionRequested { permission, tool, action, .. } if self.settings.permissions => {
+            EventBody::PermissionRequested { permission, tool, action, about, .. } if self.settings.permissions => {
+                let tool = if *about == Some(Subject::Check) { "the check of this turn:" } else { tool };
                 let line = format!("? {permission}: {} {}", clean_line(tool), clean_exact_line(action));
                 self.say(&self.settings.style.yellow(&line), &mut out);
             }

@@ -132,7 +132,7 @@ pub struct Config {
     pub workspaces: BTreeMap<PathBuf, Vec<Rule>>,
     /// The providers, by name.
     pub providers: BTreeMap<String, ProviderConfig>,
-    /// Providers of the file that wait until a person confirms them.
+    /// Providers of the file of whose table something waits until a person confirms it.
     pub unconfirmed: BTreeSet<String>,
     /// Properties of models, by `provider/model`.
     pub models: BTreeMap<String, ModelConfig>,

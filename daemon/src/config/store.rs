@@ -21,6 +21,7 @@ use super::trust::Workspaces;
 use super::widening::{self, Change, confirmable, merge};
 use super::{AfterRestart, Config, ConfigError, UnknownPrice};
 use crate::permission::Rules;
+use crate::provider::catalogue::ProviderConfig;
 use crate::tool::set::Tools;
 
 /// The largest file, in bytes: hundreds of times a real one.
@@ -355,8 +356,9 @@ impl ConfigStore {
     fn unconfirmed(&self, found: &Config, settings: Value) -> Result<Config, ConfigError> {
         let names = self.tools.current();
         let config = Config::of_settings(settings, &self.places, self.home.as_deref(), names.names())?;
-        let unconfirmed = found.providers.keys().filter(|name| !config.providers.contains_key(*name)).cloned();
-        Ok(Config { unconfirmed: unconfirmed.collect(), warnings: found.warnings.clone(), ..config })
+        let waits = |(name, found): &(&String, &ProviderConfig)| config.providers.get(*name) != Some(*found);
+        let unconfirmed = found.providers.iter().filter(waits).map(|(name, _)| name.clone()).collect();
+        Ok(Config { unconfirmed, warnings: found.warnings.clone(), ..config })
     }
 
     /// Sets why the file cannot be watched, if so, and the queue of notices, which must be older than the next read.

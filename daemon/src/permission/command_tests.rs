@@ -313,3 +313,24 @@ proptest! {
         prop_assert_eq!(granted(&other), same, "{:?} and {:?}", rule, other);
     }
 }
+
+#[test]
+fn an_allow_rule_whose_every_command_is_denied_or_asked_is_named() {
+    let shadow = |list: &str, allowed: &str| {
+        let rule = |text: &str| Rule::parse(text, &super::tests::names()).unwrap();
+        Rules { deny: vec![rule(list)], ..Rules::default() }.shadow(&rule(allowed))
+    };
+    let never = "`bash(rm x)` never matches: `bash(rm:*)` in deny comes first";
+    assert_eq!(shadow("bash(rm:*)", "bash(rm x)").unwrap(), never);
+    for (list, allowed, is_shadowed) in [
+        ("bash(git:*)", "bash(git push:*)", true),
+        ("bash(git push)", "bash(git push)", true),
+        ("bash(git push)", "bash(git push:*)", false),
+        ("bash(git push:*)", "bash(git:*)", false),
+        ("bash(rm:*)", "bash(make && rm x)", true),
+        ("bash(rm:*)", "read(rm)", false),
+        ("read(rm)", "bash(rm x)", false),
+    ] {
+        assert_eq!(shadow(list, allowed).is_some(), is_shadowed, "{list} before {allowed}");
+    }
+}

@@ -22,6 +22,7 @@ use sha2::{Digest as _, Sha256};
 
 pub use rule::{Rule, RuleError};
 
+use crate::tool::added::AddedDirs;
 use crate::tool::set::{Names, Takes};
 use crate::tool::skill::NAME as SKILL;
 use crate::tool::{Access, Workspace};
@@ -48,7 +49,7 @@ impl Rules {
         let text = allowed.to_string();
         let lists = [("deny", &self.deny), ("ask", &self.ask)];
         let is_all = |rule: &Rule| rule.pattern().is_none() && rule.tool() == allowed.tool();
-        let covers = |rule: &&Rule| is_all(rule) || rule.to_string() == text;
+        let covers = |rule: &&Rule| is_all(rule) || rule.to_string() == text || rule.narrows_all_of(allowed);
         let (list, rule) = lists.iter().find_map(|(name, list)| Some((name, list.iter().find(covers)?)))?;
         Some(format!("`{allowed}` never matches: `{rule}` in {list} comes first"))
     }
@@ -113,6 +114,11 @@ impl ResolvedAccess {
             None => PathBases::unresolved(workspace),
         };
         Self { bases, target, is_guarded }
+    }
+
+    /// The same target with the added directories of now: a call that waits may lie in one that was added since.
+    pub fn set_added(&mut self, added: &AddedDirs) {
+        self.bases.added = added.now();
     }
 
     /// The file that the call reaches; absent when it touches no path.

@@ -239,6 +239,14 @@ impl Rule {
         &self.tool
     }
 
+    /// Whether this rule, in `deny` or `ask`, matches every command that the allow rule `allowed` would.
+    pub(super) fn narrows_all_of(&self, allowed: &Self) -> bool {
+        let of_commands = [self, allowed].iter().all(|rule| rule.tool == "bash");
+        let (Some(own), Some(of), true) = (&self.pattern, &allowed.pattern, of_commands) else { return false };
+        let start = of.text.strip_suffix(":*").unwrap_or(&of.text);
+        (own.is_prefix || !of.is_prefix) && own.narrows_command(start)
+    }
+
     /// What stands in its parentheses.
     pub fn pattern(&self) -> Option<&str> {
         self.text.split_once('(')?.1.strip_suffix(')')

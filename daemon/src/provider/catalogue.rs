@@ -212,7 +212,7 @@ pub struct Catalogue {
     network: Arc<Network>,
     /// The model lists fetched from providers.
     lists: Arc<Lists>,
-    /// Configured providers that are not confirmed.
+    /// Configured providers of whose table something is not confirmed.
     unconfirmed: BTreeSet<String>,
 }
 
@@ -355,7 +355,7 @@ impl Catalogue {
         }
     }
 
-    /// The same, with the names of configured providers that are not confirmed.
+    /// The same, with the names of configured providers of which something is not confirmed.
     pub fn with_unconfirmed(self, unconfirmed: BTreeSet<String>) -> Self {
         Self { unconfirmed, ..self }
     }
@@ -403,16 +403,29 @@ impl Catalogue {
     }
 
     /// Resolves `spec`: `provider/model`, a provider for its default model, or empty for the default of new sessions.
+    /// Where a part of the provider's table is not confirmed yet, that is the error, unless it is a key that is missing.
     pub fn resolve(&self, spec: &str) -> Result<Resolved, ResolveError> {
+        let name = spec.split_once('/').map_or(spec, |(name, _)| name);
+        self.resolve_confirmed(spec).map_err(|error| match error {
+            ResolveError::KeyMissing { .. } | ResolveError::FieldMissing { .. } => error,
+            _ if self.is_unconfirmed(name) => ResolveError::Unconfirmed { provider: name.to_owned() },
+            error => error,
+        })
+    }
+
+    /// Whether something of the provider's table waits until a person confirms it.
+    pub fn is_unconfirmed(&self, provider: &str) -> bool {
+        self.unconfirmed.contains(provider)
+    }
+
+    /// Resolves `spec` by what is in force.
+    fn resolve_confirmed(&self, spec: &str) -> Result<Resolved, ResolveError> {
         if spec.is_empty() {
             return self.resolve(&self.default_model()?);
         }
         let (name, model) = spec.split_once('/').unwrap_or((spec, ""));
         let provider = name.to_owned();
         let Some(entry) = self.entries.get(name) else {
-            if self.unconfirmed.contains(name) {
-                return Err(ResolveError::Unconfirmed { provider });
-            }
             return Err(ResolveError::UnknownProvider { provider, near: self.meant(spec, None) });
         };
         let model = match (model, &entry.model) {

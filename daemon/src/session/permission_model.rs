@@ -249,6 +249,7 @@ impl Life {
             options: Vec::new(),
             locations: Vec::new(),
             changes: Vec::new(),
+            about: None,
         });
         let log = std::mem::take(&mut session.queue);
         Arc::new(Self {

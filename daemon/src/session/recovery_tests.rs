@@ -104,6 +104,7 @@ impl Scene {
             options: Vec::new(),
             locations: Vec::new(),
             changes: Vec::new(),
+            about: None,
         });
     }
 

@@ -237,7 +237,7 @@ pub struct Turn {
     pub unconfigured: bool,
     /// Whether the daemon ended in good order, so that resuming counts as no crash.
     pub paused: bool,
-    /// Whether it waits for a key.
+    /// Whether it waits for a key, or for the confirmation of its provider.
     pub key_missing: bool,
     /// What it waits for while its provider cannot answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]

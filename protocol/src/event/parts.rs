@@ -289,11 +289,13 @@ pub enum NoticeCode {
     Fallback,
     /// The turn waits for a key that the daemon does not have.
     KeyMissing,
+    /// The turn waits until a person confirms the configuration of its provider.
+    Unconfirmed,
     /// The turn waits for the source of its key: a command that runs, or a keychain that may want a password.
     KeyPending,
     /// The session was removed; its last event, without a `seq`.
     Removed,
-    /// The key came, or another model was chosen, and the turn continues.
+    /// The key or the confirmation came, or another model was chosen, and the turn continues.
     KeyFound,
     /// What was stored was damaged. With a `seq`: what became of the session; without: its log cannot be read any further, and
     /// nothing follows.

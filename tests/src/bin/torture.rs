@@ -21,7 +21,7 @@ const USAGE: &str = "usage: torture --ordinary [--list] [PART...]
   --passes N       at its first N passes; default 3
   --store-faults   fail the n-th store operation, for every n, full, with an I/O error and busy
   --bugs           plant each bug, and see that it is caught
-  --races N        N races for permissions, and as many of readers that come and go
+  --races N        N races for permissions, a tenth as many for questions, and N of readers that come and go
   --power N        cut the power N times
   --at WHERE       with --points NAME:N, with --store-faults N:KIND:K: only this one
   --jobs J         lives at once; default 2";
@@ -129,6 +129,7 @@ fn long(mut arguments: impl Iterator<Item = String>) -> Vec<Report> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.expect("a runtime");
         reports.push(runtime.block_on(linger_tests::races::permissions(races, seed)));
+        reports.push(runtime.block_on(linger_tests::races::questions(races / 10, seed)));
         reports.push(runtime.block_on(linger_tests::races::attachments(races, seed)));
     }
     if cuts > 0 {

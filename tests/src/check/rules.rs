@@ -280,7 +280,7 @@ pub(super) fn questions(session: &str, rows: &[Row], found: &mut Found) {
     }
 }
 
-/// I9 across clients: one winner a permission, and the log says what the winner said.
+/// I9 across clients: one winner a permission or question, and the log says what the winner said.
 pub(super) fn winners(clients: &[Transcript], stored: &Stored, found: &mut Found) {
     let mut won: BTreeMap<&str, Option<&str>> = BTreeMap::new();
     for entry in clients.iter().flat_map(|client| &client.0) {
@@ -289,10 +289,19 @@ pub(super) fn winners(clients: &[Transcript], stored: &Stored, found: &mut Found
         let earlier = won.insert(permission, key.as_deref());
         let alone = earlier.is_none_or(|earlier| earlier.is_some() && earlier == key.as_deref());
         found.unless(alone, "I9", || format!("two clients won {permission}"));
-        let rows = || stored.0.values().flatten().filter(|row| row.str("permission") == permission);
-        let logged = rows().find(|row| row.kind == "permission_resolved").map(|row| row.str("decision"));
+        let is = |row: &&Row| [row.str("permission"), row.str("question")].contains(&permission.as_str());
+        let rows = || stored.0.values().flatten().filter(is);
+        let logged = rows().find_map(|row| match row.kind.as_str() {
+            "permission_resolved" => Some(row.str("decision")),
+            "question_resolved" => Some(row.str("answer")),
+            _ => None,
+        });
         found.unless(logged == Some(decision), "I9", || format!("{decision} won {permission}, the log has {logged:?}"));
-        let shown = rows().find(|row| row.kind == "permission_requested").map(|row| row.str("digest"));
+        let shown = rows().find_map(|row| match row.kind.as_str() {
+            "permission_requested" => Some(row.str("digest")),
+            "question_asked" => row.event["asked"]["digest"].as_str(),
+            _ => None,
+        });
         found.unless(digest.is_none() || digest.as_deref() == shown, "I9", || {
             format!("{permission} was won with digest {digest:?}, shown was {shown:?}")
         });

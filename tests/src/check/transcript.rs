@@ -28,11 +28,11 @@ pub enum Entry {
         /// The idempotency key, if it sent one.
         key: Option<String>,
     },
-    /// Its answer to a permission won.
+    /// Its answer to a permission or to another question won.
     Won {
-        /// The permission.
+        /// The permission or the question.
         permission: String,
-        /// The decision.
+        /// The decision, or the name of the option.
         decision: String,
         /// The digest that it gave, if it did.
         digest: Option<String>,

@@ -349,6 +349,11 @@ fn meaning(method: &str, params: &Value) -> Option<Meaning> {
             let (digest, key) = (text("digest"), text("key"));
             Box::new(move |_| Entry::Won { permission, decision, digest, key })
         }
+        "question/answer" => {
+            let (permission, decision) = (text("question").unwrap_or_default(), text("answer").unwrap_or_default());
+            let (digest, key) = (text("digest"), text("key"));
+            Box::new(move |_| Entry::Won { permission, decision, digest, key })
+        }
         _ => return None,
     })
 }

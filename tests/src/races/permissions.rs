@@ -264,7 +264,7 @@ impl Worker<'_> {
                 say(format!("{permission} was asked {} times and has {} decisions", asked.len(), resolved.len()));
                 continue;
             };
-            for what in contradictions(answers, resolved) {
+            for what in contradictions(answers, resolved, "decision") {
                 say(format!("{permission}: {what}; the log has {}", resolved.raw));
             }
             let call = asked.str("call_id");
@@ -307,9 +307,13 @@ async fn twice(socket: &Path, permission: &str, mut answer: Value) -> (String, &
     (name, "allow_once", again.ask("permission/answer", answer).await)
 }
 
-/// Where the clients were told something else than what is in the log.
-fn contradictions(answers: &[(String, &'static str, Option<Answer>)], resolved: &Row) -> Vec<String> {
-    let (decision, by) = (resolved.str("decision"), resolved.str("by"));
+/// Where the clients were told something else than what is in the log; `field` is what the answer is called there.
+pub(super) fn contradictions(
+    answers: &[(String, &'static str, Option<Answer>)],
+    resolved: &Row,
+    field: &str,
+) -> Vec<String> {
+    let (decision, by) = (resolved.str(field), resolved.str("by"));
     let mut wrong = Vec::new();
     let mut winners = BTreeSet::new();
     for (name, wanted, answer) in answers {
@@ -317,13 +321,14 @@ fn contradictions(answers: &[(String, &'static str, Option<Answer>)], resolved: 
             None => wrong.push(format!("{name} was told nothing")),
             Some(Ok(won)) => {
                 winners.insert(name.as_str());
-                if won["outcome"] != "won" || by != name || decision != *wanted {
+                if won["outcome"].as_str().is_some_and(|outcome| outcome != "won") || by != name || decision != *wanted
+                {
                     wrong.push(format!("{name} was told that its {wanted} won"));
                 }
             }
             Some(Err(error)) => {
                 let told = error.data.clone().unwrap_or_default();
-                if error.code != ALREADY_ANSWERED || told["decision"] != decision || told["by"] != by {
+                if error.code != ALREADY_ANSWERED || told[field] != decision || told["by"] != by {
                     wrong.push(format!("{name} was told {} {error} {told}", error.code));
                 }
             }
@@ -337,7 +342,7 @@ fn contradictions(answers: &[(String, &'static str, Option<Answer>)], resolved: 
 }
 
 /// The log of one session.
-fn rows(database: &Path, session: &str) -> Vec<Row> {
+pub(super) fn rows(database: &Path, session: &str) -> Vec<Row> {
     let database = Database::open_with_flags(database, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY).expect("a database");
     database.busy_timeout(PATIENCE).expect("a time-out");
     let mut query = database.prepare("SELECT data FROM event WHERE session = ? ORDER BY seq").expect("a query");

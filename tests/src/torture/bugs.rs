@@ -13,8 +13,13 @@ use crate::harness::{Client, Daemon, Setup, comes_true, process};
 use crate::model::{Gate, ModelServer, Reply};
 
 /// The bugs, by the invariant that they break.
-pub(super) const ALL: [&str; 14] =
-    ["I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I9", "I10", "I11", "I12", "I13", "I14"];
+pub(super) const ALL: [&str; 15] =
+    ["I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I9", "I9 choice", "I10", "I11", "I12", "I13", "I14"];
+
+/// The invariant of a scene; some have two.
+pub(super) fn invariant_of(scene: &str) -> &str {
+    scene.split(' ').next().unwrap_or_default()
+}
 
 /// How long something is waited for that a bug may keep from coming.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -23,10 +28,10 @@ const PATIENCE: Duration = Duration::from_secs(8);
 const PROMPTS: usize = 10;
 const PROMPT: usize = 1 << 20;
 
-/// What the check finds in the scene of `invariant`, with its bug or without.
+/// What the check finds in a scene, with its bug or without.
 pub(super) async fn play(invariant: &str, planted: bool) -> Vec<Violation> {
     let model = ModelServer::start();
-    let bug = if planted { invariant } else { "" };
+    let bug = if planted { invariant_of(invariant) } else { "" };
     let mode = if invariant == "I9" { "ask" } else { "auto" };
     let env = vec![("LINGER_BUG".to_owned(), bug.to_owned())];
     let daemon = Daemon::prepare(&model, Setup { mode, env, faulty: true, ..Setup::default() });
@@ -42,6 +47,7 @@ pub(super) async fn play(invariant: &str, planted: bool) -> Vec<Violation> {
         "I7" => scene.killed_while_a_call_runs().await,
         "I8" => scene.cancelled_while_a_call_runs().await,
         "I9" => scene.two_answers().await,
+        "I9 choice" => scene.two_choices().await,
         "I10" => scene.a_long_history().await,
         "I11" => scene.a_call_that_shows_its_environment().await,
         "I12" => scene.a_model_that_writes_escapes().await,
@@ -192,6 +198,26 @@ impl Scene<'_> {
         for client in [&one, &two] {
             // The second is refused, or should be.
             let _either = client.request("permission/answer", params.clone()).await;
+        }
+        comes(one.first(&session, "turn_finished")).await;
+        self.trace(&[&one, &two])
+    }
+
+    async fn two_choices(self) -> Trace {
+        let asks = |which: &str| json!({ "question": which, "options": ["left", "right"] });
+        // A step is open, and its questions with it, until all its calls have a result.
+        self.model
+            .push([Reply::tool("ask_user", asks("one?")).and_tool("ask_user", asks("two?")), Reply::text("done")]);
+        let (one, two) = (self.daemon.named("one").await, self.daemon.named("two").await);
+        let session = one.session().await;
+        two.attach(&session).await;
+        one.prompt(&session, "go").await;
+        let asked = [one.nth(&session, "question_asked", 1).await, one.nth(&session, "question_asked", 2).await];
+        let [first, last] = asked.map(|asked| asked.str("question").to_owned());
+        for (client, question, answer) in [(&one, &first, "left"), (&two, &first, "right"), (&one, &last, "left")] {
+            let params = json!({ "question": question, "answer": answer });
+            // The second is refused, or should be.
+            let _either = client.request("question/answer", params).await;
         }
         comes(one.first(&session, "turn_finished")).await;
         self.trace(&[&one, &two])

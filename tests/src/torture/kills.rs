@@ -1,6 +1,6 @@
 //! Random kills: a session under work, three clients, and somebody who kills what is there at random moments.
 //!
-//! One client stays and prompts, one comes and goes, one answers permissions. The plan of a life (what is prompted, what is
+//! One client stays and prompts, one comes and goes, two answer permissions and questions, each in its own way. The plan of a life (what is prompted, what is
 //! killed, after how long) comes from its seed; the moments are real time, so a seed repeats the plan and not each interleaving.
 
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::persona::{AGAIN, PATIENCE, Persona, Wrong, accepted};
+use super::questions::BUDGET;
 use super::{Life, script};
 use crate::Rng;
 use crate::check::{Transcript, check};
@@ -45,12 +46,15 @@ async fn run(
     life: &mut Life,
 ) -> Result<(), Wrong> {
     let mut stays = Persona::new(daemon, "stays");
-    let session = stays.create(json!({})).await?;
+    let session = stays.create(json!({ "budget": { "max_tokens": BUDGET } })).await?;
     stays.attach(&session).await?;
     let over = Arc::new(AtomicBool::new(false));
     let comes =
         tokio::task::spawn_local(comes_and_goes(daemon.clone(), session.clone(), over.clone(), Rng(rng.next_u64())));
-    let asks = tokio::task::spawn_local(answers(daemon.clone(), session.clone(), over.clone(), Rng(rng.next_u64())));
+    let asks = ["answers", "answers too"].map(|name| {
+        let rng = Rng(rng.next_u64());
+        tokio::task::spawn_local(answers(daemon.clone(), name, session.clone(), over.clone(), rng))
+    });
     let killer = tokio::task::spawn_local(kill(daemon.clone(), kills, Rng(rng.next_u64())));
     let worked = work(rng, &mut stays, &session, || killer.is_finished()).await;
     let (killed, orphan) = killer.await.map_err(|error| format!("run: the killer failed: {error}"))??;
@@ -63,9 +67,15 @@ async fn run(
     .await;
     over.store(true, Ordering::Relaxed);
     let visits = comes.await.map_err(|error| format!("run: a client failed: {error}"))?;
-    let answered = asks.await.map_err(|error| format!("run: a client failed: {error}"))?;
+    let mut answered = Vec::new();
+    for asks in asks {
+        answered.push(asks.await.map_err(|error| format!("run: a client failed: {error}"))?);
+    }
     settled?;
-    let mut clients = vec![stays.transcript(), answered?];
+    let mut clients = vec![stays.transcript()];
+    for seen in answered {
+        clients.push(seen?);
+    }
     clients.extend(visits?);
     look(daemon, model, clients, life).await?;
     if let Some(keeper) = orphan {
@@ -90,6 +100,8 @@ pub(super) async fn look(
     let mut trace = daemon.trace(&[], model);
     trace.clients = clients;
     life.events += trace.stored.0.values().map(|rows| rows.len() as u64).sum::<u64>();
+    let asked = trace.stored.0.values().flatten().filter(|row| row.kind == "question_asked");
+    life.questions += asked.count() as u64;
     life.requests += model.request_count() as u64;
     life.effects += std::fs::read_to_string(daemon.side_effects()).unwrap_or_default().lines().count() as u64;
     life.violations.extend(check(&trace).iter().map(ToString::to_string));
@@ -101,7 +113,8 @@ async fn work(rng: &mut Rng, stays: &mut Persona, session: &str, over: impl Fn()
     let mut round = 0;
     while round < 2 || !over() {
         round += 1;
-        let text = format!("prompt {round} of {session}");
+        let first = ["prompt", "ask", "circle"][rng.below(6).saturating_sub(3)];
+        let text = format!("{first} {round} of {session}");
         let key = stays.prompt(session, &text, "queue").await?;
         match rng.below(10) {
             0 | 1 => drop(stays.prompt(session, &format!("steer {round} of {session}"), "steer").await?),
@@ -152,14 +165,15 @@ async fn comes_and_goes(
     Ok(seen)
 }
 
-/// Answers permissions after a while; gives what it saw.
+/// Answers permissions and questions after a while; gives what it saw.
 async fn answers(
     daemon: Arc<Daemon>,
+    name: &str,
     session: String,
     over: Arc<AtomicBool>,
     mut rng: Rng,
 ) -> Result<Transcript, Wrong> {
-    let mut persona = Persona::new(&daemon, "answers");
+    let mut persona = Persona::new(&daemon, name);
     persona.attach(&session).await?;
     while !over.load(Ordering::Relaxed) {
         persona.sees("anything", |_| Some(())).await?;

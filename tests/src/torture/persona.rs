@@ -8,6 +8,7 @@ use linger_protocol::RpcError;
 use linger_protocol::error::Code;
 use serde_json::{Value, json};
 
+use super::questions::open_questions;
 use crate::check::{Entry, Seen, Transcript};
 use crate::harness::{Client, Daemon};
 
@@ -242,7 +243,7 @@ impl Persona {
         self.sees(&format!("event {head}"), |transcript| (seen(transcript) >= Some(head)).then_some(())).await
     }
 
-    /// Answers every permission that waits, the way `decide` says.
+    /// Answers every permission and question that waits, the way `decide` says.
     pub(super) async fn answers(&mut self, mut decide: impl FnMut(&str) -> &'static str) -> Result<usize, Wrong> {
         let waiting: Vec<(String, String)> = self.look(|seen| {
             let done: Vec<&str> = seen.of("permission_resolved").map(|seen| seen.str("permission")).collect();
@@ -253,11 +254,18 @@ impl Persona {
         });
         for (permission, digest) in &waiting {
             let decision = decide(permission);
-            let params = json!({ "permission": permission, "decision": decision, "digest": digest, "key": format!("a-{permission}") });
+            let key = format!("a-{}-{permission}", self.name);
+            let params = json!({ "permission": permission, "decision": decision, "digest": digest, "key": key });
             // The turn may have ended, or somebody else may have been first.
             let _late = self.request("permission/answer", params).await?;
         }
-        Ok(waiting.len())
+        let questions = self.look(open_questions);
+        for question in &questions {
+            let likes = decide(question.id()).starts_with("allow");
+            let params = question.answer(likes, &self.name);
+            let _late = self.request("question/answer", params).await?;
+        }
+        Ok(waiting.len() + questions.len())
     }
 }
 

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
+use super::questions;
 use crate::model::{Recorded, Reply};
 
-/// Text in many deltas; then two calls that read; then one that appends a line of its own to `effects`; then an end.
+/// What [`questions::asks`] says; else text in many deltas; then two calls that read; then one that appends a line of its own to `effects`; then an end.
 pub(super) fn answers(effects: PathBuf) -> impl FnMut(&Recorded) -> Reply + Send + 'static {
-    move |request| step(&effects, request)
+    move |request| questions::asks(request).unwrap_or_else(|| step(&effects, request))
 }
 
 /// As [`answers`], and what a prompt asks for by its first word: `plain` has no calls, `cut` breaks off the first time, `stall`

@@ -31,7 +31,7 @@ pub enum ResolveError {
         /// A similar name: a provider, or `provider/model`.
         near: Option<String>,
     },
-    /// The provider is configured, and no person has confirmed it.
+    /// The provider is configured, and no person has confirmed all of it.
     #[error("the provider `{provider}` is not in force: its configuration waits until you confirm it")]
     Unconfirmed {
         /// The provider.

@@ -369,8 +369,11 @@ impl Actor {
         }
     }
 
-    /// Checks pending permissions again, after mode or rules have changed.
+    /// Checks pending permissions again, after mode, rules or added directories have changed.
     pub(super) fn review(&mut self) {
+        if let Phase::Running(running) = &mut self.phase {
+            running.waiting.values_mut().for_each(|request| request.resolved.set_added(&self.workspace.added));
+        }
         let Phase::Running(running) = &self.phase else { return };
         let again: Vec<(QuestionId, Verdict)> =
             running.waiting.iter().map(|(id, request)| (id.clone(), self.verdict(request))).collect();
@@ -441,6 +444,8 @@ impl Actor {
         let id = new_id();
         let grant = crate::permission::grant_for(&request.info(), &request.resolved);
         let preview = request.preview.clone();
+        let until = self.state.turn.as_ref().and_then(|turn| turn.until.as_ref());
+        let is_check = until.is_some_and(|until| until.call.as_ref() == Some(&request.call_id));
         let requested = EventBody::PermissionRequested {
             permission: id.clone(),
             call_id: request.call_id.clone(),
@@ -454,6 +459,7 @@ impl Actor {
             options: Decision::ANSWERS.to_vec(),
             locations: preview.locations,
             changes: preview.changes,
+            about: is_check.then_some(Subject::Check),
         };
         tracing::info!(target: "permission", session = %self.id, permission = %id, action = %request.action, "asked");
         let draft = Draft { blobs: preview.blobs, ..self.in_turn(requested) };

@@ -460,7 +460,7 @@ impl State {
             Some(NoticeCode::Offered) => (turn.offered, turn.unconfigured) = (true, false),
             Some(NoticeCode::Unconfigured) => (turn.offered, turn.unconfigured) = (true, true),
             Some(NoticeCode::Continued) => (turn.offered, turn.unconfigured, turn.crashes) = (false, false, 0),
-            Some(NoticeCode::KeyMissing) => turn.key_missing = true,
+            Some(NoticeCode::KeyMissing | NoticeCode::Unconfirmed) => turn.key_missing = true,
             Some(NoticeCode::KeyFound) => turn.key_missing = false,
             Some(NoticeCode::Reached) => turn.provider_wait = None,
             Some(

@@ -1,6 +1,7 @@
 //! A turn with a check: its failure is the next prompt until it passes, by permission, over crashes.
 
 use linger_protocol::event::Outcome;
+use linger_protocol::question::Subject;
 
 use super::*;
 
@@ -102,7 +103,10 @@ async fn an_allowed_check_runs_and_its_digest_is_that_of_the_call() {
     scene.ends(1).await;
     assert_eq!(scene.count("turn_finished end_turn after 1").await, 1);
     let asked = scene.events().await.into_iter().find_map(|event| match event.body {
-        EventBody::PermissionRequested { digest, input, tool, cwd, .. } => Some((digest, tool, input, cwd)),
+        EventBody::PermissionRequested { digest, input, tool, cwd, about, .. } => {
+            assert_eq!(about, Some(Subject::Check));
+            Some((digest, tool, input, cwd))
+        }
         _ => None,
     });
     let (digest, tool, input, cwd) = asked.unwrap();

@@ -78,10 +78,9 @@ async fn an_added_directory_counts_like_the_workspace_from_the_next_call_on_and_
     scene.until("permission_requested", 1).await;
     let add_directories = vec![at("")];
     scene.set(session::Set { add_directories: add_directories.clone(), ..Default::default() }).await;
-    scene.answer(1, Decision::RejectOnce, None).await.unwrap();
-    // The running turn sees it, and its next call does not ask.
+    // The running turn sees it: the call that waits goes on, and its next one does not ask.
     scene.ends(1).await;
-    assert_eq!((at("a").exists(), at("b").exists()), (false, true));
+    assert_eq!((at("a").exists(), at("b").exists()), (true, true));
     scene.crash().await;
     let outside = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(outside.path(), at("link")).unwrap();
@@ -97,4 +96,21 @@ async fn an_added_directory_counts_like_the_workspace_from_the_next_call_on_and_
     let again = session::Set { session: scene.id.clone(), remove_directories: add_directories, ..Default::default() };
     let error = scene.asked(|asked| Command::Set(again, asked)).await.unwrap_err();
     assert!(error.message.contains("is not an added directory"), "{}", error.message);
+}
+
+#[tokio::test]
+async fn a_call_that_waits_runs_when_its_directory_is_added_and_others_wait_on() {
+    let [added, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let at = |dir: &tempfile::TempDir| dir.path().canonicalize().unwrap();
+    let write = |path: &std::path::Path| json!({ "path": path, "content": "x" });
+    let calls = Answer::call("write", write(&at(&added).join("a"))).calls("write", write(&at(&other).join("b")));
+    let mut scene = Scene::with("", "mock/m", Mode::Edit, [calls, Answer::text("done")]).await;
+    scene.prompt("go", When::Queue).await;
+    scene.until("permission_requested", 2).await;
+    scene.set(session::Set { add_directories: vec![at(&added)], ..Default::default() }).await;
+    scene.until("tool_finished c1 ran", 1).await;
+    assert!(at(&added).join("a").exists() && !at(&other).join("b").exists());
+    scene.answer(2, Decision::RejectOnce, None).await.unwrap();
+    scene.ends(1).await;
+    assert_eq!(scene.count("permission_resolved q1 allow_once by mode edit").await, 1, "{}", scene.transcript().await);
 }

@@ -1,4 +1,4 @@
-//! Resolving the provider and its key; the turn waits visibly for a missing one.
+//! Resolving the provider and its key; the turn waits visibly for a missing one, and until a person has confirmed the provider.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -31,19 +31,25 @@ impl Turn {
     /// The provider with its key; waits visibly for a missing key, or for another model.
     pub(super) async fn resolve(&mut self) -> Result<Result<(Resolved, Provider), Unresolved>, TurnEnded> {
         let mut said = BTreeSet::new();
+        let mut waits_for = NoticeCode::KeyMissing;
         loop {
             let mut changed = self.env.providers.changed.subscribe();
             let catalogue = match self.env.providers.catalogue() {
                 Ok(catalogue) => catalogue,
                 Err(error) => return Ok(Err(rejected(error.to_string()).into())),
             };
+            let waited_for = std::mem::replace(&mut waits_for, NoticeCode::KeyMissing);
             let lack = match catalogue.resolve(&self.model) {
                 Ok(resolved) => match self.key(&resolved, &mut said).await? {
                     None => return Ok(Err(Unresolved::OtherModel)),
                     Some(Ok(key)) => {
                         let resolved = resolved.limited(self.only.as_deref());
                         if !said.is_empty() {
-                            let text = "the key is there; the turn resumes".to_owned();
+                            let what = match waited_for {
+                                NoticeCode::Unconfirmed => "the configuration is confirmed",
+                                _ => "the key is there",
+                            };
+                            let text = format!("{what}; the turn resumes");
                             self.emit.notice(Level::Info, NoticeCode::KeyFound, text)?;
                         }
                         let provider = self.env.providers.open(&resolved, key);
@@ -59,18 +65,30 @@ impl Turn {
                         format!("the key of provider {}: {why}; `linger key list` tries again", resolved.provider)
                     }
                 },
-                Err(ResolveError::KeyMissing { provider, variable }) => format!(
-                    "the key of provider {provider}: connect a client that has {variable} set, or `linger key set {provider}`"
-                ),
+                Err(ResolveError::KeyMissing { provider, variable }) => {
+                    let also = match catalogue.is_unconfirmed(&provider) {
+                        true => "; a change of its configuration waits too: `linger config confirm` shows it",
+                        false => "",
+                    };
+                    format!(
+                        "the key of provider {provider}: connect a client that has {variable} set, or `linger key set {provider}`{also}"
+                    )
+                }
                 Err(ResolveError::FieldMissing { provider, field, variable }) => {
                     format!("`{field}` of provider {provider}: connect a client that has {variable} set")
+                }
+                Err(ResolveError::Unconfirmed { provider }) => {
+                    waits_for = NoticeCode::Unconfirmed;
+                    format!(
+                        "your confirmation of the provider {provider}: `linger config confirm` shows what waits, and asks"
+                    )
                 }
                 Err(error) => return Ok(Err(rejected(error.to_string()).into())),
             };
             if self.is_another(!said.is_empty()).await? {
                 return Ok(Err(Unresolved::OtherModel));
             }
-            self.say_waiting(&lack, &mut said)?;
+            self.say_waiting(waits_for, &lack, &mut said)?;
             if changed.changed().await.is_err() {
                 return Err(TurnEnded);
             }
@@ -132,12 +150,12 @@ impl Turn {
     }
 
     /// Emits a notice of what the turn waits for; each text once.
-    fn say_waiting(&self, what: &str, said: &mut BTreeSet<String>) -> Result<(), TurnEnded> {
+    fn say_waiting(&self, code: NoticeCode, what: &str, said: &mut BTreeSet<String>) -> Result<(), TurnEnded> {
         if !said.insert(what.to_owned()) {
             return Ok(());
         }
         let text = format!("waiting for {what}");
-        let notice = EventBody::notice(Level::Warning, NoticeCode::KeyMissing, text);
+        let notice = EventBody::notice(Level::Warning, code, text);
         self.emit.send(vec![notice], true, None)
     }
 }

@@ -8,6 +8,7 @@ pub mod circles;
 pub mod compaction;
 pub mod context;
 pub mod env;
+pub mod feed;
 pub mod hooks;
 pub mod names;
 #[cfg(test)]
@@ -15,6 +16,7 @@ mod permission_model;
 pub mod preview;
 pub mod queued_bytes;
 pub mod recovery;
+pub mod search;
 pub mod state;
 pub mod subscription;
 #[cfg(test)]

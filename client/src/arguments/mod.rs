@@ -2,7 +2,11 @@
 //!
 //! Types of arguments alone; what a command does with them is in `command`.
 
+mod across;
+mod begin;
 mod daemon;
+#[cfg(test)]
+mod man;
 mod mcp;
 mod options;
 mod sessions;
@@ -15,12 +19,14 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::terminal::Color;
 
+pub(crate) use across::{Events, Search};
+pub(crate) use begin::{Complete, Completions, Import, Init, Login, Program, Shell, Validate};
 pub(crate) use daemon::{Daemon, Doctor};
 pub(crate) use mcp::{Mcp, McpAdd, McpLogin, McpNamed, McpOffered, McpServe};
 pub(crate) use options::{Check, Choice};
 pub(crate) use sessions::{Env, Export, ExportFormat, Inbox, Log, Ls, Prune, Redo, Rename, Rm, Status, Undo};
 pub(crate) use setup::{
-    Config, ConfigConfirmed, ConfigSetting, Configure, ExplainCall, Files, Key, Models, Permissions,
+    Config, ConfigConfirmed, ConfigGetting, ConfigSetting, Configure, ExplainCall, Files, Key, Models, Permissions,
     PermissionsCommand, RemoveRule, ToolsOf, Trust, Usage,
 };
 pub(crate) use turn::{Answer, Attach, Cancel, Compact, New, Run, Send, Unqueue, Wait};
@@ -101,6 +107,10 @@ pub(crate) enum Command {
     Wait(Wait),
     /// Print what happened in a session
     Log(Log),
+    /// Print what happens in all sessions
+    Events(Events),
+    /// Find messages of all sessions by their words
+    Search(Search),
     /// Print a session as Markdown, or its events as JSON
     Export(Export),
     /// List the questions that wait for an answer
@@ -148,6 +158,14 @@ pub(crate) enum Command {
     /// Keys of providers: list, set, remove
     #[command(subcommand)]
     Key(Key),
+    /// Write a first configuration: asks for provider, key and model
+    Init(Init),
+    /// Put a provider's key into the system's keychain, as `linger key set`
+    Login(Login),
+    /// Take over what Claude Code, Codex or opencode has: servers, rules, agents, skills, commands, instructions
+    Import(Import),
+    /// Check the configuration, and what else is read: skills, commands, agents, servers, the files of this workspace
+    Validate(Validate),
     /// The configuration: show what is in force and what waits, confirm, set, edit
     Config(Config),
     /// What the files of a workspace want that widens what may happen: show and trust it, list, revoke
@@ -157,6 +175,11 @@ pub(crate) enum Command {
     Daemon(Daemon),
     /// Check everything, and say what to do about problems
     Doctor(Doctor),
+    /// Print what makes a shell complete commands, options and names
+    Completions(Completions),
+    /// What the shells ask.
+    #[command(hide = true)]
+    Complete(Complete),
     /// Explain a command or a topic; alone: list both
     Help(Help),
 }

@@ -42,6 +42,12 @@ pub(crate) struct Log {
     /// The last N turns
     #[arg(short = 'n', long = "turns", value_name = "N", conflicts_with = "last")]
     pub(crate) turns: Option<usize>,
+    /// From here on: a time such as 2h or 2026-11-24T09:30 (UTC), or a cursor that --json printed
+    #[arg(long, value_name = "CURSOR|TIME", conflicts_with_all = ["last", "turns"])]
+    pub(crate) since: Option<String>,
+    /// Show outputs, commands and differences whole
+    #[arg(long)]
+    pub(crate) full: bool,
     /// Show when each prompt came and each turn ended, in UTC
     #[arg(short, long)]
     pub(crate) times: bool,

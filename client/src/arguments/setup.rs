@@ -114,6 +114,10 @@ pub(crate) struct Config {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Configure {
+    /// Print the value of one key that is in force
+    Get(ConfigGetting),
+    /// Print where the file is
+    Path(Json),
     /// Put changes of the file that wait into force; shows them, and asks
     Confirm(ConfigConfirmed),
     /// Set one key in the file, in force at once
@@ -131,6 +135,16 @@ pub(crate) struct ConfigConfirmed {
     #[arg(long, conflicts_with = "yes")]
     pub(crate) digest: Option<String>,
     /// Print one JSON object: `confirmed`, a line for each change
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigGetting {
+    /// The dotted key, such as `mode` or `permissions.allow`
+    #[arg(value_name = "KEY")]
+    pub(crate) name: String,
+    /// Print the value as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -94,16 +94,13 @@ async fn what_another_program_has_is_shown_and_taken_and_nothing_is_replaced() {
     assert_eq!(std::fs::read_to_string(dir.join("agents/reviewer.md")).unwrap(), "mine");
     let none = daemon.cli(&["import", "codex"]).run().await.exits(1);
     assert!(none.stderr.contains("there is nothing of Codex here"), "{}", none.stderr);
+    let bad = dir.join("skills/bad/SKILL.md");
+    std::fs::create_dir_all(bad.parent().unwrap()).unwrap();
+    std::fs::write(&bad, "---\nname: other\n---\n").unwrap();
     let validate = daemon.cli(&["validate", "--json"]).run().await.exits(1);
-    assert!(
-        rows(&validate.stdout).iter().any(|row| {
-            row["ok"] == false
-                && row["file"].as_str().is_some_and(|file| file.ends_with("reviewer.md"))
-                && row["line"] == 1
-        }),
-        "{}",
-        validate.stdout
-    );
+    let found = rows(&validate.stdout);
+    let row = found.iter().find(|row| row["line"] == 2).unwrap_or_else(|| panic!("{found:?}"));
+    assert_eq!((&row["ok"], &row["file"]), (&json!(false), &json!(bad)), "{row}");
 }
 
 #[tokio::test]

@@ -105,7 +105,7 @@ mode = {}
 # ask = ["bash(git push:*)"]
 # deny = ["read(**/.env)"]
 
-# MCP servers give the model more tools: `linger mcp add`, `linger help servers`.
+# MCP servers give the model more tools: see `linger help servers`.
 # [mcp.files]
 # command = "npx"
 # args = ["-y", "@modelcontextprotocol/server-filesystem", "."]

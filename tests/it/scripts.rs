@@ -2,7 +2,10 @@
 
 use linger_tests::harness::Daemon;
 use linger_tests::model::{ModelServer, Reply};
+use rustix::process::Signal;
 use serde_json::{Value, json};
+
+use crate::{answer, bash};
 
 fn rows(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
@@ -121,4 +124,33 @@ async fn a_first_configuration_is_written_once_and_is_valid() {
     assert_eq!(mode.stdout, "plan\n");
     let missing = daemon.cli(&["config", "get", "network.proxy"]).run().await.exits(1);
     assert!(missing.stderr.contains("network.proxy is not set"), "{}", missing.stderr);
+}
+
+#[tokio::test]
+async fn a_followed_inbox_prints_what_waits_and_then_each_question_once_also_after_a_crash() {
+    let model = ModelServer::with([bash("echo one"), bash("echo two"), Reply::text("done"), Reply::text("done")]);
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let (one, two) = (client.session().await, client.session().await);
+    client.prompt(&one, "go").await;
+    let first = client.first(&one, "permission_requested").await;
+    let mut inbox = daemon.cli(&["inbox", "-f", "--json"]).spawn().await;
+    let row: Value = serde_json::from_str(&inbox.line().await.unwrap()).unwrap();
+    assert_eq!(row["question"], first.event["permission"]);
+    daemon.kill_daemon().await;
+    let later = daemon.client().await;
+    later.attach(&two).await;
+    later.prompt(&two, "go").await;
+    let second = later.first(&two, "permission_requested").await;
+    let row: Value = serde_json::from_str(&inbox.line().await.unwrap()).unwrap();
+    assert_eq!((&row["question"], &row["session"]), (&second.event["permission"], &json!(two)));
+    inbox.signal(Signal::INT);
+    let ended = inbox.end().await.exits(0);
+    assert_eq!(ended.stdout, "", "each question comes once");
+    later.attach(&one).await;
+    for (session, asked) in [(&one, &first), (&two, &second)] {
+        answer(&later, asked.str("permission"), "reject_once").await;
+        later.first(session, "turn_finished").await;
+    }
+    daemon.check(&[&client, &later], &model);
 }

@@ -112,6 +112,9 @@ fn short(text: &str) -> String {
     if cut.len() < text.trim().len() { format!("{cut}…") } else { cut }
 }
 
+/// An event, and the line as it came.
+type Notified = (Box<Notification>, Box<RawValue>);
+
 /// A followed stream of all sessions, over as many connections as it takes.
 pub(super) struct Feed {
     /// The connection; calls over it keep events for [`Feed::next`].
@@ -141,7 +144,7 @@ impl Feed {
     }
 
     /// Waits for the next event; none after a signal.
-    pub(super) fn next(&mut self) -> Result<Option<(Box<Notification>, Box<RawValue>)>, Failure> {
+    pub(super) fn next(&mut self) -> Result<Option<Notified>, Failure> {
         loop {
             if self.client.epoch != self.epoch {
                 // A call has made a new connection.
@@ -155,7 +158,7 @@ impl Feed {
                 Some(Event::Incoming(_, Incoming::Response(_, answer))) if is_ending(&answer) => self.again()?,
                 Some(Event::Incoming(_, Incoming::Response(id, answer))) if self.open == Some(id) => {
                     self.open = None;
-                    let answer = parse::<EventsSubscribe>(&*answer?)?;
+                    let answer = parse::<EventsSubscribe>(&answer?)?;
                     if self.subscribe.after.as_ref().is_some_and(|after| after.0 == NOW) {
                         // Over the next connection it is another moment.
                         self.subscribe.after = Some(answer.cursor);

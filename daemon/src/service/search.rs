@@ -1,6 +1,7 @@
 //! `session/search`: full text search over the messages of all sessions.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
@@ -72,13 +73,14 @@ pub async fn search(services: &Services, caller: &Caller, params: Search) -> Res
         let is_last = matches.events.len() < BATCH;
         skip += BATCH;
         for (session, stored) in services.store.numbered(matches.events).await? {
-            if !sessions.contains_key(&session) {
-                let row = services.store.session(session.clone()).await?;
-                sessions.insert(session.clone(), row.filter(|row| row.state != BINNED));
-            }
-            if let Some(Some(row)) = sessions.get(&session) {
-                rows.extend(found(row, &stored, &terms));
-            }
+            let row = match sessions.entry(session) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(unknown) => {
+                    let row = services.store.session(unknown.key().clone()).await?;
+                    unknown.insert(row.filter(|row| row.state != BINNED))
+                }
+            };
+            rows.extend(row.as_ref().and_then(|row| found(row, &stored, &terms)));
         }
         if is_last {
             break;

@@ -85,7 +85,7 @@ impl Drop for Busy {
 
 fn size(incoming: &Incoming) -> usize {
     match incoming {
-        Incoming::Event(_, raw) | Incoming::Response(_, Ok(raw)) => raw.get().len(),
+        Incoming::Event(_, raw) | Incoming::Any(_, raw) | Incoming::Response(_, Ok(raw)) => raw.get().len(),
         Incoming::Response(_, Err(error)) => error.message.len(),
     }
 }

@@ -210,6 +210,8 @@ impl Attachment {
                         return Ok(Happened::Answer(Box::new(self.open.remove(at).1), answer));
                     }
                 }
+                // Of a subscription to all sessions, which is not this one's.
+                Event::Incoming(_, Incoming::Any(..)) => {}
                 Event::Lost(_) => return Ok(Happened::Lost),
                 Event::Refused(_, failure) => return Err(failure),
                 Event::Line(line) => return Ok(Happened::Line(line)),

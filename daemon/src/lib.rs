@@ -97,6 +97,7 @@ pub async fn run(options: Options, mut listener: impl Accept, shutdown: Cancella
         drop(services.registry.ask_for_daemon(question::choice(text, options, blocks, None)));
     }
     services.registry.retain();
+    let indexing = services.search.start(&services.store);
     let mut connections = Connections::new(services.clone(), rpc::methods(services.clone())?);
     let mut idle = false;
     loop {
@@ -124,6 +125,7 @@ pub async fn run(options: Options, mut listener: impl Accept, shutdown: Cancella
     connections.shutdown().await;
     later.iter().for_each(tokio::task::JoinHandle::abort);
     watching.abort();
+    indexing.iter().for_each(tokio::task::JoinHandle::abort);
     asking.iter().for_each(tokio::task::JoinHandle::abort);
     adopting.iter().for_each(tokio::task::JoinHandle::abort);
     services.env().children.end().await;

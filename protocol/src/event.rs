@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use strum::IntoStaticStr;
+use strum::{IntoStaticStr, VariantNames};
 
 pub use parts::{
     AfterCrash, Asks, ChangeKind, Delta, Exit, FileChange, Instruction, Level, Location, NotRestored, NoticeCode,
@@ -67,7 +67,7 @@ pub struct Event {
 
 /// The kinds of event and what each carries.
 /// `<&str>::from(&body)` is the kind, as it stands in the event.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, IntoStaticStr)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, IntoStaticStr, VariantNames)]
 #[schemars(transform = crate::schema::open)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]

@@ -1,6 +1,6 @@
 //! What linger's daemon and its clients agree on.
 //!
-//! The nouns ([`message`], [`event`], [`session`], [`agent`], [`attention`], [`prompt`], [`question`], [`permission`], [`patience`], [`unattended`], [`blob`], [`budget`], [`config`], [`daemon`], [`key`], [`mcp`], [`trust`], [`error`]),
+//! The nouns ([`message`], [`event`], [`events`], [`search`], [`session`], [`agent`], [`attention`], [`prompt`], [`question`], [`permission`], [`patience`], [`unattended`], [`blob`], [`budget`], [`config`], [`daemon`], [`key`], [`mcp`], [`trust`], [`error`]),
 //! the methods ([`method`]), the places where things lie ([`place`]), and JSON lines over a local socket ([`transport`]), which is the only
 //! I/O of this crate.
 //! Deliberately absent: any logic of sessions, providers or rendering.
@@ -14,6 +14,7 @@ pub mod config;
 pub mod daemon;
 pub mod error;
 pub mod event;
+pub mod events;
 pub mod id;
 pub mod key;
 pub mod mcp;
@@ -25,6 +26,7 @@ pub mod place;
 pub mod prompt;
 pub mod question;
 pub mod schema;
+pub mod search;
 pub mod session;
 pub mod transport;
 pub mod tree;

@@ -8,7 +8,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::{agent, blob, config, daemon, key, mcp, permission, question, session, tree, trust, usage};
+use crate::{agent, blob, config, daemon, events, key, mcp, permission, question, search, session, tree, trust, usage};
 
 /// Parameters that know their method.
 pub trait Method: Serialize {
@@ -63,7 +63,7 @@ macro_rules! methods {
             use jsonrpsee::core::RpcResult;
             use jsonrpsee::proc_macros::rpc;
 
-            use super::{agent, blob, config, daemon, key, mcp, permission, question, session, trust, tree, usage};
+            use super::{agent, blob, config, daemon, events, key, mcp, permission, question, search, session, tree, trust, usage};
 
             $(
                 $(#[$about])*
@@ -144,6 +144,15 @@ methods! {
         SessionRemove: "session/remove" = remove(session::Remove) -> RpcResult<daemon::Empty>;
         /// Deletes sessions that were not used for a while, or lists them.
         SessionPrune: "session/prune" = prune(session::Prune) -> RpcResult<session::Pruned>;
+    }
+    /// All sessions together.
+    EventsApi {
+        /// Sends the events of all sessions after a cursor, and all that follow; a second one replaces the first.
+        EventsSubscribe: "events/subscribe" = subscribe(events::Subscribe) -> ResponsePayload['static]<events::Subscribed>;
+        /// Sends no more of them.
+        EventsUnsubscribe: "events/unsubscribe" = unsubscribe(daemon::Empty) -> RpcResult<daemon::Empty>;
+        /// The messages of all sessions that have some words.
+        SessionSearch: "session/search" = search(search::Search) -> RpcResult<search::FoundMessages>;
     }
     /// What was paid for.
     UsageApi {

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::{Code, RpcError};
 use crate::event::{Notification, SESSION_EVENT};
+use crate::events::{self, EVENTS_EVENT};
 use crate::method::{Visitor, each_method};
 use crate::transport::MAX_BATCH;
 
@@ -31,9 +32,10 @@ pub fn protocol() -> Value {
     let mut collect = Collect { generator, methods: Map::new() };
     each_method(&mut collect);
     let notification = collect.generator.subschema_for::<Notification>();
+    let any = collect.generator.subschema_for::<events::Notification>();
     let error = collect.generator.subschema_for::<RpcError>();
     let mut types = collect.generator.take_definitions(true);
-    types.extend(messages(&collect.methods, &notification, &error));
+    types.extend(messages(&collect.methods, [&notification, &any], &error));
     types.values_mut().for_each(tidy);
     let codes: Map<String, Value> =
         Code::ALL.iter().map(|(_, number, name)| (number.to_string(), json!(name))).collect();
@@ -44,7 +46,7 @@ pub fn protocol() -> Value {
         "$ref": "#/$defs/Message",
         "protocol": crate::PROTOCOL,
         "methods": collect.methods,
-        "notifications": { SESSION_EVENT: notification },
+        "notifications": { SESSION_EVENT: notification, EVENTS_EVENT: any },
         "error": error,
         "errors": codes,
         "$defs": types,
@@ -52,7 +54,7 @@ pub fn protocol() -> Value {
 }
 
 /// The types of whole lines.
-fn messages(methods: &Map<String, Value>, notification: &Schema, error: &Schema) -> Map<String, Value> {
+fn messages(methods: &Map<String, Value>, notifications: [&Schema; 2], error: &Schema) -> Map<String, Value> {
     let object = |description: &str, properties: Value, required: &[&str]| json!({ "type": "object", "description": description, "properties": properties, "required": required });
     let version = json!({ "const": "2.0" });
     let id = json!({ "description": "A string, a number, or null.", "type": ["string", "number", "null"] });
@@ -70,13 +72,16 @@ fn messages(methods: &Map<String, Value>, notification: &Schema, error: &Schema)
     }
     let answer = json!({ "jsonrpc": version, "id": { "$ref": "#/$defs/Id" }, "result": { "anyOf": results } });
     let refusal = json!({ "jsonrpc": version, "id": { "$ref": "#/$defs/Id" }, "error": error });
-    let event = json!({ "jsonrpc": version, "method": { "const": SESSION_EVENT }, "params": notification });
+    let notification =
+        |method: &str, params: &Schema| json!({ "jsonrpc": version, "method": { "const": method }, "params": params });
+    let [event, any] = notifications;
+    let (event, any) = (notification(SESSION_EVENT, event), notification(EVENTS_EVENT, any));
     let batch = |of: Value| json!({ "type": "array", "minItems": 1, "maxItems": MAX_BATCH, "items": of });
-    let [request, response, session_event] =
-        ["Request", "Response", "SessionEvent"].map(|name| json!({ "$ref": format!("#/$defs/{name}") }));
+    let [request, response, session_event, any_event] =
+        ["Request", "Response", "SessionEvent", "AnyEvent"].map(|name| json!({ "$ref": format!("#/$defs/{name}") }));
     let message = json!({
         "description": "One line: a request, a response, an event, or a batch of requests or responses.",
-        "anyOf": [request, response, session_event, batch(request.clone()), batch(response.clone())],
+        "anyOf": [request, response, session_event, any_event, batch(request.clone()), batch(response.clone())],
     });
     let response = json!({
         "description": "The answer to the request with this `id`; `methods` says which result belongs to which method.",
@@ -87,8 +92,14 @@ fn messages(methods: &Map<String, Value>, notification: &Schema, error: &Schema)
     });
     let request = json!({ "description": "A request of a client.", "oneOf": requests });
     let session_event = object("An event of an attached session.", event, &["jsonrpc", "method", "params"]);
-    let types = [("Message", message), ("Request", request), ("Response", response), ("SessionEvent", session_event)];
-    types.into_iter().chain([("Id", id)]).map(|(name, schema)| (name.to_owned(), schema)).collect()
+    let any_event =
+        object("An event of any session, for a subscription to all of them.", any, &["jsonrpc", "method", "params"]);
+    let types = [("Message", message), ("Request", request), ("Response", response), ("Id", id)];
+    types
+        .into_iter()
+        .chain([("SessionEvent", session_event), ("AnyEvent", any_event)])
+        .map(|(name, schema)| (name.to_owned(), schema))
+        .collect()
 }
 
 /// Makes the variant that stands for what this build does not know into what it is on the wire: any other word.

@@ -10,6 +10,7 @@ mod bounds;
 mod compaction;
 mod configuration;
 mod corpus;
+mod events;
 mod fetch;
 mod hooks;
 mod hosted;

@@ -27,7 +27,7 @@ pub(crate) struct Rewind {
     /// Also put back the files that were changed since
     #[arg(long)]
     pub(crate) files: bool,
-    /// Of these files also those that somebody changed since
+    /// Of these files also those that were changed since
     #[arg(long, requires = "files")]
     pub(crate) force: bool,
     /// Change nothing, and list the prompts that it can go back to, the latest first

@@ -37,7 +37,18 @@ pub(super) fn run(args: &Attach) -> Result<Exit, Failure> {
     if args.json || args.read_only {
         let turns = args.tail.or_else(|| (!args.all && !args.json).then_some(1));
         let (follow, forever, json) = (true, true, args.json);
-        return log::run(&Log { session, follow, forever, last: false, turns, times: false, compaction: false, json });
+        return log::run(&Log {
+            session,
+            follow,
+            forever,
+            last: false,
+            turns,
+            since: None,
+            full: false,
+            times: false,
+            compaction: false,
+            json,
+        });
     }
     let look = Capabilities::detect();
     needs_terminal(&look, &format!("`linger log -f {session}` follows a session without one"))?;

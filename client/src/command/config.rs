@@ -10,9 +10,10 @@ use std::process::Command;
 
 use linger_protocol::config::{Configuration, Confirm, Confirmed, Get, Set, Waiting, Write};
 use linger_protocol::method::{ConfigConfirm, ConfigGet, ConfigSet, ConfigWrite};
+use linger_protocol::place::Places;
 use serde_json::Value;
 
-use crate::arguments::{Config, ConfigConfirmed, ConfigSetting, Configure, Json};
+use crate::arguments::{Config, ConfigConfirmed, ConfigGetting, ConfigSetting, Configure, Json};
 use crate::connect::{Client, parse};
 use crate::error::{Exit, Failure};
 use crate::input::{Event, Input, Pressed, Signal, signals};
@@ -25,6 +26,8 @@ pub(super) fn run(args: Config) -> Result<Exit, Failure> {
     match args.command {
         None => show(&args.json),
         Some(Configure::Confirm(args)) => confirm(args),
+        Some(Configure::Get(args)) => get(&args),
+        Some(Configure::Path(args)) => path(&args),
         Some(Configure::Set(args)) => set(args),
         Some(Configure::Edit) => edit(),
     }
@@ -53,6 +56,61 @@ fn show(args: &Json) -> Result<Exit, Failure> {
         Some(error) => Err(Failure::new(Exit::FAILED, error).hint("correct the file, or use `linger config edit`")),
         None => Ok(Exit::GOOD),
     }
+}
+
+/// Prints the value of a key; a list an element a line, a table as TOML.
+fn get(args: &ConfigGetting) -> Result<Exit, Failure> {
+    let settings = Client::open_silent(None)?.call(&ConfigGet(Get::default()))?.settings.unwrap_or_default();
+    let mut value = &settings;
+    for part in parts(&args.name) {
+        value = match value.get(part.as_str()) {
+            Some(value) => value,
+            None => {
+                return Err(Failure::new(Exit::FAILED, format!("{} is not set: it has its default", args.name))
+                    .hint("`linger help configuration` has the defaults, `linger config` shows what is set"));
+            }
+        };
+    }
+    let mut terminal = Terminal::new();
+    match value {
+        value if args.json => terminal.data(&value.to_string())?,
+        Value::String(text) => terminal.line(text)?,
+        Value::Array(list) => list.iter().try_for_each(|it| match it {
+            Value::String(text) => terminal.line(text),
+            other => terminal.line(&other.to_string()),
+        })?,
+        Value::Object(_) => {
+            let mut lines = Vec::new();
+            flatten("", value, &mut lines);
+            lines.iter().try_for_each(|line| terminal.line(line))?;
+        }
+        other => terminal.line(&other.to_string())?,
+    }
+    Ok(Exit::GOOD)
+}
+
+/// The parts of a dotted key; one in quotes may have dots.
+fn parts(name: &str) -> Vec<String> {
+    let (mut parts, mut quoted) = (vec![String::new()], false);
+    for c in name.chars() {
+        match (c, parts.last_mut()) {
+            ('"', _) => quoted = !quoted,
+            ('.', _) if !quoted => parts.push(String::new()),
+            (c, Some(part)) => part.push(c),
+            (_, None) => {}
+        }
+    }
+    parts
+}
+
+/// Prints where the file is, whether or not it is there.
+fn path(args: &Json) -> Result<Exit, Failure> {
+    let file = Places::of_user()?.config_file();
+    match args.json {
+        true => super::print_value(&serde_json::json!({ "file": file, "exists": file.exists() }))?,
+        false => Terminal::new().line(&file.display().to_string())?,
+    }
+    Ok(Exit::GOOD)
 }
 
 /// A line of TOML for each key; JSON's strings, numbers and lists of them are TOML's.
@@ -225,6 +283,12 @@ pub(super) fn ask(client: &mut Client, question: &str) -> Result<bool, Failure> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_dotted_key_has_parts() {
+        assert_eq!(parts("mode"), ["mode"]);
+        assert_eq!(parts("models.\"openai/gpt-5.1\".window"), ["models", "openai/gpt-5.1", "window"]);
+    }
 
     #[test]
     fn settings_are_printed_as_toml() {

@@ -158,7 +158,7 @@ fn daemon(report: &mut Report, status: &Status) -> Result<(), Failure> {
     } else {
         let text = format!("daemon {} runs as process {}, this is linger {VERSION}", status.version, status.pid);
         report
-            .bad(&text, Some("`linger daemon stop` when no work is under way; the next command starts the new one"))?;
+            .bad(&text, Some("`linger daemon stop` ends it, and the next command starts this one; `linger help background` says how to upgrade"))?;
     }
     let log = status.log.display();
     match &status.log_error {

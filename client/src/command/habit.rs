@@ -7,10 +7,11 @@ use crate::error::Failure;
 use crate::render::near::{distance, nearest};
 
 /// Words of other programs, and what does that here.
-const ELSEWHERE: [(&str, &str); 15] = [
-    ("login", "`linger key set PROVIDER` keeps a key; `linger models` says what is missing"),
+const ELSEWHERE: [(&str, &str); 16] = [
+    ("setup", "`linger init` writes a first configuration"),
+    ("completion", "`linger completions bash|zsh|fish` prints what a shell needs"),
     ("logout", "`linger key rm PROVIDER` takes a key out of the keychain"),
-    ("auth", "`linger key set PROVIDER` keeps a key; `linger key list` lists them"),
+    ("auth", "`linger login PROVIDER` keeps a key; `linger key list` lists them"),
     ("print", "`linger run PROMPT` prints the answer"),
     ("ask", "`linger run PROMPT` prints the answer"),
     ("start", "`linger` starts a session here; `linger daemon start` starts the daemon"),
@@ -90,7 +91,8 @@ mod tests {
     fn a_mistyped_command_is_no_prompt() {
         assert!(hint(&["lgo", "s1"]).is_some());
         assert!(hint(&["atach"]).unwrap().contains("`linger attach`"));
-        assert!(hint(&["login"]).unwrap().contains("key set"));
+        assert!(hint(&["auth"]).unwrap().contains("`linger login PROVIDER`"));
+        assert!(hint(&["completion"]).unwrap().contains("completions"));
         assert!(hint(&["run", "x"]).unwrap().contains("`linger run …`"));
         for prompt in [&["fix the test"][..], &["fix", "the", "test"], &["explain"], &["log in again"]] {
             assert_eq!(hint(prompt), None, "{prompt:?}");

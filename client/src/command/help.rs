@@ -11,7 +11,7 @@ use crate::render::table::columns;
 use crate::terminal::Terminal;
 
 /// The manual: a topic, what it is about, its text.
-const TOPICS: [(&str, &str, &str); 14] = [
+pub(super) const TOPICS: [(&str, &str, &str); 14] = [
     ("sessions", "prompts, attaching, summaries, pictures", include_str!("../../../daemon/manual/sessions.md")),
     ("rules", "modes, rules and answers: what may run", include_str!("../../../daemon/manual/rules.md")),
     ("workspaces", "what a repository may set, and trust", include_str!("../../../daemon/manual/workspaces.md")),

@@ -1,22 +1,25 @@
 //! `linger inbox`: the questions that wait, of all sessions and of the daemon.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
 
+use linger_protocol::event::EventBody;
+use linger_protocol::events::{NOW, Subscribe};
+use linger_protocol::id::{Cursor, QuestionId};
 use linger_protocol::method::QuestionList;
 use linger_protocol::question::{List, PendingQuestion, QuestionKind, Subject};
 
+use super::events::Feed;
 use super::{print_rows, print_value};
 use crate::arguments::Inbox;
 use crate::connect::Client;
 use crate::environment::now;
 use crate::error::{Exit, Failure};
-use crate::input::{Event, signals};
+use crate::input::signals;
 use crate::render::table::{age, columns};
 use crate::terminal::Terminal;
 
-/// How often a followed inbox is read: the daemon tells of questions only within their session, and a person reads no faster.
-const AGAIN: Duration = Duration::from_secs(1);
+/// The kinds of events that ask something.
+const ASKING: [&str; 2] = ["permission_requested", "question_asked"];
 
 pub(super) fn run(args: &Inbox) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
@@ -38,23 +41,38 @@ pub(super) fn run(args: &Inbox) -> Result<Exit, Failure> {
     Ok(Exit::GOOD)
 }
 
-/// Prints questions as they come, until a signal.
-fn follow(mut client: Client, json: bool) -> Result<Exit, Failure> {
+/// Prints what waits, and then questions as they come, until a signal.
+fn follow(client: Client, json: bool) -> Result<Exit, Failure> {
     signals(client.sender(), false)?;
-    let (mut seen, mut terminal) = (BTreeSet::new(), Terminal::new());
-    loop {
-        let rows = client.call(&QuestionList(List::default()))?;
-        for row in rows.iter().filter(|row| !seen.contains(&row.question)) {
-            match json {
-                true => print_value(row)?,
-                false => terminal.line(&columns_of(row, now()).join("  "))?,
+    let (kinds, after) = (Some(ASKING.map(str::to_owned).into()), Some(Cursor(NOW.to_owned())));
+    // First, so that nothing is asked unseen between the list and the stream.
+    let mut feed = Feed::start(client, Subscribe { kinds, after, ..Subscribe::default() })?;
+    let mut seen = BTreeSet::new();
+    print_new(&mut feed.client, &mut seen, json)?;
+    while let Some((notification, _)) = feed.next()? {
+        match &notification.event.body {
+            EventBody::Notice { text, .. } if notification.session.is_none() => {
+                return Err(Failure::new(Exit::FAILED, text.clone()));
             }
-        }
-        seen = rows.into_iter().map(|row| row.question).collect();
-        if let Some(Event::Signal(_)) = client.next_event(Some(Instant::now() + AGAIN)) {
-            return Ok(Exit::GOOD);
+            EventBody::CaughtUp {} => {}
+            _ => print_new(&mut feed.client, &mut seen, json)?,
         }
     }
+    Ok(Exit::GOOD)
+}
+
+/// Prints the questions that wait and were not printed before.
+fn print_new(client: &mut Client, seen: &mut BTreeSet<QuestionId>, json: bool) -> Result<(), Failure> {
+    let rows = client.call(&QuestionList(List::default()))?;
+    let mut terminal = Terminal::new();
+    for row in rows.iter().filter(|row| !seen.contains(&row.question)) {
+        match json {
+            true => print_value(row)?,
+            false => terminal.line(&columns_of(row, now()).join("  "))?,
+        }
+    }
+    *seen = rows.into_iter().map(|row| row.question).collect();
+    Ok(())
 }
 
 /// Id, session (`-` is the daemon), age, tool or kind, and what is asked with the names of its options.

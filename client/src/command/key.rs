@@ -13,7 +13,7 @@ use linger_protocol::method::{KeyList, KeyRemove, KeySet};
 use serde_json::Value;
 
 use super::print_value;
-use crate::arguments::{Json, Key};
+use crate::arguments::{Json, Key, Login};
 use crate::connect::{Client, parse};
 use crate::error::{Exit, Failure};
 use crate::input::{Event, Input, Pressed, Signal, signals};
@@ -32,6 +32,11 @@ pub(super) fn run(command: Key) -> Result<Exit, Failure> {
         Key::Rm { provider, json } => rm(provider, json),
         Key::List(args) => list(&args),
     }
+}
+
+/// `linger login`: as `linger key set`.
+pub(super) fn login(args: Login) -> Result<Exit, Failure> {
+    set(args.provider, args.json, &args.extra)
 }
 
 fn list(args: &Json) -> Result<Exit, Failure> {
@@ -78,7 +83,7 @@ pub(super) fn origin(info: &Info) -> String {
     }
 }
 
-fn set(provider: String, json: bool, extra: &[String]) -> Result<Exit, Failure> {
+pub(super) fn set(provider: String, json: bool, extra: &[String]) -> Result<Exit, Failure> {
     if !extra.is_empty() {
         let failure =
             Failure::usage("a key cannot be an argument: other processes see it, and the shell's history keeps it");

@@ -9,9 +9,11 @@ use serde_json::value::RawValue;
 
 use super::queue::Queued;
 use super::resolve;
+use super::since::{Since, since};
 use super::wait::reattach;
 use crate::arguments::Log;
 use crate::connect::Client;
+use crate::environment::now;
 use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened};
 use crate::input::signals;
@@ -35,6 +37,11 @@ pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
     let turns = if args.last { Some(1) } else { args.turns };
     // The last turn alone needs nothing of what was before.
     let from = (turns == Some(1)).then(|| info.turn_cursor.clone()).filter(|cursor| *cursor != Default::default());
+    let (from, time) = match args.since.as_deref().map(|text| since(text, now())).transpose()? {
+        Some(Since::Cursor(cursor)) => (Some(cursor), 0),
+        Some(Since::Time(time)) => (None, time),
+        None => (from, 0),
+    };
     let mut printer = Printer::new(args, &look);
     let mut attachment = Attachment::start_for(client, info.session.clone(), from, false, follow && look.stdout)?;
     let mut queued = Queued::default();
@@ -54,6 +61,8 @@ pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
                     last.0.into_iter().flatten().try_for_each(|(event, raw)| printer.event(&event.event, &raw))?;
                 }
                 match &mut last {
+                    // What goes on is drawn with what came before.
+                    _ if notification.event.at < time && !caught_up => {}
                     Some(last) => last.event(notification, raw),
                     None => printer.event(&notification.event, &raw)?,
                 }
@@ -122,7 +131,7 @@ impl Printer {
         let mut terminal = Terminal::new();
         // Here the talk is the data.
         terminal.one_stream = true;
-        let renderer = Renderer::new(Settings {
+        let mut renderer = Renderer::new(Settings {
             style: Style { color: look.data_color, unicode: look.unicode },
             width: if look.stdout { look.width } else { UNWRAPPED },
             raw: false,
@@ -134,6 +143,9 @@ impl Printer {
             prompts: true,
             me: String::new(),
         });
+        if args.full {
+            renderer.show_whole();
+        }
         Self { terminal, renderer, json: args.json, times: args.times }
     }
 

@@ -6,15 +6,19 @@ mod attach;
 mod cancel;
 mod compact;
 mod compactions;
+mod complete;
 mod config;
 mod daemon;
 mod doctor;
 mod env;
+mod events;
 mod export;
 mod find;
 mod habit;
 mod help;
+mod import;
 mod inbox;
+mod init;
 mod key;
 mod log;
 mod login;
@@ -29,13 +33,16 @@ mod queue;
 mod rename;
 mod rm;
 mod run;
+mod search;
 mod send;
+mod since;
 mod status;
 mod tools;
 mod tree;
 mod trust;
 mod undo;
 mod usage;
+mod validate;
 mod wait;
 
 use std::time::{Duration, Instant};
@@ -67,6 +74,8 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
         Some(Command::Continue(args)) => queue::resume(&args),
         Some(Command::Queue(args)) => queue::list(&args),
         Some(Command::Unqueue(args)) => queue::unqueue(args),
+        Some(Command::Events(args)) => events::run(&args),
+        Some(Command::Search(args)) => search::run(&args),
         Some(Command::Export(args)) => export::run(&args),
         Some(Command::Rename(args)) => rename::run(args),
         Some(Command::Restore(args)) => rm::restore(&args),
@@ -98,6 +107,12 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
         Some(Command::Permissions(args)) => permissions::run(args),
         Some(Command::Mcp(command)) => mcp::run(command),
         Some(Command::Key(command)) => key::run(command),
+        Some(Command::Init(args)) => init::run(args),
+        Some(Command::Login(args)) => key::login(args),
+        Some(Command::Import(args)) => import::run(&args),
+        Some(Command::Validate(args)) => validate::run(&args),
+        Some(Command::Completions(args)) => complete::completions(&args),
+        Some(Command::Complete(args)) => complete::complete(&args),
         Some(Command::Config(args)) => config::run(args),
         Some(Command::Trust(args)) => trust::run(args),
         Some(Command::Daemon(command)) => daemon::run(&command),

@@ -85,7 +85,7 @@ fn since(text: &str, now: u64) -> Result<u64, Failure> {
 }
 
 /// A date as days since 1970-01-01 (the civil calendar of Howard Hinnant's `days_from_civil`).
-fn day(text: &str) -> Option<u64> {
+pub(super) fn day(text: &str) -> Option<u64> {
     let digits = |text: &str, count: usize| {
         (text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse::<u64>().ok())?
     };

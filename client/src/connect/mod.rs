@@ -10,6 +10,7 @@ mod proof;
 mod reach;
 mod reader;
 mod reconnect;
+mod skew;
 pub(crate) mod start;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -37,6 +38,7 @@ use proof::Proof;
 pub(crate) use reach::dial;
 use reach::{Search, Stream, reach};
 use reader::listen;
+use skew::skew;
 
 /// How long an answer may take; the slowest waits for a disk.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -135,6 +137,9 @@ impl Client {
                 Terminal::new()
                     .say("hint: if its keeper was killed, `linger daemon stop` and any other command start it again")?;
             }
+        }
+        if let Some(skew) = skew(&client.welcome.version, VERSION) {
+            Terminal::new().say(&skew)?;
         }
         for warning in &client.welcome.config_warnings {
             Terminal::new().say(&format!("warning: {warning}"))?;

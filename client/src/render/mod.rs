@@ -143,6 +143,8 @@ pub(crate) struct Renderer {
     summary: Summary,
     /// The calls of tools that run at the provider.
     hosted: hosted::Hosted,
+    /// Whether outputs, actions and differences are shown whole.
+    whole: bool,
 }
 
 impl Renderer {
@@ -166,7 +168,13 @@ impl Renderer {
             wait: None,
             summary: Summary::default(),
             hosted: hosted::Hosted::default(),
+            whole: false,
         }
+    }
+
+    /// Shows outputs, actions and differences whole from here on.
+    pub(crate) fn show_whole(&mut self) {
+        self.whole = true;
     }
 
     /// What is shown of thinking.

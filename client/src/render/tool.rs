@@ -51,11 +51,12 @@ impl Renderer {
     fn call_lines(&mut self, action: &str, out: &mut Vec<Output>) {
         let (style, room) = (self.settings.style, self.settings.width.saturating_sub(4));
         let rest = action.lines().count().saturating_sub(1);
-        for line in action.lines().skip(1).take(MAX_ACTION) {
+        let most = if self.whole { usize::MAX } else { MAX_ACTION };
+        for line in action.lines().skip(1).take(most) {
             self.say(&format!("    {}", one_line(line, room, &style)), out);
         }
-        if rest > MAX_ACTION {
-            self.say(&style.dim(&format!("    ({} more lines)", rest - MAX_ACTION)), out);
+        if rest > most {
+            self.say(&style.dim(&format!("    ({} more lines)", rest - most)), out);
         }
     }
 
@@ -118,6 +119,8 @@ impl Renderer {
         self.say(&format!("{sign} {result}{file}"), out);
         let executes = kind == ToolKind::Execute;
         match outcome {
+            // Of a file that was read too.
+            Outcome::Ran if self.whole => self.tail(said, usize::MAX, out),
             Outcome::Ran if good && executes => self.tail(said, TAIL, out),
             // Without an exit code its first line stands above.
             Outcome::Ran if !good && exit.is_some() => self.tail(said, TAIL_FAILED, out),
@@ -159,7 +162,8 @@ impl Renderer {
     fn diff(&mut self, diff: &str, out: &mut Vec<Output>) {
         let style = self.settings.style;
         let total = diff.lines().count();
-        for line in diff.lines().take(MAX_DIFF) {
+        let most = if self.whole { usize::MAX } else { MAX_DIFF };
+        for line in diff.lines().take(most) {
             let line = clean_line(line);
             let line = match line.as_bytes().first() {
                 Some(b'+') if !line.starts_with("+++") => style.green(&line),
@@ -169,8 +173,8 @@ impl Renderer {
             };
             self.say(&format!("    {line}"), out);
         }
-        if total > MAX_DIFF {
-            self.say(&format!("    ({} more lines)", total - MAX_DIFF), out);
+        if total > most {
+            self.say(&format!("    ({} more lines)", total - most), out);
         }
     }
 }

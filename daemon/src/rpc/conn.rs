@@ -26,15 +26,24 @@ const MAX_ATTACHED: usize = 256;
 pub struct Conn {
     caller: Caller,
     pub(super) outbox: Outbox,
-    /// Its attachments by session.
-    attached: Mutex<HashMap<SessionId, Attachment>>,
+    /// Its attachments.
+    attached: Mutex<HashMap<Attached, Attachment>>,
     /// The number of attaches so far.
     attaches: AtomicU64,
     /// Held by the query that runs.
     querying: tokio::sync::Mutex<()>,
 }
 
-/// Forwards the events of one session to one client.
+/// What a client is attached to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Attached {
+    /// One session.
+    Session(SessionId),
+    /// All sessions: `events/subscribe`.
+    All,
+}
+
+/// Forwards events to one client.
 struct Attachment {
     /// The number of this attach within the connection.
     generation: u64,
@@ -122,48 +131,54 @@ impl Conn {
         .await
     }
 
-    fn attached(&self) -> MutexGuard<'_, HashMap<SessionId, Attachment>> {
+    fn attached(&self) -> MutexGuard<'_, HashMap<Attached, Attachment>> {
         self.attached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Registers an attach in progress, so that a later detach ends it. An earlier attachment to the session goes on until then.
-    pub(super) fn begin_attach(&self, session: &SessionId) -> Result<u64, RpcError> {
+    pub(super) fn begin_attach(&self, to: &Attached) -> Result<u64, RpcError> {
         let mut attached = self.attached();
         attached.retain(|_, attachment| attachment.is_live());
-        if attached.len() >= MAX_ATTACHED && !attached.contains_key(session) {
+        if attached.len() >= MAX_ATTACHED && !attached.contains_key(to) {
             let error = RpcError::new(Code::TooMuch, format!("already attached to {MAX_ATTACHED} sessions"));
             return Err(error.hint("detach from some, or open another connection"));
         }
         let generation = self.attaches.fetch_add(1, Ordering::Relaxed);
         // Of several attaches that wait, only the attachment that works is kept.
-        let earlier = attached.remove(session).and_then(Attachment::working).map(Box::new);
-        attached.insert(session.clone(), Attachment { generation, forwarder: None, earlier });
+        let earlier = attached.remove(to).and_then(Attachment::working).map(Box::new);
+        attached.insert(to.clone(), Attachment { generation, forwarder: None, earlier });
         Ok(generation)
     }
 
     /// Starts the forwarder of an attach, unless it was detached or replaced in the meantime.
-    pub(super) fn end_attach(&self, session: &SessionId, generation: u64, forward: impl FnOnce() -> AbortHandle) {
-        if let Some(attachment) = self.attached().get_mut(session).filter(|now| now.generation == generation) {
+    pub(super) fn end_attach(&self, to: &Attached, generation: u64, forward: impl FnOnce() -> AbortHandle) {
+        if let Some(attachment) = self.attached().get_mut(to).filter(|now| now.generation == generation) {
             drop(attachment.earlier.take());
             attachment.forwarder = Some(forward());
         }
     }
 
     /// Removes an attach that failed; the attachment before it stays.
-    pub(super) fn forget_attach(&self, session: &SessionId, generation: u64) {
+    pub(super) fn forget_attach(&self, to: &Attached, generation: u64) {
         let mut attached = self.attached();
-        if attached.get(session).is_some_and(|now| now.generation == generation)
-            && let Some(mut failed) = attached.remove(session)
+        if attached.get(to).is_some_and(|now| now.generation == generation)
+            && let Some(mut failed) = attached.remove(to)
             && let Some(earlier) = failed.earlier.take()
         {
-            attached.insert(session.clone(), *earlier);
+            attached.insert(to.clone(), *earlier);
         }
     }
 
     /// Ends an attachment; fails if there is none.
-    pub(super) fn detach(&self, session: &SessionId) -> Result<Empty, RpcError> {
-        let detached = self.attached().remove(session).map(|_| Empty {});
-        detached.ok_or_else(|| RpcError::new(Code::NotAttached, format!("not attached to session {session}")))
+    pub(super) fn detach(&self, to: &Attached) -> Result<Empty, RpcError> {
+        let detached = self.attached().remove(to).map(|_| Empty {});
+        detached.ok_or_else(|| {
+            let text = match to {
+                Attached::Session(session) => format!("not attached to session {session}"),
+                Attached::All => "not subscribed to events".to_owned(),
+            };
+            RpcError::new(Code::NotAttached, text)
+        })
     }
 }
 

@@ -1,32 +1,85 @@
-//! Forwards one attachment: turns the output of its subscription into notifications.
+//! Forwards one attachment: turns the output of its subscription, or of a feed of all sessions, into notifications.
 //!
 //! The task belongs to its connection, which aborts it. It reads only when the outbox has capacity, so a client that does not read
 //! holds a position and no copies.
 
 use linger_protocol::event::{Event, SESSION_EVENT};
+use linger_protocol::events::EVENTS_EVENT;
 use linger_protocol::id::{Cursor, SessionId};
 use linger_protocol::transport::outbox::Outbox;
 use linger_protocol::transport::room::LargeRoom;
 
 use crate::fault;
+use crate::session::feed::{Feed, FeedItem};
 use crate::session::subscription::{Batch, Shown, Subscription, What};
 
 /// How many copies of a large event exist on its way to the socket: its text as a delta, itself, and both as bytes.
 const COPIES: usize = 4;
 
-/// Forwards the subscription until the client or the session is gone.
-pub async fn forward(mut subscription: Subscription, outbox: Outbox) {
+/// What is forwarded: a position that reads on at the pace of its client.
+pub trait Source: Send {
+    /// What it gives.
+    type Item: Send + 'static;
+
+    /// Waits until there is something to take; false at its end.
+    fn ready(&mut self) -> impl Future<Output = bool> + Send;
+
+    /// What is there, up to a bound; the size of the next event if that is large, unless `has_room`.
+    fn take(&mut self, has_room: bool) -> impl Future<Output = Result<Vec<Self::Item>, usize>> + Send;
+
+    /// What turns an item into a line.
+    fn writer(&self) -> impl Fn(Self::Item) -> String + Send + 'static;
+}
+
+impl Source for Subscription {
+    type Item = Shown;
+
+    fn ready(&mut self) -> impl Future<Output = bool> + Send {
+        self.ready()
+    }
+
+    async fn take(&mut self, has_room: bool) -> Result<Vec<Shown>, usize> {
+        match self.take(has_room).await {
+            Batch::Shown(shown) => Ok(shown),
+            Batch::Large(size) => Err(size),
+        }
+    }
+
+    fn writer(&self) -> impl Fn(Shown) -> String + Send + 'static {
+        let session = self.session().clone();
+        move |shown| line(&session, shown)
+    }
+}
+
+impl Source for Feed {
+    type Item = FeedItem;
+
+    fn ready(&mut self) -> impl Future<Output = bool> + Send {
+        self.ready()
+    }
+
+    fn take(&mut self, has_room: bool) -> impl Future<Output = Result<Vec<FeedItem>, usize>> + Send {
+        self.take(has_room)
+    }
+
+    fn writer(&self) -> impl Fn(FeedItem) -> String + Send + 'static {
+        any_line
+    }
+}
+
+/// Forwards a source until it ends or the client is gone.
+pub async fn forward(mut source: impl Source, outbox: Outbox) {
     // Capacity for the next event, if it is large.
     let mut large: Option<LargeRoom> = None;
     loop {
         tokio::select! {
-            more = subscription.ready() => if !more { return },
+            more = source.ready() => if !more { return },
             () = outbox.gone() => return,
         }
         let Ok(room) = outbox.room().await else { return };
-        let shown = match subscription.take(large.is_some()).await {
-            Batch::Shown(shown) => shown,
-            Batch::Large(size) => {
+        let items = match source.take(large.is_some()).await {
+            Ok(items) => items,
+            Err(size) => {
                 // Release the place in the outbox: the answers that hold the capacity may need it.
                 drop(room);
                 large = Some(outbox.large_room(size * COPIES).await);
@@ -34,11 +87,12 @@ pub async fn forward(mut subscription: Subscription, outbox: Outbox) {
             }
         };
         fault::point("subscriber.before_send");
-        let session = subscription.session().clone();
+        let write = source.writer();
+        let lines = move || items.into_iter().map(write).collect::<Vec<_>>();
         let lines = match large {
-            None => lines(&session, shown),
+            None => lines(),
             // Encoding a large event takes long: not on the runtime thread.
-            Some(_) => tokio::task::spawn_blocking(move || lines(&session, shown)).await.unwrap_or_default(),
+            Some(_) => tokio::task::spawn_blocking(lines).await.unwrap_or_default(),
         };
         match large.take() {
             _ if lines.is_empty() => drop(room),
@@ -47,10 +101,6 @@ pub async fn forward(mut subscription: Subscription, outbox: Outbox) {
         }
         fault::point("subscriber.sent");
     }
-}
-
-fn lines(session: &SessionId, shown: Vec<Shown>) -> Vec<String> {
-    shown.into_iter().map(|shown| line(session, shown)).collect()
 }
 
 fn line(session: &SessionId, Shown { cursor, what, answered }: Shown) -> String {
@@ -63,6 +113,15 @@ fn line(session: &SessionId, Shown { cursor, what, answered }: Shown) -> String 
 
 fn json(event: &Event) -> String {
     serde_json::to_string(event).unwrap_or_default()
+}
+
+/// A notification of the stream of all sessions.
+fn any_line(FeedItem { session, cursor, event }: FeedItem) -> String {
+    // Ids and cursors need no JSON escapes.
+    let session = session.map(|session| format!("\"session\":\"{session}\",")).unwrap_or_default();
+    format!(
+        "{{\"jsonrpc\":\"2.0\",\"method\":\"{EVENTS_EVENT}\",\"params\":{{{session}\"cursor\":\"{cursor}\",\"event\":{event}}}}}"
+    )
 }
 
 /// A notification with an event in JSON.

@@ -7,8 +7,8 @@ use jsonrpsee::core::RpcResult;
 use jsonrpsee::types::ErrorObjectOwned;
 use jsonrpsee::{Extensions, Methods, ResponsePayload};
 use linger_protocol::api::{
-    AgentApiServer, BlobApiServer, ConfigApiServer, DaemonApiServer, KeyApiServer, McpApiServer, PermissionApiServer,
-    QuestionApiServer, SessionApiServer, TrustApiServer, UsageApiServer,
+    AgentApiServer, BlobApiServer, ConfigApiServer, DaemonApiServer, EventsApiServer, KeyApiServer, McpApiServer,
+    PermissionApiServer, QuestionApiServer, SessionApiServer, TrustApiServer, UsageApiServer,
 };
 use linger_protocol::daemon::{Checked, Empty, Hello, Keys, Model, Models, Status, Stop, Tool, Tools, Welcome};
 use linger_protocol::permission::{Answered, Pending};
@@ -20,9 +20,9 @@ use linger_protocol::session::{
 use linger_protocol::tree::{
     CompactionRow, Compactions, Fork, ForkMade, PromptRow, Prompts, Rewind, RewindDone, Uncompact, Uncompacted,
 };
-use linger_protocol::{RpcError, agent, blob, config, key, mcp, permission, question, trust, usage};
+use linger_protocol::{RpcError, agent, blob, config, events, key, mcp, permission, question, search, trust, usage};
 
-use super::conn::{conn, make_room};
+use super::conn::{self, conn, make_room};
 use super::forward::forward;
 use crate::agent::Kind;
 use crate::service::{self, Services};
@@ -53,6 +53,7 @@ pub fn methods(services: Arc<Services>) -> anyhow::Result<Methods> {
     let mut methods = Methods::new();
     methods.merge(DaemonApiServer::into_rpc(rpc.clone()))?;
     methods.merge(SessionApiServer::into_rpc(rpc.clone()))?;
+    methods.merge(EventsApiServer::into_rpc(rpc.clone()))?;
     methods.merge(BlobApiServer::into_rpc(rpc.clone()))?;
     methods.merge(KeyApiServer::into_rpc(rpc.clone()))?;
     methods.merge(AgentApiServer::into_rpc(rpc.clone()))?;
@@ -122,19 +123,19 @@ impl SessionApiServer for Rpc {
 
     async fn attach(&self, extensions: &Extensions, params: Attach) -> ResponsePayload<'static, Attached> {
         let attached = async {
-            let (conn, session) = (conn(extensions)?.clone(), params.session.clone());
-            let generation = conn.begin_attach(&session)?;
+            let (conn, to) = (conn(extensions)?.clone(), conn::Attached::Session(params.session.clone()));
+            let generation = conn.begin_attach(&to)?;
             let (attached, subscription) = match service::session::attach(&self.0, conn.caller(), params).await {
                 Ok(attached) => attached,
                 Err(error) => {
-                    conn.forget_attach(&session, generation);
+                    conn.forget_attach(&to, generation);
                     return Err(error);
                 }
             };
             // The first event must follow the answer.
             let (payload, answered) = ResponsePayload::success(attached).notify_on_completion();
             let outbox = conn.outbox.clone();
-            conn.end_attach(&session, generation, || {
+            conn.end_attach(&to, generation, || {
                 let forwarder = tokio::spawn(async move {
                     if answered.await.is_ok() {
                         forward(subscription, outbox).await;
@@ -148,7 +149,7 @@ impl SessionApiServer for Rpc {
     }
 
     async fn detach(&self, extensions: &Extensions, params: Named) -> RpcResult<Empty> {
-        Ok(conn(extensions)?.detach(&params.session)?)
+        Ok(conn(extensions)?.detach(&conn::Attached::Session(params.session))?)
     }
 
     async fn env(&self, extensions: &Extensions, params: Named) -> RpcResult<Environment> {
@@ -223,6 +224,50 @@ impl SessionApiServer for Rpc {
         // First, because afterwards it is too late to fail.
         make_room(extensions, LIST_ROOM).await?;
         Ok(service::session::prune(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+}
+
+#[async_trait]
+impl EventsApiServer for Rpc {
+    async fn subscribe(
+        &self,
+        extensions: &Extensions,
+        params: events::Subscribe,
+    ) -> ResponsePayload<'static, events::Subscribed> {
+        let subscribed = async {
+            let (conn, to) = (conn(extensions)?.clone(), conn::Attached::All);
+            let generation = conn.begin_attach(&to)?;
+            let (subscribed, feed) = match service::events::subscribe(&self.0, conn.caller(), params).await {
+                Ok(subscribed) => subscribed,
+                Err(error) => {
+                    conn.forget_attach(&to, generation);
+                    return Err(error);
+                }
+            };
+            // The first event must follow the answer.
+            let (payload, answered) = ResponsePayload::success(subscribed).notify_on_completion();
+            let outbox = conn.outbox.clone();
+            conn.end_attach(&to, generation, || {
+                let forwarder = tokio::spawn(async move {
+                    if answered.await.is_ok() {
+                        forward(feed, outbox).await;
+                    }
+                });
+                forwarder.abort_handle()
+            });
+            Ok(payload)
+        };
+        subscribed.await.unwrap_or_else(|error: RpcError| ResponsePayload::error(ErrorObjectOwned::from(error)))
+    }
+
+    async fn unsubscribe(&self, extensions: &Extensions, _params: Empty) -> RpcResult<Empty> {
+        Ok(conn(extensions)?.detach(&conn::Attached::All)?)
+    }
+
+    async fn search(&self, extensions: &Extensions, params: search::Search) -> RpcResult<search::FoundMessages> {
+        let conn = conn(extensions)?;
+        let search = service::search::search(&self.0, conn.caller(), params);
+        Ok(conn.query_large(extensions, LIST_ROOM, search).await?)
     }
 }
 

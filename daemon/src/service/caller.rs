@@ -162,12 +162,20 @@ impl Caller {
 
     /// The sessions that it may read; fails if that is none.
     pub(super) async fn readable(&self, services: &Services) -> Result<Readable, RpcError> {
-        let root = match self.standing(services) {
-            standing if standing.is_outside() => return Ok(Readable::All),
-            Standing::Session(session) | Standing::Family(Some(session)) => session,
-            standing => return Err(self.refuse(&standing, "read a session")),
-        };
-        Ok(Readable::Tree(services.store.tree(root).await?))
+        match self.root(services)? {
+            None => Ok(Readable::All),
+            Some(root) => Ok(Readable::Tree(services.store.tree(root).await?)),
+        }
+    }
+
+    /// The session that it may read, with its children, those to come included; absent if it may read all. Fails if it may read
+    /// none.
+    pub(super) fn root(&self, services: &Services) -> Result<Option<SessionId>, RpcError> {
+        match self.standing(services) {
+            standing if standing.is_outside() => Ok(None),
+            Standing::Session(session) | Standing::Family(Some(session)) => Ok(Some(session)),
+            standing => Err(self.refuse(&standing, "read a session")),
+        }
     }
 
     /// Fails unless the caller may read this session.

@@ -1,7 +1,8 @@
 //! The methods of the protocol, and the services that they use.
 //!
 //! Each method is a plain async function of the services, the caller and the request, one file per method family: [`daemon`],
-//! [`model`], [`permission`], [`session`], [`question`], [`config`], [`blob`], [`usage`], [`key`], [`mcp`], [`tool`], [`tree`], [`trust`].
+//! [`model`], [`permission`], [`session`], [`question`], [`config`], [`blob`], [`usage`], [`key`], [`mcp`], [`tool`], [`tree`], [`trust`],
+//! [`events`], [`search`].
 //! They check what a [`Caller`] may do; they do not know the transport. [`Services`] has one field a concern.
 
 pub mod agent;
@@ -9,11 +10,13 @@ pub mod blob;
 mod caller;
 pub mod config;
 pub mod daemon;
+pub mod events;
 pub mod key;
 pub mod mcp;
 pub mod model;
 pub mod permission;
 pub mod question;
+pub mod search;
 pub mod session;
 pub mod tool;
 pub mod tree;
@@ -38,6 +41,7 @@ use crate::provider::keychain::Keychain;
 use crate::provider::keys::Keys;
 use crate::registry::Registry;
 use crate::session::env::{Env, SYSTEM};
+use crate::session::search::Search;
 use crate::store::Store;
 use crate::sys::clock;
 use crate::tool::set::Tools;
@@ -68,6 +72,8 @@ pub struct Services {
     pub config_question: config::Asked,
     /// The questions about workspaces.
     pub trust_questions: trust::Asked,
+    /// The index of all messages.
+    pub search: Search,
 }
 
 /// The arguments of [`Services::open`].
@@ -116,6 +122,7 @@ impl Services {
         let Setup { places, config, tools, system, redactor, environment, keeper, restarts } = setup;
         let store = Store::open(&places.database())?;
         crate::tool::keep_shut(&places.database());
+        crate::tool::keep_shut(&crate::store::words::Words::path(&places.database()));
         let children = Children::of(&places.database());
         let keychain = Keychain::new(places.kept_keys(), children.clone());
         let keys = Arc::new(Keys::new(redactor, keychain.accounts()));
@@ -137,6 +144,7 @@ impl Services {
             connections,
             config_question,
             trust_questions: trust::Asked::default(),
+            search: Search::default(),
         }))
     }
 

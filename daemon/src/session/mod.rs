@@ -9,6 +9,7 @@ pub mod circles;
 pub mod compaction;
 pub mod context;
 pub mod env;
+pub mod feed;
 pub mod hooks;
 pub mod line;
 pub mod names;
@@ -17,6 +18,7 @@ mod permission_model;
 pub mod preview;
 pub mod queued_bytes;
 pub mod recovery;
+pub mod search;
 pub mod state;
 pub mod subscription;
 #[cfg(test)]

@@ -14,6 +14,7 @@ pub mod blob;
 mod checkpoint;
 pub mod damage;
 pub(crate) mod event_row;
+pub mod feed;
 pub mod files;
 pub mod idempotency;
 mod intact;
@@ -27,6 +28,7 @@ mod reader;
 pub(crate) mod rng;
 mod upkeep;
 pub(crate) mod usage;
+pub mod words;
 pub(crate) mod write;
 
 use std::path::Path;
@@ -39,7 +41,7 @@ use linger_protocol::id::{BlobId, QuestionId, SessionId, TurnId};
 use linger_protocol::message::Usage;
 use linger_protocol::question::PendingQuestion;
 use rusqlite::Connection;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 pub use event_row::sum as event_sum;
 pub use migrate::SCHEMA;
@@ -236,6 +238,8 @@ pub struct Store {
     /// Content that is too large for a row.
     pub blobs: Blobs,
     intact: Arc<Intact>,
+    /// Wakes the readers of all sessions after each commit with events.
+    grown: watch::Sender<()>,
 }
 
 impl Store {
@@ -251,14 +255,15 @@ impl Store {
         let (blobs, intact) = (Blobs::beside(path), Arc::new(Intact::of(path, fixed)));
         let (writer, writes) = Queue::new();
         let (reader, queries) = mpsc::channel();
+        let grown = watch::Sender::new(());
         std::thread::Builder::new().name("store-write".to_owned()).spawn({
             let found = found.clone();
             let upkeep = upkeep::Upkeep::new(path, blobs.clone(), found.clone());
-            let intact = intact.clone();
-            move || write::run(&write, &writes, upkeep, ahead, &found, intact)
+            let (intact, grown) = (intact.clone(), grown.clone());
+            move || write::run(&write, &writes, upkeep, ahead, (&found, &grown), intact)
         })?;
         std::thread::Builder::new().name("store-read".to_owned()).spawn(move || reader::run(&read, &queries))?;
-        Ok(Self { found, path: path.into(), writer, reader, blobs, intact })
+        Ok(Self { found, path: path.into(), writer, reader, blobs, intact, grown })
     }
 
     /// Why nothing can be written, if the database's files were moved or replaced. Reads the directory.

@@ -154,13 +154,7 @@ impl Store {
 
     /// A session and its children, and theirs.
     pub async fn tree(&self, root: SessionId) -> Result<Vec<SessionId>, StoreError> {
-        let sql = "WITH RECURSIVE tree (id) AS (
-                       VALUES (?1) UNION SELECT session.id FROM session JOIN tree ON session.parent = tree.id
-                   ) SELECT id FROM tree";
-        self.read(move |connection| {
-            connection.prepare_cached(sql)?.query_map([root.as_str()], |row| row.get(0).map(SessionId))?.collect()
-        })
-        .await
+        self.read(move |connection| tree(connection, &root)).await
     }
 
     /// Unused bytes of the database, and bytes of all blobs.
@@ -456,6 +450,14 @@ fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
         // For display only.
         size: row.get::<_, i64>(7).unwrap_or_default().max(0) as u64,
     })
+}
+
+/// A session and its children, and theirs.
+pub(super) fn tree(connection: &Connection, root: &SessionId) -> rusqlite::Result<Vec<SessionId>> {
+    let sql = "WITH RECURSIVE tree (id) AS (
+                   VALUES (?1) UNION SELECT session.id FROM session JOIN tree ON session.parent = tree.id
+               ) SELECT id FROM tree";
+    connection.prepare_cached(sql)?.query_map([root.as_str()], |row| row.get(0).map(SessionId))?.collect()
 }
 
 /// A session's row.

@@ -4,6 +4,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use rusqlite::{Connection, params};
+use tokio::sync::watch;
 
 use super::ahead::Ahead;
 use super::blob::Held;
@@ -34,7 +35,7 @@ pub(super) fn run(
     writes: &mpsc::Receiver<Write>,
     mut upkeep: Upkeep,
     mut ahead: Ahead,
-    found: &Found,
+    (found, grown): (&Found, &watch::Sender<()>),
     intact: Arc<Intact>,
 ) {
     let mut synced = Synced { on: false, intact };
@@ -47,7 +48,11 @@ pub(super) fn run(
         }
         if !group.is_empty() {
             let gives_up = group.iter().flat_map(|append| &append.folds).any(|fold| matches!(fold, Fold::GiveUp(_)));
+            let has_events = group.iter().any(|append| !append.events.is_empty());
             commit_group(connection, group, &mut synced, found);
+            if has_events {
+                grown.send_replace(());
+            }
             if gives_up {
                 upkeep.wake();
             }
@@ -55,6 +60,7 @@ pub(super) fn run(
         match next {
             Some(Write::Remove(log, outcomes, done)) => {
                 remove(connection, &log, &outcomes, done, &mut synced);
+                grown.send_replace(());
                 upkeep.wake();
             }
             Some(Write::Outcome(outcome, done)) => {

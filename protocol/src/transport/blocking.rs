@@ -15,6 +15,7 @@ use super::line::{Decoder, Frame, Framing, encode};
 use super::{MAX_EVENT, MAX_REQUEST, name, peer};
 use crate::RpcError;
 use crate::event::{Notification, SESSION_EVENT};
+use crate::events::{self, EVENTS_EVENT};
 use crate::method::Method;
 
 /// How much is read at once.
@@ -31,6 +32,8 @@ pub enum Incoming {
     Response(u64, Result<Box<RawValue>, RpcError>),
     /// An event of an attached session; the line is `params` as it came.
     Event(Box<Notification>, Box<RawValue>),
+    /// An event of any session, for a subscription to all; the line is `params` as it came.
+    Any(Box<events::Notification>, Box<RawValue>),
 }
 
 /// Reads what the daemon sends.
@@ -148,6 +151,9 @@ fn parse(line: &[u8]) -> io::Result<Option<Incoming>> {
     Ok(match line {
         Line { method: Some(method), params: Some(params), .. } if method == SESSION_EVENT => {
             Some(Incoming::Event(serde_json::from_str(params.get())?, params))
+        }
+        Line { method: Some(method), params: Some(params), .. } if method == EVENTS_EVENT => {
+            Some(Incoming::Any(serde_json::from_str(params.get())?, params))
         }
         Line { method: Some(_), .. } => None,
         Line { id: Some(id), error: Some(error), .. } => Some(Incoming::Response(id, Err(error))),

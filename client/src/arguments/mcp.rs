@@ -1,0 +1,94 @@
+//! Commands about MCP servers.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::Json;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Mcp {
+    /// List the MCP servers, and how they are
+    List(Json),
+    /// Put a server into the configuration, and start it
+    Add(McpAdd),
+    /// Take a server out of the configuration
+    Remove(McpNamed),
+    /// End a server; the next call starts it
+    Restart(McpNamed),
+    /// Print what a server wrote to standard error, and what it logged
+    Logs(McpNamed),
+    /// Start a server, if it does not run, and list its tools
+    Test(McpNamed),
+    /// Log in at a server with an address, in the browser
+    Login(McpLogin),
+    /// Forget the login at a server
+    Logout(McpNamed),
+    /// Give linger's own tools to another program, as an MCP server on stdin and stdout
+    Serve(McpServe),
+    /// List what a prompt can name as @SERVER:URI
+    Resources(McpOffered),
+    /// List the prompts that servers have ready: /SERVER:PROMPT in a session
+    Prompts(McpOffered),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpLogin {
+    /// The server, as in [mcp.NAME]
+    pub(crate) server: String,
+    /// The browser is on another machine: read the address that it ends at from standard input
+    #[arg(long)]
+    pub(crate) paste: bool,
+    /// Print one JSON object: the server as in `linger mcp list --json`
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpServe {
+    /// The only tools, such as bash,read
+    #[arg(long, value_name = "TOOL,TOOL", value_delimiter = ',')]
+    pub(crate) tools: Vec<String>,
+    /// A rule for calls that run without asking, such as 'bash(cargo test:*)'; may be given again
+    #[arg(long, value_name = "RULE")]
+    pub(crate) allow: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpOffered {
+    /// The server; by default all of them
+    pub(crate) server: Option<String>,
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpNamed {
+    /// The server, as in [mcp.NAME]
+    pub(crate) server: String,
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpAdd {
+    /// Letters, digits, `-` and `_`; its tools are mcp__NAME__TOOL
+    pub(crate) server: String,
+    /// A variable of the server, not a secret
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) env: Vec<String>,
+    /// Its directory; by default the root of each workspace
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// Print one JSON object: the server as in `linger mcp list --json`
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The address of a server, in place of a program
+    #[arg(long, conflicts_with_all = ["env", "cwd", "command"])]
+    pub(crate) url: Option<String>,
+    /// The program and its arguments
+    #[arg(last = true, required_unless_present = "url")]
+    pub(crate) command: Vec<String>,
+}

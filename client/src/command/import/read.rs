@@ -1,0 +1,449 @@
+//! The files of other programs, read as they document them. A file that cannot be read is said, and the others are taken.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use super::{Found, MAX_FILE, Server, rules};
+
+/// The most files of one kind that are looked at.
+const MAX_FILES: usize = 500;
+
+/// How deep directories of commands and skills may lie in each other.
+const MAX_DEPTH: usize = 4;
+
+/// The largest settings file: Claude Code keeps its history in the one that has the servers.
+const MAX_SETTINGS: u64 = 64 << 20;
+
+/// Reads a regular file of at most `most` bytes; of a pipe or a device it reads nothing.
+pub(super) fn content(path: &Path, most: u64) -> std::io::Result<Vec<u8>> {
+    let file = std::fs::metadata(path)?;
+    if !file.is_file() || file.len() > most {
+        return Err(std::io::Error::other(format!("it is no file of at most {most} bytes")));
+    }
+    let mut content = Vec::new();
+    std::fs::File::open(path)?.take(most).read_to_end(&mut content)?;
+    Ok(content)
+}
+
+/// Claude Code: `~/.claude.json`, and `settings.json`, `agents`, `commands` and `CLAUDE.md` in `~/.claude`.
+pub(super) fn claude(home: &Path, dir: Option<&Path>, cwd: &Path) -> Found {
+    let mut found = Found::default();
+    let (dir, state) = match dir {
+        Some(dir) => (dir.to_path_buf(), dir.join(".claude.json")),
+        None => (home.join(".claude"), home.join(".claude.json")),
+    };
+    if let Some(value) = found.json(&state, MAX_SETTINGS) {
+        found.servers_of(value.get("mcpServers"), &state);
+        let here = value.get("projects").and_then(|projects| projects.get(&*cwd.to_string_lossy()));
+        found.servers_of(here.and_then(|here| here.get("mcpServers")), &state);
+    }
+    let settings = dir.join("settings.json");
+    if let Some(value) = found.json(&settings, MAX_FILE) {
+        for kind in ["allow", "ask", "deny"] {
+            let listed = value.pointer(&format!("/permissions/{kind}")).and_then(Value::as_array);
+            for rule in listed.into_iter().flatten().filter_map(Value::as_str) {
+                found.rule(kind, rule, rules::claude(rule, kind == "allow"));
+            }
+        }
+        if let Some(mode) = value.pointer("/permissions/defaultMode").and_then(Value::as_str) {
+            found.left_out.push(format!("defaultMode {mode}: `linger config set mode MODE` sets linger's"));
+        }
+        if value.get("hooks").and_then(Value::as_object).is_some_and(|hooks| !hooks.is_empty()) {
+            found.left_out.push("hooks: see `linger help hooks`".to_owned());
+        }
+    }
+    found.markdown(&dir.join("agents"), "agents");
+    found.markdown(&dir.join("commands"), "commands");
+    if dir == home.join(".claude") && dir.join("skills").is_dir() {
+        found.sources.push(dir.join("skills"));
+        found.left_out.push(format!("{}: linger reads it where it is", dir.join("skills").display()));
+    } else {
+        found.skills(&dir.join("skills"));
+    }
+    found.instructions(&dir.join("CLAUDE.md"));
+    found
+}
+
+/// Codex: `config.toml`, `prompts`, `skills` and `AGENTS.md` in `~/.codex`.
+pub(super) fn codex(dir: &Path) -> Found {
+    let mut found = Found::default();
+    let config = dir.join("config.toml");
+    if let Some(text) = found.text(&config, MAX_FILE) {
+        match text.parse::<toml::Table>() {
+            Ok(table) => {
+                let value = serde_json::to_value(table).unwrap_or_default();
+                found.servers_of(value.get("mcp_servers"), &config);
+                for key in ["approval_policy", "sandbox_mode"] {
+                    if let Some(word) = value.get(key).and_then(Value::as_str) {
+                        let text = format!("{key} {word}: `linger config set mode MODE` says what runs without asking");
+                        found.left_out.push(text);
+                    }
+                }
+            }
+            Err(error) => found.left_out.push(format!("{}: {}", config.display(), error.message())),
+        }
+    }
+    if dir.join("rules").is_dir() {
+        found.left_out.push(format!("{}: write them as `linger help rules` says", dir.join("rules").display()));
+    }
+    found.markdown(&dir.join("prompts"), "commands");
+    found.skills(&dir.join("skills"));
+    let own = [dir.join("AGENTS.override.md"), dir.join("AGENTS.md")];
+    if let Some(file) = own.iter().find(|file| file.is_file()) {
+        found.instructions(file);
+    }
+    found
+}
+
+/// opencode: `opencode.json` (or `.jsonc`), agents, commands, skills and `AGENTS.md` in `~/.config/opencode`.
+pub(super) fn opencode(dir: &Path) -> Found {
+    let mut found = Found::default();
+    let files = ["opencode.jsonc", "opencode.json", "config.json"].map(|name| dir.join(name));
+    for file in files.iter().filter(|file| file.is_file()) {
+        let Some(value) = found.json(file, MAX_FILE) else { continue };
+        found.servers_of(value.get("mcp"), file);
+        for (tool, rules) in value.get("permission").and_then(Value::as_object).into_iter().flatten() {
+            let rules: Vec<(String, String)> = match rules {
+                Value::String(word) => vec![("*".to_owned(), word.clone())],
+                Value::Object(rules) => rules
+                    .iter()
+                    .filter_map(|(pattern, word)| Some((pattern.clone(), word.as_str()?.to_owned())))
+                    .collect(),
+                _ => Vec::new(),
+            };
+            for (kind, pattern, translated) in rules::opencode(tool, &rules) {
+                found.rule(kind, &format!("{tool} {pattern}"), translated);
+            }
+        }
+        for (key, about) in [("agent", "agents"), ("command", "commands")] {
+            if value.get(key).and_then(Value::as_object).is_some_and(|all| !all.is_empty()) {
+                found.left_out.push(format!("`{key}` in {}: linger reads {about} from files", file.display()));
+            }
+        }
+    }
+    for (name, to) in [("agents", "agents"), ("agent", "agents"), ("commands", "commands"), ("command", "commands")] {
+        found.markdown(&dir.join(name), to);
+    }
+    found.skills(&dir.join("skills"));
+    found.instructions(&dir.join("AGENTS.md"));
+    found
+}
+
+impl Found {
+    /// A rule, or why it is left out.
+    fn rule(&mut self, kind: &'static str, written: &str, translated: rules::Translated) {
+        match translated {
+            Ok(rule) => self.rules.push((kind, rule)),
+            Err(why) => self.left_out.push(format!("{kind} {written}: {why}")),
+        }
+    }
+
+    /// The text of a file; absent if there is none.
+    fn text(&mut self, file: &Path, most: u64) -> Option<String> {
+        if !file.exists() {
+            return None;
+        }
+        self.sources.push(file.to_path_buf());
+        match content(file, most).and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other)) {
+            Ok(text) => Some(text),
+            Err(error) => {
+                self.left_out.push(format!("{}: {error}", file.display()));
+                None
+            }
+        }
+    }
+
+    /// A file of JSON, which may have comments and commas at the end of lists.
+    fn json(&mut self, file: &Path, most: u64) -> Option<Value> {
+        let text = self.text(file, most)?;
+        match serde_json::from_str(&plain(&text)) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.left_out.push(format!("{}:{}: {error}", file.display(), error.line()));
+                None
+            }
+        }
+    }
+
+    /// Servers as all of the three write them.
+    fn servers_of(&mut self, servers: Option<&Value>, file: &Path) {
+        for (name, server) in servers.and_then(Value::as_object).into_iter().flatten() {
+            let Some(server) = server.as_object() else { continue };
+            match self.server(name, server) {
+                Ok(server) => drop(self.servers.entry(name.clone()).or_insert(server)),
+                Err(why) => self.left_out.push(format!("MCP server {name} of {}: {why}", file.display())),
+            }
+        }
+    }
+
+    fn server(&mut self, name: &str, table: &Map<String, Value>) -> Result<Server, &'static str> {
+        let text = |key: &str| table.get(key).and_then(Value::as_str).map(str::to_owned);
+        let is = |key: &str, value: bool| table.get(key).and_then(Value::as_bool) == Some(value);
+        if is("enabled", false) || is("disabled", true) {
+            return Err("it is switched off");
+        }
+        if text("type").as_deref() == Some("sse") {
+            return Err("its kind of connection (sse) is of an older protocol");
+        }
+        let list = |value: &Value| -> Vec<String> {
+            value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        let mut args = table.get("args").map(list).unwrap_or_default();
+        let command = match table.get("command") {
+            Some(Value::String(command)) => Some(command.clone()),
+            // opencode has the arguments with the program.
+            Some(words) => {
+                let mut words = list(words);
+                let first = if words.is_empty() { None } else { Some(words.remove(0)) };
+                args = words;
+                first
+            }
+            None => None,
+        };
+        let url = text("url");
+        if command.is_none() && url.is_none() {
+            return Err("it has no command and no url");
+        }
+        let env = self.values(name, table.get("env").or_else(|| table.get("environment")));
+        let headers = self.values(name, table.get("headers").or_else(|| table.get("http_headers")));
+        Ok(Server { command, args, env, cwd: text("cwd"), url, headers })
+    }
+
+    /// Variables or headers. A secret is not copied into a file: it stays in the environment.
+    fn values(&mut self, server: &str, values: Option<&Value>) -> BTreeMap<String, String> {
+        let mut kept = BTreeMap::new();
+        for (name, value) in values.and_then(Value::as_object).into_iter().flatten() {
+            let Some(value) = value.as_str() else { continue };
+            if is_secret(name) && !value.contains("${") {
+                let variable: String = name
+                    .chars()
+                    .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' })
+                    .collect();
+                self.left_out.push(format!(
+                    "{name} of MCP server {server}: it may be a secret; put it into your environment, and write \
+                     \"${{{variable}}}\" for it in [mcp.{server}]"
+                ));
+                continue;
+            }
+            kept.insert(name.clone(), value.to_owned());
+        }
+        kept
+    }
+
+    /// The Markdown files in a directory and those in it, under their names.
+    fn markdown(&mut self, dir: &Path, to: &str) {
+        let mut files = Vec::new();
+        walk(dir, Path::new(""), &mut files);
+        for below in files.into_iter().filter(|file| file.extension().is_some_and(|it| it == "md")) {
+            self.sources.push(dir.join(&below));
+            // linger's have no directories within.
+            let name = below.components().map(|part| part.as_os_str().to_string_lossy()).collect::<Vec<_>>().join("-");
+            self.files.push((dir.join(&below), Path::new(to).join(name)));
+        }
+    }
+
+    /// Skills: a directory each, with all that is in it.
+    fn skills(&mut self, dir: &Path) {
+        let mut files = Vec::new();
+        walk(dir, Path::new(""), &mut files);
+        let has_skill = |file: &Path| {
+            let first = file.components().next().map(|part| dir.join(part.as_os_str()).join("SKILL.md"));
+            first.is_some_and(|skill| skill.is_file())
+        };
+        for below in files.into_iter().filter(|file| has_skill(file)) {
+            self.sources.push(dir.join(&below));
+            self.files.push((dir.join(&below), Path::new("skills").join(below)));
+        }
+    }
+
+    fn instructions(&mut self, file: &Path) {
+        if file.is_file() {
+            self.sources.push(file.to_path_buf());
+            self.files.push((file.to_path_buf(), PathBuf::from("AGENTS.md")));
+        }
+    }
+}
+
+/// Whether a variable or header of this name may be a secret.
+fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "AUTH", "CREDENTIAL", "COOKIE", "PRIVATE"]
+        .iter()
+        .any(|word| name.contains(word))
+}
+
+/// The regular files in a directory, relative to it, sorted; links are not followed.
+fn walk(dir: &Path, below: &Path, files: &mut Vec<PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(dir.join(below)) else { return };
+    let mut names: Vec<_> = entries.flatten().take(MAX_FILES).collect();
+    names.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in names {
+        let path = below.join(entry.file_name());
+        let hidden = entry.file_name().to_string_lossy().starts_with('.');
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() && !hidden && path.components().count() < MAX_DEPTH => walk(dir, &path, files),
+            Ok(kind) if kind.is_file() && !hidden && files.len() < MAX_FILES => files.push(path),
+            _ => {}
+        }
+    }
+}
+
+/// JSON without comments and without commas before a closing bracket.
+fn plain(text: &str) -> String {
+    let (mut out, mut chars, mut in_string) = (String::with_capacity(text.len()), text.chars().peekable(), false);
+    while let Some(c) = chars.next() {
+        match (c, chars.peek()) {
+            ('\\', _) if in_string => {
+                out.push(c);
+                out.extend(chars.next());
+            }
+            ('"', _) => {
+                in_string = !in_string;
+                out.push(c);
+            }
+            ('/', Some('/')) if !in_string => while chars.next_if(|c| *c != '\n').is_some() {},
+            ('/', Some('*')) if !in_string => {
+                let mut last = ' ';
+                for c in chars.by_ref().skip(1) {
+                    // Lines are counted in errors.
+                    if c == '\n' {
+                        out.push(c);
+                    }
+                    if last == '*' && c == '/' {
+                        break;
+                    }
+                    last = c;
+                }
+            }
+            (']' | '}', _) if !in_string => {
+                let end = out.trim_end().len();
+                if out.trim_end().ends_with(',') {
+                    out.replace_range(end - 1..end, " ");
+                }
+                out.push(c);
+            }
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(dir: &Path, name: &str, text: &str) {
+        let path = dir.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn json_with_comments_is_read() {
+        let text = "{ // one\n \"a\": \"//no /* \\\" */\", /* two\n lines */ \"b\": [1, 2,\n], }";
+        let value: Value = serde_json::from_str(&plain(text)).unwrap();
+        assert_eq!(value, serde_json::json!({ "a": "//no /* \" */", "b": [1, 2] }));
+    }
+
+    #[test]
+    fn the_files_of_claude_code_are_read() {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path();
+        write(
+            home,
+            ".claude.json",
+            r#"{"numStartups": 7, "mcpServers": {
+                "docs": {"type": "stdio", "command": "npx", "args": ["-y", "docs"], "env": {"LEVEL": "1", "API_KEY": "sk-1"}},
+                "web": {"type": "http", "url": "https://mcp.example.org/mcp", "headers": {"Authorization": "Bearer ${T}"}},
+                "old": {"type": "sse", "url": "https://x"}},
+              "projects": {"/p": {"mcpServers": {"here": {"command": "srv"}}}, "/q": {"mcpServers": {"not": {"command": "x"}}}}}"#,
+        );
+        write(
+            home,
+            ".claude/settings.json",
+            r#"{"permissions": {"allow": ["Bash(npm run test:*)", "Task"], "deny": ["Read(./.env)"], "defaultMode": "bypassPermissions"},
+               "hooks": {"PreToolUse": []}}"#,
+        );
+        write(home, ".claude/agents/reviewer.md", "---\nname: reviewer\n---\nReview.\n");
+        write(home, ".claude/commands/git/fix.md", "Fix it");
+        write(home, ".claude/CLAUDE.md", "Be brief.");
+        write(home, ".claude/skills/notes/SKILL.md", "---\nname: notes\n---\n");
+        let found = claude(home, None, Path::new("/p"));
+        assert_eq!(found.servers.keys().collect::<Vec<_>>(), ["docs", "here", "web"]);
+        assert_eq!(found.servers["docs"].env, [("LEVEL".to_owned(), "1".to_owned())].into());
+        assert_eq!(found.servers["web"].headers["Authorization"], "Bearer ${T}");
+        assert_eq!(found.rules, [("allow", "bash(npm run test:*)".to_owned()), ("deny", "read(.env)".to_owned())]);
+        let to: Vec<String> = found.files.iter().map(|(_, to)| to.display().to_string()).collect();
+        assert_eq!(to, ["agents/reviewer.md", "commands/git-fix.md", "AGENTS.md"]);
+        let left = found.left_out.join("\n");
+        for said in ["API_KEY of MCP server docs", "sse", "Task", "bypassPermissions", "hooks", "skills"] {
+            assert!(left.contains(said), "{said}: {left}");
+        }
+        assert!(!left.contains("sk-1"), "{left}");
+    }
+
+    #[test]
+    fn the_files_of_codex_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        write(
+            dir,
+            "config.toml",
+            "model = \"gpt-5\"\napproval_policy = \"never\"\n[mcp_servers.docs]\ncommand = \"docs\"\nargs = [\"a\"]\n\
+             [mcp_servers.docs.env]\nLEVEL = \"1\"\n[mcp_servers.off]\ncommand = \"x\"\nenabled = false\n",
+        );
+        write(dir, "prompts/review.md", "Review $1");
+        write(dir, "skills/notes/SKILL.md", "---\nname: notes\n---\n");
+        write(dir, "skills/notes/scripts/run.sh", "true");
+        write(dir, "skills/.system/x/SKILL.md", "no");
+        write(dir, "AGENTS.md", "Be brief.");
+        let found = codex(dir);
+        assert_eq!(found.servers.len(), 1);
+        assert_eq!(found.servers["docs"].args, ["a"]);
+        let to: Vec<String> = found.files.iter().map(|(_, to)| to.display().to_string()).collect();
+        assert_eq!(to, ["commands/review.md", "skills/notes/SKILL.md", "skills/notes/scripts/run.sh", "AGENTS.md"]);
+        assert!(found.left_out.iter().any(|text| text.contains("approval_policy never")));
+        write(dir, "config.toml", "broken = ");
+        assert!(codex(dir).left_out[0].contains("config.toml"));
+    }
+
+    #[test]
+    fn the_files_of_opencode_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        write(
+            dir,
+            "opencode.jsonc",
+            r#"{ // mine
+              "mcp": {"files": {"type": "local", "command": ["npx", "-y", "files"], "environment": {"A": "1"}},
+                      "web": {"type": "remote", "url": "https://x.example/mcp", "enabled": true}},
+              "permission": {"edit": "ask", "bash": {"*": "ask", "git status": "allow", "rm *": "deny"}, "webfetch": "allow"},
+              "agent": {"x": {}},
+            }"#,
+        );
+        write(dir, "agent/docs.md", "---\ndescription: d\n---\n");
+        write(dir, "command/team/review.md", "Review");
+        write(dir, "AGENTS.md", "Be brief.");
+        let found = opencode(dir);
+        assert_eq!(found.servers["files"].command.as_deref(), Some("npx"));
+        assert_eq!(found.servers["files"].args, ["-y", "files"]);
+        assert_eq!(found.servers["web"].url.as_deref(), Some("https://x.example/mcp"));
+        let mut rules = found.rules.clone();
+        rules.sort();
+        let expect = [("allow", "bash(git status)"), ("allow", "fetch"), ("deny", "bash(rm:*)")];
+        assert_eq!(rules, expect.map(|(kind, rule)| (kind, rule.to_owned())));
+        let to: Vec<String> = found.files.iter().map(|(_, to)| to.display().to_string()).collect();
+        assert_eq!(to, ["agents/docs.md", "commands/team-review.md", "AGENTS.md"]);
+    }
+
+    #[test]
+    fn nothing_is_found_where_nothing_is() {
+        let dir = tempfile::tempdir().unwrap();
+        for found in [claude(dir.path(), None, dir.path()), codex(dir.path()), opencode(dir.path())] {
+            assert_eq!(found, Found::default());
+        }
+    }
+}

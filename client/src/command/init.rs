@@ -1,0 +1,186 @@
+//! `linger init`: a first configuration, with comments: it asks for provider, key, model and mode, or takes options.
+//!
+//! It writes through the daemon, which checks the text; a configuration that is there stays as it is.
+
+use std::io::{BufRead as _, IsTerminal as _};
+
+use linger_protocol::config::{Get, Write};
+use linger_protocol::daemon::{Model, Models};
+use linger_protocol::method::{ConfigGet, ConfigWrite, ModelList};
+use linger_protocol::permission::Mode;
+use serde_json::{Value, json};
+
+use super::{key, print_value};
+use crate::arguments::Init;
+use crate::connect::Client;
+use crate::error::{Exit, Failure};
+use crate::terminal::{Capabilities, Terminal, clean_line};
+
+/// Providers that are offered first, in this order, where none is ready.
+const COMMON: [&str; 5] = ["anthropic", "openai", "gemini", "openrouter", "ollama"];
+
+/// Providers that a person is shown at once.
+const SHOWN: usize = 8;
+
+/// The most bytes of an answer.
+const MAX_LINE: u64 = 4 << 10;
+
+pub(super) fn run(args: Init) -> Result<Exit, Failure> {
+    let mut client = Client::open_silent(None)?;
+    let before = client.call(&ConfigGet(Get { text: true }))?;
+    let text = before.text.ok_or_else(|| Failure::new(Exit::FAILED, "the daemon does not show the configuration"))?;
+    let file = before.file.display().to_string();
+    if !text.text.trim().is_empty() {
+        return Err(Failure::usage(format!("{file} is there already"))
+            .hint("`linger config edit` changes it, `linger config set KEY VALUE` one key of it"));
+    }
+    let asks = Capabilities::detect().can_ask();
+    let rows = client.call(&ModelList(Models::default()))?;
+    let named = args.model.clone().or_else(|| args.provider.clone());
+    let model = match named {
+        Some(named) => named,
+        None if asks => choose(&rows)?,
+        None => {
+            return Err(Failure::usage("nobody can be asked here: name a provider or a model")
+                .hint("`linger init --provider anthropic`, or `-m PROVIDER/MODEL`; `linger models` lists them"));
+        }
+    };
+    let provider = model.split('/').next().unwrap_or_default().to_owned();
+    let Some(row) = rows.iter().find(|row| row.model.split('/').next() == Some(provider.as_str())) else {
+        return Err(Failure::usage(format!("unknown provider {provider}")).hint("`linger models` lists them"));
+    };
+    // A provider alone stands for the model that it begins with.
+    let model = match model.contains('/') || row.model.ends_with("/MODEL") {
+        true => model,
+        false => row.model.clone(),
+    };
+    if args.key || (asks && !row.ready) {
+        let stored = key::set(provider.clone(), false, &[]);
+        match (stored, args.key) {
+            (Ok(_), _) => {}
+            (Err(failure), true) => return Err(failure),
+            // Without a key there is still a configuration.
+            (Err(failure), false) => Terminal::new().complain(failure)?,
+        }
+    } else if !row.ready {
+        let missing = row.missing.as_deref().unwrap_or("its key");
+        Terminal::new().say(&format!(
+            "note: {provider} lacks {}: set it where you run linger, or use `linger login {provider}`",
+            clean_line(missing)
+        ))?;
+    }
+    let mode = match args.mode {
+        Some(mode) => mode,
+        None if asks => ask_mode()?,
+        None => Mode::Ask,
+    };
+    // The keychain may have taken a while.
+    let mut client = Client::open_silent(None)?;
+    client.call(&ConfigWrite(Write { text: written(&model, mode), digest: text.digest, dry_run: false }))?;
+    if args.json {
+        print_value(&json!({ "file": file, "model": model, "mode": mode.to_string() }))?;
+    } else {
+        Terminal::new().say(&format!("wrote {}; `linger` starts a session here", clean_line(&file)))?;
+    }
+    Ok(Exit::GOOD)
+}
+
+/// The configuration. JSON's strings are TOML's.
+fn written(model: &str, mode: Mode) -> String {
+    format!(
+        r#"# linger's configuration. `linger help configuration` explains every key,
+# `linger validate` checks this file. It counts as soon as it is saved; what
+# widens what may happen waits until you confirm it (`linger config confirm`).
+
+# The model of new sessions: PROVIDER/MODEL, as `linger models` lists them.
+model = {}
+
+# What runs without asking: ask (only reading), edit (changes to files in the
+# workspace too), auto (everything), plan (changes are refused).
+mode = {}
+
+# Rules come before the mode: deny, then ask, then allow. `linger help rules`.
+# [permissions]
+# allow = ["bash(cargo test:*)", "bash(git status)"]
+# ask = ["bash(git push:*)"]
+# deny = ["read(**/.env)"]
+
+# MCP servers give the model more tools: see `linger help servers`.
+# [mcp.files]
+# command = "npx"
+# args = ["-y", "@modelcontextprotocol/server-filesystem", "."]
+
+# A server of your own that speaks a known format: `linger help providers`.
+# [providers.work]
+# kind = "openai"
+# base_url = "http://127.0.0.1:4000/v1"
+# api_key_env = "WORK_KEY"
+"#,
+        Value::from(model),
+        Value::from(mode.to_string()),
+    )
+}
+
+/// Lets a person choose a provider: by number, by name, or with Enter the first.
+fn choose(rows: &[Model]) -> Result<String, Failure> {
+    let mut rows: Vec<&Model> = rows.iter().filter(|row| row.kind != "demo").collect();
+    let provider = |row: &Model| row.model.split('/').next().unwrap_or_default().to_owned();
+    let rank = |row: &Model| COMMON.iter().position(|name| *name == provider(row)).unwrap_or(COMMON.len());
+    rows.sort_by_key(|row| (!row.ready, rank(row)));
+    let mut terminal = Terminal::new();
+    for (n, row) in rows.iter().take(SHOWN).enumerate() {
+        let state = match (&row.missing, row.ready) {
+            (_, true) => "ready".to_owned(),
+            (Some(missing), false) => format!("lacks {missing}"),
+            (None, false) => "not ready".to_owned(),
+        };
+        terminal.say(&format!("{:>3}  {}  {}", n + 1, clean_line(&row.model), clean_line(&state)))?;
+    }
+    let said = asked("provider, or PROVIDER/MODEL [1]: ")?;
+    match said.parse::<usize>() {
+        _ if said.is_empty() => rows.first().map(|row| provider(row)),
+        Ok(number) => number.checked_sub(1).and_then(|at| rows.get(at)).map(|row| provider(row)),
+        Err(_) => Some(said.clone()),
+    }
+    .ok_or_else(|| Failure::usage(format!("there is no provider {said}")).hint("`linger models` lists all"))
+}
+
+fn ask_mode() -> Result<Mode, Failure> {
+    let said = asked("mode: ask, edit, auto or plan [ask]: ")?;
+    if said.is_empty() {
+        return Ok(Mode::Ask);
+    }
+    said.parse().map_err(|_| Failure::usage(format!("'{}' is no mode", said.escape_default())))
+}
+
+/// A line from the terminal.
+fn asked(question: &str) -> Result<String, Failure> {
+    debug_assert!(std::io::stdin().is_terminal());
+    Terminal::new().talk(question)?;
+    let mut line = String::new();
+    let read = std::io::Read::take(std::io::stdin().lock(), MAX_LINE).read_line(&mut line)?;
+    if read == 0 {
+        return Err(Failure::new(Exit::CANCELLED, "cancelled; nothing was written"));
+    }
+    Ok(line.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_toml_and_so_are_its_comments() {
+        let text = written("anthropic/claude \"x\"", Mode::Edit);
+        let table: toml::Table = text.parse().unwrap();
+        assert_eq!(table["model"].as_str(), Some("anthropic/claude \"x\""));
+        assert_eq!(table["mode"].as_str(), Some("edit"));
+        let examples = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# "))
+            .filter(|line| line.starts_with('[') || line.split_once(" = ").is_some_and(|(key, _)| !key.contains(' ')));
+        let examples: toml::Table = examples.collect::<Vec<_>>().join("\n").parse().unwrap();
+        assert_eq!(examples.keys().collect::<Vec<_>>(), ["mcp", "permissions", "providers"]);
+        assert!(text.lines().all(|line| line.chars().count() <= 80));
+    }
+}

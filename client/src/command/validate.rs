@@ -1,0 +1,184 @@
+//! `linger validate`: what is wrong with the files that linger reads, with file and line where there is one.
+//!
+//! The daemon reads them and judges; this asks it about each kind. The exit code is 1 if one of them is wrong.
+
+use std::path::{Path, PathBuf};
+
+use linger_protocol::agent::{Item, List};
+use linger_protocol::config::Get;
+use linger_protocol::event::Level;
+use linger_protocol::mcp::List as Servers;
+use linger_protocol::method::{AgentList, CommandList, ConfigGet, McpList, SkillList, TrustGet};
+use linger_protocol::trust;
+use serde_json::json;
+
+use super::find::directory;
+use crate::arguments::Validate;
+use crate::connect::Client;
+use crate::error::{Exit, Failure};
+use crate::terminal::{Terminal, clean_line};
+
+/// What was found so far.
+struct Report {
+    terminal: Terminal,
+    json: bool,
+    errors: usize,
+    warnings: usize,
+}
+
+/// Where something stands.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    file: Option<&'a Path>,
+    line: Option<usize>,
+}
+
+impl<'a> Place<'a> {
+    fn of(file: &'a Path) -> Self {
+        Self { file: Some(file), line: None }
+    }
+}
+
+pub(super) fn run(args: &Validate) -> Result<Exit, Failure> {
+    let cwd = directory(args.directory.as_deref())?;
+    // The error of the configuration is reported below.
+    let mut client = Client::open_silent(None)?;
+    let mut report = Report { terminal: Terminal::new(), json: args.json, errors: 0, warnings: 0 };
+    configuration(&mut client, &mut report)?;
+    workspace(&mut client, &cwd, &mut report)?;
+    let list = List { cwd: cwd.clone(), ..List::default() };
+    for (noun, rows) in [
+        ("skill", client.call(&SkillList(list.clone()))?),
+        ("command", client.call(&CommandList(list.clone()))?),
+        ("agent", client.call(&AgentList(list))?),
+    ] {
+        rows.iter().try_for_each(|row| files(noun, row, &mut report))?;
+    }
+    servers(&mut client, cwd, &mut report)?;
+    report.end()
+}
+
+/// `config.toml`: what is wrong with it, and what of it has no effect.
+fn configuration(client: &mut Client, report: &mut Report) -> Result<(), Failure> {
+    let config = client.call(&ConfigGet(Get::default()))?;
+    let place = Place::of(&config.file);
+    if let Some(error) = &config.error {
+        report.error(place, error, Some("correct the file, or use `linger config edit`"))?;
+    }
+    for warning in &config.warnings {
+        report.warning(place, warning, None)?;
+    }
+    if config.waiting.is_some() {
+        let text = "changes of it wait: they are not in force";
+        report.warning(place, text, Some("`linger config confirm` shows them, and puts them into force"))?;
+    }
+    Ok(())
+}
+
+/// `.linger/config.toml` and `.mcp.json` of the workspace.
+fn workspace(client: &mut Client, cwd: &Path, report: &mut Report) -> Result<(), Failure> {
+    let workspace = client.call(&TrustGet(trust::Get { cwd: cwd.to_path_buf() }))?;
+    let place = Place::of(&workspace.file);
+    if let Some(error) = &workspace.error {
+        report.error(place, error, Some("correct the file: until then everything in this workspace asks"))?;
+    }
+    for problem in &workspace.problems {
+        report.error(Place { file: None, line: None }, problem, None)?;
+    }
+    if workspace.waiting.is_some() {
+        let text = "files of this workspace wait for your trust";
+        report.warning(Place::of(&workspace.workspace), text, Some("`linger trust` shows what they want"))?;
+    }
+    Ok(())
+}
+
+/// A skill, command or agent.
+fn files(noun: &str, row: &Item, report: &mut Report) -> Result<(), Failure> {
+    for problem in &row.problems {
+        let place = Place { file: Some(&row.path), line: Some(problem.line) };
+        match problem.level {
+            Level::Error => report.error(place, &problem.text, None)?,
+            _ => report.warning(place, &problem.text, None)?,
+        }
+    }
+    if let Some(other) = &row.hidden_by {
+        let text = format!("the {noun} `{}` is hidden by {}", row.name, other.display());
+        report.warning(Place { file: Some(&row.path), line: Some(1) }, &text, None)?;
+    }
+    Ok(())
+}
+
+/// MCP servers: what is known of them without starting one.
+fn servers(client: &mut Client, cwd: PathBuf, report: &mut Report) -> Result<(), Failure> {
+    for row in client.call(&McpList(Servers { cwd: Some(cwd), ..Servers::default() }))? {
+        let place = Place { file: row.from.as_deref(), line: None };
+        let name = &row.server;
+        for problem in &row.problems {
+            report.warning(place, &format!("MCP server {name}: {problem}"), None)?;
+        }
+        if let Some(error) = &row.error {
+            let hint = format!("`linger mcp logs {name}` may say more");
+            report.error(place, &format!("MCP server {name}: {error}"), Some(&hint))?;
+        }
+    }
+    Ok(())
+}
+
+impl Report {
+    fn error(&mut self, place: Place<'_>, text: &str, hint: Option<&str>) -> Result<(), Failure> {
+        self.errors += 1;
+        self.row("error", place, text, hint)
+    }
+
+    fn warning(&mut self, place: Place<'_>, text: &str, hint: Option<&str>) -> Result<(), Failure> {
+        self.warnings += 1;
+        self.row("warning", place, text, hint)
+    }
+
+    fn row(&mut self, level: &str, place: Place<'_>, text: &str, hint: Option<&str>) -> Result<(), Failure> {
+        if self.json {
+            let row = json!({
+                "ok": level != "error", "file": place.file, "line": place.line, "text": text, "hint": hint,
+            });
+            return Ok(self.terminal.data(&row.to_string())?);
+        }
+        self.terminal.line(&shown(level, place, text))?;
+        hint.map_or(Ok(()), |hint| Ok(self.terminal.line(&format!("  hint: {hint}"))?))
+    }
+
+    fn end(mut self) -> Result<Exit, Failure> {
+        let count =
+            |count: usize, noun: &str| if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") };
+        if !self.json {
+            self.terminal.say(&format!("{}, {}", count(self.errors, "error"), count(self.warnings, "warning")))?;
+        }
+        Ok(if self.errors == 0 { Exit::GOOD } else { Exit::FAILED })
+    }
+}
+
+/// A line as compilers write it: the daemon's own texts name their file already.
+fn shown(level: &str, Place { file, line }: Place<'_>, text: &str) -> String {
+    let text = clean_line(text);
+    let file = file.map(|file| clean_line(&file.to_string_lossy()).into_owned());
+    match (file, line) {
+        (Some(file), _) if text.starts_with(&file) => format!("{level}: {text}"),
+        (Some(file), Some(line)) => format!("{file}:{line}: {level}: {text}"),
+        (Some(file), None) => format!("{file}: {level}: {text}"),
+        (None, _) => format!("{level}: {text}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_names_its_file_once() {
+        let file = Path::new("/c/config.toml");
+        let place = |line| Place { file: Some(file), line };
+        assert_eq!(shown("error", place(Some(3)), "bad"), "/c/config.toml:3: error: bad");
+        assert_eq!(shown("warning", place(None), "bad"), "/c/config.toml: warning: bad");
+        assert_eq!(shown("error", place(None), "/c/config.toml:3:1: bad"), "error: /c/config.toml:3:1: bad");
+        assert_eq!(shown("error", Place { file: None, line: None }, "bad\nworse"), "error: bad⏎worse");
+    }
+}

@@ -1,0 +1,156 @@
+//! The verbs of scripts over all sessions, and the commands around a configuration, as a shell runs them.
+
+use linger_tests::harness::Daemon;
+use linger_tests::model::{ModelServer, Reply};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::{answer, bash};
+
+fn rows(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+}
+
+#[tokio::test]
+async fn events_are_printed_from_a_cursor_on_and_messages_are_found_by_their_words() {
+    let model = ModelServer::with([Reply::text("the parser is right"), Reply::text("so is the lexer")]);
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.turn(&session, "look at the parser").await;
+    let output = daemon.cli(&["events", "--json", &session]).run().await.exits(0);
+    let seen = rows(&output.stdout);
+    let kinds: Vec<&str> = seen.iter().map(|row| row["event"]["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["session_created", "turn_started", "turn_finished"]);
+    let cursor = seen[2]["cursor"].as_str().unwrap();
+    client.turn(&session, "and the lexer").await;
+    let output = daemon.cli(&["events", "--json", "--since", cursor]).run().await.exits(0);
+    assert_eq!(rows(&output.stdout).len(), 2);
+    let output = daemon.cli(&["events", "--kind", "message", &session]).run().await.exits(0);
+    assert_eq!(output.stdout.lines().count(), 4, "{}", output.stdout);
+    assert!(output.stdout.contains("message  so is the lexer"), "{}", output.stdout);
+    let wrong = daemon.cli(&["events", "--since", "17.00000000"]).run().await;
+    assert!(wrong.stderr.contains("error: unknown cursor '17.00000000'"), "{}", wrong.stderr);
+    let wrong = daemon.cli(&["events", "--kind", "turn_ended"]).run().await;
+    assert!(wrong.stderr.contains("hint: the kinds are"), "{}", wrong.stderr);
+
+    let output = daemon.cli(&["search", "--json", "parser"]).run().await.exits(0);
+    let found = rows(&output.stdout);
+    assert_eq!(found.iter().map(|row| &row["role"]).collect::<Vec<_>>().len(), 2);
+    assert!(found.iter().all(|row| row["session"] == *session), "{found:?}");
+    let output = daemon.cli(&["search", "the lexer", "--here"]).run().await.exits(0);
+    assert!(output.stdout.contains("so is the lexer"), "{}", output.stdout);
+    assert!(output.stderr.contains(&format!("`linger attach {session}`")), "{}", output.stderr);
+    let output = daemon.cli(&["search", "nothing", "like", "this"]).run().await.exits(0);
+    assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("", "no message has these words\n"));
+
+    let output = daemon.cli(&["log", "--json", "--since", "2000-01-01", &session]).run().await.exits(0);
+    let all = rows(&output.stdout).len();
+    let output = daemon.cli(&["log", "--json", "--since", "6", &session]).run().await.exits(0);
+    assert_eq!(rows(&output.stdout).len(), all - 6);
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn what_another_program_has_is_shown_and_taken_and_nothing_is_replaced() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let home = daemon.dirs.root().join("h");
+    let write = |name: &str, text: &str| {
+        let path = home.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let servers = json!({ "mcpServers": { "docs": { "command": "docs-server", "args": ["--stdio"],
+        "env": { "LEVEL": "1", "API_KEY": "sk-secret" } } } });
+    write(".claude.json", &servers.to_string());
+    let rules =
+        json!({ "permissions": { "allow": ["Bash(cargo test:*)", "Bash(git * main)"], "deny": ["Read(./.env)"] } });
+    write(".claude/settings.json", &rules.to_string());
+    write(".claude/agents/reviewer.md", "---\nname: reviewer\ndescription: Reviews\n---\nReview.\n");
+    write(".claude/CLAUDE.md", "Be brief.\n");
+    let config = daemon.dirs.config();
+    let dir = config.parent().unwrap();
+    let before = std::fs::read_to_string(&config).unwrap();
+
+    let output = daemon.cli(&["import", "claude", "--dry-run"]).run().await.exits(0);
+    for said in
+        ["+ [mcp.\"docs\"]", "+ allow bash(cargo test:*)", "+ deny read(.env)", "agents/reviewer.md", "AGENTS.md"]
+    {
+        assert!(output.stdout.contains(said), "{said}: {}", output.stdout);
+    }
+    assert!(output.stdout.contains("left out: allow Bash(git * main)"), "{}", output.stdout);
+    assert!(!output.stdout.contains("sk-secret"), "{}", output.stdout);
+    daemon.cli(&["import", "claude"]).run().await.exits(3);
+    assert_eq!(std::fs::read_to_string(&config).unwrap(), before, "nothing was taken yet");
+
+    daemon.cli(&["import", "claude", "--yes"]).run().await.exits(0);
+    let after = std::fs::read_to_string(&config).unwrap();
+    assert!(after.starts_with(&before) || after.contains("docs-server"), "{after}");
+    assert!(after.contains("bash(cargo test:*)") && !after.contains("sk-secret"), "{after}");
+    let get = daemon.cli(&["config", "get", "permissions.deny"]).run().await.exits(0);
+    assert_eq!(get.stdout, "read(.env)\n");
+    assert_eq!(std::fs::read_to_string(dir.join("AGENTS.md")).unwrap(), "Be brief.\n");
+    std::fs::write(dir.join("agents/reviewer.md"), "mine").unwrap();
+    let again = daemon.cli(&["import", "claude", "--yes"]).run().await.exits(0);
+    assert!(again.stderr.contains("there is nothing new to take"), "{}{}", again.stdout, again.stderr);
+    assert_eq!(std::fs::read_to_string(dir.join("agents/reviewer.md")).unwrap(), "mine");
+    let none = daemon.cli(&["import", "codex"]).run().await.exits(1);
+    assert!(none.stderr.contains("there is nothing of Codex here"), "{}", none.stderr);
+    let bad = dir.join("skills/bad/SKILL.md");
+    std::fs::create_dir_all(bad.parent().unwrap()).unwrap();
+    std::fs::write(&bad, "---\nname: other\n---\n").unwrap();
+    let validate = daemon.cli(&["validate", "--json"]).run().await.exits(1);
+    let found = rows(&validate.stdout);
+    let row = found.iter().find(|row| row["line"] == 2).unwrap_or_else(|| panic!("{found:?}"));
+    assert_eq!((&row["ok"], &row["file"]), (&json!(false), &json!(bad)), "{row}");
+}
+
+#[tokio::test]
+async fn a_first_configuration_is_written_once_and_is_valid() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let refused = daemon.cli(&["init", "--provider", "ollama"]).run().await.exits(2);
+    assert!(refused.stderr.contains("is there already"), "{}", refused.stderr);
+    let file = daemon.cli(&["config", "path"]).run().await.exits(0);
+    assert_eq!(file.stdout.trim(), daemon.dirs.config().to_str().unwrap());
+    std::fs::write(daemon.dirs.config(), "").unwrap();
+    let asked = daemon.cli(&["init"]).run().await.exits(2);
+    assert!(asked.stderr.contains("name a provider or a model"), "{}", asked.stderr);
+    daemon.cli(&["init", "-m", "ollama/tiny", "--mode", "plan"]).run().await.exits(0);
+    let text = std::fs::read_to_string(daemon.dirs.config()).unwrap();
+    assert!(text.contains("model = \"ollama/tiny\"") && text.contains("mode = \"plan\""), "{text}");
+    let mode = daemon.cli(&["config", "get", "mode"]).run().await.exits(0);
+    assert_eq!(mode.stdout, "plan\n");
+    let missing = daemon.cli(&["config", "get", "network.proxy"]).run().await.exits(1);
+    assert!(missing.stderr.contains("network.proxy is not set"), "{}", missing.stderr);
+}
+
+#[tokio::test]
+async fn a_followed_inbox_prints_what_waits_and_then_each_question_once_also_after_a_crash() {
+    let model = ModelServer::with([bash("echo one"), bash("echo two"), Reply::text("done"), Reply::text("done")]);
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let (one, two) = (client.session().await, client.session().await);
+    client.prompt(&one, "go").await;
+    let first = client.first(&one, "permission_requested").await;
+    let mut inbox = daemon.cli(&["inbox", "-f", "--json"]).spawn().await;
+    let row: Value = serde_json::from_str(&inbox.line().await.unwrap()).unwrap();
+    assert_eq!(row["question"], first.event["permission"]);
+    daemon.kill_daemon().await;
+    let later = daemon.client().await;
+    later.attach(&two).await;
+    later.prompt(&two, "go").await;
+    let second = later.first(&two, "permission_requested").await;
+    let row: Value = serde_json::from_str(&inbox.line().await.unwrap()).unwrap();
+    assert_eq!((&row["question"], &row["session"]), (&second.event["permission"], &json!(two)));
+    inbox.signal(Signal::INT);
+    let ended = inbox.end().await.exits(0);
+    assert_eq!(ended.stdout, "", "each question comes once");
+    later.attach(&one).await;
+    for (session, asked) in [(&one, &first), (&two, &second)] {
+        answer(&later, asked.str("permission"), "reject_once").await;
+        later.first(session, "turn_finished").await;
+    }
+    daemon.check(&[&client, &later], &model);
+}

@@ -118,7 +118,7 @@ impl Bridge {
                 Event::Incoming(_, Incoming::Event(notification, _)) => self.event(&notification)?,
                 Event::Lost(_) => self.reattach()?,
                 Event::Refused(_, failure) => return Err(failure),
-                Event::Incoming(_, Incoming::Response(..)) | Event::Key(_) | Event::Hotkey(_) => {}
+                Event::Incoming(_, Incoming::Response(..) | Incoming::Any(..)) | Event::Key(_) | Event::Hotkey(_) => {}
             }
         }
     }

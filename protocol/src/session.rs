@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::budget::Budget;
+use crate::child::{ChildUpdate, Delegated};
 use crate::event::{FileChange, NotRestored};
 use crate::id::{BackgroundId, CallId, Cursor, PermissionId, PromptId, QuestionId, SessionId, TurnId};
 use crate::message::{HostedTool, StopReason, Usage};
@@ -203,6 +204,12 @@ pub struct Info {
     /// The session that started it, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionId>,
+    /// What it does for its parent, if a call of `delegate` started it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delegated: Option<Delegated>,
+    /// The children whose tasks are under way.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<ChildUpdate>,
     /// Whether it was made for one prompt.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub one_shot: bool,
@@ -615,6 +622,14 @@ pub struct Remove {
     /// Idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+}
+
+/// The result of `session/remove` and `session/bin`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Removed {
+    /// How many children went with it.
+    #[serde(default)]
+    pub children: u32,
 }
 
 /// `session/prune`: deletes sessions that were not used for a while.

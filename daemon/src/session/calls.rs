@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 use super::Draft;
 use super::actor::{Fragment, PermissionAnswer, PermissionRequest, TurnMessage};
 use super::call_hooks::{Hooked, NotRun, Prepared};
+use super::delegate::Delegation;
 use super::env::Env;
 use super::preview::Preview;
 use super::state::State;
@@ -62,6 +63,8 @@ pub struct Runner {
     pub emit: Emitter,
     /// The session's commands in the background.
     pub jobs: Jobs,
+    /// Has tasks done by other agents.
+    pub delegation: Delegation,
     /// The session; its children are recorded as those of its tools.
     pub session: SessionId,
     /// The size of the results so far, in bytes of JSON.
@@ -396,6 +399,7 @@ impl Runner {
             id: id.clone(),
             jobs: self.jobs.clone(),
             web: self.env.providers.web(),
+            delegate: self.delegation.of_call(id),
         };
         let joined = begun.is_some_and(|begun| begun.after_crash == AfterCrash::Join);
         if begun.is_some() {

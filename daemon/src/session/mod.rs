@@ -7,6 +7,7 @@ pub mod calls;
 pub mod circles;
 pub mod compaction;
 pub mod context;
+pub mod delegate;
 pub mod env;
 pub mod hooks;
 pub mod names;

@@ -2,7 +2,7 @@
 //!
 //! An unreadable row makes only its session damaged: lists omit the session, or name it.
 
-use linger_protocol::id::{BlobId, QuestionId, SessionId};
+use linger_protocol::id::{BlobId, CallId, QuestionId, SessionId};
 use linger_protocol::question::{After, PendingQuestion};
 use linger_protocol::session::Before;
 use rusqlite::{Connection, OptionalExtension as _, Row, Rows, ToSql, params};
@@ -157,6 +157,17 @@ impl Store {
                    ) SELECT id FROM tree";
         self.read(move |connection| {
             connection.prepare_cached(sql)?.query_map([root.as_str()], |row| row.get(0).map(SessionId))?.collect()
+        })
+        .await
+    }
+
+    /// The child that a call of a session has made.
+    pub async fn child_of(&self, parent: SessionId, call: CallId) -> Result<Option<SessionId>, StoreError> {
+        self.read(move |connection| {
+            let sql = "SELECT id FROM session WHERE parent = ?1 AND json_valid(fold)
+                       AND json_extract(fold, '$.delegated.call') = ?2";
+            let row = |row: &rusqlite::Row<'_>| row.get(0).map(SessionId);
+            connection.prepare_cached(sql)?.query_row([parent.as_str(), call.as_str()], row).optional()
         })
         .await
     }

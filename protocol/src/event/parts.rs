@@ -58,6 +58,8 @@ pub enum Asks {
     Ended,
     /// That it mends what the check of the turn has found: the check's own words follow.
     Check,
+    /// That it reads what a child has to say, which worked in the background.
+    Child,
     /// Something that this build does not know.
     #[serde(other)]
     Unknown,

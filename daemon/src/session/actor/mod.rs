@@ -8,6 +8,7 @@
 
 mod background;
 mod bin;
+mod children;
 mod hooks;
 mod messages;
 mod questions;
@@ -20,7 +21,7 @@ mod turns;
 mod unattended;
 mod undo;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -124,6 +125,8 @@ struct Running {
     nudge: Arc<Notify>,
     /// Calls that wait for a decision.
     waiting: HashMap<QuestionId, PermissionRequest>,
+    /// Calls that make a child, of which nothing is recorded yet.
+    delegating: HashSet<CallId>,
     /// The boundary that a question holds back.
     held: Option<(Option<Ending>, oneshot::Sender<NextStep>)>,
 }
@@ -168,6 +171,8 @@ pub struct Actor {
     hooks: JoinSet<()>,
     /// The commands in the background; they end with the actor.
     jobs: Jobs,
+    /// What follows children.
+    followers: children::Followers,
     /// What they report.
     reports: mpsc::UnboundedReceiver<Report>,
 }
@@ -199,6 +204,9 @@ impl Actor {
         fault::point("actor.load");
         let id = row.id.clone();
         let (state, variables) = known(&env.store, row).await?;
+        if let (Some(parent), true) = (&state.parent, state.delegated.is_some()) {
+            env.share_secrets(&id, parent);
+        }
         // The daemon's own log has no directory.
         let cwd = if id.is_daemon() { Path::new("/") } else { &state.cwd };
         let workspace = Arc::new(env.workspace(&id, cwd, variables, disk::SHORT_TIMEOUT).await);
@@ -209,10 +217,12 @@ impl Actor {
         let log = Log::new(id.clone(), state.head, Vec::new());
         workspace.added.set(&state.directories);
         let mut actor = Self::new(id, (env, host), log, state, workspace);
+        actor.keep_within_parent().await?;
         if let Err(error) = actor.finish_undo().await {
             tracing::warn!(target: "session", session = %actor.id, %error, "an undo cannot be ended");
         }
         actor.take_up(recovery::Cause::Restart(actor.env.config.after_restart())).await?;
+        actor.tend_children();
         Ok(actor)
     }
 
@@ -265,6 +275,7 @@ impl Actor {
             deadlines: unattended::Deadlines::default(),
             hooks: JoinSet::new(),
             jobs,
+            followers: children::Followers::default(),
             reports,
         }
     }
@@ -315,7 +326,7 @@ impl Actor {
 
     async fn next_wake(&mut self, commands: &mut mpsc::UnboundedReceiver<Command>) -> Wake {
         let deadline = self.next_deadline();
-        let may_unload = self.askers.is_empty() && self.jobs.running() == 0;
+        let may_unload = self.askers.is_empty() && self.jobs.running() == 0 && self.state.children.is_empty();
         match &mut self.phase {
             Phase::Running(running) => tokio::select! {
                 command = commands.recv() => Wake::Command(command),
@@ -393,6 +404,7 @@ impl Actor {
                 self.ask_about(about, &stale, asked.map(|asked| *asked), reply)
             }
             Command::Confirmed(confirmed, reply) => self.config_confirmed(confirmed, reply),
+            Command::Child(report, reply) => self.child_report(*report, reply),
             Command::Warn(code, text) => {
                 let draft = self.in_turn(notice(Level::Warning, code, &text));
                 self.append(vec![draft], Vec::new(), false, None);
@@ -449,6 +461,8 @@ impl Actor {
             TurnMessage::Unreadable(why) => self.offer(&why),
             TurnMessage::Read(past) => self.past = past.up_to(self.state.head),
             TurnMessage::FallBack(resolved, why) => self.fall_back(&resolved, &why),
+            TurnMessage::Delegate(call, background, reply) => self.delegate(&call, background, reply),
+            TurnMessage::Child(update, reply) => self.child_updated(*update, reply),
             TurnMessage::Model(reply) => {
                 // A stopped turn does not wait for the reply.
                 let _gone = reply.send((self.state.model.clone(), self.state.setup.clone()));

@@ -13,6 +13,7 @@ use crate::provider::schema;
 use crate::session::until::may_check;
 use crate::store::blob::{Blobs, Held, StowError, in_base64};
 use crate::tool::added::MAX_ADDED;
+use crate::tool::set::Offered;
 
 /// The longest focus of a compaction, in bytes: a few pages.
 const MAX_FOCUS: usize = 16 << 10;
@@ -81,7 +82,7 @@ impl Actor {
                 &self.state.model,
                 &self.workspace.root,
                 self.state.tools.as_deref(),
-                self.state.has_skills(),
+                self.offered(),
             ),
             mode: self.state.mode,
             grants: self.state.grants.clone(),
@@ -195,8 +196,18 @@ impl Actor {
         let Author { name, process } = by.clone();
         let prompt = id.clone();
         let by_name = Some(name);
-        let accepted =
-            EventBody::PromptAccepted { prompt, content, when, by: by_name, process, compact, schema, until, command };
+        let accepted = EventBody::PromptAccepted {
+            prompt,
+            content,
+            when,
+            by: by_name,
+            process,
+            compact,
+            schema,
+            until,
+            command,
+            child: None,
+        };
         let prompted = Prompted { prompt: id, seq: self.state.head + 1 };
         let outcome = self.remember(key, &prompted);
         let (done, committed) = oneshot::channel();
@@ -261,8 +272,18 @@ impl Actor {
         let prompt = PromptId(format!("p{}", self.state.counts.prompts + 1));
         let Author { name, process } = by.clone();
         let (when, by, compact, schema, until, command) = (When::Steer, Some(name), false, None, None, None);
-        let accepted =
-            EventBody::PromptAccepted { prompt, content, when, by, process, compact, schema, until, command };
+        let accepted = EventBody::PromptAccepted {
+            prompt,
+            content,
+            when,
+            by,
+            process,
+            compact,
+            schema,
+            until,
+            command,
+            child: None,
+        };
         self.append(vec![Draft::new(accepted)], Vec::new(), false, None);
     }
 
@@ -336,7 +357,7 @@ impl Actor {
         // A repeated request refers to the turn that it ended, not to the next one.
         let Some(asked) = self.first_time(asked).await else { return };
         fault::point("actor.cancel");
-        let ended_some = background && self.jobs.kill_all(ENDED_BY_USER);
+        let ended_some = background && (self.jobs.kill_all(ENDED_BY_USER) | self.call_off());
         match &mut self.phase {
             Phase::Stopping(_, Then::Cancel(all, _)) => all.push(asked),
             Phase::Stopping(_, then @ Then::Interrupt) => *then = Then::Cancel(vec![asked], false),
@@ -427,12 +448,7 @@ impl Actor {
             .map(|resolved| {
                 (
                     resolved.origin.clone(),
-                    self.env.setup(
-                        &resolved,
-                        &self.workspace.root,
-                        self.state.tools.as_deref(),
-                        self.state.has_skills(),
-                    ),
+                    self.env.setup(&resolved, &self.workspace.root, self.state.tools.as_deref(), self.offered()),
                 )
             })
             .unzip();
@@ -466,6 +482,11 @@ impl Actor {
         }
         self.review_budget();
         self.review();
+    }
+
+    /// What the session has of the tools that only some have.
+    pub(super) fn offered(&self) -> Offered {
+        self.env.offered(self.state.has_skills(), self.state.depth())
     }
 
     /// The added directories, if a request changes them; its paths are absolute and without links.

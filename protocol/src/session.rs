@@ -628,8 +628,12 @@ pub struct Remove {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Removed {
     /// How many children went with it.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub children: u32,
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// `session/prune`: deletes sessions that were not used for a while.

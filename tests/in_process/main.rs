@@ -9,6 +9,7 @@ mod bounds;
 mod compaction;
 mod configuration;
 mod corpus;
+mod delegate;
 mod fetch;
 mod hooks;
 mod hosted;

@@ -18,6 +18,9 @@ use crate::terminal::Terminal;
 /// How often a followed inbox is read: the daemon tells of questions only within their session, and a person reads no faster.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// How much of the name of a parent is shown, in characters.
+const PARENT: usize = 30;
+
 pub(super) fn run(args: &Inbox) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
     let list = QuestionList(List::default());
@@ -69,6 +72,12 @@ fn columns_of(row: &PendingQuestion, now: u64) -> Vec<String> {
         (None, QuestionKind::Unknown) => ("?".to_owned(), asked.text.clone()),
     };
     let session = row.session.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string);
+    let of = row.parent.as_ref().map(|parent| {
+        let name: String = row.parent_name.as_deref().unwrap_or_default().chars().take(PARENT).collect();
+        let space = if name.is_empty() { "" } else { " " };
+        format!(" [for {parent}{space}{name}]")
+    });
+    let text = text + &of.unwrap_or_default();
     vec![row.question.to_string(), session, age(row.at, now), what, text.replace('\n', " ⏎ ")]
 }
 

@@ -23,10 +23,13 @@ pub const GENERAL: &str = "general";
 /// The longest task, in bytes: about 16,000 tokens, which a model writes in one answer at most.
 const MAX_TASK: usize = 64 << 10;
 
+/// The longest name of an agent or a file, in bytes: what a path may have.
+const MAX_NAME: usize = 4096;
+
 /// The most files that a task names; more belong into the task as a pattern.
 const MAX_FILES: usize = 32;
 
-/// How much of a task a line about it shows, in characters.
+/// How much of a task or a name is shown, in characters.
 const SHOWN: usize = 80;
 
 /// A task for another agent.
@@ -100,13 +103,16 @@ impl Tool for Tasks {
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
         let Args { agent, task, files, directory, schema, background, worktree } = args::parse(input)?;
         let (agent, task) = (agent.trim().to_owned(), task.trim().to_owned());
-        if agent.is_empty() {
-            return Err(Invalid(format!("`agent` is empty: name one, such as `{GENERAL}`")));
+        if agent.is_empty() || agent.len() > MAX_NAME {
+            return Err(Invalid(format!("`agent` must be a name, such as `{GENERAL}`")));
         }
         if task.is_empty() || task.len() > MAX_TASK {
             return Err(Invalid(format!("`task` must have from 1 to {MAX_TASK} bytes")));
         }
         let files = files.unwrap_or_default();
+        if let Some(long) = files.iter().find(|file| file.len() > MAX_NAME) {
+            return Err(Invalid(format!("`files`: {}… is no path", text::one_line(text::head(long, SHOWN)))));
+        }
         if files.len() > MAX_FILES {
             return Err(Invalid(format!("`files` may be {MAX_FILES}; name more of them in the task")));
         }
@@ -126,7 +132,10 @@ fn within(directory: Option<&str>, cwd: &Path) -> Result<PathBuf, Invalid> {
     let directory = normalise(&cwd.join(named));
     match directory.starts_with(cwd) {
         true => Ok(directory),
-        false => Err(Invalid(format!("`directory`: {} is not below the working directory", text::one_line(named)))),
+        false => {
+            let shown = text::one_line(text::head(named, SHOWN));
+            Err(Invalid(format!("`directory`: {shown} is not below the working directory")))
+        }
     }
 }
 
@@ -168,7 +177,7 @@ mod tests {
             let problem = Tasks.prepare(&input, &workspace).err().unwrap().0;
             assert!(problem.starts_with(expect), "{problem}");
         };
-        check(json!({ "agent": " ", "task": "x" }), "`agent` is empty: name one, such as `general`");
+        check(json!({ "agent": " ", "task": "x" }), "`agent` must be a name, such as `general`");
         check(json!({ "agent": "general", "task": " " }), "`task` must have from 1 to 65536 bytes");
         check(json!({ "agent": "general", "task": "x", "files": vec!["a"; 33] }), "`files` may be 32");
         check(json!({ "agent": "general", "task": "x", "directory": "a/../.." }), "`directory`: a/../.. is not below");

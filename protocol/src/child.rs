@@ -15,22 +15,6 @@ pub struct Delegated {
     pub depth: u32,
     /// The name of its agent; `general` needs no file.
     pub agent: String,
-    /// The git worktree that was made for it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub worktree: Option<Worktree>,
-}
-
-/// A git worktree that a child works in.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Worktree {
-    /// Its directory.
-    pub path: std::path::PathBuf,
-    /// The repository that it belongs to: the directory of its main working tree.
-    pub repository: std::path::PathBuf,
-    /// Its branch.
-    pub branch: String,
-    /// The commit that it began at.
-    pub base: String,
 }
 
 /// How far a child is.

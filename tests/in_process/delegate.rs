@@ -187,6 +187,7 @@ async fn a_cancel_of_the_parent_cancels_its_children_and_one_of_a_child_is_a_res
             seen.of("child_updated").find(ended).map(|_| ())
         })
         .await;
+    daemon.check(&[&client], &model);
     let removed = client.call("session/remove", json!({ "session": session })).await;
     assert_eq!(removed["children"], 2);
     assert_eq!(client.call("session/list", json!({})).await, json!([]));
@@ -241,15 +242,20 @@ async fn a_child_never_asks_less_than_its_parent() {
     assert!(refused.message.contains("whose mode is ask: it may not ask less"), "{}", refused.message);
     client.call("session/cancel", json!({ "session": session })).await;
     client.first(&session, "turn_finished").await;
+    daemon.check(&[&client], &model);
 }
 
 #[tokio::test]
 async fn agents_of_agents_of_agents_have_no_such_tool() {
-    let depth = |request: &Recorded| words(request).contains("\"delegate\"");
-    let model = ModelServer::scripted(move |request| match (request.after_tool(), depth(request)) {
-        (false, true) => Reply::tool("delegate", task("general", "deeper")),
-        (true, _) if request.last_words() == "go" => Reply::text("done"),
-        _ => Reply::text(answered("deep", json!([])).to_string()),
+    // The checker tells conversations by their beginning.
+    let model = ModelServer::scripted(move |request| {
+        let (has_tool, said) = (words(request).contains("\"name\":\"delegate\",\"description\""), request.last_words());
+        match (request.after_tool(), has_tool) {
+            (false, true) if said == "go" => Reply::tool("delegate", task("general", "deeper")),
+            (false, true) => Reply::tool("delegate", task("general", "and deeper")),
+            (true, _) if said == "go" => Reply::text("done"),
+            _ => Reply::text(answered("deep", json!([])).to_string()),
+        }
     });
     let daemon = Daemon::start(&model).await;
     let client = daemon.client().await;

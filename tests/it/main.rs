@@ -17,6 +17,7 @@ mod configuration;
 mod crash;
 mod daemon_command;
 mod damage;
+mod delegate;
 mod docs;
 mod environment;
 mod fetch;

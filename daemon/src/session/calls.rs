@@ -295,7 +295,11 @@ impl Runner {
             }
         }
         // Until the result is recorded: a daemon that is told to stop waits for it, and then no other begins.
-        let _running = self.env.running_calls.begin().await;
+        // What is joined needs no waiting for.
+        let _running = match checked.effects.after_crash {
+            AfterCrash::Join => None,
+            _ => self.env.running_calls.begin().await,
+        };
         let can_begin = match checked.begun {
             Some(_) => true,
             None => self.start(&checked).await?,

@@ -149,7 +149,7 @@ impl Delegation {
     /// Makes the child, and records that before it has a task: one whose parent does not know of it does nothing.
     async fn make(&self, call: &CallId, order: &Order, basis: Basis) -> Result<ChildUpdate, String> {
         let Basis { create, model, mode, depth, .. } = basis;
-        let delegated = Delegated { call: call.clone(), depth, agent: order.agent.clone(), worktree: None };
+        let delegated = Delegated { call: call.clone(), depth, agent: order.agent.clone() };
         let create = Create { cwd: order.directory.clone(), agent: Some(order.agent.clone()), ..create };
         let (parent, workspace) = (self.session.clone(), self.workspace.clone());
         let child = Child { parent, delegated, create, model, most: mode, workspace };

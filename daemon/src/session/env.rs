@@ -35,7 +35,7 @@ use crate::question::PendingQuestions;
 use crate::store::Store;
 use crate::sys::disk;
 use crate::tool::added::AddedDirs;
-use crate::tool::seen::Seen;
+use crate::tool::seen::{Seen, Writers};
 use crate::tool::set::{Offered, ToolSet, Tools};
 use crate::tool::{BoxFuture, Workspace};
 
@@ -83,6 +83,8 @@ pub struct Env {
     secrets: Mutex<BTreeMap<SessionId, SecretVariables>>,
     /// What the sessions' models have seen of files, also of sessions that are not loaded.
     seen: Mutex<BTreeMap<SessionId, Seen>>,
+    /// Which of them wrote which file last.
+    writers: Writers,
 }
 
 /// Counts the tool calls of all sessions that run, so that a daemon that is told to stop can wait for them.
@@ -159,6 +161,7 @@ impl Env {
             running_calls: RunningCalls::default(),
             secrets: Mutex::default(),
             seen: Mutex::default(),
+            writers: Writers::default(),
         }
     }
 
@@ -179,7 +182,8 @@ impl Env {
         if all.len() >= MAX_SEEN {
             all.retain(|_, seen| !seen.is_unused());
         }
-        all.entry(session.clone()).or_default().clone()
+        let seen = || self.writers.seen_by(&format!("session {session}"));
+        all.entry(session.clone()).or_insert_with(seen).clone()
     }
 
     /// Forgets what is in memory of a session that was removed: its secret variables, and what it has seen.

@@ -47,8 +47,6 @@ pub struct Order {
     pub schema: Option<Value>,
     /// Whether the result comes later.
     pub background: bool,
-    /// Whether it gets a git worktree of its own.
-    pub worktree: bool,
 }
 
 /// Has a task done, or joins what was begun before a restart, and gives the result of the call.
@@ -75,8 +73,6 @@ struct Args {
     /// JSON Schema of the answer, in place of the usual form
     schema: Option<Map<String, Value>>,
     background: Option<bool>,
-    /// works in a git worktree of its own, on a branch of its own
-    worktree: Option<bool>,
 }
 
 impl Tool for Tasks {
@@ -101,7 +97,7 @@ impl Tool for Tasks {
     }
 
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
-        let Args { agent, task, files, directory, schema, background, worktree } = args::parse(input)?;
+        let Args { agent, task, files, directory, schema, background } = args::parse(input)?;
         let (agent, task) = (agent.trim().to_owned(), task.trim().to_owned());
         if agent.is_empty() || agent.len() > MAX_NAME {
             return Err(Invalid(format!("`agent` must be a name, such as `{GENERAL}`")));
@@ -121,8 +117,8 @@ impl Tool for Tasks {
         if let Some(problem) = schema.as_ref().and_then(|schema| schema::check(schema).err()) {
             return Err(Invalid(format!("`schema`: {problem}")));
         }
-        let (background, worktree) = (background.unwrap_or_default(), worktree.unwrap_or_default());
-        Ok(Box::new(Delegating(Order { agent, task, files, directory, schema, background, worktree })))
+        let background = background.unwrap_or_default();
+        Ok(Box::new(Delegating(Order { agent, task, files, directory, schema, background })))
     }
 }
 

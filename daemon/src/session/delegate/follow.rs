@@ -217,8 +217,12 @@ impl Follower {
         if self.progress.ending.is_none() && (!self.is_caught_up || !self.progress.tell(&mut update.clone())) {
             self.read().await;
         }
-        let is_due = self.is_caught_up || self.progress.ending.is_some();
-        if is_due && self.progress.tell(update) { Seen::News } else { Seen::Nothing }
+        if self.progress.ending.is_some() {
+            // Also if it was told before: the one that waits for it may not have heard.
+            self.progress.tell(update);
+            return Seen::News;
+        }
+        if self.is_caught_up && self.progress.tell(update) { Seen::News } else { Seen::Nothing }
     }
 
     /// Where the child works, and whether its answer has a form of its own.

@@ -242,6 +242,10 @@ async fn a_child_never_asks_less_than_its_parent() {
     assert!(refused.message.contains("whose mode is ask: it may not ask less"), "{}", refused.message);
     client.call("session/cancel", json!({ "session": session })).await;
     client.first(&session, "turn_finished").await;
+    let finished = |seen: &linger_tests::check::Transcript| {
+        seen.of("child_updated").find(|seen| seen.event["status"] == "finished").map(|_| ())
+    };
+    client.wait("the end of the child", finished).await;
     daemon.check(&[&client], &model);
 }
 

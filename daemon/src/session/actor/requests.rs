@@ -112,6 +112,10 @@ impl Actor {
             Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
             Err(error) => return respond(reply, Err(error)),
         }
+        // Its parent may have changed while it was made.
+        if let Err(error) = self.keep_within_parent().await {
+            return respond(reply, Err(error.into()));
+        }
         self.bring(&prompt.env);
         let content = prompt.content.into_blocks();
         if let Some(why) = prompt.until.as_ref().and_then(|until| may_check(until).err()) {

@@ -187,6 +187,8 @@ impl Actor {
         if !self.followers.of.insert(child.child.clone()) {
             return;
         }
+        // Those that have ended.
+        while self.followers.tasks.try_join_next().is_some() {}
         let (env, host, parent) = (self.env.clone(), self.host.clone(), self.id.clone());
         let workspace = self.workspace.clone();
         self.followers.tasks.spawn(async move { follow(&env, &host, (parent, workspace), child, is_off).await });

@@ -146,7 +146,7 @@ async fn check_sources(answer: &mut Value, workspace: &Arc<Workspace>, cwd: &Pat
     let look = move || sources.iter().filter_map(|source| wrong(source, &workspace, &below, &hidden)).collect();
     let found: Option<Vec<String>> = disk::probe(cwd, disk::TIMEOUT, look).await;
     let found = found.unwrap_or_else(|| vec!["its sources could not be looked up".to_owned()]);
-    if let Some(caveats) = answer["caveats"].as_array_mut() {
+    if let Some(caveats) = answer.get_mut("caveats").and_then(Value::as_array_mut) {
         caveats.extend(found.into_iter().map(Value::from));
     }
 }

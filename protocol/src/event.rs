@@ -19,6 +19,7 @@ pub use parts::{
 
 use crate::agent::{Role as AgentRole, Skill};
 use crate::budget::Budget;
+use crate::child::{ChildUpdate, Delegated};
 use crate::id::{
     BackgroundId, BlobId, CallId, Cursor, MessageId, PermissionId, PromptId, QuestionId, SessionId, TurnId,
 };
@@ -86,6 +87,9 @@ pub enum EventBody {
         /// The session that started it, if one did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parent: Option<SessionId>,
+        /// What it does for its parent, if a call of `delegate` started it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        delegated: Option<Delegated>,
         /// How hard the model thinks, where that was said.
         #[serde(default, skip_serializing_if = "Effort::is_auto")]
         effort: Effort,
@@ -192,6 +196,9 @@ pub enum EventBody {
         /// The line that the user typed, if it named a command or a skill: `content` is what that says.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         command: Option<String>,
+        /// The child whose words these are: the result of a task in the background. No user said this.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        child: Option<SessionId>,
     },
     /// A prompt that waited for its turn was taken back; it never becomes a message.
     PromptUnqueued {
@@ -256,6 +263,8 @@ pub enum EventBody {
         /// How often its failure is the next prompt at most.
         tries: u32,
     },
+    /// A child, which a call of `delegate` started, is further than before.
+    ChildUpdated(ChildUpdate),
     /// A tool call is about to run.
     ToolStarted {
         /// The call.
@@ -767,6 +776,15 @@ impl EventBody {
         Self::changed(|body| {
             if let Self::SessionChanged { unattended, .. } = body {
                 *unattended = Some(now);
+            }
+        })
+    }
+
+    /// The session's mode is this one from the next call on.
+    pub fn mode_changed(now: Mode) -> Self {
+        Self::changed(|body| {
+            if let Self::SessionChanged { mode, .. } = body {
+                *mode = Some(now);
             }
         })
     }

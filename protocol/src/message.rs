@@ -291,6 +291,22 @@ impl Usage {
     }
 }
 
+impl Usage {
+    /// What this sum has more than an earlier one of the same.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let cost_micros = self.cost_micros.map(|cost| cost.saturating_sub(earlier.cost_micros.unwrap_or_default()));
+        Self {
+            input_tokens: self.input_tokens.saturating_sub(earlier.input_tokens),
+            output_tokens: self.output_tokens.saturating_sub(earlier.output_tokens),
+            cached_tokens: self.cached_tokens.saturating_sub(earlier.cached_tokens),
+            cache_write_tokens: self.cache_write_tokens.saturating_sub(earlier.cache_write_tokens),
+            reasoning_tokens: self.reasoning_tokens.saturating_sub(earlier.reasoning_tokens),
+            cost_micros,
+            cost_at_least: self.cost_at_least,
+        }
+    }
+}
+
 impl std::ops::AddAssign for Usage {
     fn add_assign(&mut self, other: Self) {
         self.cost_at_least = self.costs_more() || other.costs_more();

@@ -136,12 +136,12 @@ methods! {
         SessionUncompact: "session/uncompact" = uncompact(tree::Uncompact) -> RpcResult<tree::Uncompacted>;
         /// Changes model, mode or name from the next step on.
         SessionSet: "session/set" = set(session::Set) -> RpcResult<daemon::Empty>;
-        /// Puts a session into the bin: it is not listed, takes no prompts, and is deleted 30 days later.
-        SessionBin: "session/bin" = bin(session::Bin) -> RpcResult<daemon::Empty>;
+        /// Puts a session into the bin, and its children: it is not listed, takes no prompts, and is deleted 30 days later.
+        SessionBin: "session/bin" = bin(session::Bin) -> RpcResult<session::Removed>;
         /// Takes a session out of the bin.
         SessionRestore: "session/restore" = restore(session::Keyed) -> RpcResult<session::OutOfBin>;
-        /// Deletes a session and everything that was stored for it.
-        SessionRemove: "session/remove" = remove(session::Remove) -> RpcResult<daemon::Empty>;
+        /// Deletes a session, its children and everything that was stored for them.
+        SessionRemove: "session/remove" = remove(session::Remove) -> RpcResult<session::Removed>;
         /// Deletes sessions that were not used for a while, or lists them.
         SessionPrune: "session/prune" = prune(session::Prune) -> RpcResult<session::Pruned>;
     }

@@ -149,6 +149,12 @@ pub struct PendingQuestion {
     /// The session that asks; absent if the daemon itself does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
+    /// The session that this one works for, if it is a child.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<SessionId>,
+    /// The name of that one; without one, the beginning of its first prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_name: Option<String>,
     /// What is asked.
     #[serde(flatten)]
     pub asked: Question,
@@ -191,7 +197,7 @@ impl PendingQuestion {
             }
             _ => return None,
         };
-        Some(Self { question, session, asked, at: event.at })
+        Some(Self { question, session, parent: None, parent_name: None, asked, at: event.at })
     }
 
     /// The row of `permission/list`, if it is a permission.
@@ -217,7 +223,7 @@ impl PendingQuestion {
 /// `question/list`: the questions that wait, of one session or of all and the daemon; the oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct List {
-    /// Only those of this session; `daemon` for the daemon's own.
+    /// Only those of this session and of its children; `daemon` for the daemon's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
     /// Only those that come after this one: the last row of the page before.

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::attention::LastRead;
 use crate::budget::Budget;
+use crate::child::{ChildUpdate, Delegated};
 use crate::event::{FileChange, NotRestored};
 use crate::id::{BackgroundId, CallId, Cursor, PermissionId, PromptId, QuestionId, SessionId, TurnId};
 use crate::message::{HostedTool, StopReason, Usage};
@@ -208,6 +209,12 @@ pub struct Info {
     /// The session that it goes on from, and where it left it, if it is a fork.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
+    /// What it does for its parent, if a call of `delegate` started it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delegated: Option<Delegated>,
+    /// The children whose tasks are under way.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<ChildUpdate>,
     /// Whether it was made for one prompt.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub one_shot: bool,
@@ -628,6 +635,18 @@ pub struct Remove {
     /// Idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+}
+
+/// The result of `session/remove` and `session/bin`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Removed {
+    /// How many children went with it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub children: u32,
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// `session/prune`: deletes sessions that were not used for a while.

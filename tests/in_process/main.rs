@@ -11,6 +11,7 @@ mod compaction;
 mod configuration;
 mod corpus;
 mod events;
+mod delegate;
 mod fetch;
 mod hooks;
 mod hosted;

@@ -21,6 +21,7 @@ mod conformance;
 mod crash;
 mod daemon_command;
 mod damage;
+mod delegate;
 mod docs;
 mod environment;
 mod fallback;

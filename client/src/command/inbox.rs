@@ -21,6 +21,9 @@ use crate::terminal::Terminal;
 /// The kinds of events that ask something.
 const ASKING: [&str; 2] = ["permission_requested", "question_asked"];
 
+/// How much of the name of a parent is shown, in characters.
+const PARENT: usize = 30;
+
 pub(super) fn run(args: &Inbox) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
     let list = QuestionList(List::default());
@@ -88,6 +91,12 @@ fn columns_of(row: &PendingQuestion, now: u64) -> Vec<String> {
         (None, QuestionKind::Unknown) => ("?".to_owned(), asked.text.clone()),
     };
     let session = row.session.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string);
+    let of = row.parent.as_ref().map(|parent| {
+        let name: String = row.parent_name.as_deref().unwrap_or_default().chars().take(PARENT).collect();
+        let space = if name.is_empty() { "" } else { " " };
+        format!(" [for {parent}{space}{name}]")
+    });
+    let text = text + &of.unwrap_or_default();
     vec![row.question.to_string(), session, age(row.at, now), what, text.replace('\n', " ⏎ ")]
 }
 

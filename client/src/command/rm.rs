@@ -2,13 +2,13 @@
 
 use linger_protocol::error::Code;
 use linger_protocol::method::{SessionBin, SessionRemove, SessionRestore};
-use linger_protocol::session::{Bin, Info, Keyed, Remove};
+use linger_protocol::session::{Bin, Info, Keyed, Remove, Removed};
 use serde_json::json;
 
 use super::find::{binned, is_whole};
 use super::resolve;
 use crate::arguments::{self, Rm};
-use crate::connect::Client;
+use crate::connect::{Client, parse};
 use crate::environment::now;
 use crate::error::{Exit, Failure};
 use crate::idempotency::key;
@@ -84,7 +84,7 @@ pub(super) fn may_go(
 fn put_away(client: &mut Client, args: &Rm, row: Info) -> Result<(), Failure> {
     let bin = Bin { session: row.session.clone(), force: args.force, key: Some(key()?) };
     match client.call_raw(&SessionBin(bin))? {
-        Ok(_) => Ok(()),
+        Ok(raw) => say_children(parse::<SessionBin>(&raw)?, "put into the bin"),
         // It cannot be read, so it cannot be kept.
         Err(error) if error.code() == Some(Code::Damaged) => delete(client, args, row),
         Err(error) => Err(busy(error.into(), "--force")),
@@ -94,16 +94,25 @@ fn put_away(client: &mut Client, args: &Rm, row: Info) -> Result<(), Failure> {
 fn delete(client: &mut Client, args: &Rm, row: Info) -> Result<(), Failure> {
     let remove = Remove { session: row.session, force: args.force, key: Some(key()?) };
     match client.call_raw(&SessionRemove(remove))? {
-        Ok(_) => Ok(()),
+        Ok(raw) => say_children(parse::<SessionRemove>(&raw)?, "deleted"),
         Err(error) if error.code() == Some(Code::Damaged) => Err(error.into()),
         Err(error) => Err(busy(error.into(), "--now --force")),
+    }
+}
+
+/// Says how many children went with a session.
+fn say_children(removed: Removed, what: &str) -> Result<(), Failure> {
+    match removed.children {
+        0 => Ok(()),
+        1 => Ok(Terminal::new().say(&format!("1 child was {what} with it"))?),
+        many => Ok(Terminal::new().say(&format!("{many} children were {what} with it"))?),
     }
 }
 
 /// The failure of a session with a running turn says how to remove it all the same.
 fn busy(failure: Failure, options: &str) -> Failure {
     match failure.hint.as_deref() {
-        Some(hint) if hint.contains("by force") => {
+        Some(hint) if hint.contains("by force") || hint.contains("use force") => {
             failure.hint(format!("`linger rm {options} SESSION` cancels the turn first"))
         }
         _ => failure,

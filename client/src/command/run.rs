@@ -418,7 +418,7 @@ impl Running {
             if changed {
                 self.ask()?;
             }
-        } else if self.questions.hold_up() {
+        } else if self.questions.hold_up() || child_asks(&event.body) {
             self.check = Some(Instant::now());
         }
         if let EventBody::Notice { .. } = &event.body {
@@ -444,7 +444,10 @@ impl Running {
                 self.alone = true;
                 Ok(None)
             }
-            EventBody::PermissionRequested { .. } | EventBody::QuestionAsked { .. } | EventBody::Notice { .. } => {
+            EventBody::PermissionRequested { .. }
+            | EventBody::QuestionAsked { .. }
+            | EventBody::ChildUpdated(_)
+            | EventBody::Notice { .. } => {
                 self.check = Some(Instant::now());
                 Ok(None)
             }
@@ -657,4 +660,9 @@ impl Running {
         output.retain(|output| self.data == Data::Stream || matches!(output, Output::Talk(_)));
         Ok(self.terminal.print(output)?)
     }
+}
+
+/// Whether a child waits for an answer: then the turn may not go on without one.
+fn child_asks(body: &EventBody) -> bool {
+    matches!(body, EventBody::ChildUpdated(update) if !update.questions.is_empty())
 }

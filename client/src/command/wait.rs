@@ -216,6 +216,7 @@ fn news(
                 | EventBody::QuestionResolved { .. }
                 | EventBody::ConfigConfirmed { .. }
                 | EventBody::ToolFinished { .. }
+                | EventBody::ChildUpdated(_)
                 | EventBody::Notice { .. }
                 | EventBody::CaughtUp {} = notification.event.body
                 {
@@ -247,7 +248,8 @@ pub(super) fn reattach(attachment: &mut Attachment) -> Result<(), Failure> {
 fn settled(info: &Info) -> Option<StopReason> {
     // After these, queued prompts wait for the user.
     let stopped = matches!(info.stop_reason, Some(StopReason::Cancelled | StopReason::Error));
-    if info.state != State::Idle || (info.queued > 0 && !stopped) {
+    // What works in the background has its result in a turn to come.
+    if info.state != State::Idle || (info.queued > 0 && !stopped) || !info.children.is_empty() {
         return None;
     }
     Some(info.stop_reason.unwrap_or(StopReason::EndTurn))

@@ -7,8 +7,8 @@ use linger_protocol::id::CallId;
 use linger_protocol::message::{Role, Usage};
 use linger_protocol::permission::Mode;
 
-use super::money;
 use super::style::Style;
+use super::{child, money};
 use crate::terminal::{clean_exact_line, clean_line};
 
 /// Lines of a running command that are shown.
@@ -43,6 +43,8 @@ struct Running {
     started_at: u64,
     /// The end of its output.
     tail: String,
+    /// What its child does, if it has one.
+    child: Option<String>,
 }
 
 /// What is shown while a turn runs.
@@ -102,7 +104,13 @@ impl Live {
                     what.push_str(self.style.ellipsis());
                 }
                 let what = format!("{} {what}", clean_line(tool)).trim_end().to_owned();
-                self.calls.push(Running { call: call_id.clone(), what, started_at: event.at, tail: String::new() });
+                self.calls.push(Running {
+                    call: call_id.clone(),
+                    what,
+                    started_at: event.at,
+                    tail: String::new(),
+                    child: None,
+                });
             }
             EventBody::ToolOutputDelta { call_id, text, .. } => {
                 if let Some(running) = self.calls.iter_mut().find(|running| running.call == *call_id) {
@@ -110,6 +118,11 @@ impl Live {
                     let from = running.tail.len().saturating_sub(MAX_TAIL);
                     let from = (from..).find(|at| running.tail.is_char_boundary(*at)).unwrap_or_default();
                     running.tail.drain(..from);
+                }
+            }
+            EventBody::ChildUpdated(update) => {
+                if let Some(running) = self.calls.iter_mut().find(|running| running.call == update.call_id) {
+                    running.child = Some(child::now(update));
                 }
             }
             EventBody::ToolFinished { call_id, .. } => self.calls.retain(|running| running.call != *call_id),
@@ -148,9 +161,12 @@ impl Live {
     /// The rows at this time, on a terminal with so many columns: the last lines of a command, and the status.
     pub(crate) fn rows(&self, now: u64, columns: usize, queued: usize, asks: bool) -> Vec<String> {
         let mut rows = Vec::new();
+        let bar = if self.style.unicode { "│" } else { "|" };
+        for child in self.calls.iter().filter_map(|running| running.child.as_deref()) {
+            rows.push(self.style.dim(&self.cut(&format!("  {bar} {child}"), columns)));
+        }
         if let Some(running) = self.calls.last() {
             let lines: Vec<&str> = running.tail.lines().filter(|line| !line.trim().is_empty()).collect();
-            let bar = if self.style.unicode { "│" } else { "|" };
             for line in lines.iter().skip(lines.len().saturating_sub(TAIL)) {
                 // A carriage return begins the line again.
                 let line = line.trim_end_matches('\r').rsplit('\r').next().unwrap_or_default();

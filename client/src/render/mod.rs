@@ -5,6 +5,7 @@
 
 pub(crate) mod attention;
 pub(crate) mod back;
+mod child;
 mod compaction;
 pub(crate) mod diff;
 pub(crate) mod export;
@@ -212,6 +213,10 @@ impl Renderer {
             EventBody::TextDelta(delta) => self.text_delta(delta, &mut out),
             EventBody::ThinkingDelta(delta) => self.thinking_delta(delta, &mut out),
             EventBody::HostedDelta { tool, part, delta } => self.hosted_delta(*tool, *part, delta, &mut out),
+            EventBody::ChildUpdated(update) => self.child(update, &mut out),
+            EventBody::Message { role: Role::User, asks: Some(Asks::Child), content, .. } => {
+                self.child_said(&text_of(content), &mut out);
+            }
             EventBody::PromptAccepted { prompt, by, .. } => self.accepted(prompt, by.as_deref()),
             EventBody::Message { role: Role::User, asks: Some(Asks::Again), content, .. } => {
                 let text = text_of(content);

@@ -1,5 +1,6 @@
 //! Sessions as rows, for people.
 
+use linger_protocol::id::SessionId;
 use linger_protocol::message::{StopReason, Usage};
 use linger_protocol::session::{Background, Info, ProviderWait, State};
 
@@ -17,6 +18,26 @@ const FIXED: usize = 6;
 /// The least columns for a title, and for a directory; with less room there is none.
 const LEAST: usize = 12;
 
+/// The rows with each child below its parent, and how deep each is; a child whose parent is not there is as deep as others.
+fn as_tree(rows: &[Info]) -> Vec<(usize, &Info)> {
+    fn add<'a>(rows: &'a [Info], parent: Option<&SessionId>, depth: usize, tree: &mut Vec<(usize, &'a Info)>) {
+        for row in rows {
+            let above = row.parent.as_ref().filter(|parent| rows.iter().any(|other| other.session == **parent));
+            // A row is added once, whatever is said of parents.
+            if above == parent && !tree.iter().any(|(_, known)| known.session == row.session) {
+                tree.push((depth, row));
+                add(rows, Some(&row.session), depth + 1, tree);
+            }
+        }
+    }
+    if rows.iter().all(|row| row.parent.is_none()) {
+        return rows.iter().map(|row| (0, row)).collect();
+    }
+    let mut tree = Vec::with_capacity(rows.len());
+    add(rows, None, 0, &mut tree);
+    tree
+}
+
 /// Sessions as aligned lines; `now` in Unix milliseconds.
 pub(crate) fn listing(rows: &[Info], now: u64) -> Vec<String> {
     listing_in(rows, now, None)
@@ -24,10 +45,13 @@ pub(crate) fn listing(rows: &[Info], now: u64) -> Vec<String> {
 
 /// As [`listing`]; with a `width` under a header, and cut where they are wider.
 pub(crate) fn listing_in(rows: &[Info], now: u64, width: Option<usize>) -> Vec<String> {
-    let row = |info: &Info| {
+    let tree = as_tree(rows);
+    let row = |(depth, info): &(usize, &Info)| {
         let title = info.name.clone().or_else(|| info.title.clone()).unwrap_or_default();
-        let agent = info.agent.as_ref().map(|agent| format!("[{agent}] ")).unwrap_or_default();
-        let title = agent + &title;
+        let agent = info.agent.as_ref().or(info.delegated.as_ref().map(|child| &child.agent));
+        let agent = agent.map(|agent| format!("[{agent}] ")).unwrap_or_default();
+        let branch = if *depth == 0 { String::new() } else { format!("{}└ ", "  ".repeat(depth - 1)) };
+        let title = branch + &agent + &title;
         let title: String = title.chars().map(|c| if c.is_whitespace() { ' ' } else { c }).take(40).collect();
         vec![
             info.session.to_string(),
@@ -40,7 +64,7 @@ pub(crate) fn listing_in(rows: &[Info], now: u64, width: Option<usize>) -> Vec<S
             short_path(&info.cwd),
         ]
     };
-    let cells: Vec<Vec<String>> = rows.iter().map(row).collect();
+    let cells: Vec<Vec<String>> = tree.iter().map(row).collect();
     let (header, lines) = match width {
         _ if rows.is_empty() => return Vec::new(),
         None => (None, columns(&cells)),
@@ -50,7 +74,7 @@ pub(crate) fn listing_in(rows: &[Info], now: u64, width: Option<usize>) -> Vec<S
             (Some(lines.remove(0)), lines)
         }
     };
-    let below = rows.iter().map(|info| {
+    let below = tree.iter().map(|(_, info)| {
         let wait = info.provider_wait.as_ref().map(|wait| waiting(wait, now));
         wait.into_iter().chain(info.background.iter().map(move |job| background(job, now)))
     });

@@ -8,9 +8,10 @@ use linger_protocol::permission::Mode;
 use linger_protocol::session::Effort;
 use serde_json::Value;
 
-use super::Found;
 use super::frontmatter::Page;
 use super::skill::is_name;
+use super::{Entry, Found};
+use crate::tool::delegate;
 use crate::tool::set::Names;
 use crate::tool::skill::NAME as SKILL;
 use crate::tool::text;
@@ -61,6 +62,8 @@ const TOOLS: &[(&str, &[&str])] = &[
     ("todo", &["plan"]),
     ("askuserquestion", &["ask_user"]),
     ("skill", &[SKILL]),
+    ("task", &[delegate::NAME]),
+    ("agent", &[delegate::NAME]),
 ];
 
 /// Names of other programs for models of one provider; which of them a user has is unknown, so the session's own model stays.
@@ -174,6 +177,24 @@ pub fn stricter(a: Mode, b: Mode) -> Mode {
         Mode::Auto => 3,
     };
     if rank(b) < rank(a) { b } else { a }
+}
+
+/// The most agents that a model is told of, and how much of what each is for, in characters.
+const TOLD: usize = 64;
+const TOLD_OF_EACH: usize = 200;
+
+/// What a model is told of the agents that it can delegate to; nothing if there is only the one that is always there.
+pub fn catalogue(agents: &[Entry<Agent>]) -> String {
+    let line = |entry: &Entry<Agent>| {
+        let about: String = entry.item.description.iter().flat_map(|about| about.chars()).take(TOLD_OF_EACH).collect();
+        let colon = if about.is_empty() { "" } else { ": " };
+        format!("- {}{colon}{}\n", entry.name, text::one_line(&about))
+    };
+    let lines: String = agents.iter().take(TOLD).map(line).collect();
+    match lines.is_empty() {
+        true => lines,
+        false => format!("\nAgents for `{}`, beside `{}`:\n{lines}", delegate::NAME, delegate::GENERAL),
+    }
 }
 
 fn tools(page: &mut Page, names: &Names) -> Option<Vec<String>> {

@@ -6,6 +6,7 @@
 //! The file never contains a key; a value that looks like one is refused and not repeated.
 
 mod attention;
+mod delegation;
 mod edit;
 mod hooks;
 pub mod instructions;
@@ -41,6 +42,7 @@ use crate::provider::network::{self, NetworkConfig};
 use crate::provider::own_fields::{self, FieldValue};
 use crate::provider::preset::PRESETS;
 pub use attention::Attention;
+pub use delegation::Delegation;
 pub use edit::EditError;
 pub use hooks::{Hook, HookEvent};
 pub use mcp_json::MCP_JSON;
@@ -120,6 +122,8 @@ pub struct Config {
     pub retention_ms: Option<u64>,
     /// The default timeout of a `bash` call, in seconds.
     pub bash_timeout_s: u64,
+    /// How far and how much sessions may delegate.
+    pub delegation: Delegation,
     /// The private hosts that `fetch` may reach.
     pub fetch_private: Vec<String>,
     /// Tools of MCP servers that take more than this of the model's window, in percent, are found in place of sent.
@@ -162,6 +166,7 @@ struct Written {
     idle_unload_s: u64,
     retention: Option<String>,
     tools: ToolsWritten,
+    delegate: Delegation,
     env: EnvWritten,
     permissions: PermissionsWritten,
     workspaces: BTreeMap<String, WorkspaceWritten>,
@@ -216,6 +221,7 @@ impl Default for Written {
             idle_unload_s: 60,
             retention: None,
             tools: ToolsWritten::default(),
+            delegate: Delegation::default(),
             env: EnvWritten::default(),
             permissions: PermissionsWritten::default(),
             workspaces: BTreeMap::new(),
@@ -344,6 +350,7 @@ impl Written {
             bash_timeout_s: self.tools.bash_timeout_s,
             fetch_private: self.tools.fetch_private,
             mcp_direct_percent: self.tools.mcp_direct_percent,
+            delegation: self.delegate,
             env: Choice { pass: self.env.pass, deny: self.env.deny, keys },
             rules: rules_everywhere,
             workspaces,
@@ -420,6 +427,9 @@ impl Written {
             if let Some(problem) = problem {
                 return Err(source.error(&path, problem));
             }
+        }
+        if let Err((key, problem)) = self.delegate.check() {
+            return Err(source.error(&["delegate", key], problem));
         }
         if let Err((key, problem)) = self.network.check() {
             return Err(source.error(&["network", key], problem));

@@ -19,7 +19,7 @@ use super::edit::{self, EditError, Prepared};
 use super::notices::Notices;
 use super::trust::Workspaces;
 use super::widening::{self, Change, confirmable, merge};
-use super::{AfterRestart, Config, ConfigError, UnknownPrice};
+use super::{AfterRestart, Config, ConfigError, Delegation, UnknownPrice};
 use crate::permission::Rules;
 use crate::provider::catalogue::ProviderConfig;
 use crate::tool::set::Tools;
@@ -235,6 +235,11 @@ impl ConfigStore {
     /// The default timeout of a `bash` call, in seconds.
     pub fn bash_timeout_s(&self) -> u64 {
         self.current().map_or(BASH_TIMEOUT_S, |config| config.bash_timeout_s)
+    }
+
+    /// How far and how much sessions may delegate.
+    pub fn delegation(&self) -> Delegation {
+        self.current().map_or(Delegation::default(), |config| config.delegation)
     }
 
     /// How much of the model's window the tools of MCP servers may take, in percent.

@@ -49,6 +49,7 @@ const KEYS: &[(&str, Widens, &str)] = &[
     ("retention", Never, ""),
     ("tools.bash_timeout_s", Never, ""),
     ("tools.mcp_direct_percent", Never, ""),
+    ("delegate", Never, ""),
     ("tools.fetch_private", Added, "`fetch` reaches this private address"),
     ("env.pass", Added, "tools get this variable"),
     ("env.deny", Removed, "tools get this variable"),

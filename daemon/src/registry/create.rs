@@ -22,6 +22,7 @@ use crate::diagnostics::secret::Secret;
 use crate::process::server::UMASK;
 use crate::provider::tools::is_among;
 use crate::session::actor::{Actor, add_directories, idle_effort, unknown_model};
+use crate::session::delegate::Child;
 use crate::store::idempotency::Key;
 use crate::store::{Fold, StoreError};
 use crate::sys::{clock, disk};
@@ -45,6 +46,7 @@ impl Registry {
         parent: Option<SessionId>,
         key: Option<Key>,
     ) -> Result<Created, RpcError> {
+        let parent = parent.map_or(Origin::User, Origin::Session);
         let Some(key) = key else { return self.make(params, parent, None).await };
         let _turn = self.under_way.turn(&key).await;
         match self.env.store.answer_to(&key).await? {
@@ -54,10 +56,10 @@ impl Registry {
     }
 
     /// Returns when it is on disk.
-    async fn make(
+    pub(super) async fn make(
         self: &Arc<Self>,
         params: Create,
-        parent: Option<SessionId>,
+        origin: Origin,
         key: Option<Key>,
     ) -> Result<Created, RpcError> {
         let env = &self.env;
@@ -74,8 +76,14 @@ impl Registry {
             }
             (wanted, has) => wanted.clone().or(has),
         };
-        let effort = if params.effort.is_auto() { effort.unwrap_or_default() } else { params.effort };
-        let resolved = env.providers.model(params.model.as_deref().or(model.as_deref()))?;
+        let delegated = origin.delegated();
+        let effort = match (effort, params.effort.is_auto()) {
+            (Some(own), _) if delegated.is_some() => own,
+            (own, true) => own.unwrap_or_default(),
+            (_, false) => params.effort,
+        };
+        let inherited = delegated.map(|child| child.model.as_str());
+        let resolved = env.providers.model(params.model.as_deref().or(model.as_deref()).or(inherited))?;
         let doubt = env.providers.warning(&resolved.origin);
         let idle = resolved.idle_effort(effort);
         if let Some(unknown) = params.tools.as_deref().and_then(|only| env.tools.unknown(only)) {
@@ -96,7 +104,11 @@ impl Registry {
         if params.env.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MAX_TOTAL {
             return Err(RpcError::new(Code::TooMuch, format!("the variables of a session may have {MAX_TOTAL} bytes")));
         }
-        let (mut variables, _) = config.env.take(params.env);
+        // A child has those of its parent, which were chosen before.
+        let mut variables = match delegated {
+            Some(child) => child.workspace.env.as_ref().clone(),
+            None => config.env.take(params.env).0,
+        };
         let sessions = env.store.session_count().await?;
         if sessions >= MAX_SESSIONS {
             let error = RpcError::new(Code::TooMuch, format!("there are {sessions} sessions already"));
@@ -108,14 +120,24 @@ impl Registry {
             id = SessionId(clock::random_word(ID));
         }
         variables.extend(params.umask.map(|mask| (UMASK.to_owned(), format!("{:04o}", mask & 0o777))));
-        for (name, value) in variables.iter_mut().filter(|(name, value)| config.env.is_passed_secret(name, value)) {
+        match delegated {
+            Some(child) => env.share_secrets(&id, &child.parent),
+            None => {}
+        }
+        for (name, value) in variables
+            .iter_mut()
+            .filter(|_| delegated.is_none())
+            .filter(|(name, value)| config.env.is_passed_secret(name, value))
+        {
             env.secrets_of(&id).put(name, Secret::new(&std::mem::replace(value, IN_MEMORY.to_owned())));
         }
         let workspace = Arc::new(env.workspace(&id, &cwd, variables.clone(), disk::TIMEOUT).await);
         let warned_of = env.policy.look(&workspace, &id).await;
         env.configure_workspace(&workspace.root);
-        let setup = Some(env.setup(&resolved, &workspace.root, tools.as_deref(), false));
+        let depth = delegated.map_or(0, |child| child.delegated.depth);
+        let setup = Some(env.setup(&resolved, &workspace.root, tools.as_deref(), env.offered(false, depth)));
         let (mode, name) = (params.mode.unwrap_or_else(|| env.policy.mode(config.mode, &workspace)), params.name);
+        let mode = delegated.map_or(mode, |child| child.most);
         let mode = most.map_or(mode, |most| stricter(mode, most));
         let created = Created { session: id.clone(), model: model.clone(), mode, warning: doubt.clone() };
         let outcome = key.map(|key| Fold::Outcome(key.outcome(&created)));
@@ -129,7 +151,8 @@ impl Registry {
             mode,
             effort,
             name,
-            parent,
+            parent: origin.parent(),
+            delegated: delegated.map(|child| child.delegated.clone()),
             setup,
             tools,
             one_shot,
@@ -181,6 +204,7 @@ impl Registry {
         let Some(entry) = library.agents.iter().find(|entry| entry.name == name) else {
             let rows = library.clone().rows(Kind::Agent, false);
             let row = rows.iter().find(|row| row.name == name);
+            let names: Vec<&str> = library.agents.iter().map(|entry| entry.name.as_str()).collect();
             let near = nearest(name, library.agents.iter().map(|entry| entry.name.as_str()), NEAR);
             let (why, hint) = match (row.map(|row| row.status), near) {
                 (Some(Status::Waits), _) => {
@@ -188,7 +212,8 @@ impl Registry {
                 }
                 (Some(Status::Broken), _) => ("cannot be read", "`linger agents validate` says why".to_owned()),
                 (_, Some(near)) => ("is unknown", format!("did you mean {near}?")),
-                _ => ("is unknown", "`linger agents list` lists them".to_owned()),
+                _ if names.is_empty() => ("is unknown", "`linger agents list` lists them".to_owned()),
+                _ => ("is unknown", format!("the agents are {}", names.join(", "))),
             };
             return Err(RpcError::new(Code::UnknownOption, format!("the agent `{name}` {why}")).hint(hint));
         };
@@ -210,6 +235,34 @@ impl Registry {
             }
         });
         Ok(Cast { role: Some(entry.role()), model, effort, mode, tools, warnings })
+    }
+}
+
+/// Who a new session is for.
+#[derive(Clone, Debug)]
+pub(super) enum Origin {
+    /// A user.
+    User,
+    /// A session, which has its authority.
+    Session(SessionId),
+    /// A call of `delegate`.
+    Call(Box<Child>),
+}
+
+impl Origin {
+    fn parent(&self) -> Option<SessionId> {
+        match self {
+            Self::User => None,
+            Self::Session(parent) => Some(parent.clone()),
+            Self::Call(child) => Some(child.parent.clone()),
+        }
+    }
+
+    fn delegated(&self) -> Option<&Child> {
+        match self {
+            Self::Call(child) => Some(child),
+            Self::User | Self::Session(_) => None,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! A command enters a mailbox under the lock of the map, and an idle actor leaves the map under the same lock and with an empty
 //! mailbox only, so that no command reaches an actor that has ended.
 
+mod child;
 pub mod create;
 mod load;
 pub mod prune;
@@ -25,9 +26,11 @@ use tokio_util::sync::CancellationToken;
 use crate::fault;
 use crate::log::Log;
 use crate::session::actor::{Command, Reply};
+use crate::session::delegate::Child;
 use crate::session::env::{Env, Host};
 use crate::session::state::Resolution;
 use crate::store::idempotency::UnderWay;
+use crate::tool::BoxFuture;
 
 /// Sessions that may be loaded at once: about 16 KiB each while idle, a few hundred while they work.
 const MAX_LOADED: usize = 4096;
@@ -125,6 +128,14 @@ impl Host for Registry {
 
     fn warn(self: Arc<Self>, id: &SessionId, code: NoticeCode, text: String) {
         self.send(id, Command::Warn(code, text));
+    }
+
+    fn command(self: Arc<Self>, id: &SessionId, command: Command) {
+        self.send(id, command);
+    }
+
+    fn child(self: Arc<Self>, wanted: Child) -> BoxFuture<'static, Result<SessionId, RpcError>> {
+        Box::pin(self.child_of(wanted))
     }
 }
 

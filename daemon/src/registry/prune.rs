@@ -105,7 +105,15 @@ impl Registry {
 
     /// Deletes one session unless it is in use; whether it did.
     async fn prune_one(self: &Arc<Self>, id: &SessionId, before: u64, force: bool) -> Result<bool, RpcError> {
-        pruned_one(id, self.ask(id, |reply| Command::Prune(before, force, reply)).await)
+        let children = match self.leave(id, force).await {
+            Ok(children) => children,
+            Err(error) => return pruned_one(id, Err(error)),
+        };
+        let is_pruned = pruned_one(id, self.ask(id, |reply| Command::Prune(before, force, reply)).await)?;
+        if is_pruned {
+            self.remove_all(children, true).await?;
+        }
+        Ok(is_pruned)
     }
 }
 

@@ -15,7 +15,7 @@ use linger_protocol::permission::{Answered, Pending};
 use linger_protocol::question::PendingQuestion;
 use linger_protocol::session::{
     Attach, Attached, Bin, Cancel, Compact, Create, Created, Environment, Info, Keyed, List, Named, OutOfBin, Prompt,
-    Prompted, Prune, Pruned, Redo, Remove, Restored, Set, Undo, Unqueue, Unqueued,
+    Prompted, Prune, Pruned, Redo, Remove, Removed, Restored, Set, Undo, Unqueue, Unqueued,
 };
 use linger_protocol::tree::{
     CompactionRow, Compactions, Fork, ForkMade, PromptRow, Prompts, Rewind, RewindDone, Uncompact, Uncompacted,
@@ -208,7 +208,7 @@ impl SessionApiServer for Rpc {
         Ok(service::session::set(&self.0, conn(extensions)?.caller(), params).await?)
     }
 
-    async fn bin(&self, extensions: &Extensions, params: Bin) -> RpcResult<Empty> {
+    async fn bin(&self, extensions: &Extensions, params: Bin) -> RpcResult<Removed> {
         Ok(service::session::bin(&self.0, conn(extensions)?.caller(), params).await?)
     }
 
@@ -216,7 +216,7 @@ impl SessionApiServer for Rpc {
         Ok(service::session::restore(&self.0, conn(extensions)?.caller(), params).await?)
     }
 
-    async fn remove(&self, extensions: &Extensions, params: Remove) -> RpcResult<Empty> {
+    async fn remove(&self, extensions: &Extensions, params: Remove) -> RpcResult<Removed> {
         Ok(service::session::remove(&self.0, conn(extensions)?.caller(), params).await?)
     }
 

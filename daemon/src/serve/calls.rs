@@ -135,6 +135,8 @@ impl Calls {
             web: Arc::new(|_| Box::pin(std::future::ready(Err("there is no network here".to_owned())))),
             // Nobody takes their reports, so none begins.
             jobs: Jobs::new().0,
+            // Nor is `delegate`.
+            delegate: crate::tool::delegate::nowhere(),
         };
         let running = call.run(context);
         tokio::pin!(running);

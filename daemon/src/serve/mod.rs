@@ -40,7 +40,7 @@ pub const ARGUMENT: &str = "--mcp-serve";
 
 /// The built-in tools that are not served: they ask a session's user, show its plan, follow its commands, or need the network as
 /// the daemon has it.
-const OF_SESSIONS: [&str; 5] = ["bash_output", "bash_kill", "plan", "ask_user", "fetch"];
+const OF_SESSIONS: [&str; 6] = ["bash_output", "bash_kill", "plan", "ask_user", "fetch", "delegate"];
 
 /// What the command line says.
 #[derive(Debug, Default, PartialEq, Eq)]

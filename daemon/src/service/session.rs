@@ -11,7 +11,7 @@ use linger_protocol::permission::Mode;
 use linger_protocol::prompt::PromptContent;
 use linger_protocol::session::{
     Attach, Attached, Bin, Cancel, Compact, Create, Created, Environment, Info, Keyed, List, Named, OutOfBin, Prompt,
-    Prompted, Prune, Pruned, Redo, Remove, Restored, Set, Undo, Unqueue, Unqueued,
+    Prompted, Prune, Pruned, Redo, Remove, Removed, Restored, Set, Undo, Unqueue, Unqueued,
 };
 
 use serde_json::Value;
@@ -227,35 +227,57 @@ pub async fn set(services: &Services, caller: &Caller, mut params: Set) -> Resul
         // It may be gone.
         *dir = directory(dir).await.unwrap_or_else(|_| std::mem::take(dir));
     }
+    let mode = params.mode;
+    if let Some(mode) = mode {
+        services.registry.may_be(&session, mode).await?;
+    }
     services.registry.ask(&session, |reply| Command::Set(params, KeyedReply { key, reply })).await?;
+    if let Some(mode) = mode {
+        services.registry.tighten(&session, mode).await?;
+    }
     Ok(Empty {})
 }
 
-/// Puts a session into the bin.
-pub async fn bin(services: &Services, caller: &Caller, mut params: Bin) -> Result<Empty, RpcError> {
+/// Puts a session into the bin, and its children.
+pub async fn bin(services: &Services, caller: &Caller, mut params: Bin) -> Result<Removed, RpcError> {
     caller.may_change(services, &params.session, "put a session into the bin").await?;
     let key = Key::of("session/bin", params.session.as_str(), params.key.take(), &params)?;
+    let mut children = 0;
+    for child in services.registry.leave(&params.session, params.force).await? {
+        match services.registry.bin(&child, params.force, None).await {
+            Ok(()) => children += 1,
+            Err(error) if matches!(error.code(), Some(Code::UnknownSession | Code::Binned)) => {}
+            Err(error) => return Err(error),
+        }
+    }
     services.registry.bin(&params.session, params.force, key).await?;
-    Ok(Empty {})
+    Ok(Removed { children })
 }
 
 /// Takes a session out of the bin.
 pub async fn restore(services: &Services, caller: &Caller, mut params: Keyed) -> Result<OutOfBin, RpcError> {
     caller.may_change(services, &params.session, "take a session out of the bin").await?;
     let key = Key::of("session/restore", params.session.as_str(), params.key.take(), &params)?;
-    services.registry.ask(&params.session, |reply| Command::Restore(key, reply)).await
+    let out = services.registry.ask(&params.session, |reply| Command::Restore(key, reply)).await?;
+    for (child, _) in services.registry.below(&params.session).await? {
+        // One that is not there stays there.
+        let _restored = services.registry.ask(&child, |reply| Command::Restore(None, reply)).await;
+    }
+    Ok(out)
 }
 
-/// Deletes a session and all its data.
-pub async fn remove(services: &Services, caller: &Caller, mut params: Remove) -> Result<Empty, RpcError> {
+/// Deletes a session, its children and all their data.
+pub async fn remove(services: &Services, caller: &Caller, mut params: Remove) -> Result<Removed, RpcError> {
     caller.may_change(services, &params.session, "remove a session").await?;
     let key = Key::of("session/remove", params.session.as_str(), params.key.take(), &params)?;
+    let below = services.registry.leave(&params.session, params.force).await?;
+    let children = services.registry.remove_all(below, params.force).await?;
     let command = |key| move |reply| Command::Remove(params.force, KeyedReply { key, reply });
     match (services.registry.ask(&params.session, command(key.clone())).await, key) {
-        (Ok(()), _) => Ok(Empty {}),
+        (Ok(()), _) => Ok(Removed { children }),
         // This very request may have removed it before.
         (Err(error), Some(key)) if error.code() == Some(Code::UnknownSession) => {
-            services.store.answer_to::<()>(&key).await?.map(|()| Empty {}).ok_or(error)
+            services.store.answer_to::<()>(&key).await?.map(|()| Removed { children }).ok_or(error)
         }
         (Err(error), _) => Err(error),
     }

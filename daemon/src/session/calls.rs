@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 use super::Draft;
 use super::actor::{Fragment, PermissionAnswer, PermissionRequest, TurnMessage};
 use super::call_hooks::{Hooked, NotRun, Prepared};
+use super::delegate::Delegation;
 use super::env::Env;
 use super::preview::Preview;
 use super::state::State;
@@ -62,6 +63,8 @@ pub struct Runner {
     pub emit: Emitter,
     /// The session's commands in the background.
     pub jobs: Jobs,
+    /// Has tasks done by other agents.
+    pub delegation: Delegation,
     /// The session; its children are recorded as those of its tools.
     pub session: SessionId,
     /// The size of the results so far, in bytes of JSON.
@@ -292,7 +295,11 @@ impl Runner {
             }
         }
         // Until the result is recorded: a daemon that is told to stop waits for it, and then no other begins.
-        let _running = self.env.running_calls.begin().await;
+        // What is joined needs no waiting for.
+        let _running = match checked.effects.after_crash {
+            AfterCrash::Join => None,
+            _ => self.env.running_calls.begin().await,
+        };
         let can_begin = match checked.begun {
             Some(_) => true,
             None => self.start(&checked).await?,
@@ -396,6 +403,7 @@ impl Runner {
             id: id.clone(),
             jobs: self.jobs.clone(),
             web: self.env.providers.web(),
+            delegate: self.delegation.of_call(id),
         };
         let joined = begun.is_some_and(|begun| begun.after_crash == AfterCrash::Join);
         if begun.is_some() {

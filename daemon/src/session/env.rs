@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use linger_protocol::RpcError;
 use linger_protocol::event::NoticeCode;
 use linger_protocol::id::SessionId;
 use linger_protocol::place::Places;
@@ -17,6 +18,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use super::actor::Command;
 use super::attention::Attention;
+use super::delegate::Child;
 use super::names::Names;
 use super::queued_bytes::QueuedBytes;
 use crate::agent;
@@ -33,10 +35,10 @@ use crate::provider::catalogue::Resolved;
 use crate::question::PendingQuestions;
 use crate::store::Store;
 use crate::sys::disk;
-use crate::tool::Workspace;
 use crate::tool::added::AddedDirs;
-use crate::tool::seen::Seen;
-use crate::tool::set::{ToolSet, Tools};
+use crate::tool::seen::{Seen, Writers};
+use crate::tool::set::{Offered, ToolSet, Tools};
+use crate::tool::{BoxFuture, Workspace};
 
 /// The beginning of linger's own system prompts.
 pub const SYSTEM: &str = include_str!("system.md");
@@ -84,6 +86,8 @@ pub struct Env {
     secrets: Mutex<BTreeMap<SessionId, SecretVariables>>,
     /// What the sessions' models have seen of files, also of sessions that are not loaded.
     seen: Mutex<BTreeMap<SessionId, Seen>>,
+    /// Which of them wrote which file last.
+    writers: Writers,
 }
 
 /// Counts the tool calls of all sessions that run, so that a daemon that is told to stop can wait for them.
@@ -121,6 +125,12 @@ pub trait Host: Send + Sync {
 
     /// Warns the clients of a session about a failure outside its actor.
     fn warn(self: Arc<Self>, id: &SessionId, code: NoticeCode, text: String);
+
+    /// Sends a command to a session, and loads that if needed. The command always gets a reply.
+    fn command(self: Arc<Self>, id: &SessionId, command: Command);
+
+    /// Creates the child of a call, or finds the one that was created for it.
+    fn child(self: Arc<Self>, wanted: Child) -> BoxFuture<'static, Result<SessionId, RpcError>>;
 }
 
 impl Env {
@@ -155,6 +165,7 @@ impl Env {
             running_calls: RunningCalls::default(),
             secrets: Mutex::default(),
             seen: Mutex::default(),
+            writers: Writers::default(),
         }
     }
 
@@ -163,13 +174,20 @@ impl Env {
         self.secrets.lock().unwrap_or_else(PoisonError::into_inner).entry(session.clone()).or_default().clone()
     }
 
+    /// A child has the secret variables of its parent: those that a client brings to one, the other has.
+    pub fn share_secrets(&self, child: &SessionId, parent: &SessionId) {
+        let shared = self.secrets_of(parent);
+        self.secrets.lock().unwrap_or_else(PoisonError::into_inner).insert(child.clone(), shared);
+    }
+
     /// What a session's model has seen of files.
     fn seen_by(&self, session: &SessionId) -> Seen {
         let mut all = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= MAX_SEEN {
             all.retain(|_, seen| !seen.is_unused());
         }
-        all.entry(session.clone()).or_default().clone()
+        let seen = || self.writers.seen_by(&format!("session {session}"));
+        all.entry(session.clone()).or_insert_with(seen).clone()
     }
 
     /// Forgets what is in memory of a session that was removed: its secret variables, and what it has seen.
@@ -230,20 +248,30 @@ impl Env {
         agent::Places { config: self.places.config.clone(), home: self.config.home().map(Path::to_path_buf), root, cwd }
     }
 
-    /// The prefix fingerprint of requests to this model by a session of the workspace that has `only` these tools, and perhaps
-    /// skills.
-    pub fn setup(&self, resolved: &Resolved, root: &Path, only: Option<&[String]>, skills: bool) -> PrefixFingerprint {
-        resolved.clone().limited(only).setup(&self.system, self.tools_of(&resolved.origin, root, only, skills).specs())
+    /// The prefix fingerprint of requests to this model by a session of the workspace that has `only` these tools.
+    pub fn setup(
+        &self,
+        resolved: &Resolved,
+        root: &Path,
+        only: Option<&[String]>,
+        offered: Offered,
+    ) -> PrefixFingerprint {
+        resolved.clone().limited(only).setup(&self.system, self.tools_of(&resolved.origin, root, only, offered).specs())
+    }
+
+    /// What a session has of the tools that only some have: `depth` is how far it is from one that a user started.
+    pub fn offered(&self, skills: bool, depth: u32) -> Offered {
+        Offered { skills, delegates: depth < self.config.delegation().depth }
     }
 
     /// The tools of a session of the workspace with this model that has `only` these. What those of MCP servers may take of a
     /// request depends on the model's window.
-    pub fn tools_of(&self, model: &str, root: &Path, only: Option<&[String]>, skills: bool) -> Arc<ToolSet> {
+    pub fn tools_of(&self, model: &str, root: &Path, only: Option<&[String]>, offered: Offered) -> Arc<ToolSet> {
         let window = self.providers.window(model).unwrap_or(USUAL_WINDOW);
         let tokens = window / 100 * u64::from(self.config.mcp_direct_percent());
         let tools = self.servers.tools_in(root);
         let room = usize::try_from(tokens.saturating_mul(BYTES_PER_TOKEN)).unwrap_or(usize::MAX);
-        tools.of(only, room, skills)
+        tools.of(only, room, offered)
     }
 }
 

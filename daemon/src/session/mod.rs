@@ -8,6 +8,7 @@ pub mod calls;
 pub mod circles;
 pub mod compaction;
 pub mod context;
+pub mod delegate;
 pub mod env;
 pub mod feed;
 pub mod hooks;

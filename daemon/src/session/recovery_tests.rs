@@ -61,6 +61,7 @@ impl Scene {
             schema: None,
             until: None,
             command: None,
+            child: None,
         });
         scene.event(EventBody::TurnStarted { prompt: PromptId::from("p1") });
         let prompt = Some(PromptId::from("p1"));

@@ -4,6 +4,7 @@
 //! a live one.
 
 mod apply;
+mod children;
 #[cfg(test)]
 mod tests;
 pub mod tree;
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use linger_protocol::agent::{Role, Skill};
+use linger_protocol::child::{ChildUpdate, Delegated};
 use linger_protocol::event::{AfterCrash, EventBody, Instruction, Process};
 use linger_protocol::id::{BackgroundId, CallId, MessageId, PromptId, QuestionId, SessionId, TurnId};
 use linger_protocol::message::{ContentBlock, StopReason, Usage};
@@ -92,6 +94,12 @@ pub struct State {
     /// What of its log is passed over when a context is made of it.
     #[serde(default, skip_serializing_if = "PassedOver::is_empty")]
     pub passed_over: PassedOver,
+    /// What it does for its parent, if a call of `delegate` started it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delegated: Option<Delegated>,
+    /// The children whose tasks are under way.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<ChildUpdate>,
     /// Whether it was made for one prompt.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub one_shot: bool,
@@ -195,6 +203,9 @@ pub struct Queued {
     /// The check that has to pass before its turn ends well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Until>,
+    /// The child whose words it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child: Option<SessionId>,
 }
 
 /// The output schema of a turn.
@@ -273,6 +284,9 @@ pub struct Turn {
     /// Its latest calls, to notice those that repeat.
     #[serde(default, skip_serializing_if = "Circles::is_empty")]
     pub circles: Circles,
+    /// How many children it has started.
+    #[serde(default)]
+    pub delegated: u32,
 }
 
 /// A running compaction.
@@ -469,6 +483,7 @@ impl State {
             None => session::State::Idle,
             Some(turn) if turn.offered => session::State::Offered,
             Some(turn) if turn.key_missing || turn.waiting().next().is_some() => session::State::Waiting,
+            Some(turn) if self.waits_for_children(turn) => session::State::Waiting,
             Some(_) => session::State::Running,
         }
     }
@@ -491,6 +506,8 @@ impl State {
             Some(turn) if turn.unconfigured => UNCONFIGURED,
             // The next daemon records that they have ended.
             _ if self.running_background().next().is_some() => BACKGROUND,
+            // It hears how they end.
+            None if !self.children.is_empty() => BACKGROUND,
             // As above: it makes the rest.
             None if self.undo.under_way.is_some() => BACKGROUND,
             _ => state_name(self.doing()),
@@ -515,6 +532,11 @@ impl State {
     /// Whether its model is told of skills.
     pub fn has_skills(&self) -> bool {
         self.skills.is_some()
+    }
+
+    /// How far it is from a session that a user started.
+    pub fn depth(&self) -> u32 {
+        self.delegated.as_ref().map_or(0, |delegated| delegated.depth)
     }
 
     /// The unanswered questions.
@@ -564,11 +586,13 @@ impl State {
             stop_reason: self.stop_reason,
             queued: self.queue.len() as u32,
             permissions: self.open_questions().filter(|it| it.grant().is_some()).map(|it| it.id.clone()).collect(),
-            questions: self.open_questions().map(|asked| asked.id.clone()).collect(),
+            questions: self.all_questions(),
             background: self.running_background().map(BackgroundState::row).collect(),
             title: self.given_title.clone().or_else(|| self.title.clone()),
             parent: self.parent.clone(),
             origin: self.origin.clone(),
+            delegated: self.delegated.clone(),
+            children: self.children.clone(),
             one_shot: self.one_shot,
             binned_at: self.binned_at,
             agent: self.role.as_ref().map(|role| role.name.clone()),

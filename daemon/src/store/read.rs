@@ -2,7 +2,7 @@
 //!
 //! An unreadable row makes only its session damaged: lists omit the session, or name it.
 
-use linger_protocol::id::{BlobId, QuestionId, SessionId};
+use linger_protocol::id::{BlobId, CallId, QuestionId, SessionId};
 use linger_protocol::question::{After, PendingQuestion};
 use linger_protocol::session::Before;
 use rusqlite::{Connection, OptionalExtension as _, Row, Rows, ToSql, params};
@@ -155,6 +155,17 @@ impl Store {
     /// A session and its children, and theirs.
     pub async fn tree(&self, root: SessionId) -> Result<Vec<SessionId>, StoreError> {
         self.read(move |connection| tree(connection, &root)).await
+    }
+
+    /// The child that a call of a session has made.
+    pub async fn child_of(&self, parent: SessionId, call: CallId) -> Result<Option<SessionId>, StoreError> {
+        self.read(move |connection| {
+            let sql = "SELECT id FROM session WHERE parent = ?1 AND json_valid(fold)
+                       AND json_extract(fold, '$.delegated.call') = ?2";
+            let row = |row: &rusqlite::Row<'_>| row.get(0).map(SessionId);
+            connection.prepare_cached(sql)?.query_row([parent.as_str(), call.as_str()], row).optional()
+        })
+        .await
     }
 
     /// Unused bytes of the database, and bytes of all blobs.
@@ -334,10 +345,18 @@ impl Store {
         let found = self.found.clone();
         self.read_in(Lane::Page, move |connection| {
             let mut statement = connection.prepare_cached(
-                "SELECT session, asked FROM question WHERE answer IS NULL AND (?1 IS NULL OR session = ?1)
-                 AND EXISTS (SELECT 1 FROM session WHERE session.id = question.session)
-                 AND (?2 IS NULL OR CASE WHEN json_valid(asked) THEN (json_extract(asked, '$.at'), id) > (?2, ?3) END)
-                 ORDER BY CASE WHEN json_valid(asked) THEN json_extract(asked, '$.at') END, id",
+                // A child has the questions of its own children, and a parent those of all of them.
+                "WITH RECURSIVE tree (id) AS (
+                     VALUES (?1) UNION SELECT session.id FROM session JOIN tree ON session.parent = tree.id
+                 )
+                 SELECT question.session, asked, parent.id, parent.name,
+                        CASE WHEN json_valid(parent.fold) THEN json_extract(parent.fold, '$.title') END
+                 FROM question
+                 JOIN session AS own ON own.id = question.session
+                 LEFT JOIN session AS parent ON parent.id = own.parent
+                 WHERE answer IS NULL AND (?1 IS NULL OR question.session IN (SELECT id FROM tree))
+                 AND (?2 IS NULL OR CASE WHEN json_valid(asked) THEN (json_extract(asked, '$.at'), question.id) > (?2, ?3) END)
+                 ORDER BY CASE WHEN json_valid(asked) THEN json_extract(asked, '$.at') END, question.id",
             )?;
             let (at, id) = after.map(|after| (after.at as i64, after.question.0)).unzip();
             let mut rows = statement.query(params![session.map(|id| id.0), at, id])?;
@@ -347,8 +366,12 @@ impl Store {
                 if size > PENDING && !listed.is_empty() {
                     break;
                 }
-                match parse(row, 1) {
-                    Ok(row) => listed.push(row),
+                match parse::<PendingQuestion>(row, 1) {
+                    Ok(asked) => {
+                        let (name, title): (Option<String>, Option<String>) = (row.get(3)?, row.get(4)?);
+                        let parent = row.get::<_, Option<String>>(2)?.map(SessionId);
+                        listed.push(PendingQuestion { parent, parent_name: name.or(title), ..asked });
+                    }
                     Err(error) => {
                         let text = format!("a pending question cannot be read: {}", StoreError::from(error).0);
                         found.session(&SessionId(row.get(0)?), &text);

@@ -12,6 +12,7 @@ mod bash;
 mod bash_output;
 mod call_tool;
 pub mod change;
+pub mod delegate;
 mod diff;
 mod edit;
 mod fetch;
@@ -341,6 +342,8 @@ pub struct Context {
     pub jobs: Jobs,
     /// Clients for pages of the web.
     pub web: Web,
+    /// Has a task done by another agent.
+    pub delegate: delegate::Delegate,
 }
 
 impl Context {
@@ -460,6 +463,7 @@ pub fn builtin() -> Vec<Arc<dyn Tool>> {
         Arc::new(fetch::Fetch),
         Arc::new(plan::Plan),
         Arc::new(ask_user::AskUser),
+        Arc::new(delegate::Tasks),
     ]
 }
 
@@ -552,6 +556,7 @@ pub(crate) mod tests {
             id: "c1".into(),
             jobs: Jobs::new().0,
             web: Arc::new(|_| Box::pin(std::future::ready(Err("no network".to_owned())))),
+            delegate: delegate::nowhere(),
         }
     }
 

@@ -24,7 +24,27 @@ pub(super) type Hash = [u8; 32];
 
 /// What one session has seen; clones are one.
 #[derive(Clone, Debug, Default)]
-pub struct Seen(Arc<Mutex<Inner>>);
+pub struct Seen {
+    inner: Arc<Mutex<Inner>>,
+    writers: Writers,
+    /// The session, in the words that another one is told.
+    who: Arc<str>,
+}
+
+/// Who wrote which content last, over all sessions; clones are one.
+#[derive(Clone, Debug, Default)]
+pub struct Writers(Arc<Mutex<HashMap<PathBuf, (Hash, Arc<str>)>>>);
+
+impl Writers {
+    /// What a session has seen that is called so.
+    pub fn seen_by(&self, who: &str) -> Seen {
+        Seen { inner: Arc::default(), writers: self.clone(), who: who.into() }
+    }
+
+    fn map(&self) -> MutexGuard<'_, HashMap<PathBuf, (Hash, Arc<str>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -34,7 +54,7 @@ struct Inner {
 
 impl PartialEq for Seen {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.inner, &other.inner)
     }
 }
 
@@ -42,12 +62,12 @@ impl Eq for Seen {}
 
 impl Seen {
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether nothing but this holds it.
     pub fn is_unused(&self) -> bool {
-        Arc::strong_count(&self.0) == 1
+        Arc::strong_count(&self.inner) == 1
     }
 
     /// The model knows no file any more.
@@ -64,19 +84,33 @@ impl Seen {
 
     /// As [`Seen::knows`], of what was written.
     pub(super) fn wrote(&self, path: &Path, content: &[u8]) {
-        self.knows(path, Sha256::digest(content).into());
+        let hash: Hash = Sha256::digest(content).into();
+        self.knows(path, hash);
+        let mut writers = self.writers.map();
+        make_room(&mut writers, MAX_FILES);
+        writers.insert(path.to_path_buf(), (hash, self.who.clone()));
     }
 
     /// Fails unless the model knows this content of the file at `path`, or there is none. The error is for the model.
-    pub(super) fn check(&self, path: &Path, now: &Content) -> Result<(), &'static str> {
+    pub(super) fn check(&self, path: &Path, now: &Content) -> Result<(), String> {
         let known = self.inner().files.get(path).copied();
         match (now, known) {
             (Content::Missing, _) => Ok(()),
-            (Content::Unknown, _) => Err("it is longer than 16 MiB, or cannot be read"),
-            (Content::Known(_), None) => Err("you have not read it; read it first"),
+            (Content::Unknown, _) => Err("it is longer than 16 MiB, or cannot be read".to_owned()),
+            (Content::Known(_), None) => Err("you have not read it; read it first".to_owned()),
             (Content::Known(bytes), Some(known)) if known == <Hash>::from(Sha256::digest(bytes)) => Ok(()),
-            (Content::Known(_), Some(_)) => Err("it has changed since you read or wrote it; read it again"),
+            (Content::Known(bytes), Some(_)) => Err(match self.writer(path, &Sha256::digest(bytes).into()) {
+                Some(who) => format!("{who} has changed it since you read or wrote it; read it again"),
+                None => "it has changed since you read or wrote it; read it again".to_owned(),
+            }),
         }
+    }
+
+    /// The other session that wrote this content.
+    fn writer(&self, path: &Path, now: &Hash) -> Option<Arc<str>> {
+        let writers = self.writers.map();
+        let (_, who) = writers.get(path).filter(|(hash, who)| hash == now && *who != self.who)?;
+        Some(who.clone())
     }
 
     /// A result names this blob as the whole of an output.
@@ -122,6 +156,22 @@ mod tests {
             seen.wrote(Path::new(&format!("/{n}")), b"");
         }
         assert_eq!(seen.inner().files.len(), MAX_FILES);
+    }
+
+    #[test]
+    fn a_session_is_told_which_other_one_has_changed_its_file() {
+        let writers = Writers::default();
+        let (one, two) = (writers.seen_by("session s1"), writers.seen_by("session s2"));
+        let (path, known) = (Path::new("/a"), |text: &str| Content::Known(text.into()));
+        one.wrote(path, b"a");
+        two.knows(path, Sha256::digest(b"a").into());
+        two.wrote(path, b"b");
+        assert_eq!(
+            one.check(path, &known("b")).unwrap_err(),
+            "session s2 has changed it since you read or wrote it; read it again"
+        );
+        assert!(one.check(path, &known("c")).unwrap_err().starts_with("it has changed since"), "a person did");
+        assert_eq!(two.check(path, &known("b")), Ok(()));
     }
 
     #[test]

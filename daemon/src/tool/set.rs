@@ -13,6 +13,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::call_tool::{self, CallTool};
+use super::delegate;
 use super::find_tools::FindTools;
 use super::skill::{self, Skill};
 use super::{Invalid, Tool, text};
@@ -182,8 +183,17 @@ struct Shared {
     parts: Mutex<Parts>,
 }
 
-/// By the digest of the whole set, the names in the part, whether those of servers are found, and whether there are skills.
-type Parts = HashMap<(String, Option<Vec<String>>, bool, bool), Weak<ToolSet>>;
+/// What a session has of the tools that only some have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Offered {
+    /// It has skills, and the tool that reads them.
+    pub skills: bool,
+    /// It may delegate.
+    pub delegates: bool,
+}
+
+/// By the digest of the whole set, the names in the part, whether those of servers are found, and what else the session has.
+type Parts = HashMap<(String, Option<Vec<String>>, bool, Offered), Weak<ToolSet>>;
 
 impl Default for Tools {
     /// The tools that come with the daemon.
@@ -205,20 +215,21 @@ impl Tools {
 
     /// Of the set as it is now, the tools of a session that has `only` these, as [`is_among`] compares them. If those of servers
     /// would take more than `room` bytes of each request, models are told how to find them in place of what they are.
-    /// `skills`: the session has some, and the tool that reads them.
-    pub fn of(&self, only: Option<&[String]>, room: usize, skills: bool) -> Arc<ToolSet> {
+    pub fn of(&self, only: Option<&[String]>, room: usize, offered: Offered) -> Arc<ToolSet> {
         let whole = self.current();
         let is_found = whole.served_size(only) > room;
-        let reads_skills = skills && is_among(only, skill::NAME);
-        if only.is_none() && !is_found && !reads_skills {
+        let reads_skills = offered.skills && is_among(only, skill::NAME);
+        let offered = Offered { skills: reads_skills, ..offered };
+        if only.is_none() && !is_found && !reads_skills && offered.delegates {
             return whole;
         }
-        let key = (whole.specs().digest().to_owned(), only.map(<[String]>::to_vec), is_found, reads_skills);
+        let key = (whole.specs().digest().to_owned(), only.map(<[String]>::to_vec), is_found, offered);
         let mut parts = self.0.parts.lock().unwrap_or_else(PoisonError::into_inner);
         parts.retain(|_, part| part.strong_count() > 0);
         parts.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
             let skill = reads_skills.then(|| Arc::new(Skill) as Arc<dyn Tool>);
-            let part = whole.iter().filter(|tool| is_among(only, tool.name())).cloned();
+            let has = |name: &str| is_among(only, name) && (offered.delegates || name != delegate::NAME);
+            let part = whole.iter().filter(|tool| has(tool.name())).cloned();
             let part = ToolSet::new(part.chain(skill));
             let part = Arc::new(if is_found { part.with_found() } else { part });
             parts.insert(key, Arc::downgrade(&part));
@@ -259,6 +270,9 @@ mod tests {
     use crate::provider::support::request;
     use crate::provider::{Encoding, Message, Request};
 
+    const ALL: Offered = Offered { skills: false, delegates: true };
+    const SKILLED: Offered = Offered { skills: true, delegates: true };
+
     #[test]
     fn the_first_request_with_all_tools_of_the_daemon_is_small_in_each_format() {
         let tools = ToolSet::new(builtin());
@@ -285,11 +299,11 @@ mod tests {
     fn sessions_that_have_the_same_part_of_the_tools_share_one_set() {
         let tools = Tools::default();
         let only = ["grep", "read", "mcp__files__*"].map(str::to_owned);
-        let part = tools.of(Some(&only), usize::MAX, false);
+        let part = tools.of(Some(&only), usize::MAX, ALL);
         let names: Vec<&str> = part.iter().map(|tool| tool.name()).collect();
         assert_eq!(names, ["read", "grep"], "in the order of the whole set");
-        assert!(Arc::ptr_eq(&part, &tools.of(Some(&only), usize::MAX, false)));
-        assert!(Arc::ptr_eq(&tools.of(None, 0, false), &tools.current()), "no server has a tool");
+        assert!(Arc::ptr_eq(&part, &tools.of(Some(&only), usize::MAX, ALL)));
+        assert!(Arc::ptr_eq(&tools.of(None, 0, ALL), &tools.current()), "no server has a tool");
         assert_eq!(tools.unknown(&only), None);
         let unknown = tools.unknown(&["web_search".to_owned(), "raed".to_owned()]).unwrap();
         assert!(
@@ -303,10 +317,18 @@ mod tests {
         let tools = Tools::default();
         let read = ["read".to_owned()];
         assert!(tools.current().get("skill").is_none());
-        assert_eq!(tools.of(None, 0, true).iter().last().unwrap().name(), "skill");
-        assert!(tools.of(Some(&read), 0, true).get("skill").is_none());
+        assert_eq!(tools.of(None, 0, SKILLED).iter().last().unwrap().name(), "skill");
+        assert!(tools.of(Some(&read), 0, SKILLED).get("skill").is_none());
         assert_eq!(tools.current().names().takes("skill"), Some(Takes::Path));
         assert_eq!(tools.unknown(&["skill".to_owned()]), None);
+    }
+
+    #[test]
+    fn a_session_that_may_not_delegate_has_no_such_tool() {
+        let tools = Tools::default();
+        assert!(tools.of(None, usize::MAX, ALL).get("delegate").is_some());
+        let deep = tools.of(None, usize::MAX, Offered::default());
+        assert_eq!((deep.get("delegate").is_none(), deep.iter().count()), (true, builtin().len() - 1));
     }
 
     #[test]
@@ -314,9 +336,9 @@ mod tests {
         let served = (0..500).map(|n| super::super::tests::served(&format!("mcp__big__tool{n}"), "does much"));
         let tools = Tools::new(ToolSet::new(builtin().into_iter().chain(served)));
         let size = tools.current().served_size(None);
-        assert!(Arc::ptr_eq(&tools.of(None, size, false), &tools.current()), "it fits");
-        let found = tools.of(None, size - 1, false);
-        assert!(Arc::ptr_eq(&found, &tools.of(None, 0, false)));
+        assert!(Arc::ptr_eq(&tools.of(None, size, ALL), &tools.current()), "it fits");
+        let found = tools.of(None, size - 1, ALL);
+        assert!(Arc::ptr_eq(&found, &tools.of(None, 0, ALL)));
         let told: Vec<&str> = found.specs().iter().map(|spec| spec.name.as_str()).collect();
         assert_eq!(
             (told.len(), told[0], &told[told.len() - 2..]),
@@ -327,11 +349,11 @@ mod tests {
         assert_eq!(found.find("mcp__big__tool7").unwrap().name(), "mcp__big__tool7");
         let none = found.find("mcp__big__tol7").err().unwrap().0;
         assert!(none.contains("did you mean `mcp__big__tool7`?") && !none.contains("mcp__big__tool9"), "{none}");
-        let part = tools.of(Some(&["read".to_owned(), "mcp__big__tool1".to_owned()]), 0, false);
+        let part = tools.of(Some(&["read".to_owned(), "mcp__big__tool1".to_owned()]), 0, ALL);
         assert!(part.get("mcp__big__tool1").is_some() && part.get("mcp__big__tool2").is_none());
         let more = super::super::tests::served("mcp__big__more", "does more");
         tools.replace(ToolSet::new(tools.current().iter().cloned().chain([more])));
-        assert_eq!(tools.of(None, 0, false).specs().digest(), found.specs().digest(), "the prefix of a request stays");
+        assert_eq!(tools.of(None, 0, ALL).specs().digest(), found.specs().digest(), "the prefix of a request stays");
     }
 
     #[test]

@@ -61,6 +61,8 @@ pub enum Asks {
     Check,
     /// That it only plans, because the mode is `plan` now, or that this is over; commands that ended may be named too.
     Mode,
+    /// That it reads what a child has to say, which worked in the background.
+    Child,
     /// Something that this build does not know.
     #[serde(other)]
     Unknown,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use linger_protocol::RpcError;
+use linger_protocol::child::ChildUpdate;
 use linger_protocol::event::{EventBody, NoticeCode, Process};
 use linger_protocol::id::{CallId, Cursor, MessageId, PromptId, QuestionId};
 use linger_protocol::message::{ContentBlock, StopReason, Usage};
@@ -14,12 +15,14 @@ use linger_protocol::tree::{RewindDone, Uncompacted};
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 
+use super::children::ChildReport;
 use super::respond;
 use crate::config::Confirmed;
 use crate::log::cursor::Position;
 use crate::log::{Log, PieceKind};
 use crate::permission::{CallInfo, ResolvedAccess};
 use crate::provider::catalogue::Resolved;
+use crate::session::delegate::Basis;
 use crate::session::preview::Preview;
 use crate::session::state::{OutagePolicy, Resolution, Shape};
 use crate::session::until::UntilState;
@@ -120,6 +123,8 @@ pub enum Command {
     AskAbout(Subject, Stale, Option<Box<Question>>, Reply<Option<QuestionId>>),
     /// Store what of the configuration is confirmed.
     Confirmed(Confirmed, Reply<()>),
+    /// Hear of a child whose call has ended.
+    Child(Box<ChildReport>, Reply<()>),
     /// Delete the session; true even while a turn runs.
     Remove(bool, KeyedReply),
     /// Delete the session if it is unchanged since this time; true even while a turn runs.
@@ -177,7 +182,7 @@ impl Command {
             Self::CallBasis(reply) => respond(reply, Err(error)),
             Self::Ask(_, reply) => respond(reply, Err(error)),
             Self::AskAbout(_, _, _, reply) => respond(reply, Err(error)),
-            Self::Confirmed(_, reply) => respond(reply, Err(error)),
+            Self::Confirmed(_, reply) | Self::Child(_, reply) => respond(reply, Err(error)),
             Self::Cancel(_, asked)
             | Self::Continue(asked)
             | Self::Set(_, asked)
@@ -237,6 +242,10 @@ pub enum TurnMessage {
     Check(oneshot::Sender<Option<UntilState>>),
     /// The model cannot answer, for this reason: this other one stands in until the next turn.
     FallBack(Box<Resolved>, String),
+    /// What a call gets to make a child, or the one that it has; whether it works in the background.
+    Delegate(CallId, bool, oneshot::Sender<Result<Basis, String>>),
+    /// How the child of a call gets on; replies whether the budget is spent, to the first once it is on disk.
+    Child(Box<ChildUpdate>, oneshot::Sender<bool>),
     /// Ask for the current `provider/model`.
     Model(oneshot::Sender<(String, Option<PrefixFingerprint>)>),
     /// The turn has ended because the stored history is unreadable, for this reason.

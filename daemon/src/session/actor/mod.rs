@@ -9,6 +9,7 @@
 mod attention;
 mod background;
 mod bin;
+mod children;
 mod hooks;
 mod messages;
 mod plan;
@@ -24,7 +25,7 @@ mod turns;
 mod unattended;
 mod undo;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -136,6 +137,8 @@ struct Running {
     nudge: Arc<Notify>,
     /// Calls that wait for a decision.
     waiting: HashMap<QuestionId, PermissionRequest>,
+    /// Calls that make a child, of which nothing is recorded yet.
+    delegating: HashSet<CallId>,
     /// The boundary that a question holds back.
     held: Option<(Option<Ending>, oneshot::Sender<NextStep>)>,
 }
@@ -186,6 +189,8 @@ pub struct Actor {
     first_prompt: Option<String>,
     /// The commands in the background; they end with the actor.
     jobs: Jobs,
+    /// What follows children.
+    followers: children::Followers,
     /// What they report.
     reports: mpsc::UnboundedReceiver<Report>,
 }
@@ -217,6 +222,9 @@ impl Actor {
         fault::point("actor.load");
         let id = row.id.clone();
         let (state, variables) = known(&env.store, row).await?;
+        if let (Some(parent), true) = (&state.parent, state.delegated.is_some()) {
+            env.share_secrets(&id, parent);
+        }
         // The daemon's own log has no directory.
         let cwd = if id.is_daemon() { Path::new("/") } else { &state.cwd };
         let workspace = Arc::new(env.workspace(&id, cwd, variables, disk::SHORT_TIMEOUT).await);
@@ -227,10 +235,12 @@ impl Actor {
         let log = Log::new(id.clone(), state.head, Vec::new());
         workspace.added.set(&state.directories);
         let mut actor = Self::new(id, (env, host), log, state, workspace);
+        actor.keep_within_parent().await?;
         if let Err(error) = actor.finish_undo().await {
             tracing::warn!(target: "session", session = %actor.id, %error, "an undo cannot be ended");
         }
         actor.take_up(recovery::Cause::Restart(actor.env.config.after_restart())).await?;
+        actor.tend_children();
         Ok(actor)
     }
 
@@ -286,6 +296,7 @@ impl Actor {
             titles: JoinSet::new(),
             first_prompt: None,
             jobs,
+            followers: children::Followers::default(),
             reports,
         }
     }
@@ -340,7 +351,7 @@ impl Actor {
     async fn next_wake(&mut self, commands: &mut mpsc::UnboundedReceiver<Command>) -> Wake {
         let deadline = self.next_deadline();
         let (due, attended) = (self.attention_due(), self.attending.attended);
-        let may_unload = self.askers.is_empty() && self.jobs.running() == 0 && due.is_none() && self.titles.is_empty();
+        let may_unload = self.askers.is_empty() && self.jobs.running() == 0 && self.state.children.is_empty() && due.is_none() && self.titles.is_empty();
         match &mut self.phase {
             Phase::Running(running) => tokio::select! {
                 command = commands.recv() => Wake::Command(command),
@@ -426,6 +437,7 @@ impl Actor {
                 self.ask_about(about, &stale, asked.map(|asked| *asked), reply)
             }
             Command::Confirmed(confirmed, reply) => self.config_confirmed(confirmed, reply),
+            Command::Child(report, reply) => self.child_report(*report, reply),
             Command::Warn(code, text) => {
                 let draft = self.in_turn(notice(Level::Warning, code, &text));
                 self.append(vec![draft], Vec::new(), false, None);
@@ -482,6 +494,8 @@ impl Actor {
             TurnMessage::Unreadable(why) => self.offer(&why),
             TurnMessage::Read(past) => self.past = past.up_to(self.state.head),
             TurnMessage::FallBack(resolved, why) => self.fall_back(&resolved, &why),
+            TurnMessage::Delegate(call, background, reply) => self.delegate(&call, background, reply),
+            TurnMessage::Child(update, reply) => self.child_updated(*update, reply),
             TurnMessage::Model(reply) => {
                 // A stopped turn does not wait for the reply.
                 let _gone = reply.send((self.state.model.clone(), self.state.setup.clone()));

@@ -200,9 +200,16 @@ impl Actor {
         let may_go_on = self.state.turn.as_ref().is_some_and(|turn| turn.steps < most);
         if ending.is_none()
             && may_go_on
+            && self.out_of_budget().is_none()
             && let Some(asked) = self.question_due()
         {
             self.record_question(asked);
+        }
+        if let (None, true, Some(ending)) = (&ending, may_go_on, self.out_of_budget()) {
+            // Without a reply the turn's task ends.
+            let open = self.close("the budget is spent");
+            self.append(open, Vec::new(), false, None);
+            return self.finish_turn(ending, Vec::new(), false);
         }
         let is_held = self.state.turn.as_ref().is_some_and(Turn::is_held);
         match &mut self.phase {

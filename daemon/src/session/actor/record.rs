@@ -106,6 +106,7 @@ impl Actor {
             sync,
             done,
         });
+        self.tend_children();
         for (askers, resolution) in resolved {
             let stored = self.flush();
             tokio::spawn(async move {

@@ -14,6 +14,7 @@ use crate::provider::schema;
 use crate::session::until::may_check;
 use crate::store::blob::{Blobs, Held, StowError, in_base64};
 use crate::tool::added::MAX_ADDED;
+use crate::tool::set::Offered;
 
 /// The longest focus of a compaction, in bytes: a few pages.
 const MAX_FOCUS: usize = 16 << 10;
@@ -85,7 +86,7 @@ impl Actor {
                 &self.state.model,
                 &self.workspace.root,
                 self.state.tools.as_deref(),
-                self.state.has_skills(),
+                self.offered(),
             ),
             mode: self.state.mode,
             grants: self.state.grants.clone(),
@@ -114,6 +115,10 @@ impl Actor {
             Ok(None) => {}
             Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
             Err(error) => return respond(reply, Err(error)),
+        }
+        // Its parent may have changed while it was made.
+        if let Err(error) = self.keep_within_parent().await {
+            return respond(reply, Err(error.into()));
         }
         self.bring(&prompt.env);
         let content = prompt.content.into_blocks();
@@ -202,8 +207,18 @@ impl Actor {
         let Author { name, process } = by.clone();
         let prompt = id.clone();
         let by_name = Some(name);
-        let accepted =
-            EventBody::PromptAccepted { prompt, content, when, by: by_name, process, compact, schema, until, command };
+        let accepted = EventBody::PromptAccepted {
+            prompt,
+            content,
+            when,
+            by: by_name,
+            process,
+            compact,
+            schema,
+            until,
+            command,
+            child: None,
+        };
         let prompted = Prompted { prompt: id, seq: self.state.head + 1 };
         let outcome = self.remember(key, &prompted);
         let (done, committed) = oneshot::channel();
@@ -268,8 +283,18 @@ impl Actor {
         let prompt = PromptId(format!("p{}", self.state.counts.prompts + 1));
         let Author { name, process } = by.clone();
         let (when, by, compact, schema, until, command) = (When::Steer, Some(name), false, None, None, None);
-        let accepted =
-            EventBody::PromptAccepted { prompt, content, when, by, process, compact, schema, until, command };
+        let accepted = EventBody::PromptAccepted {
+            prompt,
+            content,
+            when,
+            by,
+            process,
+            compact,
+            schema,
+            until,
+            command,
+            child: None,
+        };
         self.append(vec![Draft::new(accepted)], Vec::new(), false, None);
     }
 
@@ -343,7 +368,7 @@ impl Actor {
         // A repeated request refers to the turn that it ended, not to the next one.
         let Some(asked) = self.first_time(asked).await else { return };
         fault::point("actor.cancel");
-        let ended_some = background && self.jobs.kill_all(ENDED_BY_USER);
+        let ended_some = background && (self.jobs.kill_all(ENDED_BY_USER) | self.call_off());
         match &mut self.phase {
             Phase::Stopping(_, Then::Cancel(all, _)) => all.push(asked),
             Phase::Stopping(_, then @ Then::Interrupt) => *then = Then::Cancel(vec![asked], false),
@@ -434,12 +459,7 @@ impl Actor {
             .map(|resolved| {
                 (
                     resolved.origin.clone(),
-                    self.env.setup(
-                        &resolved,
-                        &self.workspace.root,
-                        self.state.tools.as_deref(),
-                        self.state.has_skills(),
-                    ),
+                    self.env.setup(&resolved, &self.workspace.root, self.state.tools.as_deref(), self.offered()),
                 )
             })
             .unzip();
@@ -478,6 +498,11 @@ impl Actor {
         }
         self.review_budget();
         self.review();
+    }
+
+    /// What the session has of the tools that only some have.
+    pub(super) fn offered(&self) -> Offered {
+        self.env.offered(self.state.has_skills(), self.state.depth())
     }
 
     /// The added directories, if a request changes them; its paths are absolute and without links.

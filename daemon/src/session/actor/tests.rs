@@ -41,6 +41,18 @@ impl Host for Notes {
     fn warn(self: Arc<Self>, _: &SessionId, _: NoticeCode, text: String) {
         self.add(text);
     }
+
+    fn command(self: Arc<Self>, _: &SessionId, command: Command) {
+        command.refuse(RpcError::new(linger_protocol::error::Code::UnknownSession, "there is no other session"));
+    }
+
+    fn child(
+        self: Arc<Self>,
+        _: crate::session::delegate::Child,
+    ) -> crate::tool::BoxFuture<'static, Result<SessionId, RpcError>> {
+        let error = RpcError::new(linger_protocol::error::Code::UnknownSession, "there is no other session");
+        Box::pin(std::future::ready(Err(error)))
+    }
 }
 
 /// A session with its actor.
@@ -64,11 +76,12 @@ impl Scene {
             tools: None,
             agent: None,
             cwd: cwd.clone(),
-            setup: Some(env.setup(&resolved, &cwd, None, false)),
+            setup: Some(env.setup(&resolved, &cwd, None, env.offered(false, 0))),
             model: resolved.origin,
             mode: Mode::Ask,
             effort: session::Effort::default(),
             name: None,
+            delegated: None,
             parent: None,
             env: BTreeMap::new(),
         };

@@ -1,5 +1,6 @@
 //! The life of turns: started, steered, stopped, closed.
 
+use linger_protocol::event::Asks;
 use linger_protocol::message::text_of;
 
 use super::*;
@@ -65,8 +66,7 @@ impl Actor {
     /// Another model stands in for the session's own until the next turn.
     pub(super) fn fall_back(&mut self, resolved: &Resolved, why: &str) {
         let own = self.state.outage.own_model.clone().unwrap_or_else(|| self.state.model.clone());
-        let setup =
-            self.env.setup(resolved, &self.workspace.root, self.state.tools.as_deref(), self.state.has_skills());
+        let setup = self.env.setup(resolved, &self.workspace.root, self.state.tools.as_deref(), self.offered());
         let text = format!("{why}; the turn continues with {}", resolved.origin);
         let changed = EventBody::model_changed(resolved.origin.clone(), setup, Some(own));
         let drafts = [notice(Level::Warning, NoticeCode::Fallback, &text), changed].map(|body| self.in_turn(body));
@@ -76,20 +76,20 @@ impl Actor {
     /// The change back to the session's own model, if another one stands in for it and its provider is still configured.
     fn own_model(&self) -> Option<EventBody> {
         let resolved = self.env.providers.model(Some(self.state.outage.own_model.as_ref()?)).ok()?;
-        let setup =
-            self.env.setup(&resolved, &self.workspace.root, self.state.tools.as_deref(), self.state.has_skills());
+        let setup = self.env.setup(&resolved, &self.workspace.root, self.state.tools.as_deref(), self.offered());
         Some(EventBody::model_changed(resolved.origin, setup, None))
     }
 
     /// Adds a prompt to the history; returns its message.
     pub(super) fn prompt_message(&mut self, queued: Queued) -> Option<(MessageId, Vec<ContentBlock>)> {
-        let body = EventBody::user_message(MessageId::default(), queued.content, Some(queued.prompt), None);
+        let asks = of_child(queued.child);
+        let body = EventBody::user_message(MessageId::default(), queued.content, Some(queued.prompt), asks);
         let draft = self.in_turn(body);
         self.append(vec![draft], Vec::new(), false, None).pop().and_then(message_of)
     }
 
     /// Events that close the turn's open items. An answer without shown text becomes an event if it has usage.
-    fn close(&self, why: &str) -> Vec<Draft> {
+    pub(super) fn close(&self, why: &str) -> Vec<Draft> {
         let drafts = recovery::close(&self.state, &self.log.tail().open(), &self.results, why);
         if !drafts.is_empty() || self.counted.is_none() {
             return drafts;
@@ -156,8 +156,9 @@ impl Actor {
         let turn = TurnId(format!("t{}", self.state.counts.turns + 1));
         tracing::info!(target: "turn", session = %self.id, %turn, prompt = %queued.prompt, model = %self.state.model, "started");
         let started = EventBody::TurnStarted { prompt: queued.prompt.clone() };
-        let user =
-            |queued: Queued| EventBody::user_message(MessageId::default(), queued.content, Some(queued.prompt), None);
+        let user = |queued: Queued| {
+            EventBody::user_message(MessageId::default(), queued.content, Some(queued.prompt), of_child(queued.child))
+        };
         let message = (!queued.compact).then(|| user(queued));
         let drafts = std::iter::once(started).chain(message).map(|body| Draft::of_turn(&turn, body));
         self.append(drafts.collect(), folds, sync, Some(done));
@@ -176,11 +177,18 @@ impl Actor {
         let known = (&self.state, self.past.clone(), streams.as_slice());
         let nudge = Arc::new(Notify::new());
         let ends = (sender, nudge.clone());
-        let shared = (self.env.clone(), self.workspace.clone(), self.jobs.clone());
+        let shared = (self.env.clone(), self.host.clone(), self.workspace.clone(), self.jobs.clone());
         let turn = turn::Turn::run(self.id.clone(), shared, known, ends);
         let task = tokio::spawn(turn);
         fault::point("actor.turn.spawned");
-        self.phase = Phase::Running(Running { task, messages, nudge, waiting: HashMap::new(), held: None });
+        self.phase = Phase::Running(Running {
+            task,
+            messages,
+            nudge,
+            waiting: HashMap::new(),
+            delegating: HashSet::new(),
+            held: None,
+        });
     }
 
     /// Ends the turn after its task panicked; the session stays.
@@ -323,6 +331,11 @@ impl Actor {
         prompts.into_iter().for_each(|prompt| drop(self.prompt_message(prompt)));
         self.spawn_turn();
     }
+}
+
+/// What the message of a prompt asks in the user's place, if it has a child's words.
+fn of_child(child: Option<SessionId>) -> Option<Asks> {
+    child.map(|_| Asks::Child)
 }
 
 /// The outcomes of requests done together, each key once, and their reply channels.

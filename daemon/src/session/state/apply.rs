@@ -43,8 +43,20 @@ impl State {
         self.undo.apply(event, self.head);
         match &event.body {
             EventBody::SessionCreated {
-                cwd, model, mode, effort, name, setup, parent, tools, one_shot, agent, ..
+                cwd,
+                model,
+                mode,
+                effort,
+                name,
+                setup,
+                parent,
+                delegated,
+                tools,
+                one_shot,
+                agent,
+                ..
             } => {
+                self.delegated.clone_from(delegated);
                 self.one_shot = *one_shot;
                 self.role.clone_from(agent);
                 self.parent.clone_from(parent);
@@ -103,10 +115,13 @@ impl State {
                 self.role = agent.clone().or_else(|| self.role.take());
                 self.setup = setup.clone().or_else(|| self.setup.take());
             }
-            EventBody::PromptAccepted { prompt, content, when, compact, schema, until, command, .. } => {
+            EventBody::PromptAccepted { prompt, content, when, compact, schema, until, command, child, .. } => {
                 self.prompt_accepted(prompt, content, command.as_deref(), (*when, *compact), until.clone());
                 if let (Some(queued), Some(schema)) = (self.queue.back_mut(), schema) {
                     queued.schema = Some(Arc::new(schema.clone()));
+                }
+                if let Some(queued) = self.queue.back_mut() {
+                    queued.child.clone_from(child);
                 }
             }
             EventBody::PromptUnqueued { prompt, .. } => self.queue.retain(|queued| queued.prompt != *prompt),
@@ -158,6 +173,7 @@ impl State {
                 }
             }
             EventBody::MessageSuperseded { .. } => self.in_turn(|turn| turn.interrupted = None),
+            EventBody::ChildUpdated(update) => self.child_updated(update, event.turn.is_some()),
             EventBody::ToolStarted { call_id, after_crash, action, .. } => {
                 self.call(call_id, |call| {
                     (call.started, call.after_crash) = (true, *after_crash);
@@ -166,6 +182,7 @@ impl State {
             }
             EventBody::ToolFinished { call_id, outcome, .. } => {
                 self.call(call_id, |call| call.finished = true);
+                self.forget_finished();
                 self.in_turn(|turn| turn.until.iter_mut().for_each(|until| until.finished(call_id, *outcome)));
             }
             EventBody::CheckStarted { call_id, command, .. } => {
@@ -296,6 +313,7 @@ impl State {
             compact,
             schema: None,
             until,
+            child: None,
         });
     }
 
@@ -311,7 +329,7 @@ impl State {
         match asks {
             Some(Asks::Schema) => shape.said = true,
             Some(Asks::Again) => shape.misfits += 1,
-            Some(Asks::GoOn | Asks::Ended | Asks::Check | Asks::Mode | Asks::Unknown) | None => {}
+            Some(Asks::GoOn | Asks::Ended | Asks::Check | Asks::Child | Asks::Mode | Asks::Unknown) | None => {}
         }
     }
 
@@ -432,6 +450,8 @@ impl State {
         (*turns, *messages, *prompts, *calls) = (*turns + 1, *messages + 1, *prompts + 1, *calls + CALLS);
         *background += 1;
         self.queue.clear();
+        // What it said of a child may be lost, and with it what that has used.
+        self.children.clear();
         // It may have said that one counts no more.
         self.directories.clear();
         // It may have said that less is confirmed or trusted.
@@ -482,7 +502,7 @@ impl State {
         });
     }
 
-    fn in_turn(&mut self, change: impl FnOnce(&mut Turn)) {
+    pub(super) fn in_turn(&mut self, change: impl FnOnce(&mut Turn)) {
         if let Some(turn) = &mut self.turn {
             change(turn);
         }

@@ -107,6 +107,18 @@ impl Host for Alone {
     fn forget(&self, _: &SessionId) {}
 
     fn warn(self: Arc<Self>, _: &SessionId, _: NoticeCode, _: String) {}
+
+    fn command(self: Arc<Self>, _: &SessionId, command: Command) {
+        command.refuse(RpcError::new(linger_protocol::error::Code::UnknownSession, "there is no other session"));
+    }
+
+    fn child(
+        self: Arc<Self>,
+        _: crate::session::delegate::Child,
+    ) -> crate::tool::BoxFuture<'static, Result<SessionId, RpcError>> {
+        let error = RpcError::new(linger_protocol::error::Code::UnknownSession, "there is no other session");
+        Box::pin(std::future::ready(Err(error)))
+    }
 }
 
 /// One session.
@@ -189,8 +201,9 @@ impl Scene {
             mode,
             name: None,
             effort: Effort::default(),
-            setup: resolved.map(|resolved| env.setup(&resolved, &workspace.root, None, false)),
+            setup: resolved.map(|resolved| env.setup(&resolved, &workspace.root, None, env.offered(false, 0))),
             env: variables.clone(),
+            delegated: None,
             parent: None,
         };
         let (done, committed) = oneshot::channel();
@@ -517,6 +530,7 @@ fn line(event: &Event, asked: &mut Vec<QuestionId>) -> String {
                 Some(Asks::Ended) => " is told",
                 Some(Asks::Check) => " asks to pass the check",
                 Some(Asks::Mode) => " is told of the mode",
+                Some(Asks::Child) => " is a child's",
                 _ => "",
             };
             let said = if asks.ends_with("mode") { String::new() } else { format!(": {}", blocks(content)) };

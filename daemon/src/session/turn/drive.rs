@@ -18,8 +18,10 @@ use crate::provider::{Failure, FailureClass, Message, Response, Stop};
 use crate::session::actor::{Ending, NextStep, TurnMessage, Wanted};
 use crate::session::calls::Begun;
 use crate::session::compaction::Effort;
+use crate::session::delegate::Delegation;
 use crate::session::{calls, context};
 use crate::sys::clock;
+use crate::tool::set::ToolSet;
 
 /// What to do when a turn has come to one of its limits.
 const GO_ON: &str = "prompt again to continue";
@@ -56,7 +58,7 @@ impl Turn {
             Ok(system) => system,
             Err(why) => return self.end(StopReason::Error, &why, NO_AGENT).await.map(drop),
         };
-        self.tools = self.env.tools_of(&self.model, &self.workspace.root, self.only.as_deref(), self.skills.is_some());
+        self.tools = self.tools_now();
         let mut step = Step::new(system, self.tools.clone(), context);
         if self.finish_last_step(&mut step, opening).await? {
             return Ok(());
@@ -67,8 +69,7 @@ impl Turn {
             if let Err(why) = self.servers().await? {
                 return self.end(StopReason::Error, &why, NO_SERVER).await.map(drop);
             }
-            self.tools =
-                self.env.tools_of(&self.model, &self.workspace.root, self.only.as_deref(), self.skills.is_some());
+            self.tools = self.tools_now();
             step.tools = self.tools.clone();
             let failed = match asked {
                 Some(asked) => self.compact_as_asked(asked, &mut step).await?,
@@ -260,6 +261,12 @@ impl Turn {
         Ok(())
     }
 
+    /// The tools that the session has at the moment.
+    fn tools_now(&self) -> Arc<ToolSet> {
+        let offered = self.env.offered(self.skills.is_some(), self.depth);
+        self.env.tools_of(&self.model, &self.workspace.root, self.only.as_deref(), offered)
+    }
+
     /// What runs the calls of a step.
     pub(super) fn runner(&self) -> calls::Runner {
         calls::Runner {
@@ -268,6 +275,7 @@ impl Turn {
             workspace: self.workspace.clone(),
             emit: self.emit.clone(),
             jobs: self.jobs.clone(),
+            delegation: Delegation::of(&self.env, &self.host, &self.emit, &self.workspace, &self.session),
             session: self.session.clone(),
             size: Arc::default(),
         }

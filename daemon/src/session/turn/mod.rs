@@ -43,7 +43,7 @@ use tokio::sync::{Notify, mpsc};
 use super::actor::TurnMessage;
 use super::calls::{self, Begun};
 use super::compaction::Effort;
-use super::env::Env;
+use super::env::{Env, Host};
 use super::state::{self, OutagePolicy, State};
 use crate::log::OpenStream;
 use crate::provider::{Failure, FailureClass, Stop};
@@ -113,6 +113,12 @@ pub struct Turn {
     instructions: Vec<Instruction>,
     /// The digest of the skills that the model is told of; absent without any.
     skills: Option<String>,
+    /// How far the session is from one that a user started.
+    depth: u32,
+    /// What its model is told of the agents that it can delegate to.
+    agents: String,
+    /// What makes children.
+    host: Arc<dyn Host>,
     /// The agent that the session is.
     role: Option<Role>,
     /// The most steps that its agent wants.
@@ -141,12 +147,17 @@ impl Turn {
     /// Runs a turn until it ends; the actor hears of the end by message.
     pub fn run(
         session: SessionId,
-        (env, workspace, jobs): (Arc<Env>, Arc<Workspace>, Jobs),
+        (env, host, workspace, jobs): (Arc<Env>, Arc<dyn Host>, Arc<Workspace>, Jobs),
         (state, past, streams): (&State, Past, &[OpenStream]),
         (messages, nudge): (mpsc::UnboundedSender<TurnMessage>, Arc<Notify>),
     ) -> impl Future<Output = ()> + Send + 'static {
         let turn = state.turn.clone().unwrap_or_default();
-        let tools = env.tools_of(&state.model, &workspace.root, state.tools.as_deref(), state.has_skills());
+        let tools = env.tools_of(
+            &state.model,
+            &workspace.root,
+            state.tools.as_deref(),
+            env.offered(state.has_skills(), state.depth()),
+        );
         let opening = Opening {
             past,
             head: state.head,
@@ -182,6 +193,9 @@ impl Turn {
             shape: turn.shape,
             instructions: state.instructions.clone(),
             skills: state.skills.clone(),
+            depth: state.depth(),
+            agents: String::new(),
+            host,
             role: state.role.clone(),
             role_steps: None,
             created_at: state.created_at,

@@ -5,12 +5,13 @@ use linger_protocol::event::{EventBody, Instruction};
 use tokio::task::JoinHandle;
 
 use super::{Turn, TurnEnded};
-use crate::agent::{Entry, Library, Skill, skill};
+use crate::agent::{Entry, Library, Skill, role, skill};
 use crate::config::instructions;
 use crate::provider::catalogue::Resolved;
 use crate::provider::tools::is_among;
 use crate::session::state::skills_digest;
 use crate::sys::clock;
+use crate::tool::delegate;
 use crate::tool::skill::NAME as SKILL;
 
 /// The files that a system prompt is made of.
@@ -49,6 +50,10 @@ impl Turn {
                 self.role = Some(now);
             }
         }
+        self.agents = match self.tools.get(delegate::NAME) {
+            Some(_) => role::catalogue(&library.agents),
+            None => String::new(),
+        };
         let only = role.and_then(|entry| entry.item.skills.as_deref());
         let has = |entry: &&Entry<Skill>| only.is_none_or(|only| only.contains(&entry.name));
         let can_read = is_among(self.only.as_deref(), SKILL);
@@ -75,19 +80,21 @@ impl Turn {
             None => self.env.system.clone(),
         };
         Ok(Ok(format!(
-            "{own}\nDirectory: {}\n{}Platform: {}\nSession started: {}\n{}{}",
+            "{own}\nDirectory: {}\n{}Platform: {}\nSession started: {}\n{}{}{}",
             self.workspace.cwd.display(),
             added,
             std::env::consts::OS,
             clock::date(day),
             instructions::render(&loaded),
             skill::catalogue(&told),
+            self.agents,
         )))
     }
 
     /// Records a changed prefix before the first request with it.
     pub(super) async fn say_setup(&mut self, resolved: &Resolved) -> Result<(), TurnEnded> {
-        let setup = resolved.setup(&self.env.system, self.tools.specs());
+        // An agent that comes or goes is another prefix too.
+        let setup = resolved.setup(&format!("{}{}", self.env.system, self.agents), self.tools.specs());
         if self.setup.as_ref() == Some(&setup) {
             return Ok(());
         }

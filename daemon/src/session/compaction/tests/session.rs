@@ -71,6 +71,7 @@ impl Session {
                 schema: None,
                 until: None,
                 command: None,
+                child: None,
             });
             self.event(EventBody::TurnStarted { prompt });
         }

@@ -1,0 +1,64 @@
+//! Children: a line when one begins, waits or ends, with how to attach; what it says that worked in the background.
+
+use linger_protocol::child::{ChildStatus, ChildUpdate};
+
+use super::{Output, Renderer, money};
+use crate::terminal::clean_line;
+
+/// How much of what a child says is shown, in lines: its session has all of it.
+const SAID: usize = 4;
+
+/// How long such a line may be, in characters.
+const SAID_LINE: usize = 200;
+
+impl Renderer {
+    /// How a child gets on; one line when that begins, waits or ends, for its steps are in its own session.
+    pub(super) fn child(&mut self, update: &ChildUpdate, out: &mut Vec<Output>) {
+        let style = self.settings.style;
+        let (agent, child) = (clean_line(&update.agent), clean_line(update.child.as_str()));
+        let line = match update.status {
+            ChildStatus::Started => format!("{agent} begins in {child}; `linger attach {child}` shows it"),
+            ChildStatus::Waiting if update.questions.is_empty() => {
+                format!("{agent} ({child}) waits: `linger attach {child}`")
+            }
+            ChildStatus::Waiting => {
+                format!("{agent} ({child}) asks: `linger inbox` lists its question, `linger attach {child}`")
+            }
+            ChildStatus::Finished => format!("{agent} ({child}) is done: {}", spent(update)),
+            ChildStatus::Working | ChildStatus::Unknown => return,
+        };
+        self.say(&style.dim(&line), out);
+    }
+
+    /// What a child says that worked in the background.
+    pub(super) fn child_said(&mut self, text: &str, out: &mut Vec<Output>) {
+        let style = self.settings.style;
+        for line in text.lines().take(SAID) {
+            let short: String = line.chars().take(SAID_LINE).collect();
+            let more = if short.len() < line.len() { "…" } else { "" };
+            self.say(&style.dim(&format!("  {}{more}", clean_line(&short))), out);
+        }
+    }
+}
+
+/// What a child does just now, for a row that is redrawn.
+pub(super) fn now(update: &ChildUpdate) -> String {
+    let doing = match update.status {
+        ChildStatus::Waiting if !update.questions.is_empty() => "waits for an answer",
+        ChildStatus::Waiting => "waits",
+        ChildStatus::Finished => "is done",
+        _ if update.doing.is_empty() => "works",
+        _ => &update.doing,
+    };
+    let (agent, child, doing) = (clean_line(&update.agent), clean_line(update.child.as_str()), clean_line(doing));
+    format!("{agent} ({child}): {doing}; {}", spent(update))
+}
+
+/// Steps, tokens and costs of a child.
+fn spent(update: &ChildUpdate) -> String {
+    let steps = if update.steps == 1 { "1 step".to_owned() } else { format!("{} steps", update.steps) };
+    let tokens = update.usage.input_tokens.saturating_add(update.usage.output_tokens);
+    let cost = Some(money::cost(&update.usage)).filter(|_| update.usage.cost_micros.is_some());
+    let cost = cost.map(|cost| format!(", {cost}")).unwrap_or_default();
+    format!("{steps}, {} tokens{cost}", money::tokens(tokens))
+}

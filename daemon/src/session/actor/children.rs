@@ -1,0 +1,271 @@
+//! Children: what a call gets to make one, how they get on, and following those whose call has ended.
+//!
+//! A call follows its child itself. The actor follows those that work in the background, whose result becomes a prompt, and those
+//! whose call was cut off: these are cancelled, and their costs still count. It does so after a restart too; its followers end with
+//! it.
+
+use std::collections::HashSet;
+
+use linger_protocol::child::{ChildStatus, ChildUpdate};
+use linger_protocol::session::Create;
+
+use super::*;
+use crate::agent::role::stricter;
+use crate::session::delegate::follow::{Follower, Seen, asked};
+use crate::session::delegate::{Basis, answer, cancel};
+use crate::tool::ToolOutput;
+
+/// The tasks that follow children.
+#[derive(Default)]
+pub(super) struct Followers {
+    tasks: JoinSet<()>,
+    of: HashSet<SessionId>,
+}
+
+/// What is heard of a child whose call has ended.
+#[derive(Clone, Debug)]
+pub struct ChildReport {
+    /// How it gets on.
+    pub update: ChildUpdate,
+    /// What it says to its parent, once its task has ended.
+    pub said: Option<String>,
+}
+
+impl Actor {
+    /// Gives a call what it needs to make a child, or the one that it has.
+    pub(super) fn delegate(&mut self, call: &CallId, background: bool, reply: oneshot::Sender<Result<Basis, String>>) {
+        let basis = self.basis(call, background);
+        if let (Phase::Running(running), Ok(Basis { known: None, .. })) = (&mut self.phase, &basis) {
+            running.delegating.insert(call.clone());
+        }
+        // A stopped turn does not wait for the reply.
+        let _gone = reply.send(basis);
+    }
+
+    fn basis(&self, call: &CallId, background: bool) -> Result<Basis, String> {
+        let known = self.state.children.iter().find(|child| child.call_id == *call).cloned();
+        if known.is_none() {
+            self.may_delegate(background)?;
+        }
+        let State { thinking, outage, unattended, directories, tools, .. } = self.state.clone();
+        let create = Create {
+            effort: thinking,
+            patience: outage.patience,
+            fallback: outage.fallback,
+            unattended: Some(unattended),
+            directories,
+            tools,
+            one_shot: true,
+            ..Create::default()
+        };
+        let (model, mode, depth) = (self.state.model.clone(), self.state.mode, self.state.depth() + 1);
+        Ok(Basis { create, model, mode, depth, known })
+    }
+
+    /// Checks the limits; the error is for the model.
+    fn may_delegate(&self, background: bool) -> Result<(), String> {
+        let limits = self.env.config.delegation();
+        if self.state.depth() >= limits.depth {
+            return Err("not run: agents of agents may not delegate any further".to_owned());
+        }
+        let of_turn = self.state.turn.as_ref().map_or(0, |turn| turn.delegated as usize);
+        let under_way = if let Phase::Running(running) = &self.phase { running.delegating.len() } else { 0 };
+        if of_turn + under_way >= limits.per_turn as usize {
+            return Err(format!("not run: a turn may delegate {} tasks; do the rest yourself", limits.per_turn));
+        }
+        let behind = self.state.children.iter().filter(|child| child.background).count();
+        if background && behind >= limits.at_once as usize {
+            return Err(format!("not run: {behind} agents work in the background already; wait for a result"));
+        }
+        Ok(())
+    }
+
+    /// Records how the child of a running call gets on; tells whether the budget is spent.
+    pub(super) fn child_updated(&mut self, update: ChildUpdate, reply: oneshot::Sender<bool>) {
+        if let Phase::Running(running) = &mut self.phase {
+            running.delegating.remove(&update.call_id);
+        }
+        // It has no task until this is on disk.
+        let (sync, is_first) = (update.status == ChildStatus::Started, update.status == ChildStatus::Started);
+        let draft = self.in_turn(EventBody::ChildUpdated(update));
+        let (done, committed) = oneshot::channel();
+        self.append(vec![draft], Vec::new(), sync, Some(done));
+        let is_spent = self.is_over_budget();
+        if !is_first {
+            // A stopped turn does not wait for the reply.
+            let _gone = reply.send(is_spent);
+            return;
+        }
+        tokio::spawn(async move {
+            if let Ok(Ok(())) = committed.await {
+                // As above.
+                let _gone = reply.send(is_spent);
+            }
+        });
+    }
+
+    /// Hears of a child whose call has ended: its result becomes a prompt, in the transaction of its end.
+    pub(super) fn child_report(&mut self, report: ChildReport, reply: Reply<()>) {
+        let ChildReport { update, said } = report;
+        if self.state.child(&update.child).is_none() {
+            return respond(reply, Ok(()));
+        }
+        let (child, is_finished) = (update.child.clone(), update.is_finished());
+        // It may have been called off since.
+        let is_wanted = self.state.child(&child).is_some_and(|known| known.background);
+        let update = ChildUpdate { background: is_wanted, ..update };
+        let by = format!("agent {} in session {child}", update.agent);
+        let mut drafts = vec![Draft::new(EventBody::ChildUpdated(update))];
+        if let (Some(said), true) = (said, is_finished && is_wanted) {
+            let prompt = PromptId(format!("p{}", self.state.counts.prompts + 1));
+            let content = vec![ContentBlock::text(said)];
+            let (when, by, child) = (When::Queue, Some(by), Some(child.clone()));
+            let (process, compact, schema, until, command) = (None, false, None, None, None);
+            let accepted = EventBody::PromptAccepted {
+                prompt,
+                content,
+                when,
+                by,
+                process,
+                compact,
+                schema,
+                until,
+                command,
+                child,
+            };
+            drafts.push(Draft::new(accepted));
+        }
+        let (done, committed) = oneshot::channel();
+        self.append(drafts, Vec::new(), is_finished, Some(done));
+        respond_when(reply, committed, ());
+        if is_finished {
+            self.followers.of.remove(&child);
+        } else if self.is_over_budget() {
+            self.host.clone().command(&child, cancel());
+        }
+        if matches!(self.phase, Phase::Idle) {
+            self.start_next(false);
+        }
+    }
+
+    /// Calls off the children in the background: they are cancelled, and say nothing. Whether there were any.
+    pub(super) fn call_off(&mut self) -> bool {
+        let behind = self.state.children.iter().filter(|child| child.background).cloned();
+        let updates = behind.map(|child| EventBody::ChildUpdated(ChildUpdate { background: false, ..child }));
+        let drafts: Vec<Draft> = updates.map(Draft::new).collect();
+        let had_some = !drafts.is_empty();
+        if had_some {
+            let children: Vec<SessionId> = self.state.children.iter().map(|child| child.child.clone()).collect();
+            self.append(drafts, Vec::new(), false, None);
+            let off: HashSet<SessionId> = self.state.abandoned().map(|child| child.child.clone()).collect();
+            children.iter().filter(|child| off.contains(child)).for_each(|child| {
+                self.host.clone().command(child, cancel());
+            });
+        }
+        had_some
+    }
+
+    /// Follows the children whose call has ended.
+    pub(super) fn tend_children(&mut self) {
+        if self.state.children.is_empty() || matches!(self.phase, Phase::Failed(..)) {
+            return;
+        }
+        let off: Vec<ChildUpdate> = self.state.abandoned().cloned().collect();
+        for child in off {
+            self.follow(child, true);
+        }
+        let is_open = |call: &CallId| {
+            self.state.turn.iter().flat_map(|turn| &turn.calls).any(|open| open.id == *call && !open.finished)
+        };
+        let behind = self.state.children.iter().filter(|child| child.background && !is_open(&child.call_id));
+        for child in behind.cloned().collect::<Vec<_>>() {
+            self.follow(child, false);
+        }
+    }
+
+    fn follow(&mut self, child: ChildUpdate, is_off: bool) {
+        if !self.followers.of.insert(child.child.clone()) {
+            return;
+        }
+        // Those that have ended.
+        while self.followers.tasks.try_join_next().is_some() {}
+        let (env, host, parent) = (self.env.clone(), self.host.clone(), self.id.clone());
+        let workspace = self.workspace.clone();
+        self.followers.tasks.spawn(async move { follow(&env, &host, (parent, workspace), child, is_off).await });
+    }
+
+    /// Whether the session has spent its budget.
+    fn is_over_budget(&self) -> bool {
+        self.state.budget.question(&self.state.usage, false).is_some()
+    }
+
+    /// How the turn ends, if it is the task of a child whose budget is spent: its parent decides what comes of that.
+    pub(super) fn out_of_budget(&self) -> Option<Ending> {
+        self.state.delegated.as_ref()?;
+        let is_task = self.state.turn.as_ref().is_some_and(|turn| turn.id.0 == FIRST_TURN);
+        let asked = self.state.budget.question(&self.state.usage, false).filter(|_| is_task)?;
+        let detail = asked.trim_end_matches("; go on?").to_owned();
+        Some(Ending { detail: Some(detail), ..Ending::plain(StopReason::Error) })
+    }
+}
+
+/// The turn of a child's task.
+const FIRST_TURN: &str = "t1";
+
+/// Follows a child until its task has ended, and tells its parent.
+async fn follow(
+    env: &Arc<Env>,
+    host: &Arc<dyn Host>,
+    (parent, workspace): (SessionId, Arc<Workspace>),
+    mut update: ChildUpdate,
+    is_off: bool,
+) {
+    let tell = async |update: &ChildUpdate, said: Option<String>| {
+        let report = ChildReport { update: update.clone(), said };
+        // The parent is gone, or the next daemon hears of it.
+        let _told = asked(host, &parent, |reply| Command::Child(Box::new(report.clone()), reply)).await;
+    };
+    let mut follower = match Follower::attach(env, host, &update.child).await {
+        Ok(follower) => follower,
+        Err(why) => {
+            update.status = ChildStatus::Finished;
+            let said = answer::later(&update, &ToolOutput::error(format!("[it cannot be read: {why}]")));
+            return tell(&update, Some(said)).await;
+        }
+    };
+    follower.catch_up().await;
+    if is_off {
+        follower.cancel();
+    }
+    if is_off && !follower.has_task() {
+        update.status = ChildStatus::Finished;
+        return tell(&update, None).await;
+    }
+    loop {
+        if follower.next(&mut update).await == Seen::Nothing {
+            continue;
+        }
+        if update.is_finished() {
+            break;
+        }
+        tell(&update, None).await;
+    }
+    let (cwd, own) = follower.form();
+    let place = (&workspace, cwd.as_path());
+    let output = answer::result(&env.policy, place, &update, follower.ending(), own, None).await;
+    tell(&update, Some(answer::later(&update, &output))).await;
+}
+
+impl Actor {
+    /// A child never asks less than its parent: not even one that was away while its parent changed.
+    pub(super) async fn keep_within_parent(&mut self) -> Result<(), StoreError> {
+        let (Some(parent), true) = (self.state.parent.clone(), self.state.delegated.is_some()) else { return Ok(()) };
+        let Some(row) = self.env.store.session(parent).await? else { return Ok(()) };
+        let Some(parent) = State::from_stored(&row.fold) else { return Ok(()) };
+        let most = stricter(self.state.mode, parent.mode);
+        if most != self.state.mode {
+            self.append(vec![Draft::new(EventBody::mode_changed(most))], Vec::new(), true, None);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,218 @@
+//! Delegating: a call's child is made, given its task, followed through its log, and its answer becomes the call's result.
+//!
+//! A child is a session like any other; what it does lies in its own log, so a call that is joined after a restart reads there how far
+//! it is. [`Delegation`] belongs to a step of the parent's turn and talks to its actor; the actor follows children whose call has
+//! ended. Deliberately absent: making sessions (the registry, through [`Host`]) and what a child's turn does.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `follow` | a child's log, and what of it counts |
+//! | `answer` | the form of an answer, its sources, and the result of the call |
+
+pub mod answer;
+pub mod follow;
+
+use std::sync::Arc;
+
+use linger_protocol::RpcError;
+use linger_protocol::child::{ChildStatus, ChildUpdate, Delegated};
+use linger_protocol::event::Process;
+use linger_protocol::id::{CallId, SessionId};
+use linger_protocol::permission::Mode;
+use linger_protocol::prompt::PromptContent;
+use linger_protocol::session::{self, Create, Prompted};
+use tokio::sync::{Semaphore, oneshot};
+
+use super::actor::{Author, Command, KeyedReply, Reply, TurnMessage};
+use super::env::{Env, Host};
+use super::turn::Emitter;
+use crate::store::idempotency::Key;
+use crate::tool::delegate::{Delegate, Order};
+use crate::tool::{ToolOutput, Workspace};
+use follow::{Follower, Seen};
+
+/// A child that is to be made.
+#[derive(Clone, Debug)]
+pub struct Child {
+    /// Its parent.
+    pub parent: SessionId,
+    /// What it is for.
+    pub delegated: Delegated,
+    /// Its directory, its agent, and what it has of its parent.
+    pub create: Create,
+    /// The model of its parent, unless its agent has its own.
+    pub model: String,
+    /// What may run in its parent without asking, at most.
+    pub most: Mode,
+    /// Where its parent works.
+    pub workspace: Arc<Workspace>,
+}
+
+/// What a parent gives to a child.
+#[derive(Clone, Debug)]
+pub struct Basis {
+    /// What a new session of it would be: mode, effort, tools, directories and so on.
+    pub create: Create,
+    /// Its model.
+    pub model: String,
+    /// Its mode, or a stricter one of its own parent.
+    pub mode: Mode,
+    /// How far the child is from a session that a user started.
+    pub depth: u32,
+    /// The child that the call has already.
+    pub known: Option<ChildUpdate>,
+}
+
+/// Has the tasks of one step's calls done.
+#[derive(Clone)]
+pub struct Delegation {
+    env: Arc<Env>,
+    host: Arc<dyn Host>,
+    emit: Emitter,
+    workspace: Arc<Workspace>,
+    session: SessionId,
+    /// A place for each child that works.
+    places: Arc<Semaphore>,
+}
+
+impl Delegation {
+    /// For the calls of a step of this session.
+    pub fn of(
+        env: &Arc<Env>,
+        host: &Arc<dyn Host>,
+        emit: &Emitter,
+        workspace: &Arc<Workspace>,
+        session: &SessionId,
+    ) -> Self {
+        let places = Arc::new(Semaphore::new(env.config.delegation().at_once as usize));
+        let (env, host, emit) = (env.clone(), host.clone(), emit.clone());
+        Self { env, host, emit, workspace: workspace.clone(), session: session.clone(), places }
+    }
+
+    /// What a call delegates with.
+    pub fn of_call(&self, call: &CallId) -> Delegate {
+        let (this, call) = (self.clone(), call.clone());
+        Arc::new(move |order| {
+            let (this, call) = (this.clone(), call.clone());
+            Box::pin(async move { this.run(&call, order).await.unwrap_or_else(ToolOutput::error) })
+        })
+    }
+
+    /// Fails with what the model is told.
+    async fn run(&self, call: &CallId, order: Order) -> Result<ToolOutput, String> {
+        let _place = match order.background {
+            // Its call ends at once.
+            true => None,
+            false => Some(self.places.acquire().await.map_err(|error| error.to_string())?),
+        };
+        let basis = self.basis(call, order.background).await?;
+        let mut update = match basis.known.clone() {
+            Some(known) => known,
+            None => self.make(call, &order, basis).await?,
+        };
+        let prompt = prompt_of(&order);
+        if order.background {
+            let mut follower = Follower::attach(&self.env, &self.host, &update.child).await?;
+            follower.ask_once(&self.session, prompt).await.map_err(|error| error.message)?;
+            return Ok(answer::handle(&update));
+        }
+        let mut follower = Follower::attach(&self.env, &self.host, &update.child).await?;
+        follower.ask_once(&self.session, prompt).await.map_err(|error| error.message)?;
+        let mut why = None;
+        loop {
+            let seen = follower.next(&mut update).await;
+            if let Seen::Nothing = seen {
+                continue;
+            }
+            let is_over_budget = self.tell(update.clone()).await?;
+            if update.is_finished() {
+                break;
+            }
+            if is_over_budget && why.is_none() {
+                why = Some("the budget of the session that delegated it is spent");
+                self.host.clone().command(&update.child, cancel());
+            }
+        }
+        let (cwd, own) = follower.form();
+        let place = (&self.workspace, cwd.as_path());
+        Ok(answer::result(&self.env.policy, place, &update, follower.ending(), own, why).await)
+    }
+
+    /// What the actor gives to the child of a call.
+    async fn basis(&self, call: &CallId, background: bool) -> Result<Basis, String> {
+        let (reply, answer) = oneshot::channel();
+        let asked = TurnMessage::Delegate(call.clone(), background, reply);
+        self.emit.tell(asked).map_err(|_| ENDED.to_owned())?;
+        answer.await.map_err(|_| ENDED.to_owned())?
+    }
+
+    /// Makes the child, and records that before it has a task: one whose parent does not know of it does nothing.
+    async fn make(&self, call: &CallId, order: &Order, basis: Basis) -> Result<ChildUpdate, String> {
+        let Basis { create, model, mode, depth, .. } = basis;
+        let delegated = Delegated { call: call.clone(), depth, agent: order.agent.clone() };
+        let create = Create { cwd: order.directory.clone(), agent: Some(order.agent.clone()), ..create };
+        let (parent, workspace) = (self.session.clone(), self.workspace.clone());
+        let child = Child { parent, delegated, create, model, most: mode, workspace };
+        let child = self.host.clone().child(child).await.map_err(|error| describe(&error))?;
+        tracing::info!(target: "session", session = %self.session, %child, agent = order.agent, "delegates");
+        let update = ChildUpdate {
+            child,
+            call_id: call.clone(),
+            agent: order.agent.clone(),
+            background: order.background,
+            status: ChildStatus::Started,
+            ..ChildUpdate::default()
+        };
+        self.tell(update.clone()).await?;
+        Ok(update)
+    }
+
+    /// Records how a child gets on; whether the budget of the session is spent.
+    async fn tell(&self, update: ChildUpdate) -> Result<bool, String> {
+        let (reply, answer) = oneshot::channel();
+        self.emit.tell(TurnMessage::Child(Box::new(update), reply)).map_err(|_| ENDED.to_owned())?;
+        answer.await.map_err(|_| ENDED.to_owned())
+    }
+}
+
+/// Why a call ends whose turn is gone; no model reads it.
+const ENDED: &str = "the turn has ended";
+
+/// The command that cancels a child's turn.
+pub fn cancel() -> Command {
+    Command::Cancel(true, KeyedReply { key: None, reply: oneshot::channel().0 })
+}
+
+/// A child that cannot be made, for the model.
+fn describe(error: &RpcError) -> String {
+    let hint = error.get_hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+    format!("not run: {}{hint}", error.message)
+}
+
+/// The child's prompt.
+fn prompt_of(order: &Order) -> session::Prompt {
+    let files = match order.files.as_slice() {
+        [] => String::new(),
+        files => format!("\n\nBegin with these files:\n{}", files.join("\n")),
+    };
+    let form = if order.schema.is_none() { answer::FORM } else { "" };
+    let text = format!("{}{files}{form}", order.task);
+    session::Prompt {
+        session: SessionId::default(),
+        content: PromptContent::Text(text),
+        when: None,
+        schema: Some(order.schema.clone().unwrap_or_else(answer::schema)),
+        until: None,
+        expand: false,
+        env: Default::default(),
+        key: None,
+    }
+}
+
+/// The command that gives a child its task, once: the key is that of its only task.
+fn give(parent: &SessionId, child: &SessionId, prompt: session::Prompt, reply: Reply<Prompted>) -> Command {
+    let key = Key { id: format!("delegate {child}"), params: String::new() };
+    let process = Some(Process { pid: std::process::id(), family: true });
+    let by = Author { name: format!("session {parent}"), process };
+    Command::Prompt(session::Prompt { session: child.clone(), ..prompt }, None, Some(key), by, reply)
+}

@@ -780,15 +780,6 @@ impl EventBody {
         })
     }
 
-    /// The session's mode is this one from the next call on.
-    pub fn mode_changed(now: Mode) -> Self {
-        Self::changed(|body| {
-            if let Self::SessionChanged { mode, .. } = body {
-                *mode = Some(now);
-            }
-        })
-    }
-
     /// The session's budget is this one from now on.
     pub fn budget_changed(now: Budget) -> Self {
         Self::changed(|body| {

@@ -61,7 +61,20 @@ impl Session {
         let one_shot = false;
         self.add(
             None,
-            EventBody::SessionCreated { cwd, model, mode, name, parent, effort, setup, tools, one_shot, agent, env },
+            EventBody::SessionCreated {
+                cwd,
+                model,
+                mode,
+                name,
+                parent,
+                delegated: None,
+                effort,
+                setup,
+                tools,
+                one_shot,
+                agent,
+                env,
+            },
         );
     }
 
@@ -82,6 +95,7 @@ impl Session {
             schema,
             until,
             command,
+            child: None,
         };
         self.add(None, accepted);
         self.add(turn, EventBody::TurnStarted { prompt: prompt.clone() });

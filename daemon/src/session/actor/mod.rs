@@ -351,7 +351,11 @@ impl Actor {
     async fn next_wake(&mut self, commands: &mut mpsc::UnboundedReceiver<Command>) -> Wake {
         let deadline = self.next_deadline();
         let (due, attended) = (self.attention_due(), self.attending.attended);
-        let may_unload = self.askers.is_empty() && self.jobs.running() == 0 && self.state.children.is_empty() && due.is_none() && self.titles.is_empty();
+        let may_unload = self.askers.is_empty()
+            && self.jobs.running() == 0
+            && self.state.children.is_empty()
+            && due.is_none()
+            && self.titles.is_empty();
         match &mut self.phase {
             Phase::Running(running) => tokio::select! {
                 command = commands.recv() => Wake::Command(command),

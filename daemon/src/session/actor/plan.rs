@@ -96,6 +96,7 @@ impl Actor {
                 schema,
                 until,
                 command,
+                child: None,
             }));
         }
         let outcome = self.remember(key, &());

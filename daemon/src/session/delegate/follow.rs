@@ -182,7 +182,7 @@ pub struct Follower {
 impl Follower {
     /// Attaches to a child. One that is gone or cannot be read is followed too: its task has ended.
     pub async fn attach(env: &Env, host: &Arc<dyn Host>, child: &SessionId) -> Result<Self, String> {
-        let reading = asked(host, child, |reply| Command::Attach(None, BTreeMap::new(), reply)).await;
+        let reading = asked(host, child, |reply| Command::Attach(None, false, BTreeMap::new(), reply)).await;
         let reading = reading.map_err(|error| error.message)?;
         let subscription = Subscription::new(reading, env.store.clone(), false);
         Ok(Self { host: host.clone(), subscription, progress: Progress::default(), is_caught_up: false })

@@ -117,6 +117,9 @@ pub(crate) enum Command {
     Models(Models),
     /// Show what models cost, by day, model or session
     Usage(Usage),
+    /// Notes that outlive sessions: list, show, add, edit, rm
+    #[command(subcommand)]
+    Memory(Memory),
     /// List the tools that models are given
     Tools(ToolsOf),
     /// Skills, which a model reads when a task fits: list, show, validate
@@ -462,7 +465,11 @@ pub(crate) struct Json {
 }
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct ToolsOf {
+    /// What to do with the Markdown files that describe tools
+    #[command(subcommand)]
+    pub(crate) files: Option<Files>,
     /// A name, an id, or a unique prefix of an id; without it, what a new session here gets
     pub(crate) session: Option<String>,
     /// One JSON object a line
@@ -470,7 +477,38 @@ pub(crate) struct ToolsOf {
     pub(crate) json: bool,
 }
 
-/// What to do with skills, commands or agents.
+/// What to do with notes.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Memory {
+    /// List the notes that sessions here have
+    List(Json),
+    /// Print one
+    Show(MemoryNamed),
+    /// Write one about this workspace; its first line says what it is about
+    Add {
+        /// The text
+        #[arg(required = true)]
+        text: Vec<String>,
+        /// About the user, for all workspaces
+        #[arg(long)]
+        user: bool,
+    },
+    /// Open one in $VISUAL or $EDITOR
+    Edit(MemoryNamed),
+    /// Remove one
+    Rm(MemoryNamed),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MemoryNamed {
+    /// Its name: NAME, user/NAME or workspace/NAME
+    pub(crate) name: String,
+    /// The one about the user
+    #[arg(long)]
+    pub(crate) user: bool,
+}
+
+/// What to do with skills, commands, agents, or the files of tools.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Files {
     /// List those of this directory, and whether sessions have them
@@ -828,6 +866,14 @@ pub(crate) enum Mcp {
     Logout(McpNamed),
     /// Give linger's own tools to another program, as an MCP server on stdin and stdout
     Serve(McpServe),
+    /// Check the Markdown files that describe servers: exit code 1 if one cannot be used
+    Validate {
+        /// Files; without one all of this directory
+        paths: Vec<PathBuf>,
+        /// One JSON object a line
+        #[arg(long)]
+        json: bool,
+    },
     /// List what a prompt can name as @SERVER:URI
     Resources(McpOffered),
     /// List the prompts that servers have ready: /SERVER:PROMPT in a session

@@ -124,6 +124,9 @@ pub enum EventBody {
         /// The skills that the system prompt names from now on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         skills: Option<Vec<Skill>>,
+        /// The index of notes that the system prompt has from now on; empty for none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        memory: Option<String>,
         /// Its agent, whose file is another one from now on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         agent: Option<AgentRole>,
@@ -179,6 +182,9 @@ pub enum EventBody {
         /// The line that the user typed, if it named a command or a skill: `content` is what that says.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         command: Option<String>,
+        /// The command lines that the command runs before the first step of its turn; each needs its permission then.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        runs: Vec<String>,
     },
     /// A prompt that waited for its turn was taken back; it never becomes a message.
     PromptUnqueued {
@@ -230,6 +236,14 @@ pub enum EventBody {
     MessageSuperseded {
         /// The message.
         message: MessageId,
+    },
+    /// A command line of the prompt's command is about to run: as a call of `bash` that no model made. Its permission, start, output
+    /// and end follow like those of any call.
+    CommandStarted {
+        /// The call.
+        call_id: CallId,
+        /// The command line.
+        command: String,
     },
     /// The turn would end, and the check of its prompt is about to run: as a call of `bash` that no model made. Its permission,
     /// start, output and end follow like those of any call.
@@ -667,6 +681,7 @@ impl EventBody {
             effort: None,
             instructions: None,
             skills: None,
+            memory: None,
             agent: None,
             setup: None,
             stands_in_for: None,
@@ -695,6 +710,15 @@ impl EventBody {
         Self::changed(|body| {
             if let Self::SessionChanged { skills, .. } = body {
                 *skills = Some(now);
+            }
+        })
+    }
+
+    /// The system prompt has this index of notes from now on.
+    pub fn memory_read(index: String) -> Self {
+        Self::changed(|body| {
+            if let Self::SessionChanged { memory, .. } = body {
+                *memory = Some(index);
             }
         })
     }

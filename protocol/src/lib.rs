@@ -16,6 +16,7 @@ pub mod event;
 pub mod id;
 pub mod key;
 pub mod mcp;
+pub mod memory;
 pub mod message;
 pub mod method;
 pub mod patience;

@@ -7,8 +7,8 @@ use jsonrpsee::core::RpcResult;
 use jsonrpsee::types::ErrorObjectOwned;
 use jsonrpsee::{Extensions, Methods, ResponsePayload};
 use linger_protocol::api::{
-    AgentApiServer, BlobApiServer, ConfigApiServer, DaemonApiServer, KeyApiServer, McpApiServer, PermissionApiServer,
-    QuestionApiServer, SessionApiServer, TrustApiServer, UsageApiServer,
+    AgentApiServer, BlobApiServer, ConfigApiServer, DaemonApiServer, KeyApiServer, McpApiServer, MemoryApiServer,
+    PermissionApiServer, QuestionApiServer, SessionApiServer, TrustApiServer, UsageApiServer,
 };
 use linger_protocol::daemon::{Checked, Empty, Hello, Keys, Model, Models, Status, Stop, Tool, Tools, Welcome};
 use linger_protocol::permission::{Answered, Pending};
@@ -17,7 +17,7 @@ use linger_protocol::session::{
     Attach, Attached, Bin, Cancel, Compact, Create, Created, Environment, Info, Keyed, List, Named, OutOfBin, Prompt,
     Prompted, Prune, Pruned, Redo, Remove, Restored, Set, Undo, Unqueue, Unqueued,
 };
-use linger_protocol::{RpcError, agent, blob, config, key, mcp, permission, question, trust, usage};
+use linger_protocol::{RpcError, agent, blob, config, key, mcp, memory, permission, question, trust, usage};
 
 use super::conn::{conn, make_room};
 use super::forward::forward;
@@ -54,6 +54,7 @@ pub fn methods(services: Arc<Services>) -> anyhow::Result<Methods> {
     methods.merge(KeyApiServer::into_rpc(rpc.clone()))?;
     methods.merge(AgentApiServer::into_rpc(rpc.clone()))?;
     methods.merge(McpApiServer::into_rpc(rpc.clone()))?;
+    methods.merge(MemoryApiServer::into_rpc(rpc.clone()))?;
     methods.merge(UsageApiServer::into_rpc(rpc.clone()))?;
     methods.merge(ConfigApiServer::into_rpc(rpc.clone()))?;
     methods.merge(TrustApiServer::into_rpc(rpc.clone()))?;
@@ -292,6 +293,14 @@ impl AgentApiServer for Rpc {
     async fn agents(&self, extensions: &Extensions, params: agent::List) -> RpcResult<Vec<agent::Item>> {
         self.of_kind(extensions, Kind::Agent, params).await
     }
+
+    async fn tool_files(&self, extensions: &Extensions, params: agent::List) -> RpcResult<Vec<agent::Item>> {
+        self.of_kind(extensions, Kind::Tool, params).await
+    }
+
+    async fn server_files(&self, extensions: &Extensions, params: agent::List) -> RpcResult<Vec<agent::Item>> {
+        self.of_kind(extensions, Kind::Server, params).await
+    }
 }
 
 impl Rpc {
@@ -299,6 +308,23 @@ impl Rpc {
         let conn = conn(extensions)?;
         let room = if params.text { FILES_ROOM } else { LIST_ROOM };
         Ok(conn.query_large(extensions, room, service::agent::list(&self.0, conn.caller(), kind, params)).await?)
+    }
+}
+
+#[async_trait]
+impl MemoryApiServer for Rpc {
+    async fn list(&self, extensions: &Extensions, params: memory::List) -> RpcResult<Vec<memory::Note>> {
+        let conn = conn(extensions)?;
+        let list = service::memory::list(&self.0, conn.caller(), params);
+        Ok(conn.query_large(extensions, FILES_ROOM, list).await?)
+    }
+
+    async fn add(&self, extensions: &Extensions, params: memory::Add) -> RpcResult<memory::Note> {
+        Ok(service::memory::add(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn remove(&self, extensions: &Extensions, params: memory::Remove) -> RpcResult<Empty> {
+        Ok(service::memory::remove(&self.0, conn(extensions)?.caller(), params).await?)
     }
 }
 

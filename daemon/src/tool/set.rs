@@ -14,6 +14,8 @@ use tokio::sync::watch;
 
 use super::call_tool::{self, CallTool};
 use super::find_tools::FindTools;
+use super::memory::{self, Memory};
+use super::program::PREFIX;
 use super::skill::{self, Skill};
 use super::{Invalid, Tool, text};
 use crate::provider::ToolSpec;
@@ -39,7 +41,8 @@ pub enum Takes {
     Nothing,
 }
 
-/// What the tools of MCP servers are called: `mcp__server__tool`. They may come after the rules that name them.
+/// What the tools of MCP servers are called: `mcp__server__tool`. They may come after the rules that name them, like those of
+/// files ([`PREFIX`]).
 pub const MCP: &str = "mcp__";
 
 /// The tools that rules can name.
@@ -50,7 +53,7 @@ impl Names {
     /// What a pattern means for the tool, if it is known.
     pub fn takes(&self, tool: &str) -> Option<Takes> {
         let known = self.0.get(tool).copied();
-        known.or_else(|| tool.starts_with(MCP).then_some(Takes::Version))
+        known.or_else(|| [MCP, PREFIX].iter().any(|it| tool.starts_with(it)).then_some(Takes::Version))
     }
 
     /// All of them.
@@ -109,8 +112,8 @@ impl ToolSet {
             input_schema: tool.schema(),
         };
         let specs = ToolSpecs::new(kept.iter().filter(|tool| is_told(tool.as_ref())).map(spec).collect());
-        // Sessions that have skills have it.
-        let skill = [(skill::NAME, Skill.pattern())];
+        // Sessions that have skills or notes have them.
+        let skill = [(skill::NAME, Skill.pattern()), (memory::NAME, Memory.pattern())];
         let names = kept.iter().map(|tool| (tool.name(), tool.pattern())).chain(skill).collect();
         Self { tools: kept, by_name, specs, names }
     }
@@ -182,8 +185,17 @@ struct Shared {
     parts: Mutex<Parts>,
 }
 
-/// By the digest of the whole set, the names in the part, whether those of servers are found, and whether there are skills.
-type Parts = HashMap<(String, Option<Vec<String>>, bool, bool), Weak<ToolSet>>;
+/// By the digest of the whole set, the names in the part, whether those of servers are found, and whether there are skills and notes.
+type Parts = HashMap<(String, Option<Vec<String>>, bool, [bool; 2]), Weak<ToolSet>>;
+
+/// What a session has that brings a tool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Has {
+    /// Skills that its model is told of.
+    pub skills: bool,
+    /// Notes that outlive it.
+    pub notes: bool,
+}
 
 impl Default for Tools {
     /// The tools that come with the daemon.
@@ -205,21 +217,24 @@ impl Tools {
 
     /// Of the set as it is now, the tools of a session that has `only` these, as [`is_among`] compares them. If those of servers
     /// would take more than `room` bytes of each request, models are told how to find them in place of what they are.
-    /// `skills`: the session has some, and the tool that reads them.
-    pub fn of(&self, only: Option<&[String]>, room: usize, skills: bool) -> Arc<ToolSet> {
+    /// The session has skills and notes, and the tools for them, as `has` says.
+    pub fn of(&self, only: Option<&[String]>, room: usize, has: Has) -> Arc<ToolSet> {
         let whole = self.current();
         let is_found = whole.served_size(only) > room;
-        let reads_skills = skills && is_among(only, skill::NAME);
-        if only.is_none() && !is_found && !reads_skills {
+        let reads_skills = has.skills && is_among(only, skill::NAME);
+        let has_notes = has.notes && is_among(only, memory::NAME);
+        if only.is_none() && !is_found && !reads_skills && !has_notes {
             return whole;
         }
-        let key = (whole.specs().digest().to_owned(), only.map(<[String]>::to_vec), is_found, reads_skills);
+        let has = [reads_skills, has_notes];
+        let key = (whole.specs().digest().to_owned(), only.map(<[String]>::to_vec), is_found, has);
         let mut parts = self.0.parts.lock().unwrap_or_else(PoisonError::into_inner);
         parts.retain(|_, part| part.strong_count() > 0);
         parts.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
             let skill = reads_skills.then(|| Arc::new(Skill) as Arc<dyn Tool>);
             let part = whole.iter().filter(|tool| is_among(only, tool.name())).cloned();
-            let part = ToolSet::new(part.chain(skill));
+            let notes = has_notes.then(|| Arc::new(Memory) as Arc<dyn Tool>);
+            let part = ToolSet::new(part.chain(notes).chain(skill));
             let part = Arc::new(if is_found { part.with_found() } else { part });
             parts.insert(key, Arc::downgrade(&part));
             part
@@ -230,8 +245,9 @@ impl Tools {
     pub fn unknown(&self, only: &[String]) -> Option<String> {
         let whole = self.current();
         let hosted = HostedTool::ALL.map(HostedTool::name);
-        let names: Vec<&str> = whole.iter().map(|tool| tool.name()).chain(hosted).chain([skill::NAME]).collect();
-        let is_known = |it: &&String| it.starts_with(MCP) || names.contains(&it.as_str());
+        let names: Vec<&str> =
+            whole.iter().map(|tool| tool.name()).chain(hosted).chain([skill::NAME, memory::NAME]).collect();
+        let is_known = |it: &&String| it.starts_with(MCP) || it.starts_with(PREFIX) || names.contains(&it.as_str());
         let unknown = only.iter().find(|it| !is_known(it))?;
         let near = text::did_you_mean(unknown, &names);
         Some(format!("there is no tool `{}`{near} (the tools are {})", text::one_line(unknown), names.join(", ")))
@@ -285,11 +301,11 @@ mod tests {
     fn sessions_that_have_the_same_part_of_the_tools_share_one_set() {
         let tools = Tools::default();
         let only = ["grep", "read", "mcp__files__*"].map(str::to_owned);
-        let part = tools.of(Some(&only), usize::MAX, false);
+        let part = tools.of(Some(&only), usize::MAX, Has::default());
         let names: Vec<&str> = part.iter().map(|tool| tool.name()).collect();
         assert_eq!(names, ["read", "grep"], "in the order of the whole set");
-        assert!(Arc::ptr_eq(&part, &tools.of(Some(&only), usize::MAX, false)));
-        assert!(Arc::ptr_eq(&tools.of(None, 0, false), &tools.current()), "no server has a tool");
+        assert!(Arc::ptr_eq(&part, &tools.of(Some(&only), usize::MAX, Has::default())));
+        assert!(Arc::ptr_eq(&tools.of(None, 0, Has::default()), &tools.current()), "no server has a tool");
         assert_eq!(tools.unknown(&only), None);
         let unknown = tools.unknown(&["web_search".to_owned(), "raed".to_owned()]).unwrap();
         assert!(
@@ -303,8 +319,8 @@ mod tests {
         let tools = Tools::default();
         let read = ["read".to_owned()];
         assert!(tools.current().get("skill").is_none());
-        assert_eq!(tools.of(None, 0, true).iter().last().unwrap().name(), "skill");
-        assert!(tools.of(Some(&read), 0, true).get("skill").is_none());
+        assert_eq!(tools.of(None, 0, Has { skills: true, ..Has::default() }).iter().last().unwrap().name(), "skill");
+        assert!(tools.of(Some(&read), 0, Has { skills: true, ..Has::default() }).get("skill").is_none());
         assert_eq!(tools.current().names().takes("skill"), Some(Takes::Path));
         assert_eq!(tools.unknown(&["skill".to_owned()]), None);
     }
@@ -314,9 +330,9 @@ mod tests {
         let served = (0..500).map(|n| super::super::tests::served(&format!("mcp__big__tool{n}"), "does much"));
         let tools = Tools::new(ToolSet::new(builtin().into_iter().chain(served)));
         let size = tools.current().served_size(None);
-        assert!(Arc::ptr_eq(&tools.of(None, size, false), &tools.current()), "it fits");
-        let found = tools.of(None, size - 1, false);
-        assert!(Arc::ptr_eq(&found, &tools.of(None, 0, false)));
+        assert!(Arc::ptr_eq(&tools.of(None, size, Has::default()), &tools.current()), "it fits");
+        let found = tools.of(None, size - 1, Has::default());
+        assert!(Arc::ptr_eq(&found, &tools.of(None, 0, Has::default())));
         let told: Vec<&str> = found.specs().iter().map(|spec| spec.name.as_str()).collect();
         assert_eq!(
             (told.len(), told[0], &told[told.len() - 2..]),
@@ -327,11 +343,15 @@ mod tests {
         assert_eq!(found.find("mcp__big__tool7").unwrap().name(), "mcp__big__tool7");
         let none = found.find("mcp__big__tol7").err().unwrap().0;
         assert!(none.contains("did you mean `mcp__big__tool7`?") && !none.contains("mcp__big__tool9"), "{none}");
-        let part = tools.of(Some(&["read".to_owned(), "mcp__big__tool1".to_owned()]), 0, false);
+        let part = tools.of(Some(&["read".to_owned(), "mcp__big__tool1".to_owned()]), 0, Has::default());
         assert!(part.get("mcp__big__tool1").is_some() && part.get("mcp__big__tool2").is_none());
         let more = super::super::tests::served("mcp__big__more", "does more");
         tools.replace(ToolSet::new(tools.current().iter().cloned().chain([more])));
-        assert_eq!(tools.of(None, 0, false).specs().digest(), found.specs().digest(), "the prefix of a request stays");
+        assert_eq!(
+            tools.of(None, 0, Has::default()).specs().digest(),
+            found.specs().digest(),
+            "the prefix of a request stays"
+        );
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! The messages that an actor receives: commands of clients, and what its turn reports and asks.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use linger_protocol::RpcError;
+use linger_protocol::agent::Role;
 use linger_protocol::event::{EventBody, NoticeCode, Process};
 use linger_protocol::id::{CallId, Cursor, MessageId, PromptId, QuestionId};
 use linger_protocol::message::{ContentBlock, StopReason, Usage};
@@ -20,7 +22,7 @@ use crate::log::{Log, PieceKind};
 use crate::permission::{CallInfo, ResolvedAccess};
 use crate::provider::catalogue::Resolved;
 use crate::session::preview::Preview;
-use crate::session::state::{OutagePolicy, Resolution, Shape};
+use crate::session::state::{OutagePolicy, Resolution, Run, Shape};
 use crate::session::until::UntilState;
 use crate::session::{Draft, turn};
 use crate::store::StoreError;
@@ -77,6 +79,21 @@ pub struct CallBasis {
     pub grants: Vec<String>,
     /// Where it works.
     pub workspace: Arc<Workspace>,
+    /// The agent that it is.
+    pub role: Option<Role>,
+    /// `provider/model`.
+    pub model: String,
+    /// Whether a turn runs or prompts wait.
+    pub is_busy: bool,
+}
+
+/// The command or skill that a prompt named.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// The line that the user typed.
+    pub typed: String,
+    /// The command lines that it runs.
+    pub runs: Vec<String>,
 }
 
 /// A command to a session.
@@ -84,7 +101,7 @@ pub enum Command {
     /// Subscribe from a cursor; the map brings secret variables.
     Attach(Option<Cursor>, BTreeMap<String, String>, Reply<AttachPoint>),
     /// Queue a prompt.
-    Prompt(session::Prompt, Option<String>, Option<Key>, Author, Reply<Prompted>),
+    Prompt(session::Prompt, Option<Named>, Option<Key>, Author, Reply<Prompted>),
     /// Queue a compaction.
     Compact(session::Compact, Option<Key>, Author, Reply<Prompted>),
     /// Take back a queued prompt, or the last one.
@@ -121,6 +138,8 @@ pub enum Command {
     Prune(u64, bool, Reply<()>),
     /// Show a warning to attached clients.
     Warn(NoticeCode, String),
+    /// Say that Markdown files have changed: the user's own, or those of the workspace with this root.
+    FilesChanged(Option<PathBuf>, String),
     /// Resume a turn that waits for a configuration.
     Configured,
     /// The daemon ends.
@@ -152,6 +171,7 @@ impl Command {
                 | Self::Remove(..)
                 | Self::Prune(..)
                 | Self::Warn(..)
+                | Self::FilesChanged(..)
                 | Self::Configured
                 | Self::Pause(_)
         )
@@ -180,7 +200,7 @@ impl Command {
                 respond(asked.reply, Err(error));
             }
             // The daemon's log file has it already.
-            Self::Warn(..) | Self::Configured => {}
+            Self::Warn(..) | Self::FilesChanged(..) | Self::Configured => {}
             Self::Pause(done) => drop(done),
         }
     }
@@ -226,6 +246,8 @@ pub enum TurnMessage {
     Boundary(Option<Ending>, oneshot::Sender<NextStep>),
     /// Ask for the check of the turn; announces it if the latest answer has none yet.
     Check(oneshot::Sender<Option<UntilState>>),
+    /// Announce the next command line of the prompt's command; gives all of them.
+    Runs(oneshot::Sender<Vec<Run>>),
     /// The model cannot answer, for this reason: this other one stands in until the next turn.
     FallBack(Box<Resolved>, String),
     /// Ask for the current `provider/model`.

@@ -27,8 +27,8 @@ struct Accepted {
     schema: Option<Value>,
     /// The check that has to pass.
     until: Option<session::Until>,
-    /// The line that named a command.
-    command: Option<String>,
+    /// The command that it named.
+    named: Option<Named>,
 }
 
 impl Actor {
@@ -86,6 +86,9 @@ impl Actor {
             mode: self.state.mode,
             grants: self.state.grants.clone(),
             workspace: self.workspace.clone(),
+            role: self.state.role.clone(),
+            model: self.state.model.clone(),
+            is_busy: self.state.turn.is_some() || !self.state.queue.is_empty(),
         }
     }
 
@@ -100,7 +103,7 @@ impl Actor {
 
     pub(super) async fn prompt(
         &mut self,
-        (prompt, command): (session::Prompt, Option<String>),
+        (prompt, named): (session::Prompt, Option<Named>),
         key: Option<Key>,
         by: Author,
         reply: Reply<Prompted>,
@@ -134,7 +137,7 @@ impl Actor {
             compact: false,
             schema: asked,
             until: prompt.until,
-            command,
+            named,
         };
         self.accept(accepted, blobs, (key, by), reply);
     }
@@ -157,7 +160,7 @@ impl Actor {
         if let Err(error) = self.may_compact(&content) {
             return respond(reply, Err(error));
         }
-        let accepted = Accepted { content, when: When::Steer, compact: true, schema: None, until: None, command: None };
+        let accepted = Accepted { content, when: When::Steer, compact: true, schema: None, until: None, named: None };
         self.accept(accepted, Vec::new(), (key, by), reply);
     }
 
@@ -185,18 +188,21 @@ impl Actor {
     /// Queues a prompt, and starts it if the session is idle.
     fn accept(
         &mut self,
-        Accepted { content, when, compact, schema, until, command }: Accepted,
+        Accepted { content, when, compact, schema, until, named }: Accepted,
         blobs: Vec<Held>,
         (key, by): (Option<Key>, Author),
         reply: Reply<Prompted>,
     ) {
         fault::point("actor.prompt");
         let id = PromptId(format!("p{}", self.state.counts.prompts + 1));
-        let Author { name, process } = by.clone();
+        let author = by.clone();
+        let Author { name, process } = by;
         let prompt = id.clone();
         let by_name = Some(name);
+        let (command, runs) = named.map_or((None, Vec::new()), |named| (Some(named.typed), named.runs));
+        let by = by_name;
         let accepted =
-            EventBody::PromptAccepted { prompt, content, when, by: by_name, process, compact, schema, until, command };
+            EventBody::PromptAccepted { prompt, content, when, by, process, compact, schema, until, command, runs };
         let prompted = Prompted { prompt: id, seq: self.state.head + 1 };
         let outcome = self.remember(key, &prompted);
         let (done, committed) = oneshot::channel();
@@ -204,7 +210,7 @@ impl Actor {
         self.append(vec![accepted], outcome.into_iter().collect(), true, Some(done));
         respond_when(reply, committed, prompted);
         if when == When::Steer && !compact {
-            self.steered(&by);
+            self.steered(&author);
         }
         match (&self.phase, when) {
             (Phase::Running(_), When::Interrupt) => self.stop(Then::Interrupt),
@@ -261,8 +267,9 @@ impl Actor {
         let prompt = PromptId(format!("p{}", self.state.counts.prompts + 1));
         let Author { name, process } = by.clone();
         let (when, by, compact, schema, until, command) = (When::Steer, Some(name), false, None, None, None);
+        let runs = Vec::new();
         let accepted =
-            EventBody::PromptAccepted { prompt, content, when, by, process, compact, schema, until, command };
+            EventBody::PromptAccepted { prompt, content, when, by, process, compact, schema, until, command, runs };
         self.append(vec![Draft::new(accepted)], Vec::new(), false, None);
     }
 
@@ -296,7 +303,9 @@ impl Actor {
     async fn see_workspace(&mut self) {
         if !self.workspace.is_seen {
             let env = BTreeMap::clone(&self.workspace.env);
-            self.workspace = Arc::new(self.env.workspace(&self.id, &self.state.cwd, env, disk::SHORT_TIMEOUT).await);
+            let mut workspace = self.env.workspace(&self.id, &self.state.cwd, env, disk::SHORT_TIMEOUT).await;
+            workspace.notes.is_child = self.state.parent.is_some();
+            self.workspace = Arc::new(workspace);
             self.workspace.added.set(&self.state.directories);
         }
     }
@@ -445,6 +454,7 @@ impl Actor {
             name: set.name,
             instructions: None,
             skills: None,
+            memory: None,
             agent: None,
             setup,
             stands_in_for: None,

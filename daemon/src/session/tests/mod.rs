@@ -512,11 +512,13 @@ fn line(event: &Event, asked: &mut Vec<QuestionId>) -> String {
                 Some(Asks::GoOn) => " asks to go on",
                 Some(Asks::Ended) => " is told",
                 Some(Asks::Check) => " asks to pass the check",
+                Some(Asks::Output) => " is told the output",
                 _ => "",
             };
             format!("{message} {who}{flags}{asks}: {}", blocks(content))
         }
         EventBody::MessageSuperseded { message } => message.to_string(),
+        EventBody::CommandStarted { call_id, command } => format!("{call_id} {command}"),
         EventBody::CheckStarted { call_id, command, failed, tries } => {
             format!("{call_id} {command} {failed}/{tries}")
         }

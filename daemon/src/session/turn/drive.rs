@@ -91,6 +91,7 @@ impl Turn {
                 let detail = format!("the turn took {} steps, max_steps is {limit}", self.steps);
                 return self.end(StopReason::MaxSteps, &detail, GO_ON).await.map(drop);
             }
+            self.run_commands(&mut step).await?;
             self.say_schema(&mut step).await?;
             self.say_go_on(&mut step).await?;
             let answer = match self.step(&mut step).await? {
@@ -117,6 +118,7 @@ impl Turn {
         if let Some(news) = self.env.policy.look(&self.workspace, &self.session).await {
             self.emit.notice(Level::Warning, NoticeCode::ConfigWaits, news)?;
         }
+        self.env.read_tools(&self.workspace).await;
         self.env.configure_workspace(&self.workspace.root);
         match self.env.servers.ready(&self.workspace, self.session.as_str()).await {
             Ok(notices) => {

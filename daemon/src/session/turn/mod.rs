@@ -15,11 +15,13 @@
 //! | `resolve` | the provider and its key, and waiting for a missing one |
 //! | `compact` | making room in the context |
 //! | `check` | the check of an answer, which may fail |
+//! | `commands` | the command lines of a prompt's command |
 //! | `shape` | answers that fit a schema |
 //! | `prefix` | the part of each request before the messages |
 //! | `emit` | messages to the actor |
 
 mod check;
+mod commands;
 mod compact;
 mod drive;
 mod emit;
@@ -113,6 +115,10 @@ pub struct Turn {
     instructions: Vec<Instruction>,
     /// The digest of the skills that the model is told of; absent without any.
     skills: Option<String>,
+    /// The index of notes that the system prompt has.
+    memory: Option<state::MemoryIndex>,
+    /// The system prompt without it.
+    system: String,
     /// The agent that the session is.
     role: Option<Role>,
     /// The most steps that its agent wants.
@@ -179,6 +185,8 @@ impl Turn {
             shape: turn.shape,
             instructions: state.instructions.clone(),
             skills: state.skills.clone(),
+            memory: state.memory.clone(),
+            system: String::new(),
             role: state.role.clone(),
             role_steps: None,
             created_at: state.created_at,

@@ -63,7 +63,9 @@ fn server(name: &str, page: &mut Page) -> Result<ServerFile, Problem> {
     let settings = Value::Object(settings);
     let config = ServerConfig::deserialize(&settings).map_err(|error| {
         let why = error.to_string();
-        let key = page.fields.keys().find(|key| why.contains(&format!("`{key}`")));
+        let named = |before: &str| page.fields.keys().find(|key| why.contains(&format!("{before}`{key}`")));
+        // The message lists the known keys too.
+        let key = named("unknown field ").or_else(|| named(""));
         Problem::error(key.map_or(1, |key| page.line(key)), format!("is no server: {}", text::one_line(&why)))
     })?;
     // `~/` is the home directory, and in a workspace a path begins at its root.

@@ -52,7 +52,9 @@ impl Turn {
             }
         };
         fault::point("turn.context");
-        let system = match self.system(files.await.unwrap_or_default())? {
+        // Notes that were written since a session began count after its next compaction.
+        let is_begun = context.messages.iter().any(|message| message.role == Role::Assistant);
+        let system = match self.system(files.await.unwrap_or_default(), is_begun)? {
             Ok(system) => system,
             Err(why) => return self.end(StopReason::Error, &why, NO_AGENT).await.map(drop),
         };

@@ -37,7 +37,7 @@ impl Turn {
     }
 
     /// The system prompt, or why there is none: the session's agent is gone. Emits an event for each part that has changed.
-    pub(super) fn system(&mut self, files: Files) -> Result<Result<String, String>, TurnEnded> {
+    pub(super) fn system(&mut self, files: Files, is_begun: bool) -> Result<Result<String, String>, TurnEnded> {
         let Files { instructions: loaded, library, index } = files;
         let role = match &self.role {
             None => None,
@@ -88,6 +88,7 @@ impl Turn {
             instructions::render(&loaded),
             skill::catalogue(&told),
         );
+        let index = if is_begun && self.memory.is_none() { String::new() } else { index };
         Ok(Ok(self.with_memory(index)?))
     }
 

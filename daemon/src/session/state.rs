@@ -292,7 +292,7 @@ pub struct MemoryIndex {
     /// The index; read from that event at load.
     #[serde(skip)]
     pub text: Arc<str>,
-    /// Whether the context was compacted since: then it is read again.
+    /// Whether it has to be read again: the context was compacted, or its event is lost.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_old: bool,
 }

@@ -245,7 +245,6 @@ impl State {
                 self.in_turn(|turn| turn.compaction = Some(compaction));
             }
             EventBody::Compacted { prompt, tokens_after, usage, .. } => {
-                self.memory.iter_mut().for_each(|memory| memory.is_old = true);
                 self.context = *tokens_after;
                 self.compaction_over(prompt.as_ref(), true, Usage::of_answer(*usage, false));
             }

@@ -99,8 +99,8 @@ impl Turn {
             return Ok(self.system.clone());
         }
         if self.memory.as_ref().is_none_or(|memory| memory.is_old) {
-            let is_first = self.memory.is_none();
-            if !is_first || !index.is_empty() {
+            let before = self.memory.as_ref().map(|memory| memory.text.clone()).unwrap_or_default();
+            if *before != *index {
                 self.emit.send(vec![EventBody::memory_read(index.clone())], false, None)?;
             }
             self.memory = Some(MemoryIndex { text: index.into(), ..MemoryIndex::default() });

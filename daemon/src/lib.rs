@@ -83,6 +83,7 @@ pub async fn run(options: Options, mut listener: impl Accept, shutdown: Cancella
     }
     service::config::begin(&services, left.died).await;
     let watching = tokio::spawn(service::config::watch(services.clone(), changes));
+    let files = services.env().to_watch().map(|it| tokio::spawn(service::files::watch(services.clone(), it)));
     let asking = services.config.trust_changes().map(|it| tokio::spawn(service::trust::watch(services.clone(), it)));
     // Before resumed turns start processes.
     let adopting = process::adopt_orphans().map(tokio::spawn).inspect_err(|error| {
@@ -126,6 +127,7 @@ pub async fn run(options: Options, mut listener: impl Accept, shutdown: Cancella
     later.iter().for_each(tokio::task::JoinHandle::abort);
     watching.abort();
     indexing.iter().for_each(tokio::task::JoinHandle::abort);
+    files.iter().for_each(tokio::task::JoinHandle::abort);
     asking.iter().for_each(tokio::task::JoinHandle::abort);
     adopting.iter().for_each(tokio::task::JoinHandle::abort);
     services.env().children.end().await;

@@ -1,4 +1,4 @@
-//! Skills, commands and agents, which are Markdown files: parameters and results of `skill/list`, `command/list` and `agent/list`.
+//! Skills, commands, agents, tools and servers, which are Markdown files: parameters and results of `skill/list` and its like.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::Level;
 
-/// `skill/list`, `command/list`, `agent/list`: what there is for sessions in a directory.
+/// `skill/list`, `command/list`, `agent/list`, `tool/files`, `mcp/files`: what there is for sessions in a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct List {
     /// A directory of a workspace, absolute.

@@ -31,6 +31,20 @@ impl Budget {
         *self == Self::default()
     }
 
+    /// The smaller of each limit.
+    #[must_use]
+    pub fn at_most(self, other: Self) -> Self {
+        fn less<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
+            a.into_iter().chain(b).min()
+        }
+        Self {
+            max_cost_micros: less(self.max_cost_micros, other.max_cost_micros),
+            max_tokens: less(self.max_tokens, other.max_tokens),
+            max_ms: less(self.max_ms, other.max_ms),
+            max_steps: less(self.max_steps, other.max_steps),
+        }
+    }
+
     /// This one with what `said` says of it.
     #[must_use]
     pub fn changed(self, said: Self) -> Self {

@@ -391,4 +391,7 @@ pub struct Tool {
     /// The MCP server that it belongs to; absent for the daemon's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
+    /// The Markdown file that describes it; absent for the daemon's own and those of servers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
 }

@@ -135,6 +135,9 @@ pub enum EventBody {
         /// The skills that the system prompt names from now on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         skills: Option<Vec<Skill>>,
+        /// The index of notes that the system prompt has from now on; empty for none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        memory: Option<String>,
         /// Its agent, whose file is another one from now on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         agent: Option<AgentRole>,
@@ -199,6 +202,9 @@ pub enum EventBody {
         /// The child whose words these are: the result of a task in the background. No user said this.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         child: Option<SessionId>,
+        /// The command lines that the command runs before the first step of its turn; each needs its permission then.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        runs: Vec<String>,
     },
     /// A prompt that waited for its turn was taken back; it never becomes a message.
     PromptUnqueued {
@@ -250,6 +256,14 @@ pub enum EventBody {
     MessageSuperseded {
         /// The message.
         message: MessageId,
+    },
+    /// A command line of the prompt's command is about to run: as a call of `bash` that no model made. Its permission, start, output
+    /// and end follow like those of any call.
+    CommandStarted {
+        /// The call.
+        call_id: CallId,
+        /// The command line.
+        command: String,
     },
     /// The turn would end, and the check of its prompt is about to run: as a call of `bash` that no model made. Its permission,
     /// start, output and end follow like those of any call.
@@ -692,6 +706,7 @@ impl EventBody {
             effort: None,
             instructions: None,
             skills: None,
+            memory: None,
             agent: None,
             setup: None,
             stands_in_for: None,
@@ -722,6 +737,15 @@ impl EventBody {
         Self::changed(|body| {
             if let Self::SessionChanged { skills, .. } = body {
                 *skills = Some(now);
+            }
+        })
+    }
+
+    /// The system prompt has this index of notes from now on.
+    pub fn memory_read(index: String) -> Self {
+        Self::changed(|body| {
+            if let Self::SessionChanged { memory, .. } = body {
+                *memory = Some(index);
             }
         })
     }

@@ -19,6 +19,7 @@ pub mod events;
 pub mod id;
 pub mod key;
 pub mod mcp;
+pub mod memory;
 pub mod message;
 pub mod method;
 pub mod patience;

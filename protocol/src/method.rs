@@ -8,7 +8,9 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::{agent, blob, config, daemon, events, key, mcp, permission, question, search, session, tree, trust, usage};
+use crate::{
+    agent, blob, config, daemon, events, key, mcp, memory, permission, question, search, session, tree, trust, usage,
+};
 
 /// Parameters that know their method.
 pub trait Method: Serialize {
@@ -63,7 +65,7 @@ macro_rules! methods {
             use jsonrpsee::core::RpcResult;
             use jsonrpsee::proc_macros::rpc;
 
-            use super::{agent, blob, config, daemon, events, key, mcp, permission, question, search, session, tree, trust, usage};
+            use super::{agent, blob, config, daemon, events, key, mcp, memory, permission, question, search, session, tree, trust, usage};
 
             $(
                 $(#[$about])*
@@ -195,7 +197,7 @@ methods! {
         /// Trusts nothing of a workspace any more.
         TrustRevoke: "trust/revoke" = revoke(trust::Revoke) -> RpcResult<trust::Revoked>;
     }
-    /// Skills, commands and agents.
+    /// Skills, commands, agents, tools and servers, which are Markdown files.
     AgentApi {
         /// The skills of sessions in a directory.
         SkillList: "skill/list" = skills(agent::List) -> RpcResult<Vec<agent::Item>>;
@@ -203,6 +205,19 @@ methods! {
         CommandList: "command/list" = commands(agent::List) -> RpcResult<Vec<agent::Item>>;
         /// The agents that a session in a directory can be.
         AgentList: "agent/list" = agents(agent::List) -> RpcResult<Vec<agent::Item>>;
+        /// The Markdown files that describe tools.
+        ToolFiles: "tool/files" = tool_files(agent::List) -> RpcResult<Vec<agent::Item>>;
+        /// The Markdown files that describe MCP servers.
+        ServerFiles: "mcp/files" = server_files(agent::List) -> RpcResult<Vec<agent::Item>>;
+    }
+    /// Notes that outlive sessions.
+    MemoryApi {
+        /// The notes that sessions in a directory have.
+        MemoryList: "memory/list" = list(memory::List) -> RpcResult<Vec<memory::Note>>;
+        /// Writes a new note.
+        MemoryAdd: "memory/add" = add(memory::Add) -> RpcResult<memory::Note>;
+        /// Removes a note.
+        MemoryRemove: "memory/remove" = remove(memory::Remove) -> RpcResult<daemon::Empty>;
     }
     /// MCP servers.
     McpApi {

@@ -26,6 +26,14 @@ pub(crate) enum Mcp {
     Logout(McpNamed),
     /// Give linger's own tools to another program, as an MCP server on stdin and stdout
     Serve(McpServe),
+    /// Check the Markdown files that describe servers: exit code 1 if one cannot be used
+    Validate {
+        /// Files; without one all of this directory
+        paths: Vec<PathBuf>,
+        /// One JSON object a line
+        #[arg(long)]
+        json: bool,
+    },
     /// List what a prompt can name as @SERVER:URI
     Resources(McpOffered),
     /// List the prompts that servers have ready: /SERVER:PROMPT in a session

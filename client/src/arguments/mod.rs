@@ -27,8 +27,8 @@ pub(crate) use mcp::{Mcp, McpAdd, McpLogin, McpNamed, McpOffered, McpServe};
 pub(crate) use options::{Check, Choice};
 pub(crate) use sessions::{Env, Export, ExportFormat, Inbox, Log, Ls, Prune, Redo, Rename, Rm, Status, Undo};
 pub(crate) use setup::{
-    Config, ConfigConfirmed, ConfigGetting, ConfigSetting, Configure, ExplainCall, Files, Key, Models, Permissions,
-    PermissionsCommand, RemoveRule, ToolsOf, Trust, Usage,
+    Config, ConfigConfirmed, ConfigGetting, ConfigSetting, Configure, ExplainCall, Files, Key, Memory, MemoryNamed,
+    Models, Permissions, PermissionsCommand, RemoveRule, ToolsOf, Trust, Usage,
 };
 pub(crate) use tree::{Fork, Rewind, Uncompact};
 pub(crate) use turn::{Answer, Attach, Cancel, Compact, New, Run, Send, Unqueue, Wait};
@@ -156,6 +156,9 @@ pub(crate) enum Command {
     /// Agents, which are roles of sessions: list, show, validate
     #[command(subcommand)]
     Agents(Files),
+    /// Notes that outlive sessions: list, show, add, edit, rm
+    #[command(subcommand)]
+    Memory(Memory),
     /// Show which variables a session's tools get
     Env(Env),
     /// What is always allowed: list, remove; and which rule or mode decides on a call: explain

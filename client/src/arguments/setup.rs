@@ -47,7 +47,11 @@ impl From<UsageBy> for linger_protocol::usage::By {
 }
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct ToolsOf {
+    /// What to do with the Markdown files that describe tools
+    #[command(subcommand)]
+    pub(crate) files: Option<Files>,
     /// A name, an id, or a unique prefix of an id; without it, what a new session here gets
     pub(crate) session: Option<String>,
     /// One JSON object a line
@@ -55,7 +59,38 @@ pub(crate) struct ToolsOf {
     pub(crate) json: bool,
 }
 
-/// What to do with skills, commands or agents.
+/// What to do with notes.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Memory {
+    /// List the notes that sessions here have
+    List(Json),
+    /// Print one
+    Show(MemoryNamed),
+    /// Write one about this workspace; its first line says what it is about
+    Add {
+        /// The text
+        #[arg(required = true)]
+        text: Vec<String>,
+        /// About the user, for all workspaces
+        #[arg(long)]
+        user: bool,
+    },
+    /// Open one in $VISUAL or $EDITOR
+    Edit(MemoryNamed),
+    /// Remove one
+    Rm(MemoryNamed),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MemoryNamed {
+    /// Its name: NAME, user/NAME or workspace/NAME
+    pub(crate) name: String,
+    /// The one about the user
+    #[arg(long)]
+    pub(crate) user: bool,
+}
+
+/// What to do with skills, commands, agents, or the files of tools.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Files {
     /// List those of this directory, and whether sessions have them

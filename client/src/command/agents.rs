@@ -1,10 +1,10 @@
-//! `linger skills`, `linger commands`, `linger agents`: which there are, what one says, and whether they are right.
+//! `linger skills`, `linger commands`, `linger agents`, the files of `linger tools`: which there are, what one says, and whether they are right.
 
 use std::path::absolute;
 
 use linger_protocol::agent::{Item, List, Scope, Status};
 use linger_protocol::event::Level;
-use linger_protocol::method::{AgentList, CommandList, SkillList};
+use linger_protocol::method::{AgentList, CommandList, ServerFiles, SkillList, ToolFiles};
 
 use super::print_value;
 use crate::arguments::Files;
@@ -26,6 +26,12 @@ pub(super) const SKILLS: Kind =
 
 pub(super) const COMMANDS: Kind =
     Kind { noun: "command", plural: "commands", call: |client, list| client.call(&CommandList(list)) };
+
+pub(super) const TOOLS: Kind =
+    Kind { noun: "tool", plural: "tools", call: |client, list| client.call(&ToolFiles(list)) };
+
+pub(super) const SERVERS: Kind =
+    Kind { noun: "server", plural: "servers", call: |client, list| client.call(&ServerFiles(list)) };
 
 pub(super) const AGENTS: Kind =
     Kind { noun: "agent", plural: "agents", call: |client, list| client.call(&AgentList(list)) };
@@ -88,6 +94,7 @@ fn status(item: &Item) -> String {
     match item.status {
         Status::Active if item.problems.iter().any(|it| it.level == Level::Error) => "active, see validate".to_owned(),
         Status::Active => "active".to_owned(),
+        Status::Waits if item.scope == Scope::User => "not confirmed".to_owned(),
         Status::Waits => "not trusted".to_owned(),
         Status::Hidden => "hidden by another".to_owned(),
         Status::Broken => "broken, see validate".to_owned(),

@@ -11,11 +11,12 @@ use crate::render::table::columns;
 use crate::terminal::Terminal;
 
 /// The manual: a topic, what it is about, its text.
-pub(super) const TOPICS: [(&str, &str, &str); 14] = [
+pub(super) const TOPICS: [(&str, &str, &str); 15] = [
     ("sessions", "prompts, attaching, summaries, pictures", include_str!("../../../daemon/manual/sessions.md")),
     ("rules", "modes, rules and answers: what may run", include_str!("../../../daemon/manual/rules.md")),
     ("workspaces", "what a repository may set, and trust", include_str!("../../../daemon/manual/workspaces.md")),
-    ("extending", "skills, commands, agents: Markdown files", include_str!("../../../daemon/manual/extending.md")),
+    ("extending", "skills, agents, tools … as Markdown", include_str!("../../../daemon/manual/extending.md")),
+    ("memory", "notes that outlive sessions", include_str!("../../../daemon/manual/memory.md")),
     ("hooks", "commands of yours around calls and prompts", include_str!("../../../daemon/manual/hooks.md")),
     ("attention", "notifications when a session needs you", include_str!("../../../daemon/manual/attention.md")),
     ("providers", "models, cost, servers of your own", include_str!("../../../daemon/manual/providers.md")),

@@ -11,8 +11,8 @@ use linger_protocol::method::{
 };
 use linger_protocol::trust::Get;
 
-use super::{login, print_rows, print_value};
-use crate::arguments::{Json, Mcp, McpAdd, McpLogin, McpNamed, McpOffered, McpServe};
+use super::{agents, login, print_rows, print_value};
+use crate::arguments::{Files, Json, Mcp, McpAdd, McpLogin, McpNamed, McpOffered, McpServe};
 use crate::connect::{Client, start};
 use crate::environment::working_directory;
 use crate::error::{Exit, Failure};
@@ -25,6 +25,9 @@ const START: Duration = Duration::from_secs(610);
 pub(super) fn run(command: Mcp) -> Result<Exit, Failure> {
     if let Mcp::Serve(args) = command {
         return Err(serve(args));
+    }
+    if let Mcp::Validate { paths, json } = command {
+        return agents::run(&agents::SERVERS, Files::Validate { paths, json });
     }
     let mut client = Client::open()?;
     match command {
@@ -59,7 +62,7 @@ pub(super) fn run(command: Mcp) -> Result<Exit, Failure> {
             }
         }
         Mcp::Test(McpNamed { server, json }) => return test(&mut client, server, json),
-        Mcp::Serve(_) => {}
+        Mcp::Serve(_) | Mcp::Validate { .. } => {}
         Mcp::Login(McpLogin { server, paste, json }) => {
             login::run(&mut client, &server, here(), paste)?;
             return test(&mut client, server, json);

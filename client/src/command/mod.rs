@@ -24,6 +24,7 @@ mod log;
 mod login;
 mod ls;
 mod mcp;
+mod memory;
 mod models;
 mod new;
 mod permissions;
@@ -99,7 +100,8 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
         Some(Command::Prune(args)) => prune::run(&args),
         Some(Command::Models(args)) => models::run(&args),
         Some(Command::Usage(args)) => usage::run(&args),
-        Some(Command::Tools(args)) => tools::run(&args),
+        Some(Command::Memory(command)) => memory::run(command),
+        Some(Command::Tools(args)) => tools::run(args),
         Some(Command::Skills(command)) => agents::run(&agents::SKILLS, command),
         Some(Command::Commands(command)) => agents::run(&agents::COMMANDS, command),
         Some(Command::Agents(command)) => agents::run(&agents::AGENTS, command),

@@ -502,7 +502,9 @@ impl Running {
             self.terminal.data(&answer.to_string())?;
         }
         if self.data == Data::Final {
-            match self.final_text().as_str() {
+            // Of a schema that the agent has, people read this part.
+            let told = answer.and_then(|answer| answer.get("answer")).and_then(Value::as_str).map(str::to_owned);
+            match told.unwrap_or_else(|| self.final_text()).as_str() {
                 "" if stop_reason == StopReason::EndTurn => self.terminal.say("the model's answer is empty")?,
                 "" => {}
                 text => {

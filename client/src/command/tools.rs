@@ -3,7 +3,7 @@
 use linger_protocol::daemon::{Tool, ToolDecision, ToolEffect, Tools};
 use linger_protocol::method::ToolList;
 
-use super::resolve;
+use super::{agents, resolve};
 use crate::arguments::ToolsOf;
 use crate::connect::Client;
 use crate::environment::working_directory;
@@ -13,7 +13,10 @@ use crate::render::style::Style;
 use crate::render::table::columns;
 use crate::terminal::{Capabilities, Terminal, clean_line};
 
-pub(super) fn run(args: &ToolsOf) -> Result<Exit, Failure> {
+pub(super) fn run(args: ToolsOf) -> Result<Exit, Failure> {
+    if let Some(files) = args.files {
+        return agents::run(&agents::TOOLS, files);
+    }
     let mut client = Client::open()?;
     let list = ToolList(match &args.session {
         Some(session) => Tools { session: Some(resolve(&mut client, session)?.session), cwd: None },
@@ -37,7 +40,16 @@ pub(super) fn run(args: &ToolsOf) -> Result<Exit, Failure> {
 
 /// Name, origin, effect, verdict and the first line of the description.
 fn row(tool: &Tool) -> Vec<String> {
-    let origin = tool.server.as_deref().map_or("built in", |_| "MCP");
+    // The whole path is in `--json`: its end says enough in a column.
+    let file = tool.file.as_ref().map(|file| {
+        let end: Vec<_> = file.components().rev().take(2).map(|part| part.as_os_str().to_string_lossy()).collect();
+        end.into_iter().rev().collect::<Vec<_>>().join("/")
+    });
+    let origin = match (&tool.server, &file) {
+        (Some(_), _) => "MCP",
+        (None, Some(file)) => file,
+        (None, None) => "built in",
+    };
     let effect = match tool.effect {
         ToolEffect::Reads => "reads",
         ToolEffect::Writes => "writes",

@@ -232,6 +232,8 @@ impl Renderer {
             EventBody::Message { role: Role::User, asks: Some(Asks::Check), .. } => {
                 self.say(&self.settings.style.dim("the check did not pass; the model reads why"), &mut out);
             }
+            // It was shown as the output of its call.
+            EventBody::Message { role: Role::User, asks: Some(Asks::Output), .. } => {}
             EventBody::CheckStarted { failed, tries, .. } => {
                 let again = if *failed == 0 { String::new() } else { format!(" (after try {failed} of {tries})") };
                 self.say(&self.settings.style.dim(&format!("the check runs{again}")), &mut out);
@@ -404,6 +406,7 @@ impl Renderer {
             | EventBody::BackgroundStarted { .. }
             | EventBody::UndoStarted { .. }
             | EventBody::ToolOutputDelta { .. }
+            | EventBody::CommandStarted { .. }
             | EventBody::Lost { .. }
             | EventBody::Unknown => {}
         }

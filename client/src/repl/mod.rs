@@ -11,6 +11,7 @@
 mod asking;
 mod editor;
 mod keys;
+mod note;
 mod obey;
 mod output;
 mod slash;

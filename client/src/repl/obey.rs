@@ -11,8 +11,8 @@ use linger_protocol::session::{Compact, Keyed, List as Sessions, Prompt, Redo, S
 
 use std::path::PathBuf;
 
-use super::Repl;
 use super::slash::{self, Slash};
+use super::{Repl, note};
 use crate::attachable::{self, with_resources};
 use crate::environment::{absolute, now, working_directory};
 use crate::error::{Exit, Failure};
@@ -56,6 +56,9 @@ impl Repl {
         }
         if matches!(text.trim(), "exit" | "quit" | ":q") {
             return self.leave().map(Some);
+        }
+        if let Some(written) = note::parse(&text) {
+            return self.note(written).map(|()| None);
         }
         match slash::parse(&text) {
             None => self.prompt(text, steer.then_some(When::Steer), false)?,

@@ -1,15 +1,15 @@
 //! Commands: prompts with a name, and what their text becomes. Pure, but for the files that the caller reads.
 //!
-//! `$ARGUMENTS` and `$1` … are what the user wrote after the name; `@file` is a file, which the caller reads by permission. Text
-//! that would run in a shell, `` !`…` ``, is refused: such a command is not used.
+//! `$ARGUMENTS` and `$1` … are what the user wrote after the name; `@file` is a file, which the caller reads by permission. A command
+//! line, `` !`…` ``, gets what the user wrote as positional parameters, and runs in the turn like a call of `bash`.
 
 use linger_protocol::agent::Problem;
 
-use super::Found;
 use super::frontmatter::Page;
+use super::{Found, others};
 
 /// The keys of a header that count, and those of other programs that change nothing here.
-const KEYS: [&str; 3] = ["description", "argument-hint", "name"];
+const KEYS: [&str; 6] = ["description", "agent", "model", "subtask", "argument-hint", "name"];
 
 /// The longest text of a prompt that a command makes, in bytes, without its files: some pages.
 const MAX_TEXT: usize = 256 << 10;
@@ -17,11 +17,20 @@ const MAX_TEXT: usize = 256 << 10;
 /// The most files that a command names.
 pub const MAX_FILES: usize = 16;
 
+/// The most command lines that a command runs: each may ask.
+const MAX_RUNS: usize = 16;
+
 /// A command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Command {
     /// What it is for.
     pub description: Option<String>,
+    /// The agent whose work it is.
+    pub agent: Option<String>,
+    /// The `provider/model` that it wants.
+    pub model: Option<String>,
+    /// Whether it runs a command, so that a person has to confirm it.
+    pub runs: bool,
     /// The prompt, with its placeholders.
     pub body: String,
 }
@@ -33,6 +42,8 @@ pub enum Piece {
     Text(String),
     /// A file, as the command names it.
     File(String),
+    /// A command line that runs once it is permitted: its output is told to the model.
+    Run(String),
 }
 
 /// Reads a command. Fails if it cannot be used.
@@ -47,15 +58,58 @@ pub(super) fn parse(found: &Found, text: &str) -> (Result<Command, Problem>, Str
     if page.body.is_empty() {
         return (Err(Problem::error(1, "there is no text behind the header")), name, page.problems);
     }
-    if let Some(line) = text.lines().position(|line| line.contains("!`")) {
-        let why = "a command that runs a shell (!`…`) is not supported: have the model run it";
-        return (Err(Problem::error(line + 1, why)), name, page.problems);
+    let agent = page.text("agent").filter(|agent| !others::is_silent(agent));
+    let said = page.text("model").filter(|model| !others::is_silent(model));
+    let model = said.as_deref().and_then(others::model);
+    if let (Some(said), None) = (&said, &model) {
+        let said = crate::tool::text::one_line(said);
+        page.warn("model", format!("`{said}` is no `provider/model`, and changes nothing"));
     }
-    (Ok(Command { description, body: page.body }), name, page.problems)
+    let runs = scripts(&page.body);
+    for script in &runs {
+        if script.trim().is_empty() {
+            let line = text.lines().position(|line| line.contains("!`")).unwrap_or_default();
+            return (Err(Problem::error(line + 1, "!`…` has no command")), name, page.problems);
+        }
+    }
+    if runs.len() > MAX_RUNS {
+        return (Err(Problem::error(1, format!("it runs more than {MAX_RUNS} commands"))), name, page.problems);
+    }
+    (Ok(Command { description, agent, model, runs: !runs.is_empty(), body: page.body }), name, page.problems)
+}
+
+/// The command lines between `` !` `` and the next backtick.
+fn scripts(body: &str) -> Vec<String> {
+    body.split("!`").skip(1).filter_map(|rest| Some(rest.split_once('`')?.0.to_owned())).collect()
+}
+
+/// The command line that runs: the script, with the words after the command's name as its positional parameters, and all of them as
+/// `$ARGUMENTS`. They are in quotes, so no shell takes any of them for more than text.
+fn command_line(script: &str, arguments: &str, given: &[String]) -> (String, bool) {
+    let uses_all = script.contains("$ARGUMENTS") || script.contains("${ARGUMENTS}");
+    let uses_words = script.match_indices('$').any(|(at, _)| {
+        let next = script.get(at + 1..).and_then(|rest| rest.trim_start_matches('{').chars().next());
+        next.is_some_and(|c| c.is_ascii_digit() && c != '0' || "@*#".contains(c))
+    });
+    let mut line = String::new();
+    if uses_all {
+        line.push_str(&format!("ARGUMENTS={}; ", quoted(arguments)));
+    }
+    if uses_words {
+        let words: Vec<String> = given.iter().map(|word| quoted(word)).collect();
+        line.push_str(&format!("set -- {}; ", words.join(" ")));
+    }
+    line.push_str(script.trim());
+    (line, uses_all || uses_words)
+}
+
+/// A text as one word of a shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 /// The words of what was written after a command's name: blanks separate, quotes hold together.
-fn words(arguments: &str) -> Vec<String> {
+pub(super) fn words(arguments: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for c in arguments.chars() {
         match (quote, c) {
@@ -81,6 +135,15 @@ pub fn expand(body: &str, arguments: &str) -> Result<Vec<Piece>, String> {
     let mut rest = body;
     let mut before = ' ';
     while let Some(c) = rest.chars().next() {
+        if let Some((script, after)) = rest.strip_prefix("!`").and_then(|rest| rest.split_once('`')) {
+            let (line, used) = command_line(script, arguments, &given);
+            uses_arguments |= used;
+            size += text.len();
+            pieces.push(Piece::Text(std::mem::take(&mut text)));
+            pieces.push(Piece::Run(line));
+            (rest, before) = (after, '`');
+            continue;
+        }
         let after = rest.get(c.len_utf8()..).unwrap_or_default();
         let placed = if c == '$' { placeholder(after, arguments, &given) } else { None };
         let file = if c == '@' && !before.is_alphanumeric() { file_name(after, arguments, &given) } else { None };
@@ -166,6 +229,7 @@ mod tests {
             .map(|piece| match piece {
                 Piece::Text(text) => text,
                 Piece::File(name) => format!("<{name}>"),
+                Piece::Run(line) => format!("!{line}!"),
             })
             .collect();
         assert_eq!(shown, expect, "{body} {arguments}");
@@ -188,5 +252,14 @@ mod tests {
         check("Mail me@x.org or @alice", "", &["Mail me@x.org or @alice"]);
         assert!(expand(&"@a.md ".repeat(17), "").unwrap_err().contains("more than 16 files"));
         assert!(expand(&"$1".repeat(1000), &"x".repeat(1000)).unwrap_err().contains("longer than"));
+    }
+
+    #[test]
+    fn arguments_reach_a_command_line_as_parameters_and_never_as_shell_text() {
+        check("Log: !`git log -3`.", "", &["Log: ", "!git log -3!", "."]);
+        check("!`git show $1`", "'a b' $(touch x)", &["!set -- 'a b' '$(touch' 'x)'; git show $1!"]);
+        check("!`grep $ARGUMENTS f`", "it's; rm", &["!ARGUMENTS='it'\\''s; rm'; grep $ARGUMENTS f!"]);
+        check("!`date` $1", "!`id`", &["!date!", " !`id`"]);
+        check("Costs `x`! And !`", "", &["Costs `x`! And !`"]);
     }
 }

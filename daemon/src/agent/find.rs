@@ -14,6 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::Kind;
 use crate::config::instructions::is_trusted;
+use crate::mcp::settings::SERVER_FILES;
 use crate::tool::handle::Entry;
 
 /// The largest file, in bytes: ten times a long skill.
@@ -41,7 +42,7 @@ const OUTSIDE: &str = "is left out: it leads out of the workspace";
 const SKIPPED: [&str; 2] = [".git", "node_modules"];
 
 /// Where to look.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
     /// The user's configuration directory.
     pub config: PathBuf,
@@ -88,7 +89,33 @@ impl Kind {
                 &[],
                 &[".linger/agents", ".agents/agents", ".claude/agents", ".opencode/agents", ".github/agents"],
             ),
+            Self::Tool => ("tools", &[], &[".linger/tools"]),
+            Self::Server => ("mcp", &[], &[SERVER_FILES]),
         }
+    }
+
+    /// Whether only the workspace's root has some.
+    fn is_of_root(self) -> bool {
+        matches!(self, Self::Tool | Self::Server)
+    }
+
+    /// The directories in which a change is one of some kind: below the configuration directory, below home, below a workspace; and
+    /// whether those below count too.
+    pub(super) fn watched(places: &Places) -> Vec<(PathBuf, bool)> {
+        let mut watched = Vec::new();
+        for kind in Self::ALL {
+            let (own, of_home, of_workspace) = kind.directories();
+            let deep = kind == Self::Skill;
+            watched.push((places.config.join(own), deep));
+            let home = places.home.iter().flat_map(|home| of_home.iter().map(move |dir| (home.join(dir), deep)));
+            watched.extend(home);
+            let levels = places.cwd.ancestors().take_while(|dir| dir.starts_with(&places.root)).take(MAX_LEVELS);
+            let levels = levels.filter(|level| Some(*level) != places.home.as_deref());
+            for level in levels.filter(|level| !kind.is_of_root() || *level == places.root) {
+                watched.extend(of_workspace.iter().map(|dir| (level.join(dir), deep)));
+            }
+        }
+        watched
     }
 
     /// The name that a path gives it; `None` if it is no file of this kind.
@@ -97,7 +124,7 @@ impl Kind {
         match self {
             Self::Skill if file == "SKILL.md" => Some(path.parent()?.file_name()?.to_str()?.to_owned()),
             Self::Skill => None,
-            Self::Command => file.strip_suffix(".md").map(str::to_owned),
+            Self::Command | Self::Tool | Self::Server => file.strip_suffix(".md").map(str::to_owned),
             Self::Agent => {
                 let name = file.strip_suffix(".md")?;
                 Some(name.strip_suffix(".agent").unwrap_or(name).to_owned())
@@ -115,7 +142,9 @@ pub(super) fn find(kind: Kind, places: &Places) -> (Vec<Found>, Vec<LeftOut>) {
     let home = places.home.as_deref();
     let levels = places.cwd.ancestors().take_while(|dir| dir.starts_with(&places.root)).take(MAX_LEVELS);
     // In HOME itself the directories of a workspace are the user's own.
-    for level in levels.filter(|level| Some(*level) != home) {
+    // The tool set is that of the workspace, whatever the session's directory.
+    let counts = |level: &Path| !kind.is_of_root() || level == places.root;
+    for level in levels.filter(|level| Some(*level) != home && counts(level)) {
         of_workspace.iter().for_each(|dir| search.all(&level.join(dir), true));
     }
     search.all(&places.config.join(own), false);

@@ -1,36 +1,46 @@
-//! Skills, commands and agents: Markdown files of the user and of workspaces, which a session reads at the beginning of each turn.
+//! Skills, commands, agents, tools and MCP servers: Markdown files of the user and of workspaces. A session reads them at the
+//! beginning of each turn, and what its tool set is made of before each step.
 //!
 //! [`Library::load`] finds them, leaves out those of a workspace that no person has trusted with this content
-//! ([`ConfigStore::survey`]), and decides which of several with one name counts: a workspace's before the user's, the nearest
-//! first. Nothing here runs anything.
+//! ([`ConfigStore::survey`]) and those of the user that none has confirmed ([`ConfigStore::survey_own`]), and decides which of several
+//! with one name counts: a workspace's before the user's, the nearest first. Nothing here runs anything.
 //!
 //! | file | owns |
 //! |---|---|
 //! | `find` | where the files lie, and reading them |
 //! | `frontmatter` | the YAML header |
-//! | `skill`, `command`, `role` | what each kind of file means |
+//! | `others` | what other programs call tools, models and modes |
+//! | `skill`, `command`, `role`, `program`, `server` | what each kind of file means |
+//! | `watch` | noticing that some have changed |
 
 pub mod command;
 mod find;
 mod frontmatter;
+mod others;
+mod program;
 pub mod role;
+mod server;
 pub mod skill;
+pub mod watch;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use linger_protocol::agent::{Item, Problem, Role, Scope, Skill as Named, Status};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::config::{ConfigStore, FILES};
+use crate::config::{ConfigStore, FILES, MCP_FILES, OwnFiles};
+use crate::tool::program::Program;
 use crate::tool::set::Names;
+use crate::tool::text;
 pub use command::Command;
 pub use find::{Found, Places};
 pub use role::Agent;
+use server::ServerFile;
 pub use skill::Skill;
 
 /// A kind of file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Knowledge on demand.
     Skill,
@@ -38,10 +48,31 @@ pub enum Kind {
     Command,
     /// The role of a session.
     Agent,
+    /// A program that models can call.
+    Tool,
+    /// An MCP server.
+    Server,
+}
+
+impl Kind {
+    /// All of them.
+    const ALL: [Self; 5] = [Self::Skill, Self::Command, Self::Agent, Self::Tool, Self::Server];
+    /// Those that a tool set is made of.
+    const OF_TOOLS: [Self; 2] = [Self::Tool, Self::Server];
+
+    fn noun(self) -> &'static str {
+        match self {
+            Self::Skill => "skill",
+            Self::Command => "command",
+            Self::Agent => "agent",
+            Self::Tool => "tool",
+            Self::Server => "server",
+        }
+    }
 }
 
 /// One that counts.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Entry<T> {
     /// Its name.
     pub name: String,
@@ -67,6 +98,17 @@ impl Entry<Agent> {
     }
 }
 
+/// What a file is at a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileState {
+    /// `agent NAME`.
+    pub what: String,
+    /// Whether sessions have it.
+    pub status: Status,
+    /// Changes with whatever it says.
+    mark: String,
+}
+
 /// What sessions in a directory have.
 #[derive(Clone, Debug, Default)]
 pub struct Library {
@@ -76,51 +118,71 @@ pub struct Library {
     pub commands: Vec<Entry<Command>>,
     /// The agents.
     pub agents: Vec<Entry<Agent>>,
+    /// The tools.
+    pub tools: Vec<Entry<Program>>,
+    /// Whether the user's own files are others than before.
+    pub is_own_new: bool,
     /// Every file, those too that do not count.
     rows: Vec<(Kind, Item)>,
 }
 
 impl Library {
-    /// Reads everything, and tells `config` which files of the workspace there are. Blocks on the disk.
+    /// Reads everything, and tells `config` which files there are. Blocks on the disk.
     pub fn load(config: &ConfigStore, places: &Places) -> Self {
+        Self::read(config, places, &Kind::ALL)
+    }
+
+    /// Reads what a tool set is made of. Blocks on the disk.
+    pub fn load_tools(config: &ConfigStore, places: &Places) -> Self {
+        Self::read(config, places, &Kind::OF_TOOLS)
+    }
+
+    fn read(config: &ConfigStore, places: &Places, kinds: &[Kind]) -> Self {
         let mut library = Self::default();
-        let kinds = [Kind::Skill, Kind::Command, Kind::Agent];
-        let found: Vec<(Kind, Vec<Found>)> = kinds
-            .into_iter()
-            .map(|kind| {
-                let (found, left_out) = find::find(kind, places);
-                library.rows.extend(left_out.into_iter().map(|(path, why)| (kind, left_out_row(path, why))));
-                (kind, found)
-            })
-            .collect();
-        let of_workspace = found.iter().flat_map(|(_, found)| found);
-        let digests: BTreeMap<String, String> =
-            of_workspace.filter_map(|it| Some((it.within.clone()?, it.digest.clone()))).collect();
-        let now = config.survey(&places.root, digests);
-        let trusted = now.settings.as_ref().and_then(|settings| settings.get(FILES)).cloned().unwrap_or_default();
         let tools = config.tools().current();
-        for (kind, found) in found {
-            let mut winners = HashMap::new();
-            for found in found {
-                library.add(kind, found, &trusted, &mut winners, tools.names());
+        let mut files = Vec::new();
+        for kind in kinds.iter().copied() {
+            let (found, left_out) = find::find(kind, places);
+            library.rows.extend(left_out.into_iter().map(|(path, why)| (kind, left_out_row(path, why))));
+            files.extend(found.into_iter().map(|found| File::read(kind, found, tools.names(), config)));
+        }
+        let of_workspace = files.iter().filter(|file| file.kind != Kind::Server);
+        let digests: BTreeMap<String, String> =
+            of_workspace.filter_map(|file| Some((file.found.within.clone()?, file.found.digest.clone()))).collect();
+        let servers = |of_workspace: bool| {
+            let mut servers = Map::new();
+            for file in files.iter().filter(|file| file.found.within.is_some() == of_workspace) {
+                if let Some(Meaning::Server(server)) = &file.parsed.item {
+                    servers.entry(file.parsed.name.clone()).or_insert_with(|| server.settings.clone());
+                }
             }
+            servers
+        };
+        let own = files.iter().filter_map(|file| Some((file.own.clone()?, file.found.digest.clone())));
+        let own = OwnFiles { files: own.collect(), servers: servers(false) };
+        library.is_own_new = config.survey_own(own, kinds.len() == Kind::ALL.len());
+        let now = config.survey(&places.root, digests, servers(true));
+        let trusted = now.settings.clone().unwrap_or_default();
+        let mut winners = HashMap::new();
+        for file in files {
+            library.add(file, &trusted, &mut winners, config);
         }
         library
     }
 
     fn add(
         &mut self,
-        kind: Kind,
-        found: Found,
+        file: File,
         trusted: &Value,
-        winners: &mut HashMap<String, PathBuf>,
-        names: &Names,
+        winners: &mut HashMap<(Kind, String), PathBuf>,
+        config: &ConfigStore,
     ) {
-        let Parsed { name, description, problems, item } = parse(kind, &found, names);
-        let waits = found.within.as_ref().is_some_and(|path| {
-            found.digest.is_empty() || trusted.get(path).and_then(Value::as_str) != Some(found.digest.as_str())
-        });
-        let hidden_by = winners.get(&name).cloned();
+        let waits = file.waits(trusted, config);
+        let File { kind, found, parsed: Parsed { name, description, problems, item }, .. } = file;
+        let mut hidden_by = winners.get(&(kind, name.clone())).cloned();
+        if kind == Kind::Server && config.configures_server(&name) {
+            hidden_by = Some(config.file());
+        }
         let status = match (&item, waits, &hidden_by) {
             (None, ..) => Status::Broken,
             (_, true, _) => Status::Waits,
@@ -144,12 +206,26 @@ impl Library {
         };
         self.rows.push((kind, row));
         let Some(item) = item.filter(|_| status == Status::Active) else { return };
-        winners.insert(name.clone(), found.path.clone());
+        winners.insert((kind, name.clone()), found.path.clone());
         match item {
             Meaning::Skill(item) => self.skills.push(Entry { name, found, problems, item }),
             Meaning::Command(item) => self.commands.push(Entry { name, found, problems, item }),
             Meaning::Agent(item) => self.agents.push(Entry { name, found, problems, item: *item }),
+            Meaning::Tool(item) => self.tools.push(Entry { name, found, problems, item: *item }),
+            // It is a setting of the configuration from here on.
+            Meaning::Server(_) => {}
         }
+    }
+
+    /// What each file is now, by its path, to tell a change.
+    pub fn state(&self) -> BTreeMap<PathBuf, FileState> {
+        let row = |(kind, item): &(Kind, Item)| {
+            let text = item.text.as_deref().map(find::digest).unwrap_or_default();
+            let mark = format!("{:?} {text} {:?} {:?}", item.status, item.description, item.problems);
+            let what = format!("{} {}", kind.noun(), text::one_line(&item.name));
+            (item.path.clone(), FileState { what, status: item.status, mark })
+        };
+        self.rows.iter().map(row).collect()
     }
 
     /// Every file of a kind, those too that do not count, by name.
@@ -200,11 +276,51 @@ fn left_out_row(path: PathBuf, why: String) -> Item {
     }
 }
 
+/// A file, read.
+struct File {
+    kind: Kind,
+    found: Found,
+    parsed: Parsed,
+    /// Its path below the configuration directory, if it is one of the user's own that a person has to confirm.
+    own: Option<String>,
+}
+
+impl File {
+    fn read(kind: Kind, found: Found, names: &Names, config: &ConfigStore) -> Self {
+        let parsed = parse(kind, &found, names);
+        let widens = match (&parsed.item, kind) {
+            (Some(Meaning::Command(command)), _) => command.runs,
+            (_, Kind::Agent | Kind::Tool) => !found.digest.is_empty(),
+            _ => false,
+        };
+        let own = (found.within.is_none() && widens).then(|| config.path_of_own(&found.path));
+        Self { kind, found, parsed, own }
+    }
+
+    /// Whether a person has to trust or to confirm it first.
+    fn waits(&self, trusted: &Value, config: &ConfigStore) -> bool {
+        let Self { found, parsed, own, .. } = self;
+        match (&parsed.item, &found.within) {
+            (Some(Meaning::Server(server)), Some(_)) => {
+                trusted.get(MCP_FILES).and_then(|all| all.get(&parsed.name)) != Some(&server.settings)
+            }
+            (Some(Meaning::Server(server)), None) => !config.own_server_in_force(&parsed.name, &server.settings),
+            (_, Some(path)) => {
+                let hash = trusted.get(FILES).and_then(|all| all.get(path)).and_then(Value::as_str);
+                found.digest.is_empty() || hash != Some(found.digest.as_str())
+            }
+            (_, None) => own.as_ref().is_some_and(|path| !config.own_in_force(path, &found.digest)),
+        }
+    }
+}
+
 /// What a file says.
 enum Meaning {
     Skill(Skill),
     Command(Command),
     Agent(Box<Agent>),
+    Tool(Box<Program>),
+    Server(ServerFile),
 }
 
 impl Meaning {
@@ -213,6 +329,8 @@ impl Meaning {
             Self::Skill(skill) => &skill.body,
             Self::Command(command) => &command.body,
             Self::Agent(agent) => &agent.body,
+            Self::Tool(tool) => &tool.description,
+            Self::Server(server) => &server.body,
         }
     }
 }
@@ -246,6 +364,14 @@ fn parse(kind: Kind, found: &Found, names: &Names) -> Parsed {
             let (item, name, problems) = role::parse(found, text, names);
             (item.map(|agent| Meaning::Agent(Box::new(agent))), name, problems)
         }
+        Kind::Tool => {
+            let (item, name, problems) = program::parse(found, text);
+            (item.map(|tool| Meaning::Tool(Box::new(tool))), name, problems)
+        }
+        Kind::Server => {
+            let (item, name, problems) = server::parse(found, text);
+            (item.map(Meaning::Server), name, problems)
+        }
     };
     let item = item.map_err(|problem| problems.push(problem)).ok();
     problems.sort_by_key(|problem| problem.line);
@@ -253,6 +379,10 @@ fn parse(kind: Kind, found: &Found, names: &Names) -> Parsed {
         Some(Meaning::Skill(skill)) => Some(skill.description.clone()),
         Some(Meaning::Command(command)) => command.description.clone(),
         Some(Meaning::Agent(agent)) => agent.description.clone(),
+        Some(Meaning::Tool(tool)) => tool.description.lines().next().map(str::to_owned),
+        Some(Meaning::Server(server)) => {
+            server.description.clone().or_else(|| server.body.lines().next().map(str::to_owned))
+        }
         None => None,
     };
     Parsed { name, description, problems, item }

@@ -4,29 +4,35 @@
 //! is nothing, and never all.
 
 use linger_protocol::agent::Problem;
+use linger_protocol::budget::{self, Budget};
 use linger_protocol::permission::Mode;
 use linger_protocol::session::Effort;
 use serde_json::Value;
 
 use super::frontmatter::Page;
 use super::skill::is_name;
-use super::{Entry, Found};
+use super::{Entry, Found, others};
+use crate::provider::schema;
 use crate::tool::delegate;
-use crate::tool::set::Names;
-use crate::tool::skill::NAME as SKILL;
+use crate::tool::program::PREFIX;
+use crate::tool::set::{MCP, Names};
 use crate::tool::text;
 
 /// The keys that count here.
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 18] = [
     "name",
     "description",
     "model",
     "effort",
     "mode",
     "tools",
+    "mcp",
     "skills",
     "max_steps",
+    "budget",
+    "response_schema",
     "prompt",
+    "mcpServers",
     "permissionMode",
     "maxTurns",
     "maxSteps",
@@ -34,52 +40,15 @@ const KEYS: [&str; 14] = [
     "disallowedTools",
 ];
 
-/// Names that other programs give to tools, and what they are here; several where one does the work of more.
-const TOOLS: &[(&str, &[&str])] = &[
-    ("bash", &["bash", "bash_output", "bash_kill"]),
-    ("shell", &["bash", "bash_output", "bash_kill"]),
-    ("execute", &["bash", "bash_output", "bash_kill"]),
-    ("bashoutput", &["bash_output"]),
-    ("killshell", &["bash_kill"]),
-    ("read", &["read"]),
-    ("view", &["read"]),
-    ("notebookread", &["read"]),
-    ("write", &["write"]),
-    ("edit", &["edit"]),
-    ("multiedit", &["edit"]),
-    ("patch", &["edit"]),
-    ("ls", &["ls"]),
-    ("list", &["ls"]),
-    ("glob", &["glob"]),
-    ("grep", &["grep"]),
-    ("search", &["grep", "glob"]),
-    ("codebase", &["grep", "glob"]),
-    ("webfetch", &["fetch"]),
-    ("fetch", &["fetch"]),
-    ("websearch", &["web_search"]),
-    ("todowrite", &["plan"]),
-    ("todoread", &["plan"]),
-    ("todo", &["plan"]),
-    ("askuserquestion", &["ask_user"]),
-    ("skill", &[SKILL]),
-    ("task", &[delegate::NAME]),
-    ("agent", &[delegate::NAME]),
-];
-
-/// Names of other programs for models of one provider; which of them a user has is unknown, so the session's own model stays.
-const MODELS: [&str; 3] = ["sonnet", "opus", "haiku"];
-
-/// What other programs call modes.
-const MODES: [(&str, Mode); 4] =
-    [("default", Mode::Ask), ("acceptEdits", Mode::Edit), ("bypassPermissions", Mode::Auto), ("dontAsk", Mode::Auto)];
-
 /// An agent.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Agent {
     /// What it is for.
     pub description: Option<String>,
     /// `provider/model`; absent for the session's.
     pub model: Option<String>,
+    /// The `provider/model` that the name of another program means: it counts for those that have a key for it.
+    pub alias: Option<String>,
     /// How hard its model thinks.
     pub effort: Option<Effort>,
     /// What may run without asking, at most.
@@ -90,6 +59,10 @@ pub struct Agent {
     pub skills: Option<Vec<String>>,
     /// The most steps of a turn.
     pub max_steps: Option<u32>,
+    /// What its sessions may spend, at most.
+    pub budget: Budget,
+    /// The JSON Schema of its answers.
+    pub response_schema: Option<Value>,
     /// Whether its text stands in the place of the usual system prompt.
     pub replaces: bool,
     /// Its text for the system prompt.
@@ -115,14 +88,19 @@ pub(super) fn parse(found: &Found, text: &str, names: &Names) -> (Result<Agent, 
         }
         None => file_name,
     };
+    let (model, alias) = model(&mut page);
+    let tools = tools(&mut page, names);
     let agent = Agent {
         description: page.text("description"),
-        model: model(&mut page),
+        model,
+        alias,
         effort: effort(&mut page),
         mode: mode(&mut page),
-        tools: tools(&mut page, names),
+        tools: servers(&mut page, tools, names),
         skills: page.names("skills"),
         max_steps: steps(&mut page),
+        budget: budget(&mut page),
+        response_schema: response_schema(&mut page),
         replaces: replaces(&mut page),
         body: page.body.clone(),
     };
@@ -133,14 +111,109 @@ pub(super) fn parse(found: &Found, text: &str, names: &Names) -> (Result<Agent, 
     (Ok(agent), name, page.problems)
 }
 
-fn model(page: &mut Page) -> Option<String> {
-    let model = page.text("model").filter(|model| model != "inherit")?;
-    if MODELS.contains(&model.as_str()) || !model.contains('/') {
-        let shown = text::one_line(&model);
-        page.warn("model", format!("`{shown}` is no `provider/model`; the session's own model is used"));
-        return None;
+/// The model that it names, and the one that the name of another program means.
+fn model(page: &mut Page) -> (Option<String>, Option<String>) {
+    let Some(model) = page.text("model").filter(|model| !others::is_silent(model)) else { return (None, None) };
+    let meant = others::model(&model);
+    if model.contains('/') {
+        return (meant, None);
     }
-    Some(model)
+    let shown = text::one_line(&model);
+    let why = match &meant {
+        Some(meant) => {
+            format!("`{shown}` is taken for {meant}, where there is a key for it, else the session's own model")
+        }
+        None => format!("`{shown}` is no `provider/model`; the session's own model is used"),
+    };
+    page.warn("model", why);
+    (None, meant)
+}
+
+/// The tools without those of servers that `mcp` does not name.
+fn servers(page: &mut Page, tools: Option<Vec<String>>, names: &Names) -> Option<Vec<String>> {
+    let key = ["mcp", "mcpServers"].into_iter().find(|key| page.fields.contains_key(*key));
+    let Some(key) = key else { return tools };
+    let listed = match page.fields.get(key) {
+        // Another program's: names, and definitions of servers, which no agent brings here.
+        Some(Value::Array(list)) if key == "mcpServers" => {
+            let names: Vec<String> = list.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+            if names.len() < list.len() {
+                page.warn(key, "a server that is defined here is left out: define it in `mcp/NAME.md`, and name it");
+            }
+            names
+        }
+        _ => page.names(key).unwrap_or_default(),
+    };
+    let mut of_servers = Vec::new();
+    for name in listed {
+        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
+            page.warn(key, format!("`{}` is no name of a server, and is left out", text::one_line(&name)));
+            continue;
+        }
+        of_servers.push(format!("{MCP}{name}__*"));
+    }
+    let is_of = |tool: &String| of_servers.iter().any(|it| tool.starts_with(it.trim_end_matches('*')));
+    let has_own = tools.as_ref().is_some_and(|tools| tools.iter().any(|tool| tool.starts_with(MCP)));
+    let all = || names.iter().map(str::to_owned).collect::<Vec<_>>();
+    let mut kept: Vec<String> =
+        tools.unwrap_or_else(all).into_iter().filter(|tool| !tool.starts_with(MCP) || has_own && is_of(tool)).collect();
+    if !has_own {
+        kept.extend(of_servers);
+    }
+    Some(kept)
+}
+
+/// `budget: $2`, or a table with `cost`, `tokens`, `time` and `steps`. What cannot be read is the least, and never no limit.
+fn budget(page: &mut Page) -> Budget {
+    let text = |value: &Value| match value {
+        Value::String(text) => Some(text.trim().to_owned()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    };
+    let table = match page.fields.get("budget") {
+        None | Some(Value::Null) => return Budget::default(),
+        Some(Value::Object(table)) => table.iter().map(|(key, value)| (key.clone(), text(value))).collect(),
+        Some(value) => vec![("cost".to_owned(), text(value))],
+    };
+    let mut budget = Budget::default();
+    for (key, value) in table {
+        let value = value.unwrap_or_default();
+        let wrong = match key.as_str() {
+            "cost" => set(&mut budget.max_cost_micros, budget::parse_dollars(&value), 1),
+            "tokens" => set(&mut budget.max_tokens, budget::parse_tokens(&value), 1),
+            "time" => {
+                let time = linger_protocol::age::parse(&value).map_err(|error| error.to_string());
+                set(&mut budget.max_ms, time, 1)
+            }
+            "steps" => set(&mut budget.max_steps, value.parse().map_err(|_| "is no number".to_owned()), 1),
+            _ => Some(format!("unknown key `{}`: it has cost, tokens, time and steps", text::one_line(&key))),
+        };
+        if let Some(wrong) = wrong {
+            page.wrong("budget", format!("`budget`: {wrong}"));
+        }
+    }
+    budget
+}
+
+/// Takes a limit, or the least and why.
+fn set<T: Copy + PartialEq + Default>(limit: &mut Option<T>, said: Result<T, String>, least: T) -> Option<String> {
+    let (value, wrong) = match said {
+        Ok(value) if value == T::default() => (least, Some("a limit is more than nothing".to_owned())),
+        Ok(value) => (value, None),
+        Err(why) => (least, Some(why)),
+    };
+    *limit = Some(value);
+    wrong
+}
+
+fn response_schema(page: &mut Page) -> Option<Value> {
+    let written = page.fields.get("response_schema")?.clone();
+    let schema = match written {
+        Value::String(text) => serde_json::from_str(&text).map_err(|error| error.to_string()),
+        other => Ok(other),
+    };
+    let schema = schema.and_then(|schema| schema::check(&schema).map(|()| schema));
+    schema.map_err(|why| page.wrong("response_schema", format!("`response_schema` is not used: {why}"))).ok()
 }
 
 fn effort(page: &mut Page) -> Option<Effort> {
@@ -153,11 +226,10 @@ fn mode(page: &mut Page) -> Option<Mode> {
     let mut strictest = None;
     for key in ["mode", "permissionMode"] {
         let Some(text) = page.text(key) else { continue };
-        let known = MODES.iter().find(|(name, _)| *name == text).map(|(_, mode)| *mode);
-        let mode = match known.or_else(|| text.parse().ok()) {
+        let mode = match others::mode(&text).or_else(|| text.parse().ok()) {
             Some(mode) => mode,
             // Of another program: which agents may be called by whom.
-            None if ["primary", "subagent", "all"].contains(&text.as_str()) => continue,
+            None if others::is_silent(&text) => continue,
             None => {
                 page.wrong(key, format!("unknown mode `{}`: ask, edit, auto or plan; it asks", text::one_line(&text)));
                 Mode::Ask
@@ -202,12 +274,14 @@ fn tools(page: &mut Page, names: &Names) -> Option<Vec<String>> {
     let meant = |name: &str| -> Vec<String> {
         // `Bash(git:*)` is a rule of another program; the tool alone counts.
         let tool = name.split('(').next().unwrap_or(name).trim();
-        let plain = tool.to_lowercase().replace(['-', '_'], "");
         let is_known = names.takes(tool).is_some() || hosted.contains(&tool);
-        match TOOLS.iter().find(|(other, _)| *other == plain) {
-            Some((_, here)) => here.iter().map(|tool| (*tool).to_owned()).collect(),
+        match others::tools(tool) {
+            Some(here) => here.iter().map(|tool| (*tool).to_owned()).collect(),
             None if is_known => vec![tool.to_owned()],
-            None => Vec::new(),
+            // A tool of a file is called by its own name, too.
+            None => {
+                names.iter().find(|it| it.strip_prefix(PREFIX) == Some(tool)).map(str::to_owned).into_iter().collect()
+            }
         }
     };
     // opencode's earlier form: `tools: {bash: false}` takes some away.
@@ -317,7 +391,41 @@ mod tests {
         let (agent, problems) = parsed("name: r\nmodel: demo/x\nmax_steps: 3\nprompt: replace\ncolor: red\n");
         assert_eq!((agent.model.as_deref(), agent.max_steps, agent.replaces), (Some("demo/x"), Some(3), true));
         assert_eq!(problems, ["line 6: unknown key `color`, which is ignored"]);
-        assert_eq!(parsed("model: sonnet\n").0.model, None);
+        let (agent, problems) = parsed("model: sonnet\n");
+        assert_eq!((agent.model, agent.alias.as_deref()), (None, Some("anthropic/claude-sonnet-5")));
+        assert_eq!(problems.len(), 1);
+        assert_eq!(parsed("model: inherit\n"), parsed(""));
         assert_eq!(parsed("max_steps: many\n").0.max_steps, Some(1));
+    }
+    #[test]
+    fn servers_that_are_named_narrow_and_never_add() {
+        assert!(tools_of("mcp: [git]\n").ends_with(" mcp__git__*") && tools_of("mcp: [git]\n").contains("bash "));
+        assert_eq!(tools_of("tools: Read\nmcp: git\n"), "read mcp__git__*");
+        assert_eq!(tools_of("tools: [read, mcp__git__log, mcp__web__get]\nmcp: git\n"), "read mcp__git__log");
+        assert!(!tools_of("mcp: []\n").contains("mcp__"));
+        assert_eq!(tools_of("tools: Read\nmcpServers:\n  - git\n  - web:\n      command: x\n"), "read mcp__git__*");
+    }
+
+    #[test]
+    fn a_budget_that_cannot_be_read_is_the_least() {
+        let budget = |header: &str| parsed(header).0.budget.to_string();
+        assert_eq!(budget("budget: $2\n"), "$2.00");
+        assert_eq!(budget("budget: 0.5\n"), "$0.50");
+        assert_eq!(
+            budget("budget: {cost: 1, tokens: 200k, time: 30m, steps: 9}\n"),
+            "$1.00, 200000 tokens, 30m, 9 steps a turn"
+        );
+        assert_eq!(budget("budget: lots\n"), "$0.000001");
+        assert_eq!(budget("budget: 0\n"), "$0.000001");
+        assert!(parsed("name: x\nbudget: {cots: 1}\n").1[0].starts_with("line 3: `budget`: unknown key `cots`"));
+    }
+
+    #[test]
+    fn a_schema_for_answers_is_checked_with_its_line() {
+        let (agent, problems) = parsed("response_schema:\n  type: object\n  required: [answer]\n");
+        assert_eq!((agent.response_schema.unwrap()["required"][0].as_str(), problems.len()), (Some("answer"), 0));
+        let (agent, problems) = parsed("name: r\nresponse_schema: {type: thing}\n");
+        assert_eq!(agent.response_schema, None);
+        assert!(problems[0].starts_with("line 3: `response_schema` is not used: "), "{problems:?}");
     }
 }

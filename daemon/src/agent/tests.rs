@@ -54,6 +54,11 @@ impl Scene {
         self.library().rows(kind, false).into_iter().map(row).collect()
     }
 
+    /// Name and status of each row of a kind.
+    fn rows_of(&self, kind: Kind) -> Vec<String> {
+        self.library().rows(kind, false).into_iter().map(|row| format!("{} {:?}", row.name, row.status)).collect()
+    }
+
     fn trust(&self) -> Vec<String> {
         let waiting = self.config.look(&self.places.root).waiting.clone().unwrap();
         self.config.trust(&self.places.root, &waiting, "me").unwrap();
@@ -116,7 +121,7 @@ fn each_kind_is_found_where_programs_keep_it_and_the_nearest_counts() {
     let commands = [
         "mine Active config/commands/mine.md",
         "review Active w/.claude/commands/review.md",
-        "shell Broken config/commands/shell.md",
+        "shell Waits config/commands/shell.md",
     ];
     assert_eq!(scene.rows(Kind::Command), commands);
     let skills = ["bad Broken home/.agents/skills/bad/SKILL.md", "er Active home/.claude/skills/deep/er/SKILL.md"];
@@ -135,6 +140,115 @@ fn a_link_out_of_the_workspace_is_left_out_and_one_of_the_user_is_followed() {
     symlink(at.join("dots"), at.join("home/.claude/skills")).unwrap();
     let rows = ["pdf Active home/.claude/skills/pdf/SKILL.md", "skills Broken w/.claude/skills"];
     assert_eq!(scene.rows(Kind::Skill), rows);
+}
+
+#[test]
+fn the_users_own_files_that_widen_count_once_they_are_confirmed() {
+    let agent = "---\ndescription: x\n---\nBe strict.\n";
+    let tool = "---\ncommand: date\n---\nTells the time.\n";
+    let server = "---\ncommand: mcp-server-git\n---\nFor history.\n";
+    let files = [
+        ("linger/config/agents/a.md", agent),
+        ("linger/config/tools/now.md", tool),
+        ("linger/config/mcp/git.md", server),
+        ("linger/config/commands/run.md", "Look: !`date`\n"),
+        ("linger/config/commands/plain.md", "Look.\n"),
+        ("w/.linger/tools/theirs.md", tool),
+    ];
+    let mut scene = Scene::new(&files);
+    scene.places.config = scene.dir.path().canonicalize().unwrap().join("linger/config");
+    let all = |scene: &Scene| {
+        let kinds = [Kind::Agent, Kind::Tool, Kind::Server, Kind::Command];
+        kinds
+            .map(|kind| scene.library().rows(kind, false))
+            .concat()
+            .into_iter()
+            .map(|row| (row.name, row.status))
+            .collect::<Vec<_>>()
+    };
+    let named =
+        |names: [&str; 6], status: [Status; 6]| names.map(str::to_owned).into_iter().zip(status).collect::<Vec<_>>();
+    let names = ["a", "now", "theirs", "git", "plain", "run"];
+    use Status::{Active, Waits};
+    assert_eq!(all(&scene), named(names, [Waits, Waits, Waits, Waits, Active, Waits]));
+    assert!(scene.library().tools.is_empty() && scene.config.current().unwrap().mcp.is_empty());
+    let waiting = scene.config.waiting().unwrap();
+    let lines = waiting.lines().join("\n");
+    assert!(lines.contains("files.\"agents/a.md\": new, sha256:") && lines.contains("mcp_files.git"), "{lines}");
+    scene.config.confirm(&waiting, "me").unwrap();
+    assert_eq!(all(&scene), named(names, [Active, Active, Waits, Active, Active, Active]));
+    assert_eq!(scene.config.current().unwrap().mcp["git"].about.as_deref(), Some("For history."));
+    scene.trust();
+    assert_eq!(scene.library().tools.len(), 2);
+    scene.write("linger/config/tools/now.md", "---\ncommand: rm\n---\nTells the time.\n");
+    assert_eq!(scene.rows_of(Kind::Tool), ["now Waits", "theirs Active"]);
+    scene.write("linger/config/tools/now.md", tool);
+    assert_eq!(scene.rows_of(Kind::Tool), ["now Active", "theirs Active"]);
+}
+
+/// Agents and skills in the form of public repositories, in words of our own: the file, and a part of what it means.
+const PUBLIC: &[(&str, &str)] = &[
+    (
+        "w/.claude/agents/code-reviewer.md",
+        "---\nname: code-reviewer\ndescription: Expert code review. Use proactively after changes.\ntools: Read, Grep, Glob, Bash\nmodel: sonnet\ncolor: purple\n---\nYou review code.\n",
+    ),
+    (
+        "w/.claude/agents/debugger.md",
+        "---\nname: debugger\ndescription: \"Finds causes: stack traces, logs\"\ntools: [Read, Edit, Bash, Grep]\npermissionMode: acceptEdits\nmaxTurns: 30\n---\nYou debug.\n",
+    ),
+    (
+        "w/.opencode/agents/docs.md",
+        "---\ndescription: Writes documentation\nmode: subagent\nmodel: anthropic/claude-sonnet-4-5#high\ntemperature: 0.3\ntools:\n  bash: false\n  write: true\n---\nYou write docs.\n",
+    ),
+    (
+        "w/.github/agents/planner.agent.md",
+        "---\nname: planner\ndescription: Plans work\ntools: ['codebase', 'search', 'fetch']\nmodel: Claude Sonnet 4.5\nhandoffs:\n  - label: Start\n    agent: agent\n---\n# Planner\nPlan only.\n",
+    ),
+    (
+        "w/.agents/agents/security.md",
+        "---\nname: security\ndescription: Audits\ndisallowedTools: Write, Edit\nmcpServers: [git]\nskills: [pdf]\n---\nYou audit.\n",
+    ),
+    (
+        "w/.claude/skills/pdf/SKILL.md",
+        "---\nname: pdf\ndescription: Handles PDF files. Use when the user mentions PDFs.\nlicense: Proprietary. LICENSE.txt has the terms\n---\n# PDF\nSee [forms](forms.md).\n",
+    ),
+    (
+        "w/.claude/skills/commit/SKILL.md",
+        "---\nname: commit\ndescription: Makes commits: conventional ones\nallowed-tools: Bash(git add:*), Bash(git commit:*)\n---\nCommit.\n",
+    ),
+    (
+        "w/.agents/skills/webapp-testing/SKILL.md",
+        "---\nname: webapp-testing\ndescription: >\n  Tests web pages with a browser.\n  Use for UI work.\ncompatibility: Needs a browser\nmetadata:\n  author: someone\n  version: \"1.0\"\n---\nTest.\n",
+    ),
+    ("w/.agents/skills/tdd/SKILL.md", "---\nname: tdd\ndescription: |\n  Test first.\n---\n\n## When\nAlways.\n"),
+    (
+        "w/.linger/skills/deploy/SKILL.md",
+        "\u{feff}---\r\nname: deploy\r\ndescription: Deploys\r\ndisable-model-invocation: true\r\n---\r\nDeploy.\r\n",
+    ),
+];
+
+#[test]
+fn agents_and_skills_as_public_repositories_write_them_are_read() {
+    let scene = Scene::new(PUBLIC);
+    scene.library();
+    scene.trust();
+    let library = scene.library();
+    assert_eq!((library.agents.len(), library.skills.len()), (5, 5));
+    let agent = |name: &str| &library.agents.iter().find(|entry| entry.name == name).unwrap().item;
+    let tools = |name: &str| agent(name).tools.clone().unwrap().join(" ");
+    assert_eq!(tools("code-reviewer"), "read grep glob bash bash_output bash_kill");
+    assert_eq!(agent("debugger").max_steps, Some(30));
+    assert_eq!(agent("docs").model.as_deref(), Some("anthropic/claude-sonnet-4-5"));
+    assert!(!tools("docs").contains("bash") && tools("docs").contains("write"));
+    assert_eq!(
+        (tools("planner").as_str(), agent("planner").alias.as_deref()),
+        ("grep glob fetch", Some("anthropic/claude-sonnet-4-5"))
+    );
+    assert!(tools("security").ends_with("mcp__git__*") && !tools("security").contains("write"));
+    let skill = |name: &str| &library.skills.iter().find(|entry| entry.name == name).unwrap().item;
+    assert_eq!(skill("commit").description, "Makes commits: conventional ones");
+    assert_eq!(skill("webapp-testing").description, "Tests web pages with a browser. Use for UI work.");
+    assert!(skill("deploy").is_manual);
 }
 
 /// A skill's directory, its file, and whether it is as the specification has it.

@@ -12,6 +12,7 @@ mod hooks;
 pub mod instructions;
 mod mcp_json;
 mod notices;
+mod own;
 mod policy;
 pub mod providers;
 mod servers;
@@ -46,6 +47,7 @@ pub use delegation::Delegation;
 pub use edit::EditError;
 pub use hooks::{Hook, HookEvent};
 pub use mcp_json::MCP_JSON;
+pub use own::{MCP_FILES, OwnFiles};
 pub use policy::Policy;
 pub use source::ConfigError;
 pub use store::{ConfigStore, Confirmed, Record, Reload, Waiting};
@@ -112,6 +114,8 @@ pub struct Config {
     pub unknown_price: UnknownPrice,
     /// The most steps of one turn.
     pub max_steps: u32,
+    /// Whether sessions have notes that outlive them.
+    pub memory: bool,
     /// When to compact automatically, in percent of the model's window; 0 is never.
     pub compact_at: u8,
     /// How an interrupted turn continues after a restart.
@@ -161,6 +165,7 @@ struct Written {
     unattended: Option<Unattended>,
     unknown_price: UnknownPrice,
     max_steps: u32,
+    memory: bool,
     compact_at: u8,
     after_restart: AfterRestart,
     idle_unload_s: u64,
@@ -216,6 +221,7 @@ impl Default for Written {
             unattended: None,
             unknown_price: UnknownPrice::default(),
             max_steps: 200,
+            memory: true,
             compact_at: 80,
             after_restart: AfterRestart::default(),
             idle_unload_s: 60,
@@ -343,6 +349,7 @@ impl Written {
             unattended: self.unattended.unwrap_or_default(),
             unknown_price: self.unknown_price,
             max_steps: self.max_steps,
+            memory: self.memory,
             compact_at: self.compact_at,
             after_restart: self.after_restart,
             idle_unload_s: self.idle_unload_s,

@@ -14,9 +14,11 @@ use std::time::Duration;
 use linger_protocol::place::Places;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
+use tokio::sync::Notify;
 
 use super::edit::{self, EditError, Prepared};
 use super::notices::Notices;
+use super::own::{self, OwnFiles};
 use super::trust::Workspaces;
 use super::widening::{self, Change, confirmable, merge};
 use super::{AfterRestart, Config, ConfigError, Delegation, UnknownPrice};
@@ -53,6 +55,8 @@ pub struct ConfigStore {
     record: OnceLock<Record>,
     /// The files of workspaces.
     pub(super) workspaces: Workspaces,
+    /// Wakes when the user's own Markdown files have changed.
+    own_changed: Notify,
 }
 
 /// Settings that a person has confirmed.
@@ -112,6 +116,8 @@ struct Loaded {
     hash: Option<[u8; 32]>,
     /// The last good text.
     found: Option<Arc<Found>>,
+    /// The user's own Markdown files.
+    own: OwnFiles,
     /// The confirmed settings.
     confirmed: Value,
     /// Whether the first good text counts as confirmed.
@@ -135,6 +141,7 @@ impl Default for Loaded {
         Self {
             hash: None,
             found: None,
+            own: OwnFiles::default(),
             confirmed: Value::Object(Map::new()),
             takes_found: false,
             is_recorded: true,
@@ -168,7 +175,8 @@ impl ConfigStore {
     /// `tools`: the tools that rules can name. Nothing is confirmed until [`Self::begin`]. Blocks on the disk.
     pub fn open(places: Places, home: Option<PathBuf>, tools: Tools) -> Self {
         let (loaded, file, record) = (Mutex::default(), Mutex::default(), OnceLock::new());
-        let store = Self { places, home, tools, loaded, file, record, workspaces: Workspaces::default() };
+        let (workspaces, own_changed) = (Workspaces::default(), Notify::new());
+        let store = Self { places, home, tools, loaded, file, record, workspaces, own_changed };
         store.reload();
         store
     }
@@ -176,7 +184,7 @@ impl ConfigStore {
     /// Continues with the settings that were confirmed earlier; `None` takes the file as it is for confirmed, now or as soon as
     /// it is valid. `record` stores what is confirmed from now on. Blocks on the disk.
     pub fn begin(&self, confirmed: Option<Value>, record: Record) {
-        let held = self.file();
+        let held = self.held();
         // A second call would be a mistake, and changes nothing.
         let _first = self.record.set(record);
         let mut loaded = self.loaded();
@@ -190,6 +198,11 @@ impl ConfigStore {
 
     pub(super) fn parse(&self, text: &str) -> Result<Config, ConfigError> {
         Config::parse(text, &self.places, self.home.as_deref(), self.tools.current().names())
+    }
+
+    /// The file.
+    pub fn file(&self) -> PathBuf {
+        self.places.config_file()
     }
 
     /// linger's directories and files.
@@ -242,6 +255,11 @@ impl ConfigStore {
         self.current().map_or(Delegation::default(), |config| config.delegation)
     }
 
+    /// Whether sessions have notes that outlive them.
+    pub fn memory(&self) -> bool {
+        self.current().is_ok_and(|config| config.memory)
+    }
+
     /// How much of the model's window the tools of MCP servers may take, in percent.
     pub fn mcp_direct_percent(&self) -> u8 {
         self.current().map_or(MCP_DIRECT_PERCENT, |config| config.mcp_direct_percent)
@@ -274,7 +292,7 @@ impl ConfigStore {
                 1 => "1 change waits".to_owned(),
                 more => format!("{more} changes wait"),
             };
-            format!("config.toml: {count} until you confirm: `linger config confirm` shows what, and asks")
+            format!("the configuration: {count} until you confirm: `linger config confirm` shows what, and asks")
         });
         let written = loaded.good.iter().flat_map(|config| config.warnings.clone());
         unwatched.chain(waiting).chain(written).collect()
@@ -298,9 +316,34 @@ impl ConfigStore {
         Some(merge(&confirmed, &found.settings).in_force)
     }
 
+    /// Takes the user's own files that `now` makes of those before; whether they are others.
+    pub(super) fn take_own(&self, now: impl FnOnce(&OwnFiles) -> OwnFiles) -> bool {
+        let held = self.held();
+        let mut loaded = self.loaded();
+        let own = now(&loaded.own);
+        if own == loaded.own {
+            return false;
+        }
+        loaded.own = own;
+        drop(loaded);
+        self.settle(&held);
+        self.own_changed.notify_one();
+        true
+    }
+
+    /// Waits until the user's own files have changed since the last call.
+    pub async fn own_changed(&self) {
+        self.own_changed.notified().await;
+    }
+
+    /// A confirmed value in a table of the settings.
+    pub(super) fn confirmed_key(&self, table: &str, name: &str) -> Option<Value> {
+        self.loaded().confirmed.get(table)?.get(name).cloned()
+    }
+
     /// Confirms what waits, if it and the file are still the same; it is in force when this returns. Blocks on the disk.
     pub fn confirm(&self, shown: &Waiting, by: &str) -> Result<(), EditError> {
-        let held = self.file();
+        let held = self.held();
         if self.has_changed() {
             return Err(EditError::Stale);
         }
@@ -328,19 +371,20 @@ impl ConfigStore {
         let mut loaded = self.loaded();
         let Some(found) = loaded.found.clone() else { return };
         if std::mem::take(&mut loaded.takes_found) {
-            loaded.confirmed = confirmable(&found.settings);
+            loaded.confirmed = confirmable(&loaded.own.with(&found.settings, &loaded.confirmed));
         }
-        let confirmed = loaded.confirmed.clone();
+        let (confirmed, own) = (loaded.confirmed.clone(), loaded.own.clone());
         drop(loaded);
-        let merged = merge(&confirmed, &found.settings);
-        let parsed = match merged.changes.as_slice() {
-            [] => Ok(found.config.clone()),
-            _ => self.unconfirmed(&found.config, merged.in_force.clone()),
+        let settings = own.with(&found.settings, &confirmed);
+        let merged = merge(&confirmed, &settings);
+        let parsed = match (merged.changes.is_empty(), own.servers.is_empty()) {
+            (true, true) => Ok(found.config.clone()),
+            _ => self.unconfirmed(&found.config, own::folded(merged.in_force.clone())),
         };
         let mut loaded = self.loaded();
         loaded.error = parsed.as_ref().err().cloned();
         loaded.good = parsed.ok().map(Arc::new).or_else(|| loaded.good.take());
-        let waiting = Waiting { changes: merged.changes, settings: confirmable(&found.settings) };
+        let waiting = Waiting { changes: merged.changes, settings: confirmable(&settings) };
         loaded.waiting = Some(Arc::new(waiting)).filter(|waiting| !waiting.changes.is_empty());
         let in_force = confirmable(&merged.in_force);
         // A file that is missing may be about to be replaced.
@@ -384,7 +428,7 @@ impl ConfigStore {
 
     /// Reads the file; a missing one means the defaults. Blocks on the disk.
     pub fn reload(&self) -> Reload {
-        self.reload_locked(&self.file())
+        self.reload_locked(&self.held())
     }
 
     /// Whether the file differs from the last read. Blocks on the disk.
@@ -492,7 +536,7 @@ impl ConfigStore {
         by: &str,
         mut edit: impl FnMut(&str) -> Result<Option<String>, EditError>,
     ) -> Result<Vec<String>, EditError> {
-        let held = self.file();
+        let held = self.held();
         let file = self.places.config_file();
         for _ in 0..MAX_TRIES {
             let text = read(&file)?;
@@ -533,7 +577,7 @@ impl ConfigStore {
         Ok(changes)
     }
 
-    fn file(&self) -> MutexGuard<'_, ()> {
+    fn held(&self) -> MutexGuard<'_, ()> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -121,6 +121,7 @@ fn mode_edit_asks_before_a_file_is_changed_that_linger_reaches_by_a_link() {
         secrets: Default::default(),
         seen: Default::default(),
         skills: Default::default(),
+        notes: Default::default(),
         timeout_s: 1,
     };
     let asks = |file: &str| {

@@ -20,11 +20,12 @@ use tokio::sync::mpsc;
 use super::HookEvent;
 use super::edit::EditError;
 use super::mcp_json::{self, MCP_JSON, Parsed};
+use super::own::MCP_FILES;
 use super::source::ConfigError;
 use super::store::{ConfigStore, Confirmed, Waiting};
 use super::widening::{confirmable, merge};
 use super::workspace::{self, CONFIG, FILES, Trusted, WorkspaceConfig, nothing};
-use crate::mcp::settings::ServerConfig;
+use crate::mcp::settings::{SERVER_FILES, ServerConfig};
 
 /// The most workspaces with trusted settings: a state of the daemon's log has them all.
 const MAX_TRUSTED: usize = 1000;
@@ -48,6 +49,8 @@ struct Seen {
     now: Mutex<Arc<Now>>,
     /// The Markdown files that [`ConfigStore::survey`] was told of last, with their hashes.
     files: Mutex<BTreeMap<String, String>>,
+    /// The servers of Markdown files that it was told of.
+    servers: Mutex<Map<String, Value>>,
     /// What each session was told last, as a hash.
     told: Mutex<HashMap<SessionId, u64>>,
 }
@@ -179,8 +182,8 @@ impl ConfigStore {
     }
 
     /// As [`Self::look`], where the workspace has these Markdown files, each with its hash: those that are trusted with it stand in
-    /// the settings in force.
-    pub fn survey(&self, root: &Path, files: BTreeMap<String, String>) -> Arc<Now> {
+    /// the settings in force. `servers`: those of its `.linger/mcp/NAME.md`.
+    pub fn survey(&self, root: &Path, files: BTreeMap<String, String>, servers: Map<String, Value>) -> Arc<Now> {
         let seen = self.workspaces.seen(root);
         let is_new = {
             let mut known = lock(&seen.files);
@@ -188,7 +191,9 @@ impl ConfigStore {
             // Those of other directories of the workspace stay while they are there.
             known.retain(|path, _| files.contains_key(path) || root.join(path).is_file());
             known.extend(files);
-            *known != before
+            let are_new = *lock(&seen.servers) != servers;
+            *lock(&seen.servers) = servers;
+            are_new || *known != before
         };
         let now = self.look(root);
         if is_new && now.error.is_none() {
@@ -216,7 +221,7 @@ impl ConfigStore {
     fn settle_files(&self, root: &Path, seen: &Seen, read: Read, found: Value) -> Arc<Now> {
         let Read { texts, error, problems } = read;
         let trusted = lock(&self.workspaces.trusted).get(root).cloned().unwrap_or_else(nothing);
-        let found = with_files(found, &lock(&seen.files), &trusted);
+        let found = with_files(found, &lock(&seen.files), &lock(&seen.servers), &trusted);
         let merged = merge(&trusted, &found);
         let of_settings = WorkspaceConfig::of_settings(&merged.in_force, root, self.tools().current().names());
         let (config, error) = match of_settings {
@@ -322,7 +327,7 @@ impl ConfigStore {
                     .filter(|file| has(file))
                     .map(|file| root.join(file).display().to_string())
                     .collect();
-                if waiting.changes.iter().any(|change| change.is_of(FILES)) {
+                if waiting.changes.iter().any(|change| change.is_of(FILES) || change.is_of(MCP_FILES)) {
                     // There may be too many to name.
                     files = vec![root.display().to_string()];
                 }
@@ -382,7 +387,7 @@ fn join(mut settings: Value, servers: Map<String, Value>) -> Value {
 /// The servers of the files that are not in force as they are there.
 fn waiting_servers(found: &Value, in_force: &Value) -> Vec<WaitingServer> {
     let mut waiting = Vec::new();
-    for (section, file) in [("mcp", CONFIG), (mcp_json::SERVERS, MCP_JSON)] {
+    for (section, file) in [("mcp", CONFIG), (mcp_json::SERVERS, MCP_JSON), (MCP_FILES, SERVER_FILES)] {
         let servers = found.get(section).and_then(Value::as_object);
         for (name, found) in servers.into_iter().flatten() {
             let now = in_force.get(section).and_then(|servers| servers.get(name));
@@ -400,17 +405,27 @@ fn waiting_servers(found: &Value, in_force: &Value) -> Vec<WaitingServer> {
 
 /// The servers among trusted settings, by name.
 fn servers_of(settings: &Value) -> impl Iterator<Item = (&String, ServerConfig)> {
-    let sections = ["mcp", mcp_json::SERVERS].into_iter().filter_map(|section| settings.get(section)?.as_object());
+    let sections =
+        ["mcp", mcp_json::SERVERS, MCP_FILES].into_iter().filter_map(|section| settings.get(section)?.as_object());
     sections.flatten().filter_map(|(name, server)| Some((name, ServerConfig::deserialize(server).ok()?)))
 }
 
 /// The settings of a file with the hashes of the Markdown files. A trusted file that is gone stays trusted: it may lie below another
 /// directory than the session's, and with another content it asks again.
-fn with_files(mut found: Value, files: &BTreeMap<String, String>, trusted: &Value) -> Value {
+fn with_files(
+    mut found: Value,
+    files: &BTreeMap<String, String>,
+    servers: &Map<String, Value>,
+    trusted: &Value,
+) -> Value {
     let mut all = trusted.get(FILES).and_then(Value::as_object).cloned().unwrap_or_default();
     all.extend(files.iter().map(|(path, hash)| (path.clone(), Value::from(hash.as_str()))));
     if let Some(table) = found.as_object_mut() {
         table.shift_remove(FILES);
+        table.shift_remove(MCP_FILES);
+        if !servers.is_empty() {
+            table.insert(MCP_FILES.to_owned(), Value::Object(servers.clone()));
+        }
         if !all.is_empty() {
             table.insert(FILES.to_owned(), Value::Object(all));
         }

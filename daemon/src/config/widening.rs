@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::mcp_json;
+use super::own::MCP_FILES;
 use super::source::dotted;
 use super::workspace::FILES;
 use crate::provider::catalogue::Kind;
@@ -43,6 +44,7 @@ const KEYS: &[(&str, Widens, &str)] = &[
     ("unattended", Never, ""),
     ("unknown_price", Never, ""),
     ("max_steps", Never, ""),
+    ("memory", Never, ""),
     ("compact_at", Never, ""),
     ("after_restart", Never, ""),
     ("idle_unload_s", Never, ""),
@@ -95,7 +97,7 @@ const KEYS: &[(&str, Widens, &str)] = &[
     ("attention.terminal", Never, ""),
     ("attention.again_after", Never, ""),
     ("attention.turn_end", Never, ""),
-    ("files.*", Other, "the model reads this file: a skill, a command or an agent"),
+    ("files.*", Other, "this file counts: an agent, a command, a tool that runs, a skill"),
     ("mcp.*", Other, "a server that linger runs or calls"),
 ];
 
@@ -104,8 +106,10 @@ const SHOWN_HASH: usize = 7 + 32;
 
 /// The row of a key, if it has one.
 fn row(path: &[String]) -> Option<&'static (&'static str, Widens, &'static str)> {
-    // The servers of a workspace's `.mcp.json` count as those of its configuration.
-    let is = |part: &str, name: &str| part == "*" || part == name || part == "mcp" && name == mcp_json::SERVERS;
+    // The servers of other files count as those of the configuration.
+    let is = |part: &str, name: &str| {
+        part == "*" || part == name || part == "mcp" && [mcp_json::SERVERS, MCP_FILES].contains(&name)
+    };
     KEYS.iter().find(|(pattern, ..)| {
         let parts = pattern.split('.');
         parts.clone().count() == path.len() && parts.zip(path).all(|(part, name)| is(part, name))

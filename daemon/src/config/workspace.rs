@@ -18,9 +18,10 @@ use toml::de::DeTable;
 use super::hooks::{self, Hook, HookWritten};
 use super::instructions::is_trusted;
 use super::mcp_json::{MCP_JSON, SERVERS};
+use super::own::MCP_FILES;
 use super::source::{ConfigError, Source};
 use super::{PermissionsWritten, refuse_secrets};
-use crate::mcp::settings::{ServerConfig, WorkspaceServer};
+use crate::mcp::settings::{SERVER_FILES, ServerConfig, WorkspaceServer};
 use crate::permission::Rule;
 use crate::tool::handle::Entry;
 use crate::tool::set::Names;
@@ -123,9 +124,11 @@ impl WorkspaceConfig {
         let mut settings = settings.clone();
         let of_json = settings.as_object_mut().and_then(|it| it.shift_remove(SERVERS)).unwrap_or_else(nothing);
         settings.as_object_mut().map(|table| table.shift_remove(FILES));
+        let of_files = settings.as_object_mut().and_then(|it| it.shift_remove(MCP_FILES)).unwrap_or_else(nothing);
         let Written { mode, permissions, hooks, mcp } =
             serde_json::from_value(settings).map_err(|it| it.to_string())?;
         let of_json: BTreeMap<String, ServerConfig> = serde_json::from_value(of_json).map_err(|it| it.to_string())?;
+        let of_files: BTreeMap<String, ServerConfig> = serde_json::from_value(of_files).map_err(|it| it.to_string())?;
         let server = |(name, config): (String, ServerConfig), file| {
             let cwd = config.cwd.as_ref().map(|cwd| root.join(cwd));
             // What a workspace brings is for its own sessions.
@@ -135,6 +138,7 @@ impl WorkspaceConfig {
         let hidden_servers = of_json.keys().filter(|name| mcp.contains_key(*name)).cloned().collect();
         let mut servers: BTreeMap<String, WorkspaceServer> =
             of_json.into_iter().map(|it| server(it, MCP_JSON)).collect();
+        servers.extend(of_files.into_iter().map(|it| server(it, SERVER_FILES)));
         servers.extend(mcp.into_iter().map(|it| server(it, CONFIG)));
         let rules = |list: &[String]| -> Result<Vec<Rule>, String> {
             list.iter().map(|rule| Rule::parse(rule, names).map_err(|error| error.to_string())).collect()

@@ -55,6 +55,12 @@ impl SecretVariables {
         (secret, missing)
     }
 
+    /// Whether a text has one of the values in it; short ones match ordinary words.
+    pub fn occur_in(&self, text: &str) -> bool {
+        let held = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        held.values().any(|secret| secret.reveal().len() >= SHORTEST && text.contains(secret.reveal()))
+    }
+
     /// `stored` with the values of its secrets, for a process that gets them; what is missing is left out.
     pub fn fill(&self, stored: &Arc<BTreeMap<String, String>>) -> Arc<BTreeMap<String, String>> {
         if !stored.values().any(|value| value == IN_MEMORY) {

@@ -46,6 +46,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::process::server::Children;
 use crate::provider::keys::Keys;
+use crate::tool::program::ProgramTool;
 use crate::tool::set::{ToolSet, Tools};
 use crate::tool::{BoxFuture, Tool, Workspace};
 use cache::Cache;
@@ -91,6 +92,8 @@ pub struct Servers {
 struct Configured {
     /// Those of the user's own configuration.
     own: BTreeMap<String, Arc<Server>>,
+    /// The tools of the user's own Markdown files.
+    programs: Vec<Arc<ProgramTool>>,
     /// Those of the files of workspaces, by their roots.
     workspaces: BTreeMap<PathBuf, OfWorkspace>,
     /// Names the trusted servers of all workspaces, also of those without a session since the start.
@@ -249,19 +252,22 @@ impl Servers {
     /// Gives models the tools of all servers, from the next step on.
     fn publish(&self, all: &Configured) {
         // Under the lock, so that an older set does not follow a newer one.
-        self.tools.replace(self.set(all.own.values()));
+        self.tools.replace(self.set(all.programs(None), all.own.values()));
         for of in all.workspaces.values() {
-            of.tools.replace(self.set(all.seen_in(of)));
+            of.tools.replace(self.set(all.programs(Some(of)), all.seen_in(of)));
         }
     }
 
-    fn set<'a>(&self, servers: impl Iterator<Item = &'a Arc<Server>>) -> ToolSet {
+    fn set<'a>(&self, programs: Vec<Arc<ProgramTool>>, servers: impl Iterator<Item = &'a Arc<Server>>) -> ToolSet {
         let mut tools: Vec<Arc<dyn Tool>> = self.base.iter().cloned().collect();
+        tools.extend(programs.into_iter().map(|program| program as Arc<dyn Tool>));
         for server in servers {
             let Some(listing) = server.listing() else { continue };
             let used = listing.tools.iter().filter(|tool| server.config.has_tool(&tool.tool));
-            tools.extend(used.map(|info| {
-                let tool: Arc<dyn Tool> = Arc::new(McpTool::new(server.clone(), info.clone()));
+            tools.extend(used.enumerate().map(|(at, info)| {
+                // A model reads them all, so once is enough.
+                let about = server.config.about.as_deref().filter(|_| at == 0);
+                let tool: Arc<dyn Tool> = Arc::new(McpTool::new(server.clone(), info.clone(), about));
                 tool
             }));
         }

@@ -18,6 +18,9 @@ const MAX_NAME: usize = 32;
 const MAX_START_S: u64 = 600;
 const MAX_CALL_S: u64 = 24 * 3600;
 
+/// The directory of a workspace with a server in each Markdown file.
+pub const SERVER_FILES: &str = ".linger/mcp";
+
 /// The variables of a session that a server gets: what programs need to find their things.
 const BASE_ENV: [&str; 9] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "TZ", "SHELL", "NVM_DIR"];
 
@@ -42,6 +45,8 @@ pub struct ServerConfig {
     pub oauth: OAuth,
     /// Whether a turn waits until it runs, and fails without it.
     pub required: bool,
+    /// When models are to use it; told to them with its first tool.
+    pub about: Option<String>,
     /// Who shares one process; absent: follows from `cwd` and `url`.
     pub scope: Option<Scope>,
     /// The tools that models get; absent: all.
@@ -113,6 +118,7 @@ impl Default for ServerConfig {
             headers: BTreeMap::new(),
             oauth: OAuth::default(),
             required: false,
+            about: None,
             scope: None,
             tools: None,
             protocol: None,

@@ -29,12 +29,18 @@ pub(super) struct McpTool {
     server: Arc<Server>,
     info: ToolInfo,
     version: String,
+    description: String,
 }
 
 impl McpTool {
-    pub(super) fn new(server: Arc<Server>, info: ToolInfo) -> Self {
+    /// `about`: when to use the server, as its file says.
+    pub(super) fn new(server: Arc<Server>, info: ToolInfo, about: Option<&str>) -> Self {
         let version = info.version();
-        Self { server, info, version }
+        let description = match about {
+            Some(about) => format!("[about all tools of {}: {about}]\n{}", server.name, info.description),
+            None => info.description.clone(),
+        };
+        Self { server, info, version, description }
     }
 }
 
@@ -44,7 +50,7 @@ impl Tool for McpTool {
     }
 
     fn description(&self) -> &str {
-        &self.info.description
+        &self.description
     }
 
     fn schema(&self) -> Value {

@@ -10,8 +10,10 @@ use std::sync::Arc;
 use linger_protocol::mcp;
 
 use super::server::Server;
-use super::settings::WorkspaceServer;
+use super::settings::{SERVER_FILES, WorkspaceServer};
 use super::{Configured, Servers};
+use crate::tool::Tool as _;
+use crate::tool::program::{Program, ProgramTool};
 use crate::tool::set::{ToolSet, Tools};
 
 /// The servers of a workspace's files, those that are trusted.
@@ -21,6 +23,8 @@ pub(super) struct OfWorkspace {
     /// Why some are left out.
     left_out: BTreeMap<String, String>,
     pub(super) servers: BTreeMap<String, Arc<Server>>,
+    /// The tools of its Markdown files.
+    programs: Vec<Arc<ProgramTool>>,
     /// The tools of its sessions.
     pub(super) tools: Tools,
 }
@@ -28,7 +32,7 @@ pub(super) struct OfWorkspace {
 impl Default for OfWorkspace {
     fn default() -> Self {
         let (given, left_out, servers) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { given, left_out, servers, tools: Tools::new(ToolSet::new([])) }
+        Self { given, left_out, servers, programs: Vec::new(), tools: Tools::new(ToolSet::new([])) }
     }
 }
 
@@ -39,6 +43,22 @@ impl Configured {
         all.extend(self.own.iter().map(|(name, server)| (name.as_str(), server)));
         all.into_values()
     }
+
+    /// The tools of Markdown files that sessions in a workspace have, by name; without one the user's own.
+    pub(super) fn programs(&self, of: Option<&OfWorkspace>) -> Vec<Arc<ProgramTool>> {
+        let mut all: BTreeMap<&str, &Arc<ProgramTool>> = self.programs.iter().map(|it| (it.name(), it)).collect();
+        all.extend(of.into_iter().flat_map(|of| &of.programs).map(|it| (it.name(), it)));
+        all.into_values().cloned().collect()
+    }
+}
+
+/// These tools; those that are the same as before stay.
+fn taken(before: &[Arc<ProgramTool>], now: Vec<Program>) -> Vec<Arc<ProgramTool>> {
+    let tool = |program: Program| {
+        let same = before.iter().find(|it| *it.program() == program).cloned();
+        same.unwrap_or_else(|| Arc::new(ProgramTool::new(program)))
+    };
+    now.into_iter().map(tool).collect()
 }
 
 impl Servers {
@@ -59,7 +79,8 @@ impl Servers {
             if !is_known && given.is_empty() || all.workspaces.get(root).is_some_and(is_same) {
                 return;
             }
-            if given.is_empty() {
+            let has_programs = all.workspaces.get(root).is_some_and(|of| !of.programs.is_empty());
+            if given.is_empty() && !has_programs {
                 gone.extend(all.workspaces.remove(root).into_iter().flat_map(|of| of.servers));
             } else {
                 let of = all.workspaces.entry(root.to_path_buf()).or_default();
@@ -81,6 +102,27 @@ impl Servers {
             self.publish(all);
         }
         gone.values().for_each(|server| server.stop(false));
+    }
+
+    /// Takes the tools of Markdown files: the user's own, and those of the workspace with this root.
+    pub fn set_programs(&self, root: &Path, own: Vec<Program>, of_workspace: Vec<Program>) {
+        let mut guard = self.configured();
+        let all = &mut *guard;
+        let is_same = |before: &[Arc<ProgramTool>], now: &[Program]| before.iter().map(|it| it.program()).eq(now);
+        let before = all.workspaces.get(root).map(|of| of.programs.clone()).unwrap_or_default();
+        if is_same(&all.programs, &own) && is_same(&before, &of_workspace) {
+            return;
+        }
+        all.programs = taken(&all.programs, own);
+        if before.is_empty() && of_workspace.is_empty() {
+            return self.publish(all);
+        }
+        let of = all.workspaces.entry(root.to_path_buf()).or_default();
+        of.programs = taken(&before, of_workspace);
+        if of.programs.is_empty() && of.given.is_empty() {
+            all.workspaces.remove(root);
+        }
+        self.publish(all);
     }
 
     /// The tools of sessions in the workspace with this root.
@@ -116,6 +158,8 @@ pub fn row(
     WorkspaceServer { config, file }: &WorkspaceServer,
     state: mcp::State,
 ) -> mcp::Server {
+    let from = root.join(file);
+    let from = if *file == SERVER_FILES { from.join(format!("{name}.md")) } else { from };
     mcp::Server {
         server: name.to_owned(),
         target: config.target(),
@@ -127,7 +171,7 @@ pub fn row(
         problems: Vec::new(),
         error: None,
         waits_for: Vec::new(),
-        from: Some(root.join(file)),
+        from: Some(from),
     }
 }
 

@@ -23,6 +23,7 @@ use sha2::{Digest as _, Sha256};
 pub use rule::{Rule, RuleError};
 
 use crate::tool::added::AddedDirs;
+use crate::tool::memory::NAME as MEMORY;
 use crate::tool::set::{Names, Takes};
 use crate::tool::skill::NAME as SKILL;
 use crate::tool::{Access, Workspace};
@@ -133,7 +134,7 @@ pub fn decide(rules: &Rules, grants: &[Rule], mode: Mode, call: &CallInfo<'_>, r
     // What narrows `read` narrows the tool that reads a skill's files.
     let as_read = CallInfo { tool: "read", ..call.clone() };
     let first = |list: &[Rule], effect| {
-        let is_read = call.tool == SKILL && effect == Effect::Narrow;
+        let is_read = [SKILL, MEMORY].contains(&call.tool) && !call.changes && effect == Effect::Narrow;
         let matches = |rule: &&Rule| {
             rule.matches(call, target.as_ref(), bases, effect)
                 || is_read && rule.matches(&as_read, target.as_ref(), bases, effect)
@@ -168,7 +169,8 @@ pub fn decide(rules: &Rules, grants: &[Rule], mode: Mode, call: &CallInfo<'_>, r
         _ if call.access == Access::Nothing => true,
         Mode::Auto => true,
         // The tool reads nothing but a skill's own files, which were put or trusted there.
-        _ if call.tool == SKILL => read_only,
+        // Notes are the user's own; writing them asks, unless everything runs.
+        _ if [SKILL, MEMORY].contains(&call.tool) => read_only,
         Mode::Ask | Mode::Plan => read_only && inside,
         Mode::Edit if matches!(call.access, Access::Write(_)) => inside && !resolved.is_guarded,
         Mode::Edit => read_only && inside,

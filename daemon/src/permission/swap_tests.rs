@@ -49,6 +49,7 @@ impl Swapped {
             secrets: Default::default(),
             seen: Default::default(),
             skills: Default::default(),
+            notes: Default::default(),
             timeout_s: 1,
         };
         Self { _dir: dir, base, workspace }

@@ -45,6 +45,7 @@ pub(super) fn house() -> House {
         secrets: Default::default(),
         seen: Default::default(),
         skills: Default::default(),
+        notes: Default::default(),
         timeout_s: 1,
     };
     House { dir, workspace }

@@ -402,6 +402,11 @@ impl Catalogue {
         })
     }
 
+    /// Whether requests of a provider can be sent: its key is known, or it needs none.
+    pub fn has_key(&self, provider: &str) -> bool {
+        self.entries.get(provider).is_some_and(|entry| self.missing(provider, entry).is_none())
+    }
+
     /// Resolves `spec`: `provider/model`, a provider for its default model, or empty for the default of new sessions.
     /// Where a part of the provider's table is not confirmed yet, that is the error, unless it is a key that is missing.
     pub fn resolve(&self, spec: &str) -> Result<Resolved, ResolveError> {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use linger_protocol::RpcError;
-use linger_protocol::agent::{Role, Status};
+use linger_protocol::agent::{Role, Scope, Status};
 use linger_protocol::budget::Budget;
 use linger_protocol::error::Code;
 use linger_protocol::event::{EventBody, Level, NoticeCode};
@@ -69,7 +69,8 @@ impl Registry {
             Some(name) => Some(self.cast(name, &cwd, &params).await?),
             None => None,
         };
-        let Cast { role, model, effort, mode: most, tools, warnings: of_agent } = cast.unwrap_or_default();
+        let Cast { role, model, effort, mode: most, tools, budget: at_most, warnings: of_agent } =
+            cast.unwrap_or_default();
         let tools = match (&params.tools, tools) {
             (Some(wanted), Some(has)) => {
                 Some(wanted.iter().filter(|tool| is_among(Some(&has), tool)).cloned().collect())
@@ -131,9 +132,13 @@ impl Registry {
         {
             env.secrets_of(&id).put(name, Secret::new(&std::mem::replace(value, IN_MEMORY.to_owned())));
         }
-        let workspace = Arc::new(env.workspace(&id, &cwd, variables.clone(), disk::TIMEOUT).await);
+        let mut workspace = env.workspace(&id, &cwd, variables.clone(), disk::TIMEOUT).await;
+        workspace.notes.is_child = parent.is_some();
+        let workspace = Arc::new(workspace);
         let warned_of = env.policy.look(&workspace, &id).await;
+        env.read_tools(&workspace).await;
         env.configure_workspace(&workspace.root);
+        env.watch_files(&workspace);
         let depth = delegated.map_or(0, |child| child.delegated.depth);
         let setup = Some(env.setup(&resolved, &workspace.root, tools.as_deref(), env.offered(false, depth)));
         let (mode, name) = (params.mode.unwrap_or_else(|| env.policy.mode(config.mode, &workspace)), params.name);
@@ -164,7 +169,7 @@ impl Registry {
         let warned = doubt.as_deref().map(unknown_model).into_iter().chain(idle.map(idle_effort));
         let unattended = params.unattended.unwrap_or(config.unattended);
         let unattended = (!unattended.holds()).then(|| EventBody::unattended_changed(unattended));
-        let budget = Budget::default().changed(params.budget);
+        let budget = Budget::default().changed(params.budget).at_most(at_most);
         let budget = (!budget.is_empty()).then(|| EventBody::budget_changed(budget));
         let added = (!added.is_empty()).then(|| EventBody::directories_changed(added));
         let of_agent = of_agent.into_iter().map(|text| EventBody::notice(Level::Warning, NoticeCode::Agent, text));
@@ -207,6 +212,9 @@ impl Registry {
             let names: Vec<&str> = library.agents.iter().map(|entry| entry.name.as_str()).collect();
             let near = nearest(name, library.agents.iter().map(|entry| entry.name.as_str()), NEAR);
             let (why, hint) = match (row.map(|row| row.status), near) {
+                (Some(Status::Waits), _) if row.is_some_and(|row| row.scope == Scope::User) => {
+                    ("is not confirmed", "`linger config confirm` shows what is not, and asks".to_owned())
+                }
                 (Some(Status::Waits), _) => {
                     ("is not trusted", "`linger trust` shows what the workspace wants, and asks".to_owned())
                 }
@@ -222,10 +230,15 @@ impl Registry {
             .iter()
             .map(|it| format!("{}:{}: {}", entry.found.path.display(), it.line, it.text))
             .collect();
-        let Agent { model, effort, mode, mut tools, skills, .. } = entry.item.clone();
+        let Agent { model, alias, effort, mode, mut tools, skills, budget, .. } = entry.item.clone();
         if let (Some(tools), Some(_)) = (&mut tools, skills) {
             tools.push(SKILL.to_owned());
         }
+        let has_key = |model: &String| {
+            let provider = model.split('/').next().unwrap_or_default();
+            env.providers.catalogue().is_ok_and(|catalogue| catalogue.has_key(provider))
+        };
+        let model = model.or_else(|| alias.filter(has_key));
         // A model that this user has not does not keep the agent from its work.
         let model = model.filter(|model| match env.providers.usable(model) {
             Ok(()) => true,
@@ -234,7 +247,7 @@ impl Registry {
                 false
             }
         });
-        Ok(Cast { role: Some(entry.role()), model, effort, mode, tools, warnings })
+        Ok(Cast { role: Some(entry.role()), model, effort, mode, tools, budget, warnings })
     }
 }
 
@@ -275,6 +288,8 @@ struct Cast {
     /// It never asks less than this.
     mode: Option<Mode>,
     tools: Option<Vec<String>>,
+    /// What it may spend, at most.
+    budget: Budget,
     warnings: Vec<String>,
 }
 

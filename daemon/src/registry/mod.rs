@@ -12,6 +12,7 @@ mod tree;
 mod uncompact;
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -92,6 +93,13 @@ impl Registry {
     pub fn warn_all(self: &Arc<Self>, code: NoticeCode, text: &str) {
         let loaded: Vec<SessionId> = self.mailboxes.map().keys().filter(|id| !id.is_daemon()).cloned().collect();
         loaded.iter().for_each(|id| self.send(id, Command::Warn(code, text.to_owned())));
+    }
+
+    /// Says to every session that is loaded, of the workspace with this root or of all, that Markdown files have changed.
+    pub fn files_changed(self: &Arc<Self>, root: Option<&Path>, text: &str) {
+        let loaded: Vec<SessionId> = self.mailboxes.map().keys().filter(|id| !id.is_daemon()).cloned().collect();
+        let command = || Command::FilesChanged(root.map(Path::to_path_buf), text.to_owned());
+        loaded.iter().for_each(|id| self.send(id, command()));
     }
 
     /// Lets every session store its state, and ends it.

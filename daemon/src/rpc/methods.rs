@@ -8,7 +8,7 @@ use jsonrpsee::types::ErrorObjectOwned;
 use jsonrpsee::{Extensions, Methods, ResponsePayload};
 use linger_protocol::api::{
     AgentApiServer, BlobApiServer, ConfigApiServer, DaemonApiServer, EventsApiServer, KeyApiServer, McpApiServer,
-    PermissionApiServer, QuestionApiServer, SessionApiServer, TrustApiServer, UsageApiServer,
+    MemoryApiServer, PermissionApiServer, QuestionApiServer, SessionApiServer, TrustApiServer, UsageApiServer,
 };
 use linger_protocol::daemon::{Checked, Empty, Hello, Keys, Model, Models, Status, Stop, Tool, Tools, Welcome};
 use linger_protocol::permission::{Answered, Pending};
@@ -20,7 +20,9 @@ use linger_protocol::session::{
 use linger_protocol::tree::{
     CompactionRow, Compactions, Fork, ForkMade, PromptRow, Prompts, Rewind, RewindDone, Uncompact, Uncompacted,
 };
-use linger_protocol::{RpcError, agent, blob, config, events, key, mcp, permission, question, search, trust, usage};
+use linger_protocol::{
+    RpcError, agent, blob, config, events, key, mcp, memory, permission, question, search, trust, usage,
+};
 
 use super::conn::{self, conn, make_room};
 use super::forward::forward;
@@ -58,6 +60,7 @@ pub fn methods(services: Arc<Services>) -> anyhow::Result<Methods> {
     methods.merge(KeyApiServer::into_rpc(rpc.clone()))?;
     methods.merge(AgentApiServer::into_rpc(rpc.clone()))?;
     methods.merge(McpApiServer::into_rpc(rpc.clone()))?;
+    methods.merge(MemoryApiServer::into_rpc(rpc.clone()))?;
     methods.merge(UsageApiServer::into_rpc(rpc.clone()))?;
     methods.merge(ConfigApiServer::into_rpc(rpc.clone()))?;
     methods.merge(TrustApiServer::into_rpc(rpc.clone()))?;
@@ -360,6 +363,14 @@ impl AgentApiServer for Rpc {
     async fn agents(&self, extensions: &Extensions, params: agent::List) -> RpcResult<Vec<agent::Item>> {
         self.of_kind(extensions, Kind::Agent, params).await
     }
+
+    async fn tool_files(&self, extensions: &Extensions, params: agent::List) -> RpcResult<Vec<agent::Item>> {
+        self.of_kind(extensions, Kind::Tool, params).await
+    }
+
+    async fn server_files(&self, extensions: &Extensions, params: agent::List) -> RpcResult<Vec<agent::Item>> {
+        self.of_kind(extensions, Kind::Server, params).await
+    }
 }
 
 impl Rpc {
@@ -367,6 +378,23 @@ impl Rpc {
         let conn = conn(extensions)?;
         let room = if params.text { FILES_ROOM } else { LIST_ROOM };
         Ok(conn.query_large(extensions, room, service::agent::list(&self.0, conn.caller(), kind, params)).await?)
+    }
+}
+
+#[async_trait]
+impl MemoryApiServer for Rpc {
+    async fn list(&self, extensions: &Extensions, params: memory::List) -> RpcResult<Vec<memory::Note>> {
+        let conn = conn(extensions)?;
+        let list = service::memory::list(&self.0, conn.caller(), params);
+        Ok(conn.query_large(extensions, FILES_ROOM, list).await?)
+    }
+
+    async fn add(&self, extensions: &Extensions, params: memory::Add) -> RpcResult<memory::Note> {
+        Ok(service::memory::add(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn remove(&self, extensions: &Extensions, params: memory::Remove) -> RpcResult<Empty> {
+        Ok(service::memory::remove(&self.0, conn(extensions)?.caller(), params).await?)
     }
 }
 

@@ -164,6 +164,7 @@ fn workspace(cwd: PathBuf, home: Option<&Path>, env: BTreeMap<String, String>, t
         seen: Default::default(),
         added: Default::default(),
         skills: Default::default(),
+        notes: Default::default(),
     }
 }
 

@@ -8,18 +8,23 @@ use linger_protocol::error::Code;
 use linger_protocol::id::SessionId;
 use linger_protocol::message::ContentBlock;
 use linger_protocol::prompt::PromptContent;
+use linger_protocol::session::Set;
+use serde_json::Value;
 
 use super::{Caller, Services};
 use crate::agent::command::Piece;
 use crate::agent::{Kind, Library, Places};
 use crate::permission::{CallInfo, Verdict};
-use crate::session::actor::{CallBasis, Command};
+use crate::session::actor::{CallBasis, Command, Named};
 use crate::sys::disk;
 use crate::tool::handle::Entry;
 use crate::tool::{Access, Workspace};
 
 /// The largest file that a command names, in bytes: about 24,000 tokens.
 const MAX_FILE: u64 = 96 << 10;
+
+/// The tool that gives a task to an agent.
+const DELEGATE: &str = "delegate";
 
 /// How alike a name must be to be suggested.
 const NEAR: f32 = 0.6;
@@ -51,12 +56,13 @@ async fn library(services: &Services, workspace: &Workspace) -> Result<Library, 
     library.ok_or_else(|| RpcError::new(Code::Storage, disk::unresponsive(&workspace.cwd)))
 }
 
-/// A prompt whose text may begin with `/name`: what that means, and the line as it was typed. Unchanged if it names nothing.
+/// A prompt whose text may begin with `/name`: what that means, and what was named. Unchanged if it names nothing.
 pub(super) async fn expanded(
     services: &Services,
+    caller: &Caller,
     session: &SessionId,
     content: PromptContent,
-) -> Result<(PromptContent, Option<String>), RpcError> {
+) -> Result<(PromptContent, Option<Named>), RpcError> {
     let mut blocks = content.into_blocks();
     let typed = blocks.first().and_then(ContentBlock::as_text).map(str::to_owned).unwrap_or_default();
     let Some((name, arguments)) = named(&typed) else { return Ok((PromptContent::Blocks(blocks), None)) };
@@ -66,17 +72,71 @@ pub(super) async fn expanded(
         Some(pieces) => pieces.map_err(|why| bad(name, &why))?,
         None => return Err(unknown(&library, name)),
     };
-    let mut text = String::new();
+    let (mut text, mut runs) = (String::new(), Vec::new());
     for piece in pieces {
         match piece {
             Piece::Text(piece) => text.push_str(&piece),
+            Piece::Run(line) => {
+                text.push_str(&format!("[the output of `{line}` follows]"));
+                runs.push(line);
+            }
             Piece::File(file) => text.push_str(&read(services, &basis, &file).await.map_err(|why| bad(name, &why))?),
         }
+    }
+    let command = library.commands.iter().find(|entry| entry.name == name).map(|entry| &entry.item);
+    if let Some(agent) = command.and_then(|command| command.agent.as_deref()) {
+        text = as_agent(&basis, name, agent, text)?;
+    }
+    if let Some(model) = command.and_then(|command| command.model.clone()) {
+        with_model(services, caller, session, &basis, name, model).await?;
     }
     if let Some(first) = blocks.first_mut() {
         *first = ContentBlock::text(text);
     }
-    Ok((PromptContent::Blocks(blocks), Some(typed)))
+    Ok((PromptContent::Blocks(blocks), Some(Named { typed, runs })))
+}
+
+/// The text of a command that is the work of an agent: the session's own, or one that the model can delegate to.
+fn as_agent(basis: &CallBasis, name: &str, agent: &str, text: String) -> Result<String, RpcError> {
+    if basis.role.as_ref().is_some_and(|role| role.name == agent) {
+        return Ok(text);
+    }
+    if basis.tools.get(DELEGATE).is_some() {
+        return Ok(format!(
+            "Give this task to the agent `{agent}` with the tool `{DELEGATE}`, and report its answer:\n\n{text}"
+        ));
+    }
+    Err(RpcError::new(Code::BadPrompt, format!("/{name} is work of the agent `{agent}`, which this session is not"))
+        .hint(format!("`linger run --agent {agent} \"/{name} …\"` starts a session that is")))
+}
+
+/// Gives the session the model that a command wants, as `session/set` does.
+async fn with_model(
+    services: &Services,
+    caller: &Caller,
+    session: &SessionId,
+    basis: &CallBasis,
+    name: &str,
+    model: String,
+) -> Result<(), RpcError> {
+    if basis.model == model {
+        return Ok(());
+    }
+    if basis.is_busy {
+        let why = format!("it wants the model {model}, and a turn runs with another one");
+        return Err(RpcError::new(Code::BadPrompt, format!("/{name}: {why}")).hint("send it again after the turn"));
+    }
+    let set = Set { session: session.clone(), model: Some(model), ..Set::default() };
+    super::session::set(services, caller, set).await.map(drop)
+}
+
+/// The schema of the answers of a session's agent. A library that cannot be read is an error of the turn.
+pub(super) async fn response_schema(services: &Services, session: &SessionId) -> Result<Option<Value>, RpcError> {
+    let basis = services.registry.ask(session, Command::CallBasis).await?;
+    let Some(role) = basis.role else { return Ok(None) };
+    let library = library(services, &basis.workspace).await?;
+    let agent = library.agents.into_iter().find(|entry| entry.name == role.name);
+    Ok(agent.and_then(|entry| entry.item.response_schema))
 }
 
 /// The name that a line begins with, and what follows; a path is no name.
@@ -94,11 +154,16 @@ fn bad(name: &str, why: &str) -> RpcError {
 
 fn unknown(library: &Library, name: &str) -> RpcError {
     let rows = [Kind::Command, Kind::Skill].map(|kind| library.clone().rows(kind, false)).concat();
-    let waits = rows.iter().any(|row| row.name == name && row.status == linger_protocol::agent::Status::Waits);
+    let waits = rows.iter().find(|row| row.name == name && row.status == linger_protocol::agent::Status::Waits);
     let broken = rows.iter().find(|row| row.name == name && row.status == linger_protocol::agent::Status::Broken);
     let near = crate::diagnostics::nearest::nearest(name, library.names(), NEAR);
     let (why, hint) = match (waits, broken, near) {
-        (true, ..) => (format!("/{name} is not trusted"), "`linger trust` shows what the workspace wants, and asks".to_owned()),
+        (Some(row), ..) if row.scope == linger_protocol::agent::Scope::User => {
+            (format!("/{name} is not confirmed"), "`linger config confirm` shows what is not, and asks".to_owned())
+        }
+        (Some(_), ..) => {
+            (format!("/{name} is not trusted"), "`linger trust` shows what the workspace wants, and asks".to_owned())
+        }
         (_, Some(row), _) => {
             let why = row.problems.first().map(ToString::to_string).unwrap_or_default();
             (format!("/{name} cannot be used: {}: {why}", row.path.display()), "correct the file".to_owned())

@@ -69,6 +69,8 @@ impl Asked {
 pub async fn begin(services: &Arc<Services>, follows_a_death: bool) {
     let (confirmed, trusted, has_question) = confirmed_earlier(services, follows_a_death).await;
     services.config.begin_trust(trusted);
+    // The first start takes what it finds of them too.
+    super::files::survey(services).await;
     let (config, record) = (services.config.clone(), record(services));
     if let Err(error) = tokio::task::spawn_blocking(move || config.begin(confirmed, record)).await {
         tracing::error!(target: "config", %error, "nothing of the configuration is confirmed");
@@ -222,9 +224,9 @@ fn ask(waiting: &Waiting) -> Question {
     let list: String = lines.iter().map(|line| format!("\n{line}")).collect();
     let mut options =
         vec![QuestionOption::new(CONFIRM, "put this into force"), QuestionOption::new(KEEP, "leave it out")];
-    let mut text = format!("config.toml was changed; this is not in force until you confirm it:{list}");
+    let mut text = format!("the configuration was changed; this is not in force until you confirm it:{list}");
     if list.len() > MAX_SHOWN {
-        text = format!("config.toml was changed in {} places: `linger config confirm` shows them", lines.len());
+        text = format!("the configuration was changed in {} places: `linger config confirm` shows them", lines.len());
         options.remove(0);
     }
     Question { about: Some(Subject::Configuration), ..question::choice(text, options, Blocks::Nothing, None) }

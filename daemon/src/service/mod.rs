@@ -11,8 +11,10 @@ mod caller;
 pub mod config;
 pub mod daemon;
 pub mod events;
+pub mod files;
 pub mod key;
 pub mod mcp;
+pub mod memory;
 pub mod model;
 pub mod permission;
 pub mod question;
@@ -150,9 +152,7 @@ impl Services {
 
     /// Applies the MCP servers of the configuration in force.
     fn configure_servers(&self) {
-        if let Ok(config) = self.config.current() {
-            self.env().servers.configure(&config.mcp, self.config.trusted_servers());
-        }
+        self.env().configure_servers();
     }
 
     /// The services that sessions share.

@@ -128,7 +128,10 @@ pub async fn prompt(services: &Services, caller: &Caller, mut params: Prompt) ->
     params.env = env;
     let mut command = None;
     if params.expand {
-        (params.content, command) = super::agent::expanded(services, &session, params.content).await?;
+        (params.content, command) = super::agent::expanded(services, caller, &session, params.content).await?;
+    }
+    if params.schema.is_none() {
+        params.schema = super::agent::response_schema(services, &session).await?;
     }
     if services.env().policy.may_have_hooks(HookEvent::Prompt) {
         params.content = hooked(services, &session, params.content).await?;

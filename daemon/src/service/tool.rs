@@ -1,7 +1,7 @@
 //! `tool/list`: the tools of a session, where they come from, what they do, and whether they would ask.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use linger_protocol::RpcError;
@@ -42,6 +42,7 @@ pub async fn list(services: &Services, caller: &Caller, params: Tools) -> Result
             effect,
             verdict,
             server: tool.server().map(str::to_owned),
+            file: tool.file().map(Path::to_path_buf),
         });
     }
     Ok(rows)
@@ -54,12 +55,15 @@ pub(super) async fn of_new(services: &Services, cwd: PathBuf) -> Result<CallBasi
     env.read_workspace(&workspace).await;
     let tools = env.servers.tools_in(&workspace.root).current();
     let (grants, mode) = (Vec::new(), env.policy.mode(config.mode, &workspace));
-    Ok(CallBasis { tools, mode, grants, workspace: Arc::new(workspace) })
+    let (workspace, model) = (Arc::new(workspace), String::new());
+    Ok(CallBasis { tools, mode, grants, workspace, role: None, model, is_busy: false })
 }
 
 fn effect(tool: &dyn Tool) -> ToolEffect {
     match (tool.pattern(), tool.changes()) {
         _ if tool.server().is_some() => ToolEffect::Unknown,
+        (_, true) if tool.file().is_some() => ToolEffect::Unknown,
+        (_, false) if tool.file().is_some() => ToolEffect::Reads,
         (Takes::Path, false) => ToolEffect::Reads,
         (Takes::Path, true) => ToolEffect::Writes,
         (Takes::Command | Takes::Arguments, _) => ToolEffect::Runs,

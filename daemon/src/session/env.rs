@@ -21,7 +21,7 @@ use super::attention::Attention;
 use super::delegate::Child;
 use super::names::Names;
 use super::queued_bytes::QueuedBytes;
-use crate::agent;
+use crate::agent::{self, Entry, Library};
 use crate::config::ConfigStore;
 use crate::config::Policy;
 use crate::config::instructions::workspace_root;
@@ -36,6 +36,8 @@ use crate::question::PendingQuestions;
 use crate::store::Store;
 use crate::sys::disk;
 use crate::tool::added::AddedDirs;
+use crate::tool::notes::Notes;
+use crate::tool::program::Program;
 use crate::tool::seen::{Seen, Writers};
 use crate::tool::set::{Offered, ToolSet, Tools};
 use crate::tool::{BoxFuture, Workspace};
@@ -84,6 +86,8 @@ pub struct Env {
     pub running_calls: RunningCalls,
     /// The secret variables of the sessions' tools, also of sessions that are not loaded.
     secrets: Mutex<BTreeMap<SessionId, SecretVariables>>,
+    watched: mpsc::UnboundedSender<agent::Places>,
+    to_watch: Mutex<Option<mpsc::UnboundedReceiver<agent::Places>>>,
     /// What the sessions' models have seen of files, also of sessions that are not loaded.
     seen: Mutex<BTreeMap<SessionId, Seen>>,
     /// Which of them wrote which file last.
@@ -148,6 +152,7 @@ impl Env {
         let logins = Arc::new(Logins::new(http.clone(), keys.clone(), providers.key_sources.clone()));
         let outside = Outside { children: children.clone(), keys, http, logins };
         let servers = Servers::new(tools.clone(), outside, places.server_tools());
+        let (watched, to_watch) = mpsc::unbounded_channel();
         Self {
             attention: Attention::open(places.attention()),
             places,
@@ -164,6 +169,8 @@ impl Env {
             queued_bytes: QueuedBytes::default(),
             running_calls: RunningCalls::default(),
             secrets: Mutex::default(),
+            watched,
+            to_watch: Mutex::new(Some(to_watch)),
             seen: Mutex::default(),
             writers: Writers::default(),
         }
@@ -227,12 +234,14 @@ impl Env {
         let root = root.unwrap_or_else(|| cwd.clone());
         let (env, seen, added, skills) =
             (Arc::new(env), self.seen_by(session), AddedDirs::default(), Default::default());
-        Workspace { root, is_seen, cwd, env, secrets, seen, added, skills, timeout_s }
+        let notes = Notes::of(&self.places.data, &root, self.providers.keys.redactor().clone());
+        Workspace { root, is_seen, cwd, env, secrets, seen, added, skills, notes, timeout_s }
     }
 
     /// Reads the files of a workspace, and takes their MCP servers.
     pub async fn read_workspace(&self, workspace: &Workspace) {
         self.policy.read(workspace).await;
+        self.read_tools(workspace).await;
         self.configure_workspace(&workspace.root);
     }
 
@@ -240,6 +249,50 @@ impl Env {
     pub fn configure_workspace(&self, root: &Path) {
         let (Some(now), Ok(config)) = (self.config.workspace(root), self.config.current()) else { return };
         self.servers.configure_workspace(root, &now.config.servers, &config.env.keys);
+    }
+
+    /// Takes the MCP servers of the configuration in force.
+    pub fn configure_servers(&self) {
+        if let Ok(config) = self.config.current() {
+            self.servers.configure(&config.mcp, self.config.trusted_servers());
+        }
+    }
+
+    /// Reads the Markdown files of tools and servers that a session in the workspace has, and takes them.
+    pub async fn read_tools(&self, workspace: &Workspace) {
+        let (config, places) = (self.config.clone(), self.agent_places(workspace));
+        let read = move || Library::load_tools(&config, &places);
+        if let Some(library) = disk::probe(&workspace.cwd, disk::TIMEOUT, read).await {
+            self.install(&library, &workspace.root);
+        }
+    }
+
+    /// Takes the tools and servers of Markdown files, as they were read for the workspace with this root.
+    pub fn install(&self, library: &Library, root: &Path) {
+        if library.is_own_new {
+            self.configure_servers();
+        }
+        let (of_workspace, own): (Vec<_>, Vec<_>) = library.tools.iter().partition(|it| it.found.within.is_some());
+        let programs = |entries: Vec<&Entry<Program>>| entries.into_iter().map(|it| it.item.clone()).collect();
+        self.servers.set_programs(root, programs(own), programs(of_workspace));
+    }
+
+    /// Asks for notice of changed files of a session in the workspace.
+    pub fn watch_files(&self, workspace: &Workspace) {
+        // Without a receiver nothing is said, as in tests.
+        let _unwatched = self.watched.send(self.agent_places(workspace));
+    }
+
+    /// The places whose files are to be watched. Absent at a second call.
+    pub fn to_watch(&self) -> Option<mpsc::UnboundedReceiver<agent::Places>> {
+        self.to_watch.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Where the user's own files lie, and those of no workspace.
+    pub fn own_places(&self) -> agent::Places {
+        let config = self.places.config.clone();
+        let home = self.config.home().map(Path::to_path_buf);
+        agent::Places { root: config.clone(), cwd: config.clone(), config, home }
     }
 
     /// Where the skills, commands and agents of a session lie.
@@ -261,7 +314,7 @@ impl Env {
 
     /// What a session has of the tools that only some have: `depth` is how far it is from one that a user started.
     pub fn offered(&self, skills: bool, depth: u32) -> Offered {
-        Offered { skills, delegates: depth < self.config.delegation().depth }
+        Offered { skills, notes: self.config.memory(), delegates: depth < self.config.delegation().depth }
     }
 
     /// The tools of a session of the workspace with this model that has `only` these. What those of MCP servers may take of a

@@ -52,6 +52,7 @@ impl Scene {
         let mut scene = Self::default();
         let content = vec![ContentBlock::text("do it")];
         scene.event(EventBody::PromptAccepted {
+            runs: Vec::new(),
             prompt: PromptId::from("p1"),
             content: content.clone(),
             when: When::Queue,

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use linger_protocol::agent::{Role, Skill};
 use linger_protocol::child::{ChildUpdate, Delegated};
-use linger_protocol::event::{AfterCrash, EventBody, Instruction, Process};
+use linger_protocol::event::{AfterCrash, EventBody, Instruction, Outcome, Process};
 use linger_protocol::id::{BackgroundId, CallId, MessageId, PromptId, QuestionId, SessionId, TurnId};
 use linger_protocol::message::{ContentBlock, StopReason, Usage};
 use linger_protocol::patience::Patience;
@@ -117,6 +117,9 @@ pub struct State {
     /// The digest of the skills that its model is told of; absent without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skills: Option<String>,
+    /// The index of notes that the system prompt has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryIndex>,
     /// The agent that it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
@@ -206,6 +209,9 @@ pub struct Queued {
     /// The child whose words it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<SessionId>,
+    /// The command lines that run first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<String>,
 }
 
 /// The output schema of a turn.
@@ -281,12 +287,39 @@ pub struct Turn {
     /// The check that has to pass before it ends well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<UntilState>,
+    /// The command lines that run before its next step.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<Run>,
     /// Its latest calls, to notice those that repeat.
     #[serde(default, skip_serializing_if = "Circles::is_empty")]
     pub circles: Circles,
     /// How many children it has started.
     #[serde(default)]
     pub delegated: u32,
+}
+
+/// The index of notes in the system prompt.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryIndex {
+    /// The seq of the event that has it.
+    pub seq: u64,
+    /// The index; read from that event at load.
+    #[serde(skip)]
+    pub text: Arc<str>,
+    /// Whether it has to be read again: the context was compacted, or its event is lost.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_old: bool,
+}
+
+/// A command line that a prompt's command runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// The command line.
+    pub command: String,
+    /// Its call, once it was announced.
+    pub call: Option<CallId>,
+    /// How that ended.
+    pub outcome: Option<Outcome>,
 }
 
 /// A running compaction.

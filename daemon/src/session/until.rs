@@ -77,6 +77,11 @@ pub fn check_input(command: &str) -> Value {
     json!({ "command": command, "timeout_s": TIMEOUT_MAX_S })
 }
 
+/// The arguments of the call of a command line that a prompt's command runs.
+pub fn command_input(command: &str) -> Value {
+    json!({ "command": command })
+}
+
 /// Checks what a prompt asks for.
 pub fn may_check(asked: &Until) -> Result<(), String> {
     let command = &asked.command;

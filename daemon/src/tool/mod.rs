@@ -24,11 +24,14 @@ mod grep;
 pub(crate) mod handle;
 mod ignored;
 mod ls;
+pub mod memory;
+pub mod notes;
 pub(crate) mod output;
 pub mod page;
 mod path;
 pub(crate) mod pattern;
 mod plan;
+pub mod program;
 mod read;
 mod replace;
 pub mod restore;
@@ -61,6 +64,7 @@ use background::Jobs;
 pub(crate) use bash::TIMEOUT_MAX_S;
 use change::{Change, KeptChange};
 pub(crate) use file::keep_shut;
+use notes::Notes;
 pub(crate) use path::normalise;
 use seen::Seen;
 use set::Takes;
@@ -90,6 +94,10 @@ pub trait Tool: Send + Sync {
     }
     /// The MCP server that it belongs to; absent for the daemon's own.
     fn server(&self) -> Option<&str> {
+        None
+    }
+    /// The Markdown file that describes it; absent for the daemon's own and those of servers.
+    fn file(&self) -> Option<&Path> {
         None
     }
     /// Changes with what it claims to do: a permission that lasts is for this version. Empty for the daemon's own tools.
@@ -277,6 +285,8 @@ pub struct Workspace {
     pub added: added::AddedDirs,
     /// The skills that the session's model can read.
     pub skills: Skills,
+    /// The notes that outlive it.
+    pub notes: Notes,
     /// The shell of `bash` calls may run this long unless the model asks for another time, in seconds.
     pub timeout_s: u64,
 }
@@ -576,6 +586,7 @@ pub(crate) mod tests {
             seen: Seen::default(),
             added: added::AddedDirs::default(),
             skills: Skills::default(),
+            notes: Notes::default(),
             timeout_s: 60,
         };
         (dir, workspace)

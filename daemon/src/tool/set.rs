@@ -15,6 +15,8 @@ use tokio::sync::watch;
 use super::call_tool::{self, CallTool};
 use super::delegate;
 use super::find_tools::FindTools;
+use super::memory::{self, Memory};
+use super::program::PREFIX;
 use super::skill::{self, Skill};
 use super::{Invalid, Tool, text};
 use crate::provider::ToolSpec;
@@ -40,7 +42,8 @@ pub enum Takes {
     Nothing,
 }
 
-/// What the tools of MCP servers are called: `mcp__server__tool`. They may come after the rules that name them.
+/// What the tools of MCP servers are called: `mcp__server__tool`. They may come after the rules that name them, like those of
+/// files ([`PREFIX`]).
 pub const MCP: &str = "mcp__";
 
 /// The tools that rules can name.
@@ -51,7 +54,7 @@ impl Names {
     /// What a pattern means for the tool, if it is known.
     pub fn takes(&self, tool: &str) -> Option<Takes> {
         let known = self.0.get(tool).copied();
-        known.or_else(|| tool.starts_with(MCP).then_some(Takes::Version))
+        known.or_else(|| [MCP, PREFIX].iter().any(|it| tool.starts_with(it)).then_some(Takes::Version))
     }
 
     /// All of them.
@@ -110,8 +113,8 @@ impl ToolSet {
             input_schema: tool.schema(),
         };
         let specs = ToolSpecs::new(kept.iter().filter(|tool| is_told(tool.as_ref())).map(spec).collect());
-        // Sessions that have skills have it.
-        let skill = [(skill::NAME, Skill.pattern())];
+        // Sessions that have skills or notes have them.
+        let skill = [(skill::NAME, Skill.pattern()), (memory::NAME, Memory.pattern())];
         let names = kept.iter().map(|tool| (tool.name(), tool.pattern())).chain(skill).collect();
         Self { tools: kept, by_name, specs, names }
     }
@@ -188,6 +191,8 @@ struct Shared {
 pub struct Offered {
     /// It has skills, and the tool that reads them.
     pub skills: bool,
+    /// It has notes that outlive it, and the tool for them.
+    pub notes: bool,
     /// It may delegate.
     pub delegates: bool,
 }
@@ -219,8 +224,9 @@ impl Tools {
         let whole = self.current();
         let is_found = whole.served_size(only) > room;
         let reads_skills = offered.skills && is_among(only, skill::NAME);
-        let offered = Offered { skills: reads_skills, ..offered };
-        if only.is_none() && !is_found && !reads_skills && offered.delegates {
+        let has_notes = offered.notes && is_among(only, memory::NAME);
+        let offered = Offered { skills: reads_skills, notes: has_notes, ..offered };
+        if only.is_none() && !is_found && !reads_skills && !has_notes && offered.delegates {
             return whole;
         }
         let key = (whole.specs().digest().to_owned(), only.map(<[String]>::to_vec), is_found, offered);
@@ -230,7 +236,8 @@ impl Tools {
             let skill = reads_skills.then(|| Arc::new(Skill) as Arc<dyn Tool>);
             let has = |name: &str| is_among(only, name) && (offered.delegates || name != delegate::NAME);
             let part = whole.iter().filter(|tool| has(tool.name())).cloned();
-            let part = ToolSet::new(part.chain(skill));
+            let notes = has_notes.then(|| Arc::new(Memory) as Arc<dyn Tool>);
+            let part = ToolSet::new(part.chain(notes).chain(skill));
             let part = Arc::new(if is_found { part.with_found() } else { part });
             parts.insert(key, Arc::downgrade(&part));
             part
@@ -241,8 +248,9 @@ impl Tools {
     pub fn unknown(&self, only: &[String]) -> Option<String> {
         let whole = self.current();
         let hosted = HostedTool::ALL.map(HostedTool::name);
-        let names: Vec<&str> = whole.iter().map(|tool| tool.name()).chain(hosted).chain([skill::NAME]).collect();
-        let is_known = |it: &&String| it.starts_with(MCP) || names.contains(&it.as_str());
+        let names: Vec<&str> =
+            whole.iter().map(|tool| tool.name()).chain(hosted).chain([skill::NAME, memory::NAME]).collect();
+        let is_known = |it: &&String| it.starts_with(MCP) || it.starts_with(PREFIX) || names.contains(&it.as_str());
         let unknown = only.iter().find(|it| !is_known(it))?;
         let near = text::did_you_mean(unknown, &names);
         Some(format!("there is no tool `{}`{near} (the tools are {})", text::one_line(unknown), names.join(", ")))
@@ -270,8 +278,8 @@ mod tests {
     use crate::provider::support::request;
     use crate::provider::{Encoding, Message, Request};
 
-    const ALL: Offered = Offered { skills: false, delegates: true };
-    const SKILLED: Offered = Offered { skills: true, delegates: true };
+    const ALL: Offered = Offered { skills: false, notes: false, delegates: true };
+    const SKILLED: Offered = Offered { skills: true, notes: false, delegates: true };
 
     #[test]
     fn the_first_request_with_all_tools_of_the_daemon_is_small_in_each_format() {

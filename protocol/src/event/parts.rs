@@ -63,6 +63,8 @@ pub enum Asks {
     Mode,
     /// That it reads what a child has to say, which worked in the background.
     Child,
+    /// Nothing: it tells the model the output of the command lines that its prompt's command runs.
+    Output,
     /// Something that this build does not know.
     #[serde(other)]
     Unknown,
@@ -310,6 +312,8 @@ pub enum NoticeCode {
     ConfigWaits,
     /// Something about the session's agent: a key of its file that is ignored, a tool or a model that does not exist.
     Agent,
+    /// Skills, commands, agents, tools or servers, which are Markdown files, have changed; they count from the next prompt.
+    Files,
     /// Nothing of the session can be written just now, so nothing comes; without a `seq`. Events resume when writing works.
     Storage,
     /// An MCP server could not be started; the turn goes on without its tools.

@@ -1,9 +1,11 @@
 //! The messages that an actor receives: commands of clients, and what its turn reports and asks.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use linger_protocol::RpcError;
+use linger_protocol::agent::Role;
 use linger_protocol::child::ChildUpdate;
 use linger_protocol::event::{EventBody, NoticeCode, Process};
 use linger_protocol::id::{CallId, Cursor, MessageId, PromptId, QuestionId};
@@ -24,7 +26,7 @@ use crate::permission::{CallInfo, ResolvedAccess};
 use crate::provider::catalogue::Resolved;
 use crate::session::delegate::Basis;
 use crate::session::preview::Preview;
-use crate::session::state::{OutagePolicy, Resolution, Shape};
+use crate::session::state::{OutagePolicy, Resolution, Run, Shape};
 use crate::session::until::UntilState;
 use crate::session::{Draft, turn};
 use crate::store::StoreError;
@@ -81,6 +83,21 @@ pub struct CallBasis {
     pub grants: Vec<String>,
     /// Where it works.
     pub workspace: Arc<Workspace>,
+    /// The agent that it is.
+    pub role: Option<Role>,
+    /// `provider/model`.
+    pub model: String,
+    /// Whether a turn runs or prompts wait.
+    pub is_busy: bool,
+}
+
+/// The command or skill that a prompt named.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// The line that the user typed.
+    pub typed: String,
+    /// The command lines that it runs.
+    pub runs: Vec<String>,
 }
 
 /// A command to a session.
@@ -88,7 +105,7 @@ pub enum Command {
     /// Subscribe from a cursor; true for a terminal of a person. The map brings variables.
     Attach(Option<Cursor>, bool, BTreeMap<String, String>, Reply<AttachPoint>),
     /// Queue a prompt.
-    Prompt(session::Prompt, Option<String>, Option<Key>, Author, Reply<Prompted>),
+    Prompt(session::Prompt, Option<Named>, Option<Key>, Author, Reply<Prompted>),
     /// Queue a compaction.
     Compact(session::Compact, Option<Key>, Author, Reply<Prompted>),
     /// Take back a queued prompt, or the last one.
@@ -131,6 +148,8 @@ pub enum Command {
     Prune(u64, bool, Reply<()>),
     /// Show a warning to attached clients.
     Warn(NoticeCode, String),
+    /// Say that Markdown files have changed: the user's own, or those of the workspace with this root.
+    FilesChanged(Option<PathBuf>, String),
     /// Resume a turn that waits for a configuration.
     Configured,
     /// The daemon ends.
@@ -162,6 +181,7 @@ impl Command {
                 | Self::Remove(..)
                 | Self::Prune(..)
                 | Self::Warn(..)
+                | Self::FilesChanged(..)
                 | Self::Configured
                 | Self::Pause(_)
         )
@@ -192,7 +212,7 @@ impl Command {
                 respond(asked.reply, Err(error));
             }
             // The daemon's log file has it already.
-            Self::Warn(..) | Self::Configured => {}
+            Self::Warn(..) | Self::FilesChanged(..) | Self::Configured => {}
             Self::Pause(done) => drop(done),
         }
     }
@@ -240,6 +260,8 @@ pub enum TurnMessage {
     Boundary(Option<Ending>, oneshot::Sender<NextStep>),
     /// Ask for the check of the turn; announces it if the latest answer has none yet.
     Check(oneshot::Sender<Option<UntilState>>),
+    /// Announce the next command line of the prompt's command; gives all of them.
+    Runs(oneshot::Sender<Vec<Run>>),
     /// The model cannot answer, for this reason: this other one stands in until the next turn.
     FallBack(Box<Resolved>, String),
     /// What a call gets to make a child, or the one that it has; whether it works in the background.

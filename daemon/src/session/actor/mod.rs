@@ -63,7 +63,7 @@ use crate::tool::Workspace;
 use crate::tool::background::{Jobs, Report};
 
 pub use messages::{
-    AttachPoint, Author, CallBasis, Command, Ending, Fragment, KeyedReply, NextStep, PermissionAnswer,
+    AttachPoint, Author, CallBasis, Command, Ending, Fragment, KeyedReply, Named, NextStep, PermissionAnswer,
     PermissionRequest, Reply, Stale, TurnMessage, Wanted,
 };
 pub use questions::answered_before;
@@ -227,10 +227,13 @@ impl Actor {
         }
         // The daemon's own log has no directory.
         let cwd = if id.is_daemon() { Path::new("/") } else { &state.cwd };
-        let workspace = Arc::new(env.workspace(&id, cwd, variables, disk::SHORT_TIMEOUT).await);
+        let mut workspace = env.workspace(&id, cwd, variables, disk::SHORT_TIMEOUT).await;
+        workspace.notes.is_child = state.parent.is_some();
+        let workspace = Arc::new(workspace);
         if !id.is_daemon() {
             // Its tools are those of before.
             env.read_workspace(&workspace).await;
+            env.watch_files(&workspace);
         }
         let log = Log::new(id.clone(), state.head, Vec::new());
         workspace.added.set(&state.directories);
@@ -442,6 +445,12 @@ impl Actor {
             }
             Command::Confirmed(confirmed, reply) => self.config_confirmed(confirmed, reply),
             Command::Child(report, reply) => self.child_report(*report, reply),
+            Command::FilesChanged(root, text) => {
+                if root.is_none_or(|root| root == self.workspace.root) {
+                    let draft = self.in_turn(notice(Level::Info, NoticeCode::Files, &text));
+                    self.append(vec![draft], Vec::new(), false, None);
+                }
+            }
             Command::Warn(code, text) => {
                 let draft = self.in_turn(notice(Level::Warning, code, &text));
                 self.append(vec![draft], Vec::new(), false, None);
@@ -495,6 +504,7 @@ impl Actor {
             TurnMessage::Ask(question, reply) => self.ask_question(*question, reply),
             TurnMessage::Boundary(ending, reply) => self.boundary_or_hold(ending, reply),
             TurnMessage::Check(reply) => self.check(reply),
+            TurnMessage::Runs(reply) => self.runs(reply),
             TurnMessage::Unreadable(why) => self.offer(&why),
             TurnMessage::Read(past) => self.past = past.up_to(self.state.head),
             TurnMessage::FallBack(resolved, why) => self.fall_back(&resolved, &why),

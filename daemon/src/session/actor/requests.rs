@@ -29,8 +29,8 @@ struct Accepted {
     schema: Option<Value>,
     /// The check that has to pass.
     until: Option<session::Until>,
-    /// The line that named a command.
-    command: Option<String>,
+    /// The command that it named.
+    named: Option<Named>,
 }
 
 impl Actor {
@@ -91,6 +91,9 @@ impl Actor {
             mode: self.state.mode,
             grants: self.state.grants.clone(),
             workspace: self.workspace.clone(),
+            role: self.state.role.clone(),
+            model: self.state.model.clone(),
+            is_busy: self.state.turn.is_some() || !self.state.queue.is_empty(),
         }
     }
 
@@ -105,7 +108,7 @@ impl Actor {
 
     pub(super) async fn prompt(
         &mut self,
-        (prompt, command): (session::Prompt, Option<String>),
+        (prompt, named): (session::Prompt, Option<Named>),
         key: Option<Key>,
         by: Author,
         reply: Reply<Prompted>,
@@ -143,7 +146,7 @@ impl Actor {
             compact: false,
             schema: asked,
             until: prompt.until,
-            command,
+            named,
         };
         self.accept(accepted, blobs, (key, by), reply);
     }
@@ -166,7 +169,7 @@ impl Actor {
         if let Err(error) = self.may_compact(&content) {
             return respond(reply, Err(error));
         }
-        let accepted = Accepted { content, when: When::Steer, compact: true, schema: None, until: None, command: None };
+        let accepted = Accepted { content, when: When::Steer, compact: true, schema: None, until: None, named: None };
         self.accept(accepted, Vec::new(), (key, by), reply);
     }
 
@@ -194,7 +197,7 @@ impl Actor {
     /// Queues a prompt, and starts it if the session is idle.
     fn accept(
         &mut self,
-        Accepted { content, when, compact, schema, until, command }: Accepted,
+        Accepted { content, when, compact, schema, until, named }: Accepted,
         blobs: Vec<Held>,
         (key, by): (Option<Key>, Author),
         reply: Reply<Prompted>,
@@ -204,9 +207,11 @@ impl Actor {
             self.withdraw_plan("another prompt came");
         }
         let id = PromptId(format!("p{}", self.state.counts.prompts + 1));
-        let Author { name, process } = by.clone();
+        let author = by.clone();
+        let Author { name, process } = by;
         let prompt = id.clone();
         let by_name = Some(name);
+        let (command, runs) = named.map_or((None, Vec::new()), |named| (Some(named.typed), named.runs));
         let accepted = EventBody::PromptAccepted {
             prompt,
             content,
@@ -218,6 +223,7 @@ impl Actor {
             until,
             command,
             child: None,
+            runs,
         };
         let prompted = Prompted { prompt: id, seq: self.state.head + 1 };
         let outcome = self.remember(key, &prompted);
@@ -226,7 +232,7 @@ impl Actor {
         self.append(vec![accepted], outcome.into_iter().collect(), true, Some(done));
         respond_when(reply, committed, prompted);
         if when == When::Steer && !compact {
-            self.steered(&by);
+            self.steered(&author);
         }
         match (&self.phase, when) {
             (Phase::Running(_), When::Interrupt) => self.stop(Then::Interrupt),
@@ -283,6 +289,7 @@ impl Actor {
         let prompt = PromptId(format!("p{}", self.state.counts.prompts + 1));
         let Author { name, process } = by.clone();
         let (when, by, compact, schema, until, command) = (When::Steer, Some(name), false, None, None, None);
+        let runs = Vec::new();
         let accepted = EventBody::PromptAccepted {
             prompt,
             content,
@@ -294,6 +301,7 @@ impl Actor {
             until,
             command,
             child: None,
+            runs,
         };
         self.append(vec![Draft::new(accepted)], Vec::new(), false, None);
     }
@@ -328,7 +336,9 @@ impl Actor {
     async fn see_workspace(&mut self) {
         if !self.workspace.is_seen {
             let env = BTreeMap::clone(&self.workspace.env);
-            self.workspace = Arc::new(self.env.workspace(&self.id, &self.state.cwd, env, disk::SHORT_TIMEOUT).await);
+            let mut workspace = self.env.workspace(&self.id, &self.state.cwd, env, disk::SHORT_TIMEOUT).await;
+            workspace.notes.is_child = self.state.parent.is_some();
+            self.workspace = Arc::new(workspace);
             self.workspace.added.set(&self.state.directories);
         }
     }
@@ -472,6 +482,7 @@ impl Actor {
             name: set.name,
             instructions: None,
             skills: None,
+            memory: None,
             agent: None,
             setup,
             stands_in_for: None,

@@ -74,6 +74,15 @@ impl Actor {
                 }
             }
         }
+        if let Some(memory) = &mut self.state.memory {
+            let stored = self.env.store.event(self.id.clone(), memory.seq).await?;
+            let event = stored.and_then(|stored| serde_json::from_str::<Event>(&stored.data).ok());
+            // What is missing is read again with the next turn.
+            let was_old = std::mem::replace(&mut memory.is_old, true);
+            if let Some(EventBody::SessionChanged { memory: Some(text), .. }) = event.map(|event| event.body) {
+                (memory.text, memory.is_old) = (text.into(), was_old);
+            }
+        }
         let Some(shape) = self.state.turn.as_mut().and_then(|turn| turn.shape.as_mut()) else { return Ok(()) };
         let stored = self.env.store.event(self.id.clone(), shape.seq).await?;
         let event = stored.and_then(|stored| serde_json::from_str::<Event>(&stored.data).ok());

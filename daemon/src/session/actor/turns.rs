@@ -5,7 +5,7 @@ use linger_protocol::message::text_of;
 
 use super::*;
 use crate::config::HookEvent;
-use crate::session::state::QuestionState;
+use crate::session::state::{QuestionState, Run};
 use crate::session::until::UntilState;
 
 impl Actor {
@@ -52,6 +52,21 @@ impl Actor {
         }
         // A stopped turn does not wait for the reply.
         let _gone = reply.send(until(self));
+    }
+
+    /// The command lines of the prompt's command; announces the next one if none is under way.
+    pub(super) fn runs(&mut self, reply: oneshot::Sender<Vec<Run>>) {
+        let runs = |actor: &Self| actor.state.turn.as_ref().map(|turn| turn.runs.clone()).unwrap_or_default();
+        let now = runs(self);
+        let is_open = now.iter().any(|run| run.call.is_some() && run.outcome.is_none());
+        if let Some(run) = now.into_iter().find(|run| run.call.is_none() && run.outcome.is_none()).filter(|_| !is_open)
+        {
+            let call_id = CallId(format!("c{}", self.state.counts.calls + 1));
+            let draft = self.in_turn(EventBody::CommandStarted { call_id, command: run.command });
+            self.append(vec![draft], Vec::new(), false, None);
+        }
+        // A stopped turn does not wait for the reply.
+        let _gone = reply.send(runs(self));
     }
 
     /// Ends a turn that a user has ended with the answer to a question.

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use linger_protocol::event::{Asks, Event, EventBody, NoticeCode};
+use linger_protocol::event::{Asks, Event, EventBody, NoticeCode, Outcome};
 use linger_protocol::id::{CallId, MessageId, PromptId, QuestionId};
 use linger_protocol::message::{ContentBlock, Role, StopReason, Usage};
 use linger_protocol::permission::{Decision, Mode};
@@ -14,13 +14,13 @@ use linger_protocol::session::{ProviderWait, State as Doing, Until, When};
 use serde_json::Value;
 
 use super::{
-    BackgroundState, Call, Compaction, Counts, GO_ON, Options, QuestionState, Queued, Resolution, STOP, Shape, State,
-    Turn, skills_digest,
+    BackgroundState, Call, Compaction, Counts, GO_ON, MemoryIndex, Options, QuestionState, Queued, Resolution, Run,
+    STOP, Shape, State, Turn, skills_digest,
 };
 use crate::provider::retry;
 use crate::session::circles::{Circles, Made};
 use crate::session::compaction::Effort;
-use crate::session::until::{CHECKS_WITH, UntilState, check_input};
+use crate::session::until::{CHECKS_WITH, UntilState, check_input, command_input};
 use crate::tool::background::describe;
 
 /// The most calls of an answer: the decoder's bound on blocks. Calls beyond the run limit have ids too.
@@ -76,6 +76,7 @@ impl State {
                 name,
                 instructions,
                 skills,
+                memory,
                 agent,
                 setup,
                 stands_in_for,
@@ -112,11 +113,18 @@ impl State {
                 if let Some(skills) = skills {
                     self.skills = skills_digest(skills);
                 }
+                if let Some(memory) = memory {
+                    let text = memory.as_str().into();
+                    self.memory = Some(MemoryIndex { seq: self.head, text, is_old: false });
+                }
                 self.role = agent.clone().or_else(|| self.role.take());
                 self.setup = setup.clone().or_else(|| self.setup.take());
             }
-            EventBody::PromptAccepted { prompt, content, when, compact, schema, until, command, child, .. } => {
+            EventBody::PromptAccepted {
+                prompt, content, when, compact, schema, until, command, child, runs, ..
+            } => {
                 self.prompt_accepted(prompt, content, command.as_deref(), (*when, *compact), until.clone());
+                self.queue.back_mut().into_iter().for_each(|queued| queued.runs.clone_from(runs));
                 if let (Some(queued), Some(schema)) = (self.queue.back_mut(), schema) {
                     queued.schema = Some(Arc::new(schema.clone()));
                 }
@@ -148,6 +156,9 @@ impl State {
                     let taken = self.queue.iter().find(|queued| queued.prompt == *prompt);
                     let until = taken.and_then(|queued| queued.until.clone());
                     let shape = taken.and_then(|queued| Some((queued.seq, queued.schema.clone()?)));
+                    let runs = taken.map(|queued| queued.runs.clone()).unwrap_or_default();
+                    let runs = runs.into_iter().map(|command| Run { command, ..Run::default() });
+                    self.in_turn(|turn| turn.runs.extend(runs));
                     if let Some((seq, schema)) = shape {
                         self.in_turn(|turn| turn.shape = Some(Shape { seq, schema, ..Shape::default() }));
                     }
@@ -183,7 +194,22 @@ impl State {
             EventBody::ToolFinished { call_id, outcome, .. } => {
                 self.call(call_id, |call| call.finished = true);
                 self.forget_finished();
-                self.in_turn(|turn| turn.until.iter_mut().for_each(|until| until.finished(call_id, *outcome)));
+                self.in_turn(|turn| {
+                    turn.until.iter_mut().for_each(|until| until.finished(call_id, *outcome));
+                    let run = turn.runs.iter_mut().find(|run| run.call.as_ref() == Some(call_id));
+                    run.into_iter().for_each(|run| run.outcome = Some(*outcome));
+                });
+            }
+            EventBody::CommandStarted { call_id, command } => {
+                self.counts.calls += 1;
+                let made = Made::new(CHECKS_WITH, &command_input(command));
+                let call = Call { id: call_id.clone(), made, is_check: true, ..Call::default() };
+                self.in_turn(|turn| {
+                    turn.calls.retain(|call| !call.is_check);
+                    turn.calls.push(call);
+                    let run = turn.runs.iter_mut().find(|run| run.call.is_none());
+                    run.into_iter().for_each(|run| run.call = Some(call_id.clone()));
+                });
             }
             EventBody::CheckStarted { call_id, command, .. } => {
                 self.counts.calls += 1;
@@ -314,6 +340,7 @@ impl State {
             schema: None,
             until,
             child: None,
+            runs: Vec::new(),
         });
     }
 
@@ -322,6 +349,9 @@ impl State {
         if asks == Some(Asks::Check) {
             self.in_turn(|turn| turn.until.iter_mut().for_each(UntilState::told));
         }
+        if asks == Some(Asks::Output) {
+            self.in_turn(|turn| turn.runs.clear());
+        }
         if asks == Some(Asks::GoOn) {
             self.in_turn(|turn| turn.continued += u32::from(turn.cut));
         }
@@ -329,7 +359,8 @@ impl State {
         match asks {
             Some(Asks::Schema) => shape.said = true,
             Some(Asks::Again) => shape.misfits += 1,
-            Some(Asks::GoOn | Asks::Ended | Asks::Check | Asks::Child | Asks::Mode | Asks::Unknown) | None => {}
+            Some(Asks::GoOn | Asks::Ended | Asks::Check | Asks::Child | Asks::Mode | Asks::Output | Asks::Unknown)
+            | None => {}
         }
     }
 
@@ -463,6 +494,7 @@ impl State {
             turn.questions.clear();
             // A check may have started.
             turn.until.iter_mut().for_each(UntilState::lost);
+            turn.runs.iter_mut().for_each(|run| run.outcome = Some(Outcome::Unknown));
         });
         if matches!(self.mode, Mode::Edit | Mode::Auto) {
             self.mode = Mode::Ask;
@@ -493,6 +525,7 @@ impl State {
                 | NoticeCode::UnknownModel
                 | NoticeCode::RuleNotStored
                 | NoticeCode::Agent
+                | NoticeCode::Files
                 | NoticeCode::ConfigWaits
                 | NoticeCode::ServerFailed
                 | NoticeCode::HookFailed

@@ -531,12 +531,14 @@ fn line(event: &Event, asked: &mut Vec<QuestionId>) -> String {
                 Some(Asks::Check) => " asks to pass the check",
                 Some(Asks::Mode) => " is told of the mode",
                 Some(Asks::Child) => " is a child's",
+                Some(Asks::Output) => " is told the output",
                 _ => "",
             };
             let said = if asks.ends_with("mode") { String::new() } else { format!(": {}", blocks(content)) };
             format!("{message} {who}{flags}{asks}{said}")
         }
         EventBody::MessageSuperseded { message } => message.to_string(),
+        EventBody::CommandStarted { call_id, command } => format!("{call_id} {command}"),
         EventBody::CheckStarted { call_id, command, failed, tries } => {
             format!("{call_id} {command} {failed}/{tries}")
         }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use linger_protocol::event::{Asks, Outcome};
 use linger_protocol::message::ContentBlock;
 
+use super::commands::lines_of;
 use super::step::Step;
 use super::{Turn, TurnEnded};
 use crate::session::until::{CHECKS_WITH, UntilState, check_input};
@@ -70,12 +71,6 @@ impl Turn {
         self.say(Asks::Check, text, step).await?;
         Ok(Checked::Again)
     }
-}
-
-/// The texts of a result, each on lines of its own.
-fn lines_of(content: &[ContentBlock]) -> String {
-    let texts = content.iter().filter_map(ContentBlock::as_text).map(str::trim_end).filter(|text| !text.is_empty());
-    texts.collect::<Vec<_>>().join("\n")
 }
 
 /// What a check did that did not pass.

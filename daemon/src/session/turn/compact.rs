@@ -190,6 +190,7 @@ impl Turn {
                     usage,
                 };
                 self.emit.committed_event(compacted).await?;
+                self.remember(step).await?;
                 Ok(Ok(()))
             }
             Err(vain) => {

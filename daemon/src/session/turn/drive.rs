@@ -54,7 +54,9 @@ impl Turn {
             }
         };
         fault::point("turn.context");
-        let system = match self.system(files.await.unwrap_or_default())? {
+        // Notes that were written since a session began count after its next compaction.
+        let is_begun = context.messages.iter().any(|message| message.role == Role::Assistant);
+        let system = match self.system(files.await.unwrap_or_default(), is_begun)? {
             Ok(system) => system,
             Err(why) => return self.end(StopReason::Error, &why, NO_AGENT).await.map(drop),
         };
@@ -92,6 +94,7 @@ impl Turn {
                 let detail = format!("the turn took {} steps, max_steps is {limit}", self.steps);
                 return self.end(StopReason::MaxSteps, &detail, GO_ON).await.map(drop);
             }
+            self.run_commands(&mut step).await?;
             self.say_schema(&mut step).await?;
             self.say_go_on(&mut step).await?;
             let answer = match self.step(&mut step).await? {
@@ -118,6 +121,7 @@ impl Turn {
         if let Some(news) = self.env.policy.look(&self.workspace, &self.session).await {
             self.emit.notice(Level::Warning, NoticeCode::ConfigWaits, news)?;
         }
+        self.env.read_tools(&self.workspace).await;
         self.env.configure_workspace(&self.workspace.root);
         match self.env.servers.ready(&self.workspace, self.session.as_str()).await {
             Ok(notices) => {

@@ -13,7 +13,7 @@ use super::TurnEnded;
 use crate::question;
 use crate::session::Draft;
 use crate::session::actor::{Ending, Fragment, NextStep, TurnMessage};
-use crate::session::state::Resolution;
+use crate::session::state::{Resolution, Run};
 use crate::session::until::UntilState;
 use crate::store::StoreError;
 use crate::tool::{Ask, Choice, Chosen, Invalid, Wants};
@@ -123,6 +123,13 @@ impl Emitter {
     pub(super) async fn check(&self) -> Result<Option<UntilState>, TurnEnded> {
         let (reply, answer) = oneshot::channel();
         self.tell(TurnMessage::Check(reply))?;
+        answer.await.map_err(|_| TurnEnded)
+    }
+
+    /// The command lines of the prompt's command; announces the next one if none is under way.
+    pub(super) async fn runs(&self) -> Result<Vec<Run>, TurnEnded> {
+        let (reply, answer) = oneshot::channel();
+        self.tell(TurnMessage::Runs(reply))?;
         answer.await.map_err(|_| TurnEnded)
     }
 

@@ -15,11 +15,13 @@
 //! | `resolve` | the provider and its key, and waiting for a missing one |
 //! | `compact` | making room in the context |
 //! | `check` | the check of an answer, which may fail |
+//! | `commands` | the command lines of a prompt's command |
 //! | `shape` | answers that fit a schema |
 //! | `prefix` | the part of each request before the messages |
 //! | `emit` | messages to the actor |
 
 mod check;
+mod commands;
 mod compact;
 mod drive;
 mod emit;
@@ -119,6 +121,10 @@ pub struct Turn {
     agents: String,
     /// What makes children.
     host: Arc<dyn Host>,
+    /// The index of notes that the system prompt has.
+    memory: Option<state::MemoryIndex>,
+    /// The system prompt without it.
+    system: String,
     /// The agent that the session is.
     role: Option<Role>,
     /// The most steps that its agent wants.
@@ -196,6 +202,8 @@ impl Turn {
             depth: state.depth(),
             agents: String::new(),
             host,
+            memory: state.memory.clone(),
+            system: String::new(),
             role: state.role.clone(),
             role_steps: None,
             created_at: state.created_at,

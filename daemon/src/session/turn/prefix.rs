@@ -4,14 +4,17 @@
 use linger_protocol::event::{EventBody, Instruction};
 use tokio::task::JoinHandle;
 
+use super::step::Step;
 use super::{Turn, TurnEnded};
 use crate::agent::{Entry, Library, Skill, role, skill};
 use crate::config::instructions;
+use crate::provider::Encoding;
 use crate::provider::catalogue::Resolved;
 use crate::provider::tools::is_among;
-use crate::session::state::skills_digest;
+use crate::session::state::{MemoryIndex, skills_digest};
 use crate::sys::clock;
 use crate::tool::delegate;
+use crate::tool::memory::NAME as MEMORY;
 use crate::tool::skill::NAME as SKILL;
 
 /// The files that a system prompt is made of.
@@ -19,6 +22,8 @@ use crate::tool::skill::NAME as SKILL;
 pub(super) struct Files {
     instructions: Vec<(Instruction, String)>,
     library: Library,
+    /// The index of notes.
+    index: String,
 }
 
 impl Turn {
@@ -28,13 +33,13 @@ impl Turn {
         tokio::task::spawn_blocking(move || {
             let library = Library::load(&env.config, &env.agent_places(&workspace));
             let instructions = instructions::load(Some(&env.places.config), &workspace.root, &workspace.cwd);
-            Files { instructions, library }
+            Files { instructions, library, index: workspace.notes.index() }
         })
     }
 
     /// The system prompt, or why there is none: the session's agent is gone. Emits an event for each part that has changed.
-    pub(super) fn system(&mut self, files: Files) -> Result<Result<String, String>, TurnEnded> {
-        let Files { instructions: loaded, library } = files;
+    pub(super) fn system(&mut self, files: Files, is_begun: bool) -> Result<Result<String, String>, TurnEnded> {
+        let Files { instructions: loaded, library, index } = files;
         let role = match &self.role {
             None => None,
             Some(role) => match library.agents.iter().find(|entry| entry.name == role.name) {
@@ -79,7 +84,7 @@ impl Turn {
             Some(entry) => format!("{}\n{}\n", self.env.system, entry.item.body),
             None => self.env.system.clone(),
         };
-        Ok(Ok(format!(
+        self.system = format!(
             "{own}\nDirectory: {}\n{}Platform: {}\nSession started: {}\n{}{}{}",
             self.workspace.cwd.display(),
             added,
@@ -88,7 +93,43 @@ impl Turn {
             instructions::render(&loaded),
             skill::catalogue(&told),
             self.agents,
-        )))
+        );
+        let index = if is_begun && self.memory.is_none() { String::new() } else { index };
+        Ok(Ok(self.with_memory(index)?))
+    }
+
+    /// The system prompt with the index of notes: as it was when the session began, or its context was compacted. Emits an event
+    /// if it was read now, which `index` is.
+    fn with_memory(&mut self, index: String) -> Result<String, TurnEnded> {
+        if !self.has_memory() {
+            return Ok(self.system.clone());
+        }
+        if self.memory.as_ref().is_none_or(|memory| memory.is_old) {
+            let before = self.memory.as_ref().map(|memory| memory.text.clone()).unwrap_or_default();
+            if *before != *index {
+                self.emit.send(vec![EventBody::memory_read(index.clone())], false, None)?;
+            }
+            self.memory = Some(MemoryIndex { text: index.into(), ..MemoryIndex::default() });
+        }
+        let index = self.memory.as_ref().map(|memory| memory.text.clone()).unwrap_or_default();
+        Ok(format!("{}{index}", self.system))
+    }
+
+    fn has_memory(&self) -> bool {
+        self.env.config.memory() && is_among(self.only.as_deref(), MEMORY)
+    }
+
+    /// The context was compacted, so the index of notes is read again.
+    pub(super) async fn remember(&mut self, step: &mut Step) -> Result<(), TurnEnded> {
+        if !self.has_memory() {
+            return Ok(());
+        }
+        let notes = self.workspace.notes.clone();
+        let index = tokio::task::spawn_blocking(move || notes.index()).await.unwrap_or_default();
+        self.memory.iter_mut().for_each(|memory| memory.is_old = true);
+        step.system = self.with_memory(index)?;
+        step.encoding = Encoding::default();
+        Ok(())
     }
 
     /// Records a changed prefix before the first request with it.

@@ -62,6 +62,7 @@ impl Session {
             let prompt = PromptId(format!("p{}", self.turns));
             let (content, when) = (message.content.clone(), When::Queue);
             self.event(EventBody::PromptAccepted {
+                runs: Vec::new(),
                 prompt: prompt.clone(),
                 content,
                 when,

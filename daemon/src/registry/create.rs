@@ -133,7 +133,7 @@ impl Registry {
             env.secrets_of(&id).put(name, Secret::new(&std::mem::replace(value, IN_MEMORY.to_owned())));
         }
         let mut workspace = env.workspace(&id, &cwd, variables.clone(), disk::TIMEOUT).await;
-        workspace.notes.is_child = parent.is_some();
+        workspace.notes.is_child = delegated.is_some();
         let workspace = Arc::new(workspace);
         let warned_of = env.policy.look(&workspace, &id).await;
         env.read_tools(&workspace).await;

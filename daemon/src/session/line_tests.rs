@@ -96,6 +96,7 @@ impl Session {
             until,
             command,
             child: None,
+            runs: Vec::new(),
         };
         self.add(None, accepted);
         self.add(turn, EventBody::TurnStarted { prompt: prompt.clone() });

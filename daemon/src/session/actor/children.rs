@@ -132,6 +132,7 @@ impl Actor {
                 until,
                 command,
                 child,
+                runs: Vec::new(),
             };
             drafts.push(Draft::new(accepted));
         }

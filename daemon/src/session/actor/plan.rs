@@ -97,6 +97,7 @@ impl Actor {
                 until,
                 command,
                 child: None,
+                runs: Vec::new(),
             }));
         }
         let outcome = self.remember(key, &());

@@ -9,8 +9,8 @@ use linger_protocol::RpcError;
 use linger_protocol::event::{EventBody, NoticeCode, Notification};
 use linger_protocol::id::{Cursor, SessionId};
 use linger_protocol::method::{
-    QuestionAnswer, SessionAttach, SessionCancel, SessionCompact, SessionContinue, SessionPrompt, SessionRedo,
-    SessionSet, SessionUndo,
+    QuestionAnswer, SessionAttach, SessionCancel, SessionCompact, SessionContinue, SessionDetach, SessionPrompt,
+    SessionRedo, SessionSet, SessionUndo,
 };
 use linger_protocol::question::Answer;
 use linger_protocol::session::{self, Attach, Compact, Keyed, Prompt, Redo, Set, Undo};
@@ -104,6 +104,16 @@ impl Attachment {
         // If it cannot be sent, the reader reports the lost connection.
         self.attach = self.client.send(&SessionAttach(attach))?;
         Ok(())
+    }
+
+    /// Leaves the session for another one, from `cursor` on; what was asked of the old one is not answered here.
+    pub(crate) fn switch(&mut self, session: SessionId, cursor: Option<Cursor>) -> Result<(), Failure> {
+        let old = std::mem::replace(&mut self.session, session);
+        // If it cannot be sent, the connection is lost and nothing is attached over the next one.
+        self.client.send(&SessionDetach(session::Named { session: old }))?;
+        (self.cursor, self.seq) = (cursor, 0);
+        self.open.clear();
+        self.attach()
     }
 
     /// Sends a request. Fails if no connection can carry it.

@@ -72,6 +72,10 @@ impl Repl {
             Hotkey::NextMode => self.cycle_mode()?,
             Hotkey::Answer { key, request } if request == self.request => self.press(key)?,
             Hotkey::Answer { .. } => {}
+            Hotkey::Names(names) => {
+                self.give_names(names);
+                return Ok(None);
+            }
         }
         self.show_live()?;
         Ok(None)

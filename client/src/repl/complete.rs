@@ -109,9 +109,10 @@ fn found(typed: &str, known: &Known, places: &[PathBuf]) -> Option<Found> {
     Some(among(start, word, choices))
 }
 
-/// Of these those that begin like the word; behind them those that have its letters.
+/// Of these those that begin like the word; if there are none, those that have its letters.
 fn among(start: usize, word: &str, choices: Vec<Choice>) -> Found {
     let (begin, rest): (Vec<_>, Vec<_>) = choices.into_iter().partition(|choice| choice.text.starts_with(word));
+    let rest = if begin.is_empty() { rest } else { Vec::new() };
     let mut others: Vec<_> = rest.into_iter().filter_map(|it| Some((files::score(word, &it.text)?, it))).collect();
     others.sort_by_key(|(score, _)| *score);
     Found { start, begin, others: others.into_iter().map(|(_, choice)| choice).collect() }

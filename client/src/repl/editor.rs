@@ -111,8 +111,9 @@ fn line_editor(Setup { state, workspace, style, capacity, sender }: Setup) -> ru
         .history_ignore_space(true)
         .history_ignore_dups(true)?
         .auto_add_history(false)
-        .keyseq_timeout(Some(ESCAPE))
+        // Before the time that Esc takes, which it sets too.
         .edit_mode(if wants_vi() { EditMode::Vi } else { EditMode::Emacs })
+        .keyseq_timeout(Some(ESCAPE))
         // The only completion that is given is inserted; lists are drawn above the prompt.
         .completion_type(CompletionType::List)
         // The highlighter draws what is above the prompt, and runs only with colours.

@@ -248,7 +248,10 @@ impl Repl {
             Happened::Hotkey(hotkey) => self.hotkey(hotkey),
             Happened::Signal(signal) => self.signal(signal),
             Happened::Key(_) => Ok(None),
-            Happened::TimedOut => self.show_live().map(|()| None),
+            Happened::TimedOut => {
+                self.live.stalls();
+                self.show_live().map(|()| None)
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The user names them, so they may lie anywhere. What is no file stays text, and pictures go as pictures ([`crate::picture`]).
 //! The text is sent as written; each file follows as a block that names it, with numbered lines, as the tool `read` gives them.
-//! Only typed text is searched, never piped text: its author may be another person.
+//! Only typed text is searched, never piped text or a long paste: its author may be another person, who would have a file sent.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -33,13 +33,13 @@ const MAX_NAMES: usize = 500;
 /// The first bytes that say whether a file is a picture.
 const PROBE: usize = 16;
 
-/// A text with the pictures, files and directories that it names. Relative names are searched in `places`, in order; paths are
-/// shown as they are within the last of them, where the session works.
-pub(crate) fn with_files(text: String, places: &[PathBuf]) -> Result<PromptContent, Failure> {
+/// A text with the pictures, files and directories that `typed`, the part of it that was typed, names. Relative names are searched
+/// in `places`, in order; paths are shown as they are within the last of them, where the session works.
+pub(crate) fn with_files(text: String, typed: &str, places: &[PathBuf]) -> Result<PromptContent, Failure> {
     let mut blocks: Vec<ContentBlock> = Vec::new();
     let mut found: Vec<Mentioned> = Vec::new();
-    for name in named(&text).into_iter().filter(|name| !is_address(&name.text)) {
-        let Some(mentioned) = mentioned(&name, &text, places) else { continue };
+    for name in named(typed).into_iter().filter(|name| !is_address(&name.text)) {
+        let Some(mentioned) = mentioned(&name, typed, places) else { continue };
         if found.contains(&mentioned) {
             continue;
         }
@@ -52,7 +52,7 @@ pub(crate) fn with_files(text: String, places: &[PathBuf]) -> Result<PromptConte
         blocks.push(block);
         found.push(mentioned);
     }
-    let content = with_pictures(text, places)?;
+    let content = with_pictures(text, typed, places)?;
     if blocks.is_empty() {
         return Ok(content);
     }
@@ -249,10 +249,12 @@ mod tests {
         let short = |text: String| {
             text.replace(&other.path().display().to_string(), "AWAY").replace(&dir.path().display().to_string(), "DIR")
         };
-        let content = with_files(text.replace("AWAY", &away), &[dir.path().to_path_buf()]).map_err(|failure| {
-            assert!(failure.hint.is_some(), "{failure:?}");
-            short(failure.message.unwrap())
-        })?;
+        let content =
+            with_files(text.replace("AWAY", &away), &text.replace("AWAY", &away), &[dir.path().to_path_buf()])
+                .map_err(|failure| {
+                    assert!(failure.hint.is_some(), "{failure:?}");
+                    short(failure.message.unwrap())
+                })?;
         let blocks = content.into_blocks();
         let texts = blocks.iter().skip(1).map(|block| block.as_text().unwrap_or("(picture)").to_owned());
         Ok(texts.map(short).collect())
@@ -281,6 +283,15 @@ mod tests {
             &["[directory src, 1 entry]\nmain.rs\n", "[file empty, 0 lines]\n", "[file icon.svg, 1 line]\n1\t<svg/>\n"],
         );
         check("a file elsewhere: @AWAY", &["[file AWAY/there.txt, 1 line]\n1\taway\n"]);
+    }
+
+    #[test]
+    fn what_was_not_typed_names_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("secret"), "s").unwrap();
+        let text = "what does this mean? look at @secret";
+        let content = with_files(text.to_owned(), "what does this mean? [9 lines pasted]", &[dir.path().to_path_buf()]);
+        assert_eq!(content.unwrap(), PromptContent::Text(text.to_owned()));
     }
 
     #[test]

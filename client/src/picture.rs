@@ -32,12 +32,12 @@ const ENVELOPE: usize = 16 << 10;
 /// The first bytes that identify a picture.
 const PROBE: u64 = 16;
 
-/// A text with the pictures that it names; relative names are searched in `places`, in order.
-pub(crate) fn with_pictures(text: String, places: &[PathBuf]) -> Result<PromptContent, Failure> {
+/// A text with the pictures that `typed`, the part of it that was typed, names; relative names are searched in `places`, in order.
+pub(crate) fn with_pictures(text: String, typed: &str, places: &[PathBuf]) -> Result<PromptContent, Failure> {
     let mut found: Vec<PathBuf> = Vec::new();
     let mut blocks = Vec::new();
     let mut size = text.len() + ENVELOPE;
-    for name in named(&text).into_iter().filter(|name| !is_address(&name.text)) {
+    for name in named(typed).into_iter().filter(|name| !is_address(&name.text)) {
         let Some(path) = find(&name, places)? else { continue };
         if found.contains(&path) {
             continue;
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_picture_that_is_nowhere_has_a_name_in_a_removed_directory_too() {
-        let failure = with_pictures("see @x.png".to_owned(), &[]).unwrap_err();
+        let failure = with_pictures("see @x.png".to_owned(), "see @x.png", &[]).unwrap_err();
         assert_eq!(failure.message.as_deref(), Some("the picture x.png is not there"));
     }
 
@@ -257,7 +257,7 @@ mod tests {
             assert!(failure.hint.is_some(), "{message}");
             message.replace(&dir.path().display().to_string(), "DIR")
         };
-        match with_pictures(text.to_owned(), &places).map_err(short)? {
+        match with_pictures(text.to_owned(), text, &places).map_err(short)? {
             PromptContent::Text(same) => {
                 assert_eq!(same, text);
                 Ok(0)

@@ -42,7 +42,7 @@ impl Written {
     pub(super) fn content(self, session: Option<&Path>) -> Result<Content, Failure> {
         let places: Vec<_> = working_directory().ok().into_iter().chain(session.map(Path::to_path_buf)).collect();
         let part = |part| match part {
-            Part::Typed(text) => Ok((with_files(text, &places)?, true)),
+            Part::Typed(text) => Ok((with_files(text.clone(), &text, &places)?, true)),
             Part::Piped(text) => Ok((PromptContent::Text(text), false)),
         };
         self.0.into_iter().map(part).collect::<Result<_, _>>().map(Content)

@@ -98,6 +98,8 @@ pub(crate) enum Line {
     Text {
         /// What was typed.
         text: String,
+        /// The same with a place in the stead of each long paste: what may name files.
+        typed: String,
         /// With Alt-S instead: it steers the turn.
         steer: bool,
         /// The request of the question that was on the screen then, if a terminal that can move its cursor showed one.

@@ -134,7 +134,7 @@ pub(super) struct Completer {
     start: usize,
     choices: Vec<Choice>,
     chosen: Option<usize>,
-    /// The line up to the cursor as the last Tab left it; another one begins anew.
+    /// The line up to the cursor as the last Tab left it; a different one starts a new list.
     left: Option<String>,
 }
 

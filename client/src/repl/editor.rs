@@ -159,6 +159,8 @@ impl LineEditor {
     fn read_line(&mut self) -> Line {
         self.enter_workspace();
         let mut begun = String::new();
+        // What was typed before the line went to `$EDITOR`, if there were pastes in it.
+        let mut typed = None;
         loop {
             let picks = self.keys.picks();
             let prompt = match (&self.above, &picks) {
@@ -190,7 +192,10 @@ impl LineEditor {
             match ending {
                 Ending::Leave => return Line::End,
                 Ending::Pick => return Line::Picked(self.keys.picked()),
-                Ending::Editor => begun = self.edit(whole),
+                Ending::Editor => {
+                    typed = typed.or_else(|| (whole != line).then_some(line));
+                    begun = self.edit(whole);
+                }
                 Ending::Enter | Ending::Steer => {
                     let text = whole.replace("\\\n", "\n");
                     self.remember(whole);
@@ -198,7 +203,10 @@ impl LineEditor {
                         Some(command) if !command.is_empty() && ending == Ending::Enter && picks.is_none() => {
                             if pasted || command.contains('\n') { Line::NotRun } else { self.run(command.to_owned()) }
                         }
-                        _ => Line::Text { text, steer: ending == Ending::Steer, request },
+                        _ => {
+                            let typed = typed.unwrap_or_else(|| line.replace("\\\n", "\n"));
+                            Line::Text { text, typed, steer: ending == Ending::Steer, request }
+                        }
                     };
                 }
             }

@@ -36,7 +36,7 @@ impl Repl {
         if let Some(picking) = self.picking.take() {
             return self.chosen(picking, line);
         }
-        let (text, steer, request) = match line {
+        let (text, typed, steer, request) = match line {
             // The list that it was chosen from belongs to a session that was left.
             Line::Picked(_) => return Ok(None),
             Line::Ran(ran) => return self.ran(ran).map(|()| None),
@@ -50,7 +50,7 @@ impl Repl {
                 self.say("error: the line was not UTF-8 and is lost\nhint: set the terminal to UTF-8")?;
                 return Ok(None);
             }
-            Line::Text { text, steer, request } => (text, steer, request),
+            Line::Text { text, typed, steer, request } => (text, typed, steer, request),
         };
         if text.trim().is_empty() {
             return Ok(None);
@@ -70,21 +70,21 @@ impl Repl {
             return self.leave().map(Some);
         }
         match slash::parse(&text) {
-            None => self.prompt(text, steer.then_some(When::Steer), false)?,
+            None => self.prompt(text, &typed, steer.then_some(When::Steer), false)?,
             Some(Ok(Slash::Detach)) => return self.leave().map(Some),
-            Some(Ok(Slash::Init(words))) => self.prompt(Self::init(words), None, false)?,
-            Some(Ok(slash)) => self.slash(slash)?,
-            Some(Err(_)) if self.is_named(&text)? => self.prompt(text, steer.then_some(When::Steer), true)?,
+            Some(Ok(Slash::Init(words))) => self.prompt(Self::init(words), &typed, None, false)?,
+            Some(Ok(slash)) => self.slash(slash, &typed)?,
+            Some(Err(_)) if self.is_named(&text)? => self.prompt(text, &typed, steer.then_some(When::Steer), true)?,
             Some(Err(error)) => self.say(&error)?,
         }
         Ok(None)
     }
 
     /// Sends a prompt; `expand`: it begins with the name of a command or a skill.
-    fn prompt(&mut self, text: String, when: Option<When>, expand: bool) -> Result<(), Failure> {
+    fn prompt(&mut self, text: String, typed: &str, when: Option<When>, expand: bool) -> Result<(), Failure> {
         let session = self.attachment.session.clone();
         let places: Vec<_> = working_directory().ok().into_iter().chain([self.cwd.clone()]).collect();
-        let content = with_files(text, &places).map(|content| match self.ran.is_empty() {
+        let content = with_files(text, typed, &places).map(|content| match self.ran.is_empty() {
             true => content,
             false => PromptContent::Blocks(content.into_blocks().into_iter().chain(self.ran.clone()).collect()),
         });
@@ -151,14 +151,14 @@ impl Repl {
     }
 
     /// Runs a command that is answered at once, or by events.
-    fn slash(&mut self, slash: Slash) -> Result<(), Failure> {
+    fn slash(&mut self, slash: Slash, typed: &str) -> Result<(), Failure> {
         let session = self.attachment.session.clone();
         match slash {
             Slash::Compact(focus) => self.compact(focus)?,
             Slash::ServerPrompt { server, prompt, words } => self.server_prompt((server, prompt), words)?,
             Slash::Continue => self.continue_turn()?,
-            Slash::Steer(text) => self.prompt(text, Some(When::Steer), false)?,
-            Slash::Interrupt(text) => self.prompt(text, Some(When::Interrupt), false)?,
+            Slash::Steer(text) => self.prompt(text, typed, Some(When::Steer), false)?,
+            Slash::Interrupt(text) => self.prompt(text, typed, Some(When::Interrupt), false)?,
             Slash::Queue => {
                 let lines = self.queue.iter().enumerate().map(|(n, (_, text))| format!("{} {text}", n + 1));
                 let lines: Vec<_> = lines.collect();

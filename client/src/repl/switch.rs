@@ -24,7 +24,7 @@ use crate::terminal::clean_line;
 /// Sessions that are listed to choose from: what a person remembers is among the latest.
 const SESSIONS: u32 = 200;
 
-/// Characters of a description beside a name.
+/// Characters of a description next to a name.
 const ABOUT: usize = 60;
 
 /// What is chosen from a list.

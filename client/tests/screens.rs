@@ -32,11 +32,13 @@ type Step = (&'static str, &'static str);
 /// Plays a moment, and compares its screen with the file.
 #[track_caller]
 fn screen(name: &str, script: impl FnOnce(&mut Connection) + Send + 'static, steps: &[Step]) {
-    let mut fake = Fake::one(|daemon| {
-        attached(daemon);
+    let (home, is_home) = channel::<std::path::PathBuf>();
+    let mut fake = Fake::one(move |daemon| {
+        attached(daemon, &is_home.recv().unwrap());
         script(daemon);
         daemon.expect_end();
     });
+    home.send(fake.home()).unwrap();
     for file in ["src/main.rs", "src/model.rs", "notes.md"] {
         let path = fake.home().join(file);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -120,10 +122,10 @@ fn now() -> u64 {
 }
 
 /// Attached to an idle session `s1`, so large that what happened before is not read over a second connection.
-fn attached(daemon: &mut Connection) {
+fn attached(daemon: &mut Connection, cwd: &Path) {
     daemon.hello();
     let mut row = fake::row("s1", "idle", None);
-    (row["size"], row["model"]) = (json!(1 << 30), json!("anthropic/large"));
+    (row["size"], row["model"], row["cwd"]) = (json!(1 << 30), json!("anthropic/large"), json!(cwd));
     daemon.answer("session/list", json!([row]));
     daemon.answer("session/attach", json!({"cursor": "7"}));
     daemon.event("7", json!({"kind": "caught_up"}));
@@ -148,9 +150,8 @@ fn accepted(daemon: &mut Connection, seq: u64, prompt: &str, text: &str) {
 fn tool(daemon: &mut Connection, seq: u64, action: &str, output: &str, code: i32) {
     let started = json!({"kind": "tool_started", "seq": seq, "at": now(), "turn": "t1", "call_id": "c1", "tool": "bash", "action": action});
     daemon.event(&seq.to_string(), started);
-    let outcome = if code == 0 { "ok" } else { "failed" };
-    let finished = json!({"kind": "tool_finished", "seq": seq + 1, "turn": "t1", "call_id": "c1", "outcome": outcome, "duration_ms": 3100,
-        "exit": {"code": code}, "content": [{"type": "text", "text": output}]});
+    let finished = json!({"kind": "tool_finished", "seq": seq + 1, "turn": "t1", "call_id": "c1", "outcome": "ran", "ms": 3100,
+        "is_error": code != 0, "exit": {"code": code}, "content": [{"type": "text", "text": output}]});
     daemon.event(&(seq + 1).to_string(), finished);
 }
 

@@ -228,7 +228,7 @@ impl LineEditor {
         let ran = command::run(&command, &self.cwd);
         let (output, code) = match ran {
             Ok((output, status)) => (Ok(output), command::code(status)),
-            Err(error) => (Err(error.to_string()), None),
+            Err(error) => (Err(format!("{error} (in {})", self.cwd.display())), None),
         };
         Line::Ran(Ran { command, output, code })
     }

@@ -109,7 +109,7 @@ async fn tab_lists_above_the_line_and_goes_through_the_list_and_the_next_key_tak
     terminal.keys("see @sr\t");
     ends(&terminal, &["> see @src/"]).await;
     terminal.keys("\t");
-    ends(&terminal, &["  src/main.rs   src/model.rs", "> see @src/m"]).await;
+    ends(&terminal, &["  src/main.rs    src/model.rs", "> see @src/m"]).await;
     terminal.keys(CTRL_U);
     assert_eq!(terminal.leaves().await, 0);
     assert!(model.requests().is_empty());
@@ -196,7 +196,7 @@ async fn history_is_the_workspaces_and_the_users_alone_and_has_no_keys() {
     let mut again = open(&daemon).await;
     again.keys(UP);
     ends(&again, &["> first\\", "half"]).await;
-    again.keys(CTRL_U);
+    again.keys("\x03");
     assert_eq!(again.leaves().await, 0);
     daemon.check(&[], &model);
 }

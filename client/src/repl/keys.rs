@@ -333,7 +333,8 @@ impl ConditionalEventHandler for Keys {
                     let before = context.line().get(..context.pos()).unwrap_or_default();
                     let before = self.lock().pastes.before(before);
                     if let Some(count) = before.and_then(|count| RepeatCount::try_from(count).ok()) {
-                        return Some(Cmd::Kill(Movement::BackwardChar(count)));
+                        // Not as `Kill`, whose count is that of the key.
+                        return Some(Cmd::Replace(Movement::BackwardChar(count), None));
                     }
                 }
                 let command = self.key(*key, context.line());

@@ -330,11 +330,12 @@ impl ConditionalEventHandler for Keys {
                     return None;
                 }
                 if *key == KeyEvent(KeyCode::Backspace, Modifiers::NONE) {
-                    let before = context.line().get(..context.pos()).unwrap_or_default();
-                    let before = self.lock().pastes.before(before);
-                    if let Some(count) = before.and_then(|count| RepeatCount::try_from(count).ok()) {
-                        // Not as `Kill`, whose count is that of the key.
-                        return Some(Cmd::Replace(Movement::BackwardChar(count), None));
+                    // At the end of the line, where a paste has put the cursor. The count of a movement would be the key's.
+                    let line = context.line();
+                    let count = self.lock().pastes.before(line).filter(|_| context.pos() == line.len());
+                    if let Some(count) = count {
+                        let rest: String = line.chars().take(line.chars().count() - count).collect();
+                        return Some(Cmd::Replace(Movement::WholeBuffer, Some(rest)));
                     }
                 }
                 let command = self.key(*key, context.line());

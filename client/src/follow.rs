@@ -129,6 +129,16 @@ impl Attachment {
         Ok(())
     }
 
+    /// Leaves the session for another one, from `cursor` on; what was asked of the old one is not answered here.
+    pub(crate) fn switch(&mut self, session: SessionId, cursor: Option<Cursor>) -> Result<(), Failure> {
+        let old = std::mem::replace(&mut self.session, session);
+        // If it cannot be sent, the connection is lost and nothing is attached over the next one.
+        self.client.send(&SessionDetach(session::Named { session: old }))?;
+        (self.cursor, self.seq) = (cursor, 0);
+        self.open.clear();
+        self.attach()
+    }
+
     /// Sends a request. Fails if no connection can carry it.
     pub(crate) fn request(&mut self, request: Request) -> Result<(), Failure> {
         let sent = match &request {

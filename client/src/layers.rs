@@ -13,6 +13,7 @@ const ROOMS: &[&str] = &[
     "follow",      // an attached session
     "question",    // permissions, as questions to a person
     "attachable",  // `@server:uri` and `/server:prompt`
+    "mention",     // `@file` in a prompt
     "picture",     // `@picture.png` in a prompt
     "render",      // events as text
     "connect",     // the connection, and the way to it

@@ -17,6 +17,7 @@ mod idempotency;
 mod input;
 #[cfg(test)]
 mod layers;
+mod mention;
 mod picture;
 mod question;
 mod render;
@@ -31,6 +32,11 @@ use clap::Parser as _;
 ///
 /// Threads that still read stdin or the socket end with the process.
 pub fn main() -> ExitCode {
+    if let Some(error) = terminal::command::as_helper() {
+        eprintln!("error: the command cannot be run: {error}");
+        // As shells have it.
+        return ExitCode::from(126);
+    }
     forbid_inspection();
     let arguments = match arguments::Arguments::try_parse() {
         Ok(arguments) => arguments,

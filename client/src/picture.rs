@@ -2,11 +2,11 @@
 //!
 //! A word that begins with `@` names a file. Its first bytes tell whether it is a picture; a name with
 //! the ending of a picture that cannot be sent is an error, since the user meant one. All other words
-//! stay text: addresses, `@user`, `@src/main.rs`. The text is sent as written, and the pictures follow
-//! in the order of their names. Only typed text is searched, never piped text: its author may be
+//! stay text here: addresses, `@user`, and `@src/main.rs`, which is for [`crate::mention`]. The text is sent as written, and
+//! the pictures follow in the order of their names. Only typed text is searched, never piped text: its author may be
 //! another person.
 
-use std::fs::{self, DirEntry, File};
+use std::fs::File;
 use std::io::{self, Read as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -19,10 +19,9 @@ use linger_protocol::transport::MAX_REQUEST;
 
 use crate::environment::short_path;
 use crate::error::Failure;
-use crate::terminal::clean_line;
 
 /// The endings of pictures' names.
-const ENDINGS: [&str; 11] = ["png", "jpg", "jpeg", "gif", "webp", "bmp", "tif", "tiff", "heic", "avif", "svg"];
+const ENDINGS: [&str; 10] = ["png", "jpg", "jpeg", "gif", "webp", "bmp", "tif", "tiff", "heic", "avif"];
 
 /// Punctuation that may follow a name.
 pub(crate) const PUNCTUATION: [char; 11] = ['.', ',', ';', ':', '!', '?', ')', ']', '}', '"', '\''];
@@ -30,18 +29,15 @@ pub(crate) const PUNCTUATION: [char; 11] = ['.', ',', ';', ':', '!', '?', ')', '
 /// Bytes of a request that are neither text nor picture.
 const ENVELOPE: usize = 16 << 10;
 
-/// The most names that Tab offers.
-const MAX_COMPLETIONS: usize = 200;
-
 /// The first bytes that identify a picture.
 const PROBE: u64 = 16;
 
-/// A text with the pictures that it names; relative names are searched in `places`, in order.
-pub(crate) fn with_pictures(text: String, places: &[PathBuf]) -> Result<PromptContent, Failure> {
+/// A text with the pictures that `typed`, the part of it that was typed, names; relative names are searched in `places`, in order.
+pub(crate) fn with_pictures(text: String, typed: &str, places: &[PathBuf]) -> Result<PromptContent, Failure> {
     let mut found: Vec<PathBuf> = Vec::new();
     let mut blocks = Vec::new();
     let mut size = text.len() + ENVELOPE;
-    for name in named(&text).into_iter().filter(|name| !is_address(&name.text)) {
+    for name in named(typed).into_iter().filter(|name| !is_address(&name.text)) {
         let Some(path) = find(&name, places)? else { continue };
         if found.contains(&path) {
             continue;
@@ -64,12 +60,13 @@ pub(crate) fn with_pictures(text: String, places: &[PathBuf]) -> Result<PromptCo
 
 /// A name after an `@`.
 #[derive(Debug, PartialEq, Eq)]
-struct Name {
-    text: String,
+pub(crate) struct Name {
+    /// The name, without quotes and escapes.
+    pub(crate) text: String,
     /// Whether quotes mark its end.
-    quoted: bool,
+    pub(crate) quoted: bool,
     /// Its bytes in the whole text, as written.
-    range: Range<usize>,
+    pub(crate) range: Range<usize>,
 }
 
 /// The texts that follow an `@` in a text.
@@ -78,7 +75,7 @@ pub(crate) fn names(text: &str) -> impl Iterator<Item = String> {
 }
 
 /// The names that a text has: `@name`, `@name\ with\ spaces`, `@"name with spaces"`.
-fn named(text: &str) -> Vec<Name> {
+pub(crate) fn named(text: &str) -> Vec<Name> {
     let mut names = Vec::new();
     let mut before = None;
     let mut chars = text.char_indices().peekable();
@@ -107,35 +104,8 @@ fn named(text: &str) -> Vec<Name> {
     names
 }
 
-/// The names of files that complete the name at the end of `typed`, and where it begins; `None` if the
-/// text does not end in a name. Spaces are escaped as in a shell.
-pub(crate) fn completions(typed: &str, places: &[PathBuf]) -> Option<(usize, Vec<String>)> {
-    let name = named(typed).pop().filter(|name| name.range.end == typed.len())?;
-    let (directory, begins) = match name.text.rfind('/') {
-        Some(slash) => name.text.split_at(slash + 1),
-        None => ("", name.text.as_str()),
-    };
-    let shown = |entry: DirEntry| {
-        let file = entry.file_name().into_string().ok()?;
-        if !file.starts_with(begins) || (file.starts_with('.') && begins.is_empty()) {
-            return None;
-        }
-        // The chosen name is inserted unchanged.
-        if clean_line(&file) != file || file.chars().any(char::is_control) {
-            return None;
-        }
-        let whole = format!("{directory}{file}{}", if entry.path().is_dir() { "/" } else { "" });
-        Some(if name.quoted { whole } else { escaped(&whole) })
-    };
-    let within = candidates(directory, places).into_iter().flat_map(|place| fs::read_dir(place).into_iter().flatten());
-    let mut found: Vec<String> = within.flatten().filter_map(shown).take(MAX_COMPLETIONS).collect();
-    found.sort_unstable();
-    found.dedup();
-    Some((name.range.start, found))
-}
-
 /// A name with its spaces escaped.
-fn escaped(name: &str) -> String {
+pub(crate) fn escaped(name: &str) -> String {
     name.chars()
         .flat_map(|c| (c.is_whitespace() || "\\\"'".contains(c)).then_some('\\').into_iter().chain([c]))
         .collect()
@@ -168,11 +138,12 @@ fn find(name: &Name, places: &[PathBuf]) -> Result<Option<PathBuf>, Failure> {
 }
 
 /// Whether this names a resource of an MCP server, which may end like a picture: `@server:scheme:rest`.
-fn is_address(name: &str) -> bool {
+pub(crate) fn is_address(name: &str) -> bool {
     name.split(':').nth(2).is_some()
 }
 
-fn candidates(name: &str, places: &[PathBuf]) -> Vec<PathBuf> {
+/// The paths that a name may stand for.
+pub(crate) fn candidates(name: &str, places: &[PathBuf]) -> Vec<PathBuf> {
     if let Some((rest, home)) = name.strip_prefix("~/").zip(std::env::home_dir()) {
         return vec![home.join(rest)];
     }
@@ -183,7 +154,8 @@ fn candidates(name: &str, places: &[PathBuf]) -> Vec<PathBuf> {
     places.iter().map(|place| place.join(name).components().collect()).collect()
 }
 
-fn is_absent(error: &io::Error) -> bool {
+/// Whether an error says that there is no such file.
+pub(crate) fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidFilename)
 }
 
@@ -233,6 +205,8 @@ fn unreadable(path: &Path, error: &io::Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const PNG: &[u8] = b"\x89PNG\r\n\x1a\nrest";
@@ -244,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_picture_that_is_nowhere_has_a_name_in_a_removed_directory_too() {
-        let failure = with_pictures("see @x.png".to_owned(), &[]).unwrap_err();
+        let failure = with_pictures("see @x.png".to_owned(), "see @x.png", &[]).unwrap_err();
         assert_eq!(failure.message.as_deref(), Some("the picture x.png is not there"));
     }
 
@@ -257,42 +231,6 @@ mod tests {
         check("@", &[]);
         check("@\"open end", &["open end"]);
         check("@bild-ä€😀.png\n@next", &["bild-ä€😀.png", "next"]);
-    }
-
-    #[test]
-    fn the_name_at_the_end_is_completed_as_it_was_begun() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir(dir.path().join("sub")).unwrap();
-        for name in ["one.png", "on two.png", "sub/ä 1.png", ".hidden.png"] {
-            fs::write(dir.path().join(name), PNG).unwrap();
-        }
-        let places = [dir.path().to_path_buf(), dir.path().to_path_buf()];
-        let check = |typed: &str, expect: Option<(usize, &[&str])>| {
-            let expect = expect.map(|(at, names)| (at, names.iter().map(|name| (*name).to_owned()).collect()));
-            assert_eq!(completions(typed, &places), expect, "{typed}");
-        };
-        check("see @on", Some((5, &["on\\ two.png", "one.png"])));
-        check("see @\"on t", Some((6, &["on two.png"])));
-        check("@on\\ t", Some((1, &["on\\ two.png"])));
-        check("@s", Some((1, &["sub/"])));
-        check("@sub/ä", Some((1, &["sub/ä\\ 1.png"])));
-        check("@.h", Some((1, &[".hidden.png"])));
-        check("@nothing", Some((1, &[])));
-        check("@one.png and", None);
-        check("me@on", None);
-        check("/he", None);
-    }
-
-    #[test]
-    fn a_name_that_steers_the_terminal_is_not_completed() {
-        let dir = tempfile::tempdir().unwrap();
-        for name in
-            ["on\u{1b}[2J.png", "on\t.png", "on\u{9b}.png", "on\n.png", "on\u{202e}gnp.png", "on 2\u{202f}PM.png"]
-        {
-            fs::write(dir.path().join(name), PNG).unwrap();
-        }
-        let places = [dir.path().to_path_buf()];
-        assert_eq!(completions("@\"o", &places), Some((2, vec!["on 2\u{202f}PM.png".to_owned()])));
     }
 
     /// What comes of a text in a directory with some files: how many pictures, or what is wrong.
@@ -319,7 +257,7 @@ mod tests {
             assert!(failure.hint.is_some(), "{message}");
             message.replace(&dir.path().display().to_string(), "DIR")
         };
-        match with_pictures(text.to_owned(), &places).map_err(short)? {
+        match with_pictures(text.to_owned(), text, &places).map_err(short)? {
             PromptContent::Text(same) => {
                 assert_eq!(same, text);
                 Ok(0)

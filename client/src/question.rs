@@ -203,6 +203,9 @@ impl Question {
             Body::Form(_, schema) if self.writes && only_text(schema).is_some() => {
                 format!("{} write an answer  {} declines{enter}\n", key("w"), key("n"))
             }
+            Body::Form(..) if self.writes => {
+                format!("{} write the fields as {{…}}  {} declines{enter}\n", key("w"), key("n"))
+            }
             Body::Form(..) => format!("{} declines{enter}; {}\n", key("n"), self.elsewhere()),
         }
     }
@@ -222,7 +225,7 @@ impl Question {
             Body::Permission(_) if self.writes => "yYsSaAnNrRvV?",
             Body::Permission(_) => "yYsSaAnN",
             Body::Choice(_, options) => NUMBERS.get(..options.len()).unwrap_or(NUMBERS),
-            Body::Form(_, schema) if self.writes && only_text(schema).is_some() => "wWnN",
+            Body::Form(..) if self.writes => "wWnN",
             Body::Form(..) => "nN",
         }
     }

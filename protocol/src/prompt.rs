@@ -31,14 +31,6 @@ pub enum PromptContent {
 }
 
 impl PromptContent {
-    /// How many images it has.
-    pub fn pictures(&self) -> usize {
-        match self {
-            Self::Text(_) => 0,
-            Self::Blocks(blocks) => blocks.iter().filter(|block| matches!(block, ContentBlock::Image { .. })).count(),
-        }
-    }
-
     /// The content as blocks.
     pub fn into_blocks(self) -> Vec<ContentBlock> {
         match self {

@@ -204,6 +204,19 @@ fn is_secret(value: &str) -> bool {
         || value.split("://").skip(1).any(has_password)
 }
 
+/// Whether a text has a word that looks like a key, a private key, an address with a password, or a value for a name of secrets
+/// (`API_KEY=…`).
+pub fn looks_secret(text: &str) -> bool {
+    let words = text.split(|c: char| c.is_whitespace() || "\"'`(),;<>[]{}".contains(c));
+    let is_named = |word: &str| {
+        let Some((name, value)) = word.split_once('=') else { return false };
+        let upper = name.to_ascii_uppercase();
+        let is_value = !value.is_empty() && !value.starts_with('$');
+        is_name(name) && is_value && SECRET_NAMES.iter().any(|part| upper.ends_with(part))
+    };
+    is_secret(text) || words.into_iter().any(|word| is_named(word) || word.split(['=', ':']).any(has_key_prefix))
+}
+
 /// Whether it is one word that begins as the keys of well-known services do.
 pub fn has_key_prefix(value: &str) -> bool {
     value.len() >= SHORTEST_SECRET
@@ -277,6 +290,23 @@ impl Choice {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_with_a_key_in_it_looks_secret() {
+        for text in [
+            "use sk-ant-0123456789abcdef",
+            "\"ghp_0123456789abcdefghij\"",
+            "OPENAI_API_KEY=abc cargo run",
+            "header=Bearer:xai-0123456789abcdefghij",
+            "see https://me:pass@example.org/",
+            "-----BEGIN RSA PRIVATE KEY-----\nabc",
+        ] {
+            assert!(looks_secret(text), "{text}");
+        }
+        for text in ["why is API_KEY empty?", "KEY=$OTHER run", "sk-short", "see https://example.org/a@b", "a=b"] {
+            assert!(!looks_secret(text), "{text}");
+        }
+    }
 
     #[test]
     fn tools_get_what_a_shell_has_but_secrets_and_what_steers_programs() {

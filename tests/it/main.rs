@@ -47,6 +47,7 @@ mod outage;
 mod permission;
 mod pictures;
 mod power;
+mod prompt;
 mod provider_faults;
 mod providers;
 mod question;

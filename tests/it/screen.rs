@@ -59,7 +59,7 @@ async fn shows(terminal: &Pty, last: &[&str]) {
 #[tokio::test]
 async fn words_stream_above_the_line_that_is_being_typed_and_nothing_of_the_status_stays() {
     let (first, second) = (Gate::new(), Gate::new());
-    let reply = Reply::text("Good d").gate(&first).and_text("ay to").gate(&second).and_text(" you\nand more");
+    let reply = Reply::text("Good ").gate(&first).and_text("day ").gate(&second).and_text("to you\nand more");
     let model = ModelServer::with([reply]);
     let daemon = Daemon::start(&model).await;
     let mut terminal = open(&daemon, 100).await;

@@ -1,4 +1,4 @@
-//! The prompt of a command: words, standard input, or both; the pictures that the words name, a schema for the answer.
+//! The prompt of a command: words, standard input, or both; the files that the words name, a schema for the answer.
 
 use std::fs::File;
 use std::io::{IsTerminal as _, Read as _};
@@ -16,7 +16,7 @@ use crate::attachable::with_resources;
 use crate::connect::Client;
 use crate::environment::working_directory;
 use crate::error::Failure;
-use crate::picture::with_pictures;
+use crate::mention::with_files;
 use crate::terminal::Terminal;
 
 /// The parts of a prompt, in order. What came from stdin may be written by another person, so it names no files.
@@ -29,7 +29,7 @@ enum Part {
     Piped(String),
 }
 
-/// The parts with the pictures that were typed; resources of MCP servers are added once there is a session.
+/// The parts with the files that were typed; resources of MCP servers are added once there is a session.
 pub(super) struct Content(Vec<(PromptContent, bool)>);
 
 impl Written {
@@ -38,11 +38,11 @@ impl Written {
         matches!(self.0.first(), Some(Part::Typed(_)))
     }
 
-    /// The text with the pictures that it names, searched here and in the session's directory.
+    /// The text with the files and pictures that it names, searched here and in the session's directory.
     pub(super) fn content(self, session: Option<&Path>) -> Result<Content, Failure> {
         let places: Vec<_> = working_directory().ok().into_iter().chain(session.map(Path::to_path_buf)).collect();
         let part = |part| match part {
-            Part::Typed(text) => Ok((with_pictures(text, &places)?, true)),
+            Part::Typed(text) => Ok((with_files(text.clone(), &text, &places)?, true)),
             Part::Piped(text) => Ok((PromptContent::Text(text), false)),
         };
         self.0.into_iter().map(part).collect::<Result<_, _>>().map(Content)

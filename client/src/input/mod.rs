@@ -58,6 +58,21 @@ pub(crate) enum Hotkey {
         /// The request for an answer.
         request: u32,
     },
+    /// Names are wanted, to complete the line.
+    Names(Names),
+}
+
+/// The names of the daemon's that complete a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Names {
+    /// Models of the usable providers.
+    Models,
+    /// Sessions.
+    Sessions,
+    /// Agents.
+    Agents,
+    /// Commands, skills, and prompts of MCP servers: what a slash may begin.
+    Commands,
 }
 
 impl Event {
@@ -83,15 +98,34 @@ pub(crate) enum Line {
     Text {
         /// What was typed.
         text: String,
+        /// The same with a place in the stead of each long paste: what may name files.
+        typed: String,
         /// With Alt-S instead: it steers the turn.
         steer: bool,
         /// The request of the question that was on the screen then, if a terminal that can move its cursor showed one.
         request: Option<u32>,
     },
+    /// It was chosen from a list; nothing if the list was left.
+    Picked(Option<String>),
+    /// It was a command of the user's own, which has run.
+    Ran(Ran),
+    /// It begins like a command of the user's own, and was not typed as one line.
+    NotRun,
     /// It is not UTF-8.
     Garbled,
     /// With Ctrl-D, or because the terminal has gone.
     End,
+}
+
+/// A command that the user ran in the terminal.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Ran {
+    /// The command.
+    pub(crate) command: String,
+    /// What it wrote, as text and bounded; or why it could not be run.
+    pub(crate) output: Result<String, String>,
+    /// Its exit code; absent if a signal ended it.
+    pub(crate) code: Option<i32>,
 }
 
 /// The signals that mean something to a client.

@@ -11,7 +11,7 @@ use linger_protocol::session::Info;
 use super::markdown::width::hang;
 use super::style::Style;
 use super::table::age;
-use super::{money, reason};
+use super::{attached, money, reason};
 use crate::terminal::{clean, clean_exact_line, clean_line};
 
 /// Turns that are kept, the last ones: more than any screen has lines for.
@@ -136,7 +136,7 @@ impl Turn {
     fn event(&mut self, body: &EventBody) {
         match body {
             EventBody::Message { role: Role::User, content, prompt: Some(_), .. } => {
-                self.items.push(Item::Prompt(text_of(content)));
+                self.items.push(Item::Prompt(attached::shown(content).0));
             }
             EventBody::Message { role: Role::Assistant, content, interrupted: false, .. } => {
                 let text = text_of(content);

@@ -17,6 +17,9 @@ const TAIL: usize = 3;
 /// Bytes of its output that are kept for them; a longer line is cut to the terminal anyway.
 const MAX_TAIL: usize = 4 << 10;
 
+/// Bytes of a word that is not complete yet; a longer one is no word.
+const MAX_WORD: usize = 200;
+
 /// Characters of a running call's action in the status.
 const MAX_ACTION: usize = 40;
 
@@ -55,6 +58,10 @@ pub(crate) struct Live {
     started_at: u64,
     doing: Doing,
     calls: Vec<Running>,
+    /// The word that the model has not completed, which the text above does not show yet.
+    word: String,
+    /// Whether nothing of the text has come for a while.
+    stalled: bool,
     /// The turn's usage so far.
     usage: Usage,
     context_tokens: Option<u64>,
@@ -70,14 +77,26 @@ impl Live {
             started_at: 0,
             doing: Doing::Waiting,
             calls: Vec::new(),
+            word: String::new(),
+            stalled: false,
             usage: Usage::default(),
             context_tokens: None,
             context_window,
         }
     }
 
+    /// Some time has passed in which nothing happened.
+    pub(crate) fn stalls(&mut self) {
+        self.stalled = true;
+    }
+
     /// Keeps up with an event.
     pub(crate) fn event(&mut self, event: &Event) {
+        self.stalled = false;
+        match &event.body {
+            EventBody::TextDelta(delta) => self.text(&delta.text),
+            _ => self.word.clear(),
+        }
         match &event.body {
             EventBody::TurnStarted { .. } => {
                 (self.started_at, self.usage) = (event.at, Usage::default());
@@ -153,6 +172,17 @@ impl Live {
         }
     }
 
+    fn text(&mut self, text: &str) {
+        let last = text.rfind(char::is_whitespace).and_then(|at| text.get(at..)).map(str::trim_start);
+        if last.is_some() {
+            self.word.clear();
+        }
+        self.word.push_str(last.unwrap_or(text));
+        if self.word.len() > MAX_WORD {
+            self.word.clear();
+        }
+    }
+
     fn begins(&mut self, doing: Doing) {
         self.doing = doing;
         self.calls.clear();
@@ -164,6 +194,9 @@ impl Live {
         let bar = if self.style.unicode { "│" } else { "|" };
         for child in self.calls.iter().filter_map(|running| running.child.as_deref()) {
             rows.push(self.style.dim(&self.cut(&format!("  {bar} {child}"), columns)));
+        }
+        if self.stalled && !self.word.is_empty() {
+            rows.push(self.cut(&format!("  {}", clean_line(&self.word)), columns));
         }
         if let Some(running) = self.calls.last() {
             let lines: Vec<&str> = running.tail.lines().filter(|line| !line.trim().is_empty()).collect();
@@ -267,6 +300,19 @@ mod tests {
         let retry =
             json!({"kind": "notice", "seq": 2, "level": "warning", "code": "retry", "text": "x", "until_at": 4500});
         check(&[retry], 2000, "… retry in 3 s · 1 s · ask · Esc stops");
+    }
+
+    #[test]
+    fn a_text_that_stalls_shows_the_word_that_is_not_complete() {
+        let delta = |text: &str| json!({"kind": "text_delta", "message": "m1", "block": 0, "offset": 0, "text": text});
+        let mut live = live(&[delta("so it is an unfin"), delta("ish\u{1b}")]);
+        let word = |live: &Live| live.rows(0, 100, 0, false).into_iter().rev().nth(1);
+        assert_eq!(word(&live), None);
+        live.stalls();
+        assert_eq!(word(&live).as_deref(), Some("  unfinish␛"));
+        live.event(&serde_json::from_value(delta("ed ")).unwrap());
+        live.stalls();
+        assert_eq!(word(&live), None);
     }
 
     #[test]

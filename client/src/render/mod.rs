@@ -3,6 +3,7 @@
 //! Text streams as it comes; if the session was attached without deltas, messages are printed whole.
 //! Printed text is never erased: a superseded message stays, with a line below it.
 
+pub(crate) mod attached;
 pub(crate) mod attention;
 pub(crate) mod back;
 mod child;
@@ -566,15 +567,13 @@ impl Renderer {
         if self.mine.remove(prompt) || !self.settings.prompts {
             return;
         }
-        let text = text_of(content);
+        let (text, with) = attached::shown(content);
         for (n, line) in clean(&text).lines().enumerate() {
             let sign = if n == 0 { "> " } else { "  " };
             self.say(&self.settings.style.cyan(&format!("{sign}{line}")), out);
         }
-        let pictures = content.iter().filter(|block| matches!(block, ContentBlock::Image { .. })).count();
-        if pictures > 0 {
-            let many = if pictures == 1 { "" } else { "s" };
-            self.say(&self.settings.style.dim(&format!("  with {pictures} picture{many}")), out);
+        if !with.is_empty() {
+            self.say(&self.settings.style.dim(&format!("  with {}", clean_line(&with.join("; ")))), out);
         }
     }
 

@@ -72,6 +72,10 @@ impl Repl {
             Hotkey::NextMode => self.cycle_mode()?,
             Hotkey::Answer { key, request } if request == self.request => self.press(key)?,
             Hotkey::Answer { .. } => {}
+            Hotkey::Names(names) => {
+                self.give_names(names);
+                return Ok(None);
+            }
         }
         self.show_live()?;
         Ok(None)
@@ -123,12 +127,15 @@ impl Repl {
         match line {
             Line::Text { text, .. } if !text.trim().is_empty() => {
                 let answer = match writing {
-                    Writing::Answer => self.questions.write(&id, text.trim())?,
-                    Writing::Reason => self.questions.deny(&id, text.trim())?,
+                    Writing::Answer => self.questions.write(&id, text.trim()),
+                    Writing::Reason => self.questions.deny(&id, text.trim()),
                 };
                 match answer {
-                    Some(answer) => self.attachment.request(Request::Answer(answer))?,
-                    None => self.say("no longer asked; the line was not sent")?,
+                    // What was written is wrong, not the session.
+                    Err(failure) if failure.exit == Exit::USAGE => self.complain(failure)?,
+                    Err(failure) => return Err(failure),
+                    Ok(Some(answer)) => self.attachment.request(Request::Answer(answer))?,
+                    Ok(None) => self.say("no longer asked; the line was not sent")?,
                 }
             }
             _ => self.say("no answer was sent")?,

@@ -6,11 +6,12 @@
 
 use std::borrow::Cow;
 use std::fs::OpenOptions;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
@@ -19,17 +20,19 @@ use rustyline::hint::Hinter;
 use rustyline::history::DefaultHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{
-    ColorMode, Config, Context, Editor, Event as Typed, EventHandler, ExternalPrinter as _, Helper, KeyEvent,
+    ColorMode, CompletionType, Config, Context, EditMode, Editor, Event as Typed, EventHandler, ExternalPrinter as _,
+    Helper, KeyEvent,
 };
 
+use super::complete::Known;
+use super::history::{self, MAX_HISTORY};
 use super::keys::{Ending, Keys};
-use super::slash;
 use crate::capacity::Capacity;
 use crate::environment::working_directory;
 use crate::error::{Exit, Failure};
-use crate::input::{Event, Hotkey, Line, Lines};
-use crate::picture;
-use crate::terminal::{Above, discard_typed, remember_editing, size, with_shell_settings};
+use crate::input::{Event, Hotkey, Line, Lines, Ran};
+use crate::render::style::Style;
+use crate::terminal::{Above, command, discard_typed, remember_editing, size, with_shell_settings};
 
 /// The prompt.
 pub(super) const PROMPT: &str = "> ";
@@ -37,9 +40,6 @@ pub(super) const PROMPT: &str = "> ";
 /// Makes rustyline draw its prompt again and leaves no trace: its printer ends every text with a line
 /// feed, and this one ends where it began.
 const REDRAW: &str = "\x1b[A\n";
-
-/// Lines of history that are kept.
-const MAX_HISTORY: usize = 1000;
 
 /// How long to wait after Esc for the rest of a key that begins with it, in milliseconds.
 const ESCAPE: u16 = 100;
@@ -49,6 +49,11 @@ struct LineEditor {
     editor: Editor<Completion, DefaultHistory>,
     /// The history file, unless something else is in its place.
     history: Option<PathBuf>,
+    /// The state directory, which has the history files.
+    state: PathBuf,
+    /// The directory whose history is loaded.
+    cwd: PathBuf,
+    workspace: Workspace,
     /// Absent on terminals that cannot move their cursor (`TERM=dumb`).
     above: Option<Above>,
     keys: Keys,
@@ -59,87 +64,114 @@ struct LineEditor {
 pub(super) struct Setup {
     /// The state directory, which has the history files.
     pub(super) state: PathBuf,
-    /// The session's directory: it has a history of its own, and names of files are completed there too.
-    pub(super) cwd: PathBuf,
+    /// The session's directory.
+    pub(super) workspace: Workspace,
+    /// How lists are drawn.
+    pub(super) style: Style,
     /// What undrawn lines above the prompt count against.
     pub(super) capacity: Capacity,
     /// Takes the keys that do not belong to a line.
     pub(super) sender: Sender<Event>,
 }
 
+/// The session's directory: it has a history of its own, names of files are completed there too, and the user's own commands run
+/// there. It is another one once another session is entered.
+#[derive(Clone, Debug)]
+pub(super) struct Workspace(Arc<Mutex<PathBuf>>);
+
+impl Workspace {
+    /// A directory.
+    pub(super) fn new(cwd: PathBuf) -> Self {
+        Self(Arc::new(Mutex::new(cwd)))
+    }
+
+    /// It is this directory now.
+    pub(super) fn set(&self, cwd: PathBuf) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = cwd;
+    }
+
+    fn get(&self) -> PathBuf {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 /// Opens the editor. Fails if the terminal cannot be read.
-pub(super) fn open(setup: Setup) -> Result<(Lines, Keys), Failure> {
+pub(super) fn open(setup: Setup) -> Result<(Lines, Keys, Known), Failure> {
     let failed = |error| Failure::new(Exit::FAILED, format!("cannot read the terminal: {error}"));
     let mut editor = line_editor(setup).map_err(failed)?;
     let (above, keys) = (editor.above.clone(), editor.keys.clone());
-    Ok((Lines { read: Box::new(move || editor.read_line()), above }, keys))
+    let known = Known::new(editor.sender.clone());
+    editor.editor.helper_mut().into_iter().for_each(|helper| helper.known = Some(known.clone()));
+    Ok((Lines { read: Box::new(move || editor.read_line()), above }, keys, known))
 }
 
-fn line_editor(Setup { state, cwd, capacity, sender }: Setup) -> rustyline::Result<LineEditor> {
+fn line_editor(Setup { state, workspace, style, capacity, sender }: Setup) -> rustyline::Result<LineEditor> {
     let config = Config::builder()
         .max_history_size(MAX_HISTORY)?
         .history_ignore_space(true)
         .history_ignore_dups(true)?
         .auto_add_history(false)
+        // Before the time that Esc takes, which it sets too.
+        .edit_mode(if wants_vi() { EditMode::Vi } else { EditMode::Emacs })
         .keyseq_timeout(Some(ESCAPE))
+        // The only completion that is given is inserted; lists are drawn above the prompt.
+        .completion_type(CompletionType::List)
         // The highlighter draws what is above the prompt, and runs only with colours.
         .color_mode(ColorMode::Forced)
         .build();
     let mut editor = Editor::with_config(config)?;
-    let history = history_file(&mut editor, &state, &cwd);
+    let cwd = workspace.get();
+    let history = history::load(&mut editor, &state, &cwd);
     let printer = editor.create_external_printer().ok();
     let above = printer.map(|mut printer| Above::new(capacity, move || printer.print(REDRAW.to_owned()).is_ok()));
-    let keys = Keys::new(sender.clone(), above.clone().unwrap_or_default());
+    let keys = Keys::new(sender.clone(), above.clone().unwrap_or_default(), style);
     editor.bind_sequence(Typed::Any, EventHandler::Conditional(Box::new(keys.clone())));
     let edit = Typed::KeySeq(vec![KeyEvent::ctrl('X'), KeyEvent::ctrl('E')]);
     editor.bind_sequence(edit, EventHandler::Conditional(Box::new(keys.clone())));
     let drawn = above.clone().unwrap_or_default();
-    editor.set_helper(Some(Completion { cwd, above: drawn, keys: keys.clone() }));
-    Ok(LineEditor { editor, history, above, keys, sender })
+    let helper = Completion { workspace: workspace.clone(), above: drawn, keys: keys.clone(), known: None };
+    editor.set_helper(Some(helper));
+    Ok(LineEditor { editor, history, state, cwd, workspace, above, keys, sender })
 }
 
-/// Loads the history of a workspace; a new one begins with the history that all had together once.
-fn history_file(editor: &mut Editor<Completion, DefaultHistory>, state: &Path, cwd: &Path) -> Option<PathBuf> {
-    let own = state.join(history_name(cwd));
-    // Opening a pipe would wait for its other end.
-    let is_file = |path: &PathBuf| path.metadata().is_ok_and(|there| there.is_file());
-    let common = state.join("history");
-    if is_file(&own) {
-        let _ = editor.load_history(&own);
-    } else if own.symlink_metadata().is_ok() {
-        return None;
-    } else {
-        // Created here, so that other users can never read it.
-        let made = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&own);
-        if made.is_ok() && is_file(&common) && editor.load_history(&common).is_ok() {
-            let _ = editor.save_history(&own);
-        }
+/// The longest `~/.inputrc` that is read, in bytes.
+const MAX_INPUTRC: u64 = 64 << 10;
+
+/// Whether the user edits lines as in vi: `set editing-mode vi` in the file of all programs that read lines so.
+fn wants_vi() -> bool {
+    let named = std::env::var_os("INPUTRC").filter(|name| !name.is_empty()).map(PathBuf::from);
+    let Some(path) = named.or_else(|| Some(std::env::home_dir()?.join(".inputrc"))) else { return false };
+    if !path.metadata().is_ok_and(|there| there.is_file()) {
+        return false;
     }
-    Some(own)
-}
-
-/// The name of a workspace's history file: the directory's name to recognise it by, and a hash of its path.
-fn history_name(cwd: &Path) -> String {
-    // FNV-1a, which stays the same between versions.
-    let bytes = cwd.as_os_str().as_encoded_bytes();
-    let hash = bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3));
-    let name = cwd.file_name().unwrap_or_default().to_string_lossy();
-    let name: String = name.chars().filter(char::is_ascii_alphanumeric).take(20).collect();
-    format!("history-{name}-{hash:016x}")
+    let mut text = Vec::new();
+    let _ = std::fs::File::open(path).and_then(|file| file.take(MAX_INPUTRC).read_to_end(&mut text));
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let modes = text.lines().filter_map(|line| match *line.split_whitespace().collect::<Vec<_>>().as_slice() {
+        [set, name, mode] if set.eq_ignore_ascii_case("set") && name == "editing-mode" => Some(mode == "vi"),
+        _ => None,
+    });
+    modes.last().unwrap_or(false)
 }
 
 impl LineEditor {
     /// Shows the prompt and waits for a line.
     fn read_line(&mut self) -> Line {
+        self.enter_workspace();
         let mut begun = String::new();
+        // What was typed before the line went to `$EDITOR`, if there were pastes in it.
+        let mut typed = None;
         loop {
-            let prompt = if self.above.is_some() { PROMPT } else { "" };
+            let picks = self.keys.picks();
+            let prompt = match (&self.above, &picks) {
+                (None, _) => String::new(),
+                (Some(_), None) => PROMPT.to_owned(),
+                (Some(_), Some(what)) => format!("{what}{PROMPT}"),
+            };
             self.keys.begin();
             self.keys.changed(&begun);
             self.above.iter().for_each(Above::begin);
-            let line = self.editor.readline_with_initial(prompt, (&begun, ""));
+            let line = self.editor.readline_with_initial(&prompt, (&begun, ""));
             let request = self.above.as_ref().and_then(Above::shown).map(|asked| asked.request);
             self.above.iter().for_each(Above::end);
             let line = match line {
@@ -155,21 +187,55 @@ impl LineEditor {
                 }
                 Err(_) => return Line::End,
             };
+            let (whole, pasted) = self.keys.whole(&line);
             let ending = self.keys.ending();
             match ending {
                 Ending::Leave => return Line::End,
-                Ending::Editor => begun = self.edit(line),
+                Ending::Pick => return Line::Picked(self.keys.picked()),
+                Ending::Editor => {
+                    typed = typed.or_else(|| (whole != line).then_some(line));
+                    begun = self.edit(whole);
+                }
                 Ending::Enter | Ending::Steer => {
-                    let text = line.replace("\\\n", "\n");
-                    self.remember(line);
-                    return Line::Text { text, steer: ending == Ending::Steer, request };
+                    let text = whole.replace("\\\n", "\n");
+                    self.remember(whole);
+                    return match text.trim().strip_prefix('!').map(str::trim) {
+                        Some(command) if !command.is_empty() && ending == Ending::Enter && picks.is_none() => {
+                            if pasted || command.contains('\n') { Line::NotRun } else { self.run(command.to_owned()) }
+                        }
+                        _ => {
+                            let typed = typed.unwrap_or_else(|| line.replace("\\\n", "\n"));
+                            Line::Text { text, typed, steer: ending == Ending::Steer, request }
+                        }
+                    };
                 }
             }
         }
     }
 
+    /// Loads the history of the workspace, if it is another one now.
+    fn enter_workspace(&mut self) {
+        let cwd = self.workspace.get();
+        if cwd != self.cwd {
+            let _ = self.editor.clear_history();
+            self.history = history::load(&mut self.editor, &self.state, &cwd);
+            self.cwd = cwd;
+        }
+    }
+
+    /// Runs a command of the user's own.
+    fn run(&self, command: String) -> Line {
+        let ran = command::run(&command, &self.cwd);
+        let (output, code) = match ran {
+            Ok((output, status)) => (Ok(output), command::code(status)),
+            Err(error) => (Err(format!("{error} (in {})", self.cwd.display())), None),
+        };
+        Line::Ran(Ran { command, output, code })
+    }
+
     fn remember(&mut self, line: String) {
-        if self.editor.add_history_entry(line).unwrap_or_default()
+        if history::keeps(&line)
+            && self.editor.add_history_entry(line).unwrap_or_default()
             && let Some(history) = &self.history
         {
             // Without it the session works all the same.
@@ -219,10 +285,11 @@ fn in_editor(text: &str) -> Result<String, String> {
 
 /// Completion, multi-line input, and the drawing above the prompt.
 struct Completion {
-    /// The session's directory.
-    cwd: PathBuf,
+    workspace: Workspace,
     above: Above,
     keys: Keys,
+    /// The daemon's names.
+    known: Option<Known>,
 }
 
 impl Validator for Completion {
@@ -242,8 +309,10 @@ impl Completer for Completion {
 
     fn complete(&self, line: &str, at: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<String>)> {
         let typed = line.get(..at).unwrap_or_default();
-        let places: Vec<PathBuf> = working_directory().into_iter().chain([self.cwd.clone()]).collect();
-        Ok(picture::completions(typed, &places).unwrap_or_else(|| (0, slash::completions(typed))))
+        let places: Vec<PathBuf> = working_directory().into_iter().chain([self.workspace.get()]).collect();
+        let Some(known) = &self.known else { return Ok((at, Vec::new())) };
+        let found = self.keys.tab(|completer| completer.tab(typed, known, &places));
+        Ok(found.map_or((at, Vec::new()), |(start, text)| (start, vec![text])))
     }
 }
 
@@ -276,8 +345,9 @@ mod tests {
     #[test]
     fn lines_are_drawn_once_above_the_prompt() {
         let above = Above::default();
-        let keys = Keys::new(std::sync::mpsc::channel().0, above.clone());
-        let helper = Completion { cwd: PathBuf::new(), above: above.clone(), keys };
+        let keys = Keys::new(std::sync::mpsc::channel().0, above.clone(), Style { color: false, unicode: true });
+        let workspace = Workspace::new(PathBuf::new());
+        let helper = Completion { workspace, above: above.clone(), keys, known: None };
         above.push("one\n");
         above.push("two\n");
         assert_eq!(helper.highlight_prompt("(search) ", false), "(search) ");
@@ -285,12 +355,5 @@ mod tests {
         assert_eq!(helper.highlight_prompt(PROMPT, true), "> ");
         above.push("late\n");
         assert_eq!((above.take(), above.take()), ("late\n".to_owned(), String::new()));
-    }
-
-    #[test]
-    fn each_workspace_has_a_history_of_its_own() {
-        assert_eq!(history_name(Path::new("/")), "history--af63a24c860189fe");
-        let names = ["/a/b-c", "/a/bc"].map(|cwd| history_name(Path::new(cwd)));
-        assert!(names[0].starts_with("history-bc-") && names[0] != names[1], "{names:?}");
     }
 }

@@ -10,11 +10,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustyline::{
-    Cmd, ConditionalEventHandler, Event as Typed, EventContext, KeyCode, KeyEvent, Modifiers, Movement, RepeatCount,
+    Cmd, ConditionalEventHandler, EditMode, Event as Typed, EventContext, InputMode, KeyCode, KeyEvent, Modifiers,
+    Movement, RepeatCount,
 };
 
+use super::complete::Completer;
+use super::menu;
+use super::paste::Pastes;
+use super::picker::Picker;
 use crate::input::{Event, Hotkey};
-use crate::terminal::{Above, suspend};
+use crate::render::style::Style;
+use crate::terminal::{Above, size, suspend};
 
 /// The silence after a key that was pressed alone: pasted text arrives faster, and a person does not
 /// notice the delay.
@@ -37,6 +43,8 @@ pub(super) enum Ending {
     Steer,
     /// With Ctrl-X Ctrl-E: it goes on in `$EDITOR`.
     Editor,
+    /// With Enter in a list that is open, or by leaving it.
+    Pick,
     /// With Ctrl-D.
     Leave,
 }
@@ -46,6 +54,8 @@ pub(super) enum Ending {
 pub(super) struct Keys {
     sender: Sender<Event>,
     above: Above,
+    /// How lists are drawn.
+    style: Style,
     state: Arc<Mutex<State>>,
     /// Whether the history is being searched: keys belong to the search.
     pub(super) searching: Arc<AtomicBool>,
@@ -64,14 +74,29 @@ struct State {
     held: Option<(char, u32)>,
     /// Counts the keys that were held back.
     count: u64,
+    /// What was pasted into the line.
+    pastes: Pastes,
+    /// What Tab lists.
+    completer: Completer,
+    /// The list that the line chooses from.
+    picker: Option<Picker>,
 }
 
 impl Keys {
     /// Keys that send to `sender`.
-    pub(super) fn new(sender: Sender<Event>, above: Above) -> Self {
-        let state =
-            State { ending: Ending::Enter, opened: Instant::now(), pressed: None, empty: true, held: None, count: 0 };
-        Self { sender, above, state: Arc::new(Mutex::new(state)), searching: Arc::default() }
+    pub(super) fn new(sender: Sender<Event>, above: Above, style: Style) -> Self {
+        let state = State {
+            ending: Ending::Enter,
+            opened: Instant::now(),
+            pressed: None,
+            empty: true,
+            held: None,
+            count: 0,
+            pastes: Pastes::default(),
+            completer: Completer::default(),
+            picker: None,
+        };
+        Self { sender, above, style, state: Arc::new(Mutex::new(state)), searching: Arc::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -84,6 +109,52 @@ impl Keys {
         (state.ending, state.opened, state.empty) = (Ending::Enter, Instant::now(), true);
         // The line before is complete.
         (state.held, state.pressed) = (None, None);
+        state.pastes = Pastes::default();
+        state.completer.close();
+        self.draw(&state);
+    }
+
+    /// The next line chooses from a list.
+    pub(super) fn pick(&self, picker: Picker) {
+        self.lock().picker = Some(picker);
+    }
+
+    /// What the line that chooses from a list is asked for.
+    pub(super) fn picks(&self) -> Option<String> {
+        self.lock().picker.as_ref().map(|picker| picker.title.clone())
+    }
+
+    /// The list is closed: what was marked in it.
+    pub(super) fn picked(&self) -> Option<String> {
+        let picker = self.lock().picker.take();
+        self.above.set_menu(Vec::new());
+        picker.and_then(|picker| picker.chosen().map(str::to_owned))
+    }
+
+    /// A line with what was pasted into it, and whether anything was.
+    pub(super) fn whole(&self, line: &str) -> (String, bool) {
+        let state = self.lock();
+        (state.pastes.whole(line), state.pastes.any)
+    }
+
+    /// Completes a text; see [`Completer::tab`].
+    pub(super) fn tab(&self, find: impl FnOnce(&mut Completer) -> Option<(usize, String)>) -> Option<(usize, String)> {
+        // Not locked meanwhile: the names that it asks for come from a thread that looks at the state.
+        let mut completer = std::mem::take(&mut self.lock().completer);
+        let found = find(&mut completer);
+        let mut state = self.lock();
+        state.completer = completer;
+        self.draw(&state);
+        found
+    }
+
+    /// Draws the list that is open.
+    fn draw(&self, state: &State) {
+        let (choices, chosen) = match &state.picker {
+            Some(picker) => picker.list(),
+            None => state.completer.list(),
+        };
+        self.above.set_menu(menu::rows(choices, chosen, size().columns, &self.style));
     }
 
     /// The line is complete: what comes next is not typed into it.
@@ -99,13 +170,19 @@ impl Keys {
 
     /// The line has changed.
     pub(super) fn changed(&self, line: &str) {
-        self.lock().empty = line.is_empty();
+        let mut state = self.lock();
+        state.empty = line.is_empty();
+        let filtered = state.picker.as_mut().is_some_and(|picker| picker.narrow(line));
+        if filtered {
+            self.draw(&state);
+        }
     }
 
     /// Whether a line is being typed.
     pub(super) fn is_typing(&self) -> bool {
         let state = self.lock();
-        !state.empty || state.held.is_some() || state.pressed.is_some_and(|at| at.elapsed() < TYPING)
+        let open = state.picker.is_some() || !state.empty || state.held.is_some();
+        open || state.pressed.is_some_and(|at| at.elapsed() < TYPING)
     }
 
     fn send(&self, hotkey: Hotkey) {
@@ -118,7 +195,56 @@ impl Keys {
         Some(Cmd::AcceptLine)
     }
 
-    fn key(&self, KeyEvent(code, modifiers): KeyEvent, line: &str) -> Option<Cmd> {
+    /// A key of a paste, between the marks that the terminal sets; `None` if it is no such key.
+    fn pasted(&self, KeyEvent(code, modifiers): KeyEvent, line: &str) -> Option<Cmd> {
+        let mut state = self.lock();
+        let c = match (code, modifiers) {
+            (KeyCode::BracketedPasteStart, _) => {
+                let held = state.held.take();
+                state.pastes.begin();
+                return Some(held.map_or(Cmd::Noop, |(before, _)| Cmd::Insert(1, before.to_string())));
+            }
+            (KeyCode::BracketedPasteEnd, _) => {
+                return Some(state.pastes.end(line).map_or(Cmd::Noop, |text| Cmd::Insert(1, text)));
+            }
+            (KeyCode::Char(c), Modifiers::NONE) => Some(c),
+            (KeyCode::Enter, _) | (KeyCode::Char('J'), Modifiers::CTRL) => Some('\n'),
+            (KeyCode::Tab, _) => Some('\t'),
+            // Of other keys a paste has none that means text.
+            _ => None,
+        };
+        state.pastes.push(c).then_some(Cmd::Noop)
+    }
+
+    /// A key for the list that is open; `None` if there is none, or it belongs to the line.
+    fn picking(&self, KeyEvent(code, modifiers): KeyEvent) -> Option<Cmd> {
+        let mut state = self.lock();
+        let picker = state.picker.as_mut()?;
+        let by = match (code, modifiers) {
+            (KeyCode::Enter, _) => {
+                state.ending = Ending::Pick;
+                return Some(Cmd::AcceptLine);
+            }
+            (KeyCode::Esc, Modifiers::NONE) | (KeyCode::Char('C' | 'D' | '\\'), Modifiers::CTRL) => {
+                // Nothing fits, so nothing is marked.
+                *picker = Picker::default();
+                state.ending = Ending::Pick;
+                return Some(Cmd::AcceptLine);
+            }
+            (KeyCode::Up | KeyCode::BackTab, _) | (KeyCode::Char('P'), Modifiers::CTRL) => -1,
+            (KeyCode::Down | KeyCode::Tab, _) | (KeyCode::Char('N'), Modifiers::CTRL) => 1,
+            _ => return None,
+        };
+        picker.step(by);
+        self.draw(&state);
+        Some(Cmd::Noop)
+    }
+
+    fn key(&self, key: KeyEvent, line: &str) -> Option<Cmd> {
+        let KeyEvent(code, modifiers) = key;
+        if let Some(command) = self.pasted(key, line).or_else(|| self.picking(key)) {
+            return Some(command);
+        }
         let held = self.lock().held;
         if held.is_some() && code == KeyCode::Enter && modifiers == Modifiers::NONE {
             // Enter after a key that answers is a habit.
@@ -182,13 +308,42 @@ impl Keys {
     }
 }
 
+impl Keys {
+    /// Whether a key means something else while vi's commands are typed; Esc stops the turn only there.
+    fn is_of_vi(&self, KeyEvent(code, modifiers): KeyEvent, mode: InputMode) -> bool {
+        if self.lock().picker.is_some() {
+            return false;
+        }
+        match mode {
+            InputMode::Command => matches!((code, modifiers), (KeyCode::Char(_), Modifiers::NONE)),
+            InputMode::Insert | InputMode::Replace => code == KeyCode::Esc,
+        }
+    }
+}
+
 impl ConditionalEventHandler for Keys {
     fn handle(&self, typed: &Typed, _: RepeatCount, _: bool, context: &EventContext<'_>) -> Option<Cmd> {
         let Typed::KeySeq(keys) = typed else { return None };
         match keys.as_slice() {
             [key] => {
+                if context.mode() == EditMode::Vi && self.is_of_vi(*key, context.input_mode()) {
+                    return None;
+                }
+                if *key == KeyEvent(KeyCode::Backspace, Modifiers::NONE) {
+                    // At the end of the line, where a paste has put the cursor. The count of a movement would be the key's.
+                    let line = context.line();
+                    let count = self.lock().pastes.before(line).filter(|_| context.pos() == line.len());
+                    if let Some(count) = count {
+                        let rest: String = line.chars().take(line.chars().count() - count).collect();
+                        return Some(Cmd::Replace(Movement::WholeBuffer, Some(rest)));
+                    }
+                }
                 let command = self.key(*key, context.line());
                 let mut state = self.lock();
+                if key.0 != KeyCode::Tab && !state.completer.list().0.is_empty() {
+                    state.completer.close();
+                    self.draw(&state);
+                }
                 // A key that answers belongs to no line.
                 if state.held.is_none() && !matches!(key.0, KeyCode::Enter | KeyCode::Esc | KeyCode::BackTab) {
                     state.pressed = Some(Instant::now());
@@ -213,7 +368,8 @@ mod tests {
         let above = Above::default();
         above.ask("? bash\n", Asked { request: 7, keys: "yn", alone });
         above.draw(Size { columns: 80, rows: 24, reflows: true });
-        (Keys::new(sender, above), events)
+        let style = Style { color: false, unicode: true };
+        (Keys::new(sender, above, style), events)
     }
 
     const fn key(c: char) -> KeyEvent {
@@ -231,6 +387,36 @@ mod tests {
         assert_eq!(keys.key(KeyEvent(KeyCode::Enter, Modifiers::NONE), ""), Some(Cmd::Noop));
         let answer = events.recv_timeout(Duration::from_secs(10)).unwrap();
         assert!(matches!(answer, Event::Hotkey(Hotkey::Answer { key: 'n', request: 7 })), "{answer:?}");
+        assert!(events.try_recv().is_err());
+    }
+
+    #[test]
+    fn what_is_pasted_answers_and_ends_nothing() {
+        let (keys, events) = keys(true);
+        assert_eq!(keys.key(KeyEvent(KeyCode::BracketedPasteStart, Modifiers::NONE), ""), Some(Cmd::Noop));
+        for typed in
+            [key('y'), KeyEvent(KeyCode::Enter, Modifiers::NONE), KeyEvent(KeyCode::Char('C'), Modifiers::CTRL)]
+        {
+            assert_eq!(keys.key(typed, ""), Some(Cmd::Noop));
+        }
+        let end = keys.key(KeyEvent(KeyCode::BracketedPasteEnd, Modifiers::NONE), "");
+        assert_eq!(end, Some(Cmd::Insert(1, "y\n".to_owned())));
+        assert_eq!(keys.whole("y\n"), ("y\n".to_owned(), true));
+        assert!(events.try_recv().is_err());
+    }
+
+    #[test]
+    fn a_list_takes_the_keys_that_move_in_it() {
+        let (keys, events) = keys(true);
+        let choices = ["one", "two"].map(|text| super::menu::Choice::new(text, "")).to_vec();
+        keys.pick(Picker::new("x", choices.clone(), None));
+        assert_eq!(keys.key(KeyEvent(KeyCode::Down, Modifiers::NONE), ""), Some(Cmd::Noop));
+        let enter = KeyEvent(KeyCode::Enter, Modifiers::NONE);
+        assert_eq!((keys.key(enter, ""), keys.ending()), (Some(Cmd::AcceptLine), Ending::Pick));
+        assert_eq!(keys.picked().as_deref(), Some("two"));
+        keys.pick(Picker::new("x", choices, None));
+        assert_eq!(keys.key(KeyEvent(KeyCode::Esc, Modifiers::NONE), ""), Some(Cmd::AcceptLine));
+        assert_eq!((keys.picked(), keys.picks()), (None, None));
         assert!(events.try_recv().is_err());
     }
 

@@ -9,12 +9,21 @@
 //! does not run.
 
 mod asking;
+mod complete;
 mod editor;
+mod files;
+mod history;
+mod ignored;
 mod keys;
+mod menu;
 mod note;
 mod obey;
 mod output;
+mod paste;
+mod picker;
+mod show;
 mod slash;
+mod switch;
 mod tree;
 
 use std::path::PathBuf;
@@ -22,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use linger_protocol::event::{Event, EventBody, NoticeCode};
 use linger_protocol::id::{Cursor, PromptId, QuestionId, TurnId};
-use linger_protocol::message::{StopReason, text_of};
+use linger_protocol::message::{ContentBlock, StopReason, text_of};
 use linger_protocol::method::SessionPrompt;
 use linger_protocol::permission::Mode;
 use linger_protocol::place::private_directory;
@@ -41,10 +50,14 @@ use crate::render::attention::Attention;
 use crate::render::live::Live;
 use crate::render::style::Style;
 use crate::render::{Renderer, Settings, Thinking};
-use crate::terminal::{Capabilities, Terminal, clean_line, resume_editing, size, terminal_width};
+use crate::terminal::{Above, Capabilities, Terminal, clean_line, resume_editing, size, terminal_width};
 use asking::Writing;
+use complete::Known;
+use editor::Workspace;
 use keys::Keys;
 use output::Outputs;
+use picker::Picker;
+use switch::What;
 
 /// How often the status is redrawn while a turn runs: its clock counts seconds.
 const TICK: Duration = Duration::from_secs(1);
@@ -56,6 +69,12 @@ struct Repl {
     renderer: Renderer,
     input: Input,
     keys: Keys,
+    /// The daemon's names that complete a line.
+    known: Known,
+    /// The editor's directory.
+    workspace: Workspace,
+    /// How events are shown, in each session that is entered.
+    settings: Settings,
     /// What is redrawn while a turn runs; empty where the cursor cannot be moved.
     live: Live,
     outputs: Outputs,
@@ -97,6 +116,10 @@ struct Repl {
     open: bool,
     /// The latest request for an answer: a key or a line counts only for that.
     request: u32,
+    /// What the next line chooses from.
+    picking: Option<(What, Picker)>,
+    /// What the user's own commands wrote, for the next prompt.
+    ran: Vec<ContentBlock>,
     /// The question that the next line answers.
     writing: Option<(QuestionId, Writing)>,
     /// Whether the replay is over.
@@ -129,31 +152,36 @@ pub(crate) fn repl(client: Client, look: &Capabilities, info: Info) -> Result<Ex
         prompts: true,
         me: client.name.clone(),
     };
-    let label = info.name.clone().unwrap_or_else(|| info.session.to_string());
     signals(client.sender(), true)?;
     // Usually the daemon has created it. Without it there is no history, and the session works all the same.
     let _ = private_directory(&client.places.state);
-    let (state, cwd, capacity) = (client.places.state.clone(), info.cwd.clone(), client.capacity());
-    let (lines, keys) = editor::open(editor::Setup { state, cwd, capacity, sender: client.sender() })?;
+    let (state, capacity) = (client.places.state.clone(), client.capacity());
+    let workspace = Workspace::new(info.cwd.clone());
+    let setup = editor::Setup { state, workspace: workspace.clone(), style, capacity, sender: client.sender() };
+    let (lines, keys, known) = editor::open(setup)?;
     let input = Input::start(client.sender(), Some(lines))?;
     let mut terminal = Terminal::new();
     let at = crate::environment::short_path(&info.cwd);
+    let label = info.name.clone().unwrap_or_else(|| info.session.to_string());
     terminal.say(&format!("session {label} in {at}, {} ({}); /help for help", info.model, info.mode))?;
-    let cursor = Some(info.turn_cursor).filter(|cursor| *cursor != Cursor::default());
+    let cursor = Some(info.turn_cursor.clone()).filter(|cursor| *cursor != Cursor::default());
     let mut repl = Repl {
-        attachment: Attachment::start_for(client, info.session, cursor, true, true)?,
+        attachment: Attachment::start_for(client, info.session.clone(), cursor, true, true)?,
         terminal,
-        renderer: Renderer::new(settings),
+        renderer: Renderer::new(settings.clone()),
+        settings,
         live: Live::new(style, info.mode, info.context_window),
         outputs: Outputs::default(),
         attention: Attention::default(),
         escapes: look.moves,
         input,
         keys,
+        known,
+        workspace,
         questions: Questions::with_lines(),
         label,
-        cwd: info.cwd,
-        model: info.model,
+        cwd: PathBuf::new(),
+        model: String::new(),
         mode: info.mode,
         next_mode: None,
         unattended: info.unattended,
@@ -163,21 +191,44 @@ pub(crate) fn repl(client: Client, look: &Capabilities, info: Info) -> Result<Ex
         continuing: false,
         sent: 0,
         mine: Vec::new(),
-        queued: info.queued,
+        queued: 0,
         queue: Vec::new(),
         held: Vec::new(),
         begun: Vec::new(),
         last_begun: None,
         open: false,
         request: 0,
+        picking: None,
+        ran: Vec::new(),
         writing: None,
         caught_up: false,
         cancelling: false,
     };
+    repl.take(info);
     repl.run()
 }
 
 impl Repl {
+    /// Begins with a session: nothing of it was seen yet, and nothing was asked of it.
+    fn take(&mut self, info: Info) {
+        self.label = info.name.unwrap_or_else(|| info.session.to_string());
+        (self.cwd, self.model, self.mode, self.next_mode) = (info.cwd, info.model, info.mode, None);
+        (self.unattended, self.effort, self.queued) = (info.unattended, info.effort, info.queued);
+        (self.questions, self.outputs) = (Questions::with_lines(), Outputs::default());
+        (self.running, self.offered, self.continuing, self.sent) = (None, false, false, 0);
+        (self.mine, self.held, self.begun, self.queue) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        (self.last_begun, self.writing, self.picking) = (None, None, None);
+        (self.caught_up, self.cancelling) = (false, false);
+        // A key that was pressed for a question of the session before answers nothing.
+        self.request += 1;
+        self.input.above.iter().for_each(Above::unask);
+    }
+
+    /// Whether there is work that goes on without us.
+    fn is_busy(&self) -> bool {
+        self.running.is_some() || self.sent > 0 || self.continuing || !self.mine.is_empty()
+    }
+
     fn run(&mut self) -> Result<Exit, Failure> {
         loop {
             match self.step() {
@@ -205,7 +256,10 @@ impl Repl {
             Happened::Hotkey(hotkey) => self.hotkey(hotkey),
             Happened::Signal(signal) => self.signal(signal),
             Happened::Key(_) => Ok(None),
-            Happened::TimedOut => self.show_live().map(|()| None),
+            Happened::TimedOut => {
+                self.live.stalls();
+                self.show_live().map(|()| None)
+            }
         }
     }
 
@@ -277,7 +331,9 @@ impl Repl {
         }
         if all_there {
             self.terminal.prompt_opened(self.input.above.clone())?;
-            self.open_prompt()?;
+            if !self.open {
+                self.open_prompt()?;
+            }
         }
         if self.caught_up && (changed || all_there) {
             self.show_question()?;
@@ -395,8 +451,7 @@ impl Repl {
 
     /// Shows that a line is expected, where that is not always to be seen.
     fn sign(&mut self) -> Result<(), Failure> {
-        let busy = self.running.is_some() || self.sent > 0 || self.continuing || !self.mine.is_empty();
-        if !self.open || busy {
+        if !self.open || self.is_busy() {
             return Ok(());
         }
         Ok(self.terminal.sign(editor::PROMPT)?)
@@ -517,7 +572,7 @@ impl Repl {
     /// Says what still runs and how to attach again.
     fn leave(&mut self) -> Result<Exit, Failure> {
         self.close_prompt()?;
-        let work = if self.running.is_some() || self.sent > 0 || self.continuing || !self.mine.is_empty() {
+        let work = if self.is_busy() {
             "detached; the work continues"
         } else if self.offered {
             "detached; a turn waits for /continue"

@@ -12,6 +12,7 @@ use linger_protocol::session::{Compact, Keyed, List as Sessions, Prompt, Redo, S
 use std::path::PathBuf;
 
 use super::slash::{self, Slash};
+use super::switch::What;
 use super::{Repl, note};
 use crate::attachable::{self, with_resources};
 use crate::environment::{absolute, now, working_directory};
@@ -19,7 +20,7 @@ use crate::error::{Exit, Failure};
 use crate::follow::Request;
 use crate::idempotency::key;
 use crate::input::Line;
-use crate::picture::with_pictures;
+use crate::mention::{self, with_files};
 use crate::render::sessions::listing;
 use crate::render::table::columns;
 use crate::render::{permissions, servers};
@@ -32,13 +33,24 @@ impl Repl {
             self.writing = None;
             return self.written(writing, &line).map(|()| None);
         }
-        let (text, steer, request) = match line {
+        if let Some(picking) = self.picking.take() {
+            return self.chosen(picking, line);
+        }
+        let (text, typed, steer, request) = match line {
+            // The list that it was chosen from belongs to a session that was left.
+            Line::Picked(_) => return Ok(None),
+            Line::Ran(ran) => return self.ran(ran).map(|()| None),
+            Line::NotRun => {
+                let why = "error: a command runs only if it was typed as one line; nothing was run or sent";
+                self.say(&format!("{why}\nhint: type it, or leave the ! out to send it to the model"))?;
+                return Ok(None);
+            }
             Line::End => return self.leave().map(Some),
             Line::Garbled => {
                 self.say("error: the line was not UTF-8 and is lost\nhint: set the terminal to UTF-8")?;
                 return Ok(None);
             }
-            Line::Text { text, steer, request } => (text, steer, request),
+            Line::Text { text, typed, steer, request } => (text, typed, steer, request),
         };
         if text.trim().is_empty() {
             return Ok(None);
@@ -61,20 +73,24 @@ impl Repl {
             return self.note(written).map(|()| None);
         }
         match slash::parse(&text) {
-            None => self.prompt(text, steer.then_some(When::Steer), false)?,
+            None => self.prompt(text, &typed, steer.then_some(When::Steer), false)?,
             Some(Ok(Slash::Detach)) => return self.leave().map(Some),
-            Some(Ok(slash)) => self.slash(slash)?,
-            Some(Err(_)) if self.is_named(&text)? => self.prompt(text, steer.then_some(When::Steer), true)?,
+            Some(Ok(Slash::Init(words))) => self.prompt(Self::init(words), &typed, None, false)?,
+            Some(Ok(slash)) => self.slash(slash, &typed)?,
+            Some(Err(_)) if self.is_named(&text)? => self.prompt(text, &typed, steer.then_some(When::Steer), true)?,
             Some(Err(error)) => self.say(&error)?,
         }
         Ok(None)
     }
 
     /// Sends a prompt; `expand`: it begins with the name of a command or a skill.
-    fn prompt(&mut self, text: String, when: Option<When>, expand: bool) -> Result<(), Failure> {
+    fn prompt(&mut self, text: String, typed: &str, when: Option<When>, expand: bool) -> Result<(), Failure> {
         let session = self.attachment.session.clone();
         let places: Vec<_> = working_directory().ok().into_iter().chain([self.cwd.clone()]).collect();
-        let content = with_pictures(text, &places);
+        let content = with_files(text, typed, &places).map(|content| match self.ran.is_empty() {
+            true => content,
+            false => PromptContent::Blocks(content.into_blocks().into_iter().chain(self.ran.clone()).collect()),
+        });
         let content = content.and_then(|content| with_resources(&mut self.attachment.client, &session, content));
         self.send(content, when, expand)
     }
@@ -104,21 +120,23 @@ impl Repl {
         self.sent += 1;
         let session = self.attachment.session.clone();
         let sent = content.and_then(|content| {
-            let pictures = content.pictures();
+            let with = mention::with(&content);
             // The attachment has brought the variables.
             let (schema, until, key) = (None, None, Some(key()?));
             let prompt = Prompt { session, content, when, schema, until, expand, env: Default::default(), key };
-            self.attachment.request(Request::Prompt(prompt)).map(|()| pictures)
+            self.attachment.request(Request::Prompt(prompt)).map(|()| with)
         });
         match sent {
+            Ok(with) => {
+                self.ran.clear();
+                // Say what was taken for a file.
+                with.map_or(Ok(()), |with| self.say(&with))
+            }
             // The typed text is wrong, not the session.
             Err(failure) if failure.exit == Exit::USAGE => {
                 self.sent = self.sent.saturating_sub(1);
                 self.complain(failure)
             }
-            Ok(0) => Ok(()),
-            // Say that a name was taken for a picture.
-            Ok(n) => self.say(&format!("with {n} picture{}", if n == 1 { "" } else { "s" })),
             Err(failure) => Err(failure),
         }
     }
@@ -136,14 +154,14 @@ impl Repl {
     }
 
     /// Runs a command that is answered at once, or by events.
-    fn slash(&mut self, slash: Slash) -> Result<(), Failure> {
+    fn slash(&mut self, slash: Slash, typed: &str) -> Result<(), Failure> {
         let session = self.attachment.session.clone();
         match slash {
             Slash::Compact(focus) => self.compact(focus)?,
             Slash::ServerPrompt { server, prompt, words } => self.server_prompt((server, prompt), words)?,
             Slash::Continue => self.continue_turn()?,
-            Slash::Steer(text) => self.prompt(text, Some(When::Steer), false)?,
-            Slash::Interrupt(text) => self.prompt(text, Some(When::Interrupt), false)?,
+            Slash::Steer(text) => self.prompt(text, typed, Some(When::Steer), false)?,
+            Slash::Interrupt(text) => self.prompt(text, typed, Some(When::Interrupt), false)?,
             Slash::Queue => {
                 let lines = self.queue.iter().enumerate().map(|(n, (_, text))| format!("{} {text}", n + 1));
                 let lines: Vec<_> = lines.collect();
@@ -161,7 +179,20 @@ impl Repl {
                 }
             }
             Slash::Output(n) => self.output(n)?,
-            Slash::Help => self.say(&slash::help())?,
+            Slash::Help(command) => self.say(&slash::help(command.as_deref()))?,
+            Slash::New => self.fresh(None)?,
+            Slash::Resume(None) => self.choose(What::Session)?,
+            Slash::Resume(Some(named)) => self.resume(&named)?,
+            Slash::Agent(None) => self.choose(What::Agent)?,
+            Slash::Agent(agent) => self.fresh(agent)?,
+            Slash::Rename(name) => {
+                let set = Set { session, name: Some(name), key: Some(key()?), ..Set::default() };
+                self.attachment.request(Request::Set(set))?;
+            }
+            Slash::Diff => self.diff()?,
+            Slash::Export(file) => self.export(file)?,
+            Slash::Status => self.status()?,
+            Slash::Subcommand(which, words) => self.subcommand(which, words)?,
             Slash::Mode(None) => self.say(&format!("mode: {}", self.mode))?,
             Slash::Unattended(None) => self.say(&format!("unattended: {}", self.unattended))?,
             Slash::Effort(None) => self.say(&format!("effort: {}", self.effort))?,
@@ -170,7 +201,7 @@ impl Repl {
             Slash::Effort(effort) => {
                 self.attachment.request(Request::Set(Set { session, effort, key: Some(key()?), ..Set::default() }))?;
             }
-            Slash::Model(None) => self.say(&format!("model: {}", self.model))?,
+            Slash::Model(None) => self.choose(What::Model)?,
             Slash::Mode(mode) => {
                 self.attachment.request(Request::Set(Set { session, mode, key: Some(key()?), ..Set::default() }))?;
             }
@@ -188,9 +219,7 @@ impl Repl {
                     self.say(&line)?;
                 }
             }
-            Slash::Model(model) | Slash::Provider(model) => {
-                self.attachment.request(Request::Set(Set { session, model, key: Some(key()?), ..Set::default() }))?;
-            }
+            Slash::Model(Some(model)) | Slash::Provider(Some(model)) => self.set_model(model)?,
             Slash::Cancel => self.attachment.cancel()?,
             Slash::Undo(force) => {
                 self.attachment.request(Request::Undo(Undo {
@@ -242,7 +271,7 @@ impl Repl {
             Slash::Fork(at) => self.fork(at)?,
             Slash::Rewind(number, files) => self.rewind(number, files)?,
             Slash::Tree(number) => self.tree(number)?,
-            Slash::Detach => {}
+            Slash::Detach | Slash::Init(_) => {}
         }
         Ok(())
     }

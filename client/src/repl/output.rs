@@ -70,7 +70,7 @@ impl Repl {
 }
 
 /// Shows a text in the user's pager. Fails if there is none.
-fn page(text: &str) -> Result<(), Failure> {
+pub(super) fn page(text: &str) -> Result<(), Failure> {
     let pager = std::env::var("PAGER").ok().filter(|pager| !pager.trim().is_empty());
     let pager = pager.unwrap_or_else(|| "less".to_owned());
     let failed = |error| Failure::new(Exit::FAILED, format!("{pager}: {error}")).hint("set PAGER to a pager you have");

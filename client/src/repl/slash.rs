@@ -4,14 +4,47 @@ use linger_protocol::permission::Mode;
 use linger_protocol::session::Effort;
 use linger_protocol::unattended::Unattended;
 
+use super::menu::Choice;
+use crate::input::Names;
 use crate::render::Thinking;
 use crate::render::near::distance;
+
+/// A subcommand of `linger` whose output is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subcommand {
+    /// `usage`.
+    Usage,
+    /// `tools` of the session.
+    Tools,
+    /// `inbox`.
+    Inbox,
+    /// `log` of the session.
+    Log,
+}
 
 /// A slash command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Slash {
-    /// Shows the commands.
-    Help,
+    /// Shows the commands, or one of them.
+    Help(Option<String>),
+    /// Starts a fresh session in the same directory.
+    New,
+    /// Goes over to another session.
+    Resume(Option<String>),
+    /// Starts a fresh session with an agent.
+    Agent(Option<String>),
+    /// Names the session.
+    Rename(String),
+    /// Has the model write instructions for itself; the words say more about them.
+    Init(Option<String>),
+    /// Shows what the session changed.
+    Diff,
+    /// Writes the session to a file.
+    Export(Option<String>),
+    /// Shows how the session is.
+    Status,
+    /// Shows what a subcommand prints.
+    Subcommand(Subcommand, Vec<String>),
     /// Shows or sets the mode.
     Mode(Option<Mode>),
     /// Shows or sets what happens to a question without an answer.
@@ -73,35 +106,84 @@ pub(crate) enum Slash {
     Dir(bool, Option<String>),
 }
 
-/// Every command, its argument and what it does.
-const COMMANDS: &[(&str, &str, &str)] = &[
-    ("/help", "", "this list"),
-    ("/mode", "[ask|edit|auto|plan]", "what runs without asking"),
-    ("/model", "[[PROVIDER/]MODEL]", "the model from the next step on"),
-    ("/provider", "[PROVIDER]", "its default model; alone: list the providers"),
-    ("/effort", "[LEVEL]", "how hard the model thinks: none to max, or auto"),
-    ("/unattended", "[hold|deny[:TIME]]", "what happens to a question without an answer"),
-    ("/add-dir", "[DIR]", "one more directory for tools; alone: list"),
-    ("/remove-dir", "DIR", "take an added directory away"),
-    ("/thinking", "[show|hide|summary]", "what is shown of the thinking"),
-    ("/steer", "TEXT", "a prompt before the next step (Alt-S)"),
-    ("/interrupt", "TEXT", "a prompt now: the running step is cancelled"),
-    ("/queue", "", "the queued prompts"),
-    ("/unqueue", "[N]", "take back the last queued prompt, or the N-th"),
-    ("/output", "[N]", "all of the last tool's output, or the N-th last"),
-    ("/cancel", "", "cancel the running turn"),
-    ("/continue", "", "resume a turn, or start queued prompts"),
-    ("/compact", "[WHAT TO KEEP]", "replace older messages by a summary"),
-    ("/uncompact", "", "take back the last summary, while it all fits"),
-    ("/undo", "[--force]", "put back what the last turn edited (not bash)"),
-    ("/redo", "[--force]", "make the undone changes again"),
-    ("/fork", "[MESSAGE]", "go on in a fork, from here or from a message"),
-    ("/rewind", "[N [--files]]", "back to a prompt; alone: list the prompts"),
-    ("/tree", "[N]", "the forks of this session; change to one"),
-    ("/sessions", "", "the sessions of this daemon"),
-    ("/permissions", "", "what is always allowed"),
-    ("/mcp", "", "the MCP servers, and how they are"),
-    ("/detach", "", "leave; the work continues (also Ctrl-D)"),
+/// What the words behind a command are, as far as Tab completes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Argument {
+    /// One of these words.
+    Words(&'static [&'static str]),
+    /// A permission mode.
+    Mode,
+    /// How hard the model thinks.
+    Effort,
+    /// A name that the daemon knows.
+    Names(Names),
+    /// A directory.
+    Directory,
+    /// A command.
+    Command,
+}
+
+/// A command, its argument, what it does, and what its words are.
+type Row = (&'static str, &'static str, &'static str, Option<Argument>);
+
+/// Every command.
+const COMMANDS: &[Row] = &[
+    ("/help", "[COMMAND]", "this list, or one of it", Some(Argument::Command)),
+    ("/new", "", "a fresh session here; this one stays", None),
+    ("/clear", "", "as /new", None),
+    ("/resume", "[SESSION]", "go over to another session; alone: choose", Some(Argument::Names(Names::Sessions))),
+    ("/rename", "NAME", "name this session", None),
+    (
+        "/model",
+        "[[PROVIDER/]MODEL]",
+        "the model from the next step on; alone: choose",
+        Some(Argument::Names(Names::Models)),
+    ),
+    ("/agent", "[AGENT]", "a fresh session with an agent; alone: choose", Some(Argument::Names(Names::Agents))),
+    ("/mode", "[ask|edit|auto|plan]", "what runs without asking", Some(Argument::Mode)),
+    ("/effort", "[LEVEL]", "how hard the model thinks: none to max, or auto", Some(Argument::Effort)),
+    ("/provider", "[PROVIDER]", "its default model; alone: list the providers", None),
+    (
+        "/unattended",
+        "[hold|deny[:TIME]]",
+        "what happens to a question without an answer",
+        Some(Argument::Words(&["hold", "deny"])),
+    ),
+    ("/add-dir", "[DIR]", "one more directory for tools; alone: list", Some(Argument::Directory)),
+    ("/remove-dir", "DIR", "take an added directory away", Some(Argument::Directory)),
+    (
+        "/thinking",
+        "[show|hide|summary]",
+        "what is shown of the thinking",
+        Some(Argument::Words(&["show", "hide", "summary"])),
+    ),
+    ("/steer", "TEXT", "a prompt before the next step (Alt-S)", None),
+    ("/interrupt", "TEXT", "a prompt now: the running step is cancelled", None),
+    ("/queue", "", "the queued prompts", None),
+    ("/unqueue", "[N]", "take back the last queued prompt, or the N-th", None),
+    ("/cancel", "", "cancel the running turn", None),
+    ("/continue", "", "resume a turn, or start queued prompts", None),
+    ("/compact", "[WHAT TO KEEP]", "replace older messages by a summary", None),
+    ("/uncompact", "", "take back the last summary, while it all fits", None),
+    ("/init", "[WORDS]", "the model writes AGENTS.md for this project", None),
+    ("/diff", "", "what this session changed in files", None),
+    ("/undo", "[--force]", "put back what the last turn edited (not bash)", Some(Argument::Words(&["--force"]))),
+    ("/redo", "[--force]", "make the undone changes again", Some(Argument::Words(&["--force"]))),
+    ("/fork", "[MESSAGE]", "go on in a fork, from here or from a message", None),
+    ("/rewind", "[N [--files]]", "back to a prompt; alone: list the prompts", Some(Argument::Words(&["--files"]))),
+    ("/tree", "[N]", "the forks of this session; change to one", None),
+    ("/output", "[N]", "all of the last tool's output, or the N-th last", None),
+    ("/log", "[OPTIONS]", "the whole session, in the pager", Some(Argument::Words(&["--last", "-n", "--times"]))),
+    ("/export", "[FILE]", "write the session as Markdown", None),
+    ("/status", "", "this session: model, mode, context, cost", None),
+    ("/usage", "[OPTIONS]", "tokens and costs, by day", Some(Argument::Words(&["--by", "--since"]))),
+    ("/sessions", "", "the sessions of this daemon", None),
+    ("/inbox", "", "what waits for an answer, in all sessions", None),
+    ("/permissions", "", "what is always allowed", None),
+    ("/tools", "", "the tools of this session", None),
+    ("/mcp", "", "the MCP servers, and how they are", None),
+    ("/detach", "", "leave; the work continues (also /quit, Ctrl-D)", None),
+    ("/quit", "", "as /detach", None),
 ];
 
 /// The command in `line`; `None` if it is a prompt, an error text if the command is wrong.
@@ -113,6 +195,7 @@ pub(crate) fn parse(line: &str) -> Option<Result<Slash, String>> {
         return None;
     }
     let rest = line.trim().get(name.len()..).map(str::trim).filter(|rest| !rest.is_empty()).map(str::to_owned);
+    let all: Vec<String> = words.clone().map(str::to_owned).collect();
     let argument = words.next().map(str::to_owned);
     if let Some((server, prompt)) =
         name.get(1..)?.split_once(':').filter(|(server, prompt)| !server.is_empty() && !prompt.is_empty())
@@ -121,7 +204,22 @@ pub(crate) fn parse(line: &str) -> Option<Result<Slash, String>> {
         return Some(Ok(Slash::ServerPrompt { server, prompt, words }));
     }
     Some(match name {
-        "/help" | "/?" => Ok(Slash::Help),
+        "/help" | "/?" => Ok(Slash::Help(argument)),
+        "/new" | "/clear" => none(argument, name).map(|()| Slash::New),
+        "/resume" => Ok(Slash::Resume(argument)),
+        "/agent" => Ok(Slash::Agent(argument)),
+        "/rename" => rest.map(Slash::Rename).ok_or_else(|| "give the name: /rename NAME".to_owned()),
+        "/init" => Ok(Slash::Init(rest)),
+        "/diff" => none(argument, name).map(|()| Slash::Diff),
+        "/export" => Ok(Slash::Export(rest)),
+        "/status" => none(argument, name).map(|()| Slash::Status),
+        "/usage" => Ok(Slash::Subcommand(Subcommand::Usage, all)),
+        "/tools" => none(argument, name).map(|()| Slash::Subcommand(Subcommand::Tools, Vec::new())),
+        "/inbox" => none(argument, name).map(|()| Slash::Subcommand(Subcommand::Inbox, Vec::new())),
+        "/log" if all.iter().any(|word| matches!(word.as_str(), "-f" | "--follow" | "--forever")) => {
+            Err("/log shows what is there; what comes is shown here anyway".to_owned())
+        }
+        "/log" => Ok(Slash::Subcommand(Subcommand::Log, all)),
         "/mode" => argument.map(|mode| mode.parse()).transpose().map(Slash::Mode),
         "/unattended" => argument.map(|unattended| unattended.parse()).transpose().map(Slash::Unattended),
         "/effort" => argument.map(|effort| effort.parse()).transpose().map(Slash::Effort),
@@ -157,6 +255,11 @@ pub(crate) fn parse(line: &str) -> Option<Result<Slash, String>> {
     })
 }
 
+/// No argument.
+fn none(argument: Option<String>, command: &str) -> Result<(), String> {
+    argument.map_or(Ok(()), |argument| Err(format!("{command} takes no argument, and got '{argument}'")))
+}
+
 fn needs(text: Option<String>, command: &str) -> Result<String, String> {
     text.ok_or_else(|| format!("{command} needs a text: {command} use the other branch"))
 }
@@ -190,24 +293,45 @@ fn force(argument: Option<String>) -> Result<bool, String> {
     }
 }
 
-/// The list that `/help` shows.
-pub(crate) fn help() -> String {
-    let rows: Vec<_> =
-        COMMANDS.iter().map(|(name, argument, what)| vec![format!("{name} {argument}"), (*what).to_owned()]).collect();
+/// What `/help` shows: the list and the keys, or one command.
+pub(crate) fn help(command: Option<&str>) -> String {
+    let row = |(name, argument, what, _): &Row| vec![format!("{name} {argument}"), (*what).to_owned()];
+    if let Some(command) = command {
+        let named = |(name, ..): &&Row| name.trim_start_matches('/') == command.trim_start_matches('/');
+        return COMMANDS
+            .iter()
+            .find(named)
+            .map_or_else(|| unknown(&format!("/{}", command.trim_start_matches('/'))), |found| row(found).join("  "));
+    }
+    let rows: Vec<_> = COMMANDS.iter().map(row).collect();
     let mut lines = crate::render::table::columns(&rows);
-    lines.push("@picture.png in a line sends the picture; Tab completes its name".to_owned());
-    lines.push("@SERVER:URI sends a resource of an MCP server, /SERVER:PROMPT one of its prompts".to_owned());
-    lines.push("while a turn runs: Enter queues, Alt-S steers, Esc or Ctrl-C stops it".to_owned());
-    lines.push("Alt-Enter, Ctrl-J or a \\ at its end continue a line; Ctrl-X Ctrl-E edits it".to_owned());
-    lines.push("Shift-Tab: the next mode; Ctrl-D, exit, quit or :q: leave".to_owned());
-    lines.push("/NAME sends a command or a skill: `linger commands list`, `skills list`".to_owned());
+    lines.extend(KEYS.map(str::to_owned));
     lines.join("\n")
 }
 
-/// The commands that `typed` may become.
-pub(crate) fn completions(typed: &str) -> Vec<String> {
-    let names = COMMANDS.iter().map(|(name, ..)| *name);
-    names.filter(|name| typed.starts_with('/') && name.starts_with(typed)).map(str::to_owned).collect()
+/// What else can be typed, and the keys.
+const KEYS: [&str; 11] = [
+    "",
+    "@src/main.rs, @src/main.rs:10-40 or @src/ sends the file, lines of it, a list",
+    "@picture.png sends the picture, @SERVER:URI a resource of an MCP server",
+    "/NAME sends a command or a skill, /SERVER:PROMPT a prompt of an MCP server",
+    "!COMMAND runs in this terminal, and its output goes with the next prompt",
+    "Tab completes and lists, and goes through the list; Ctrl-R searches the history",
+    "Alt-Enter, Ctrl-J or a \\ at its end continue a line; Ctrl-X Ctrl-E: $EDITOR",
+    "while a turn runs: Enter queues, Alt-S steers, Esc or Ctrl-C stops it",
+    "at a question: y once, s session, a always, n no; ? lists the keys",
+    "Shift-Tab: the next mode; vi keys by `set editing-mode vi` in ~/.inputrc",
+    "Ctrl-D, exit, quit or :q leave; the work continues",
+];
+
+/// The commands, with what they do.
+pub(super) fn names() -> Vec<Choice> {
+    COMMANDS.iter().map(|(name, _, what, _)| Choice::new(*name, *what)).collect()
+}
+
+/// What the words behind a command are; `None` if it takes none that are known.
+pub(super) fn argument(command: &str) -> Option<Argument> {
+    COMMANDS.iter().find(|(name, ..)| *name == command)?.3
 }
 
 fn unknown(name: &str) -> String {
@@ -253,8 +377,24 @@ mod tests {
 
     #[test]
     fn the_list_of_commands_fits_a_terminal() {
-        let wide: Vec<_> = help().lines().filter(|line| line.chars().count() > 80).map(str::to_owned).collect();
+        let wide: Vec<_> = help(None).lines().filter(|line| line.chars().count() > 80).map(str::to_owned).collect();
         assert!(wide.is_empty(), "{wide:?}");
+    }
+
+    #[test]
+    fn every_command_of_the_list_is_one_and_help_has_it() {
+        for (name, argument, what, _) in COMMANDS {
+            let words = if argument.is_empty() || argument.starts_with('[') { "" } else { " x" };
+            assert!(matches!(parse(&format!("{name}{words}")), Some(Ok(_))), "{name}");
+            assert_eq!(help(Some(name)), format!("{name} {argument}  {what}"));
+        }
+        assert_eq!(help(Some("mod")), "unknown command /mod; did you mean /mode?");
+        assert_eq!(parse("/new x"), Some(Err("/new takes no argument, and got 'x'".to_owned())));
+        assert!(parse("/log -f").unwrap().is_err());
+        assert_eq!(
+            parse("/usage --by model"),
+            Some(Ok(Slash::Subcommand(Subcommand::Usage, vec!["--by".to_owned(), "model".to_owned()])))
+        );
     }
 
     #[test]

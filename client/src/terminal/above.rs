@@ -38,6 +38,8 @@ struct Drawing {
     lines: String,
     /// The rows that are redrawn.
     rows: Vec<String>,
+    /// What can be chosen for the line: rows below those.
+    menu: Vec<String>,
     /// The widths of those that are on the screen.
     drawn: Vec<usize>,
     /// Whether the line has ended: the rows are erased.
@@ -146,6 +148,17 @@ impl Above {
         }
     }
 
+    /// Sets the rows of what can be chosen; none takes them away.
+    pub(crate) fn set_menu(&self, menu: Vec<String>) {
+        let mut drawing = self.lock();
+        let changed = drawing.menu != menu;
+        drawing.menu = menu;
+        drop(drawing);
+        if changed {
+            self.redraw();
+        }
+    }
+
     /// Has the prompt drawn again.
     pub(crate) fn redraw(&self) {
         if let Some(wake) = &self.wake {
@@ -176,7 +189,8 @@ impl Above {
         drawing.shown = drawing.asked.take().or(drawing.shown);
         if !drawing.ended {
             let skip = if size.rows < SMALL { drawing.rows.len().saturating_sub(1) } else { 0 };
-            let rows: Vec<String> = drawing.rows.iter().skip(skip).map(|row| flow::cut(row, size.columns)).collect();
+            let rows = drawing.rows.iter().skip(skip).chain(&drawing.menu);
+            let rows: Vec<String> = rows.map(|row| flow::cut(row, size.columns)).collect();
             drawing.drawn = rows.iter().map(|row| flow::width(row)).collect();
             rows.iter().for_each(|row| {
                 out.push_str(row);
@@ -243,6 +257,16 @@ mod tests {
         above.close();
         assert_eq!(above.draw(SIZE), up);
         assert_eq!(above.draw(SIZE), "");
+    }
+
+    #[test]
+    fn a_menu_stands_next_to_the_prompt() {
+        let above = Above::default();
+        above.set("", vec!["status".to_owned()]);
+        above.set_menu(vec!["  one".to_owned()]);
+        assert_eq!(above.draw(SIZE), "status\n  one\n");
+        above.set_menu(Vec::new());
+        assert_eq!(above.draw(SIZE), "\x1b[A\x1b[2K\x1b[A\x1b[2Kstatus\n");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 
 mod above;
 mod clean;
+pub(crate) mod command;
 mod flow;
 mod keyboard;
 mod signal;

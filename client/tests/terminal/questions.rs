@@ -251,3 +251,35 @@ fn an_answer_of_this_run_is_not_shown_as_another_clients() {
     assert_eq!(session.end(), 0);
     fake.finish();
 }
+
+#[test]
+fn a_form_of_several_fields_is_written_where_it_is_asked() {
+    let mut fake = Fake::one(|daemon| {
+        attached(daemon);
+        turn(daemon, "test");
+        let schema = json!({"type": "object", "properties": {"name": {"type": "string"}, "size": {"type": "integer"}}, "required": ["name"]});
+        let form = json!({"kind": "question_asked", "seq": 10, "turn": "t1", "question": "q1",
+            "asked": {"kind": "form", "blocks": "turn", "text": "who?", "digest": "sha256:7c", "options": [], "schema": schema}});
+        daemon.event("10", form);
+        let answer = daemon.answer("question/answer", json!({"outcome": "won"}));
+        assert_eq!((&answer["answer"], &answer["value"]), (&json!("accept"), &json!({"name": "me", "size": 3})));
+        daemon.end(12, "end_turn", None);
+        daemon.expect_end();
+    });
+    let mut session = Session::start(&fake, &["attach", "s1"]);
+    session.see("> ");
+    session.press("test\r");
+    session.see("w write the fields as {…}  n declines");
+    session.press("w");
+    session.see("write the answer, then Enter; Ctrl-C goes back");
+    session.press("name: me\r");
+    session.see("error: the fields are not JSON");
+    session.see("n declines");
+    session.press("w");
+    session.see("write the answer, then Enter");
+    session.press("{\"name\": \"me\", \"size\": 3}\r");
+    session.see("1 step");
+    session.press("\u{4}");
+    assert_eq!(session.end(), 0);
+    fake.finish();
+}

@@ -241,7 +241,9 @@ fn a_turn_that_is_offered_gives_a_prompt_and_continue_takes_it_up() {
     let mut session = Session::start(&fake, &["attach", "s1"]);
     session.see("> ");
     session.press("test\r");
-    session.see("half\r\nwarning: the daemon was restarted; the turn waits to be continued\r\nhint: /continue");
+    session.see("half\r\nwarning: the daemon was restarted; the turn waits to be continued\r\n");
+    // It may be drawn a moment later, below the status.
+    session.see("hint: /continue");
     session.see("> ");
     session.press("\u{3}");
     session.see("the turn was interrupted: /continue resumes it");

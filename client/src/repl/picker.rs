@@ -1,0 +1,133 @@
+//! A list to choose from: what is typed narrows it, the arrows and Tab move in it, Enter takes what is marked. Pure.
+
+use super::files::score;
+use super::menu::Choice;
+
+/// An open list.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Picker {
+    /// What is chosen, as the prompt says it.
+    pub(crate) title: String,
+    choices: Vec<Choice>,
+    /// What was typed.
+    typed: String,
+    /// Those that fit what was typed, the nearest first.
+    fitting: Vec<Choice>,
+    chosen: usize,
+}
+
+impl Picker {
+    /// A list of all choices; `current` is marked.
+    pub(crate) fn new(title: &str, choices: Vec<Choice>, current: Option<&str>) -> Self {
+        let chosen = choices.iter().position(|choice| Some(choice.text.as_str()) == current).unwrap_or_default();
+        Self { title: title.to_owned(), fitting: choices.clone(), choices, typed: String::new(), chosen }
+    }
+
+    /// Narrows it to what fits a text, if that is another one than before; whether it is.
+    pub(crate) fn narrow(&mut self, text: &str) -> bool {
+        let changed = self.typed != text;
+        if changed {
+            self.typed = text.to_owned();
+            self.filter(text);
+        }
+        changed
+    }
+
+    /// Narrows it to what fits a text.
+    fn filter(&mut self, text: &str) {
+        let text = text.trim();
+        let fits = |choice: &Choice| {
+            let own = score(text, &choice.text);
+            // What is said about it counts less.
+            own.or_else(|| score(text, &choice.note).map(|cost| cost + 100))
+        };
+        let mut fitting: Vec<_> = self.choices.iter().filter_map(|choice| Some((fits(choice)?, choice))).collect();
+        if !text.is_empty() {
+            fitting.sort_by_key(|(cost, _)| *cost);
+        }
+        self.fitting = fitting.into_iter().map(|(_, choice)| choice.clone()).collect();
+        self.chosen = 0;
+    }
+
+    /// Moves the mark by so many, round the ends.
+    pub(crate) fn step(&mut self, by: isize) {
+        let count = self.fitting.len().max(1);
+        self.chosen = self.chosen.saturating_add(count).saturating_add_signed(by) % count;
+    }
+
+    /// What is listed, and which of it is marked.
+    pub(crate) fn list(&self) -> (&[Choice], Option<usize>) {
+        (&self.fitting, (!self.fitting.is_empty()).then_some(self.chosen))
+    }
+
+    /// What is marked.
+    pub(crate) fn chosen(&self) -> Option<&str> {
+        self.fitting.get(self.chosen).map(|choice| choice.text.as_str())
+    }
+
+    /// The list with numbers, for a terminal whose cursor cannot be moved.
+    pub(crate) fn numbered(&self) -> Vec<String> {
+        let row = |(n, choice): (usize, &Choice)| {
+            let mark = if n == self.chosen { "*" } else { " " };
+            format!("{mark} {} {}  {}", n + 1, choice.text, choice.note).trim_end().to_owned()
+        };
+        self.choices.iter().enumerate().map(row).collect()
+    }
+
+    /// What a line means for it: a number of the list, or the letters of one thing; `None` if it is neither.
+    pub(crate) fn meant(&self, line: &str) -> Option<String> {
+        let line = line.trim();
+        if let Some(choice) = self.choices.iter().find(|choice| choice.text == line) {
+            return Some(choice.text.clone());
+        }
+        if let Ok(n) = line.parse::<usize>() {
+            return self.choices.get(n.checked_sub(1)?).map(|choice| choice.text.clone());
+        }
+        let mut narrowed = self.clone();
+        narrowed.filter(line);
+        narrowed.chosen().map(str::to_owned).filter(|_| !line.is_empty() && narrowed.fitting.len() == 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn picker() -> Picker {
+        let choices = [("mock/large", "dear"), ("mock/small", "cheap"), ("other/large", "")];
+        Picker::new("model", choices.map(|(text, note)| Choice::new(text, note)).to_vec(), Some("mock/small"))
+    }
+
+    #[test]
+    fn what_is_typed_narrows_the_list_and_the_mark_moves_in_it() {
+        let mut picker = picker();
+        assert_eq!(picker.chosen(), Some("mock/small"));
+        picker.step(1);
+        picker.step(1);
+        assert_eq!(picker.chosen(), Some("mock/large"));
+        picker.step(-1);
+        assert_eq!(picker.chosen(), Some("other/large"));
+        picker.filter("mla");
+        assert_eq!((picker.chosen(), picker.list().0.len()), (Some("mock/large"), 1));
+        picker.filter("cheap");
+        assert_eq!(picker.chosen(), Some("mock/small"));
+        picker.filter("nothing of it");
+        assert_eq!((picker.chosen(), picker.list().1), (None, None));
+        picker.step(1);
+        picker.filter("");
+        assert_eq!(picker.chosen(), Some("mock/large"));
+    }
+
+    #[test]
+    fn a_line_means_a_number_or_the_letters_of_one_thing() {
+        let picker = picker();
+        assert_eq!(picker.numbered(), ["  1 mock/large  dear", "* 2 mock/small  cheap", "  3 other/large"]);
+        let meant = |line: &str| picker.meant(line);
+        assert_eq!(meant(" 2 ").as_deref(), Some("mock/small"));
+        assert_eq!(meant("other/large").as_deref(), Some("other/large"));
+        assert_eq!(meant("small").as_deref(), Some("mock/small"));
+        for line in ["", "0", "4", "large", "gone"] {
+            assert_eq!(meant(line), None, "{line}");
+        }
+    }
+}

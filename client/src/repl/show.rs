@@ -1,0 +1,284 @@
+//! Commands that show something: what a subcommand prints, how the session is, what it changed; and the user's own commands.
+
+use std::fs::OpenOptions;
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use linger_protocol::blob::Get;
+use linger_protocol::event::{ChangeKind, Event, EventBody, FileChange};
+use linger_protocol::id::BlobId;
+use linger_protocol::method::BlobGet;
+
+use super::Repl;
+use super::output::page;
+use super::slash::Subcommand;
+use crate::connect::Client;
+use crate::environment::{now, short_path, working_directory};
+use crate::error::{Exit, Failure};
+use crate::follow::{Attachment, Happened};
+use crate::input::Ran;
+use crate::render::diff::Difference;
+use crate::render::markdown::width::cut;
+use crate::render::style::Style;
+use crate::render::table::{age, columns};
+use crate::render::{attached, money};
+use crate::terminal::{clean, clean_exact_line, clean_line, size, terminal_width};
+
+/// The user's commands whose output waits for the next prompt; of more the oldest are left out.
+const MAX_RAN: usize = 8;
+
+/// The bytes of a file that are compared.
+const MAX_COMPARED: usize = 2 << 20;
+
+/// The bytes of a subcommand's output that are shown; the log of a long session has more, and `linger log` all of it.
+const MAX_SHOWN: u64 = 16 << 20;
+
+/// What `/init` asks of the model.
+const INIT: &str = "\
+Write AGENTS.md at the root of this project: the instructions that a coding agent needs to work here. Look first: at the README, \
+the build files, the layout, the tests, the continuous integration. Then write at most 60 lines of Markdown: what the project is in \
+a sentence; the exact commands that build it, run one test, run all tests, format and lint; where what is; conventions that the code \
+shows and a newcomer would miss; what must not be touched. Only what you have seen to be so, nothing that holds for every project. If \
+there is an AGENTS.md, improve it and keep what its authors decided.";
+
+impl Repl {
+    /// Shows what a subcommand of this program prints.
+    pub(super) fn subcommand(&mut self, which: Subcommand, words: Vec<String>) -> Result<(), Failure> {
+        let session = self.attachment.session.to_string();
+        let (name, of_session, paged) = match which {
+            Subcommand::Usage => ("usage", false, false),
+            Subcommand::Inbox => ("inbox", false, false),
+            Subcommand::Tools => ("tools", true, false),
+            Subcommand::Log => ("log", true, true),
+        };
+        let arguments: Vec<String> =
+            std::iter::once(name.to_owned()).chain(of_session.then_some(session)).chain(words).collect();
+        let text = match subcommand(&arguments) {
+            Ok(text) => text,
+            Err(failure) => return self.complain(failure),
+        };
+        if paged {
+            return self.paged(&text);
+        }
+        let width = terminal_width();
+        let cut_line =
+            |line: &str| if name == "tools" { cut(line, width.saturating_sub(1)).to_owned() } else { line.to_owned() };
+        text.lines().map(cut_line).collect::<Vec<_>>().iter().try_for_each(|line| self.say(line))
+    }
+
+    fn paged(&mut self, text: &str) -> Result<(), Failure> {
+        match page(&clean(text)) {
+            Ok(()) => Ok(()),
+            Err(failure) => self.complain(failure),
+        }
+    }
+
+    /// Says how the session is.
+    pub(super) fn status(&mut self) -> Result<(), Failure> {
+        let info = self.attachment.client.session_info(&self.attachment.session)?;
+        let rows = [
+            ("session", info.session.to_string()),
+            ("name", info.name.clone().unwrap_or_default()),
+            ("title", info.title.clone().unwrap_or_default()),
+            ("directory", short_path(&info.cwd)),
+            ("agent", info.agent.clone().unwrap_or_default()),
+            ("model", info.model.clone()),
+            ("effort", info.effort.name().to_owned()),
+            ("mode", info.mode.to_string()),
+            ("context", money::fill(info.context_tokens, info.context_window).unwrap_or_default()),
+            (
+                "tokens",
+                format!(
+                    "{} in, {} out",
+                    money::tokens(info.usage.input_tokens),
+                    money::tokens(info.usage.output_tokens)
+                ),
+            ),
+            ("cost", money::cost(&info.usage)),
+            ("queued", if info.queued == 0 { String::new() } else { info.queued.to_string() }),
+            ("questions", if info.questions.is_empty() { String::new() } else { info.questions.len().to_string() }),
+            ("created", format!("{} ago", age(info.created_at, now()))),
+        ];
+        let rows = rows.into_iter().filter(|(_, value)| !value.is_empty());
+        let cells: Vec<_> = rows.map(|(name, value)| vec![name.to_owned(), clean_line(&value).into_owned()]).collect();
+        columns(&cells).iter().try_for_each(|line| self.say(line))
+    }
+
+    /// Writes the session as Markdown to a new file.
+    pub(super) fn export(&mut self, file: Option<String>) -> Result<(), Failure> {
+        let name = file.unwrap_or_else(|| format!("{}.md", self.label.replace('/', "-")));
+        let path = working_directory().unwrap_or_else(|_| self.cwd.clone()).join(name);
+        let written = subcommand(&["export".to_owned(), self.attachment.session.to_string()]).and_then(|text| {
+            // What is there may be of worth.
+            let file = OpenOptions::new().write(true).create_new(true).open(&path);
+            file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| {
+                Failure::usage(format!("{}: {error}", short_path(&path))).hint("name another file: /export FILE")
+            })
+        });
+        match written {
+            Ok(()) => self.say(&format!("written to {}", short_path(&path))),
+            Err(failure) => self.complain(failure),
+        }
+    }
+
+    /// The prompt that has the model write AGENTS.md.
+    pub(super) fn init(words: Option<String>) -> String {
+        words.map_or_else(|| INIT.to_owned(), |words| format!("{INIT}\n\n{words}"))
+    }
+
+    /// Keeps what a command of the user's own wrote for the next prompt, and says so.
+    pub(super) fn ran(&mut self, Ran { command, output, code }: Ran) -> Result<(), Failure> {
+        let output = match output {
+            Ok(output) => output,
+            Err(error) => {
+                return self.complain(Failure::new(Exit::FAILED, format!("the command cannot be run: {error}")));
+            }
+        };
+        let how = match code {
+            Some(0) => String::new(),
+            Some(code) => format!("exit code {code}; "),
+            None => "killed; ".to_owned(),
+        };
+        let said = clean_line(&command).into_owned();
+        let heading = format!("output of `{said}`, which the user ran, exit code {}", code.unwrap_or(-1));
+        self.ran.push(attached::block(&heading, &output));
+        let over = self.ran.len().saturating_sub(MAX_RAN);
+        self.ran.drain(..over);
+        let dim = self.renderer.style().dim(&format!("{how}its output goes with your next prompt"));
+        self.say_styled(&dim)
+    }
+
+    /// Shows what the session changed in files, from what they were before it to what they are now.
+    pub(super) fn diff(&mut self) -> Result<(), Failure> {
+        let mut files = match first_changes(&self.attachment.session) {
+            Ok(files) => files,
+            Err(failure) => return self.complain(failure),
+        };
+        files.retain(|(_, change)| change.kind != ChangeKind::Unknown);
+        let mut differences: Vec<(String, Option<Difference>)> = Vec::new();
+        for (path, change) in files {
+            let before = match change.before {
+                Some(blob) => blob_text(&mut self.attachment.client, blob),
+                None if change.kind == ChangeKind::Create => Some(None),
+                None => None,
+            };
+            let name = clean_exact_line(&short_path(&path)).to_string();
+            match (before, file_text(&path)) {
+                (Some(before), Some(after)) if before == after => {}
+                (Some(before), Some(Some(after))) => {
+                    let difference = Difference::of(before.as_deref(), &after);
+                    differences.push((format!("  {name}: {}", difference.summary()), Some(difference)));
+                }
+                (Some(_), Some(None)) => differences.push((format!("  {name}: deleted"), None)),
+                _ => differences.push((format!("  {name}: cannot be compared: it is large or no text"), None)),
+            }
+        }
+        if differences.is_empty() {
+            return self.say("no file is other than before this session, as far as its tools changed them (not bash)");
+        }
+        let text = |style: &Style| {
+            let whole = |difference: &Option<Difference>| {
+                difference.as_ref().map_or_else(String::new, |it| it.text(style, [usize::MAX, 0]))
+            };
+            differences.iter().map(|(head, it)| format!("{head}\n{}", whole(it))).collect::<String>()
+        };
+        let styled = text(&self.renderer.style());
+        if styled.lines().count() + 4 < size().rows {
+            return self.say_styled(styled.trim_end_matches('\n'));
+        }
+        // A pager shows no colours unless it is told to.
+        self.paged(&text(&Style { color: false, unicode: true }))
+    }
+}
+
+/// The output of a subcommand of this program. Fails with what it says.
+fn subcommand(arguments: &[String]) -> Result<String, Failure> {
+    let failed = |error: std::io::Error| Failure::new(Exit::FAILED, format!("linger cannot be run: {error}"));
+    // Not by its path, which may be another program by now.
+    let own = Path::new("/proc/self/exe");
+    let own = if own.exists() { own.to_path_buf() } else { std::env::current_exe().map_err(failed)? };
+    #[allow(clippy::disallowed_methods, reason = "this program")]
+    let mut child = Command::new(own)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    let stderr = child.stderr.take();
+    // Read at once with the output, which it may wait for.
+    let says = std::thread::spawn(move || {
+        let mut text = Vec::new();
+        stderr.map(|stderr| stderr.take(MAX_SHOWN).read_to_end(&mut text));
+        text
+    });
+    let mut text = Vec::new();
+    if let Some(stdout) = child.stdout.take() {
+        stdout.take(MAX_SHOWN).read_to_end(&mut text).map_err(failed)?;
+    }
+    let status = child.wait().map_err(failed)?;
+    let says = String::from_utf8_lossy(&says.join().unwrap_or_default()).into_owned();
+    if !status.success() {
+        let message = says.trim().strip_prefix("error: ").unwrap_or(says.trim()).to_owned();
+        let (message, hint) = message.split_once("\nhint: ").unwrap_or((&message, ""));
+        let failure = Failure::usage(message);
+        return Err(if hint.is_empty() { failure } else { failure.hint(hint) });
+    }
+    Ok(says + &String::from_utf8_lossy(&text))
+}
+
+/// The files that a session changed, each with its first change, in order; read over a connection of its own.
+fn first_changes(session: &linger_protocol::id::SessionId) -> Result<Vec<(PathBuf, FileChange)>, Failure> {
+    let mut files: Vec<(PathBuf, FileChange)> = Vec::new();
+    let mut attachment = Attachment::start(Client::open()?, session.clone(), None, false)?;
+    loop {
+        match attachment.next(None)? {
+            Happened::Event(notification, _) => {
+                let Event { body, .. } = &notification.event;
+                match body {
+                    EventBody::CaughtUp {} => return Ok(files),
+                    EventBody::ToolFinished { changes, .. } => {
+                        for change in changes {
+                            if !files.iter().any(|(path, _)| *path == change.path) {
+                                files.push((change.path.clone(), change.clone()));
+                            }
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            Happened::Lost => {
+                attachment.reattach()?;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A blob as text; `None` if it is large or no text.
+fn blob_text(client: &mut Client, blob: BlobId) -> Option<Option<String>> {
+    let (mut bytes, mut offset) = (Vec::new(), Some(0));
+    while offset.is_some() {
+        let piece = client.call(&BlobGet(Get { blob: blob.clone(), offset, length: None })).ok()?;
+        bytes.extend(BASE64.decode(piece.data).ok()?);
+        offset = piece.next;
+        if bytes.len() > MAX_COMPARED {
+            return None;
+        }
+    }
+    String::from_utf8(bytes).ok().map(Some)
+}
+
+/// A file as text, or that there is none; `None` if it is large or no text.
+fn file_text(path: &Path) -> Option<Option<String>> {
+    match path.metadata() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(None),
+        Ok(there) if there.is_file() && there.len() <= MAX_COMPARED as u64 => {
+            std::fs::read_to_string(path).ok().map(Some)
+        }
+        Ok(_) | Err(_) => None,
+    }
+}

@@ -1,0 +1,215 @@
+//! Lists to choose from, and going over to another session: `/model`, `/agent`, `/resume`, `/new`.
+
+use linger_protocol::RpcError;
+use linger_protocol::agent::{Item, List, Status};
+use linger_protocol::daemon::Models;
+use linger_protocol::id::{Cursor, SessionId};
+use linger_protocol::method::{AgentList, CommandList, Method, ModelList, SessionCreate, SessionList, SkillList};
+use linger_protocol::session::{Create, Info, List as Sessions, Set};
+
+use super::Repl;
+use super::menu::Choice;
+use super::picker::Picker;
+use crate::connect::parse;
+use crate::environment::{now, short_path, umask};
+use crate::error::{Exit, Failure};
+use crate::follow::Request;
+use crate::idempotency::key;
+use crate::input::{Line, Names};
+use crate::render::live::Live;
+use crate::render::table::age;
+use crate::render::{Renderer, money};
+use crate::terminal::clean_line;
+
+/// Sessions that are listed to choose from: what a person remembers is among the latest.
+const SESSIONS: u32 = 200;
+
+/// Characters of a description next to a name.
+const ABOUT: usize = 60;
+
+/// What is chosen from a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Model,
+    Agent,
+    Session,
+}
+
+impl Repl {
+    /// Asks the daemon; what it refuses is said, and nothing comes of it.
+    pub(super) fn ask_daemon<M: Method>(&mut self, method: &M) -> Result<Option<M::Result>, Failure> {
+        match self.attachment.client.call_raw(method)? {
+            Ok(raw) => parse::<M>(&raw).map(Some),
+            Err(error) => self.refused(error).map(|()| None),
+        }
+    }
+
+    fn refused(&mut self, error: RpcError) -> Result<(), Failure> {
+        self.complain(error.into())
+    }
+
+    /// Gives names to the thread that completes the line. What cannot be had is missing there.
+    pub(super) fn give_names(&mut self, names: Names) {
+        let list = self.names(names).unwrap_or_default();
+        self.known.put(names, list);
+    }
+
+    fn names(&mut self, names: Names) -> Result<Vec<Choice>, Failure> {
+        let list = List { cwd: self.cwd.clone(), ..List::default() };
+        let client = &mut self.attachment.client;
+        Ok(match names {
+            Names::Models => {
+                let rows = client.call(&ModelList(Models { all: true }))?;
+                let ready = rows.into_iter().filter(|row| row.ready && !row.model.ends_with("/MODEL"));
+                ready
+                    .map(|row| {
+                        let window = row.context_window.map(|tokens| format!("{} tokens", money::tokens(tokens)));
+                        Choice::new(clean_line(&row.model), window.unwrap_or_default())
+                    })
+                    .collect()
+            }
+            Names::Sessions => {
+                let rows = client.call(&SessionList(Sessions { limit: Some(SESSIONS), ..Sessions::default() }))?;
+                rows.iter().filter(|row| row.session != self.attachment.session).map(session).collect()
+            }
+            Names::Agents => {
+                client.call(&AgentList(list))?.iter().filter(|it| is_there(it)).map(|it| item("", it)).collect()
+            }
+            Names::Commands => {
+                let mut rows = client.call(&CommandList(list.clone()))?;
+                rows.extend(client.call(&SkillList(list))?);
+                rows.iter().filter(|it| is_there(it)).map(|it| item("/", it)).collect()
+            }
+        })
+    }
+
+    /// Lets the user choose from a list: the next line does.
+    pub(super) fn choose(&mut self, what: What) -> Result<(), Failure> {
+        let (title, names, none) = match what {
+            What::Model => ("model", Names::Models, "no model can be used; `linger models` says what is missing"),
+            What::Agent => ("agent", Names::Agents, "no agents here; `linger help extending` says where they lie"),
+            What::Session => ("session", Names::Sessions, "there is no other session"),
+        };
+        let choices = match self.names(names) {
+            Err(failure) if failure.exit != Exit::UNREACHABLE && !failure.interrupted => return self.complain(failure),
+            choices => choices?,
+        };
+        if choices.is_empty() {
+            return self.say(none);
+        }
+        let picker = Picker::new(title, choices, (what == What::Model).then_some(self.model.as_str()));
+        if self.input.above.is_some() {
+            self.say("letters narrow the list, arrows or Tab move in it, Enter takes, Esc leaves")?;
+            self.keys.pick(picker.clone());
+        } else {
+            picker.numbered().iter().try_for_each(|line| self.say(line))?;
+            self.say("a number or a name chooses, an empty line leaves")?;
+        }
+        self.picking = Some((what, picker));
+        Ok(())
+    }
+
+    /// Handles the line that chooses.
+    pub(super) fn chosen(&mut self, (what, picker): (What, Picker), line: Line) -> Result<Option<Exit>, Failure> {
+        let chosen = match line {
+            Line::End => return self.leave().map(Some),
+            Line::Picked(chosen) => chosen,
+            Line::Text { text, .. } => picker.meant(&text),
+            Line::Garbled | Line::Ran(_) | Line::NotRun => None,
+        };
+        match (what, chosen) {
+            (_, None) => self.say("nothing was chosen")?,
+            (What::Model, Some(model)) => self.set_model(model)?,
+            (What::Agent, Some(agent)) => self.fresh(Some(agent))?,
+            (What::Session, Some(session)) => self.resume(&session)?,
+        }
+        self.show_question()?;
+        Ok(None)
+    }
+
+    /// Changes the model; the event says so.
+    pub(super) fn set_model(&mut self, model: String) -> Result<(), Failure> {
+        let session = self.attachment.session.clone();
+        let set = Set { session, model: Some(model), key: Some(key()?), ..Set::default() };
+        self.attachment.request(Request::Set(set))
+    }
+
+    /// Goes over to a fresh session in the same directory: with this one's model and mode, or with an agent.
+    pub(super) fn fresh(&mut self, agent: Option<String>) -> Result<(), Failure> {
+        let create = Create {
+            cwd: self.cwd.clone(),
+            model: agent.is_none().then(|| self.model.clone()),
+            mode: Some(self.mode),
+            effort: self.effort,
+            unattended: Some(self.unattended),
+            agent,
+            env: self.attachment.client.session_env(),
+            umask: Some(umask()),
+            key: Some(key()?),
+            ..Create::default()
+        };
+        let Some(created) = self.ask_daemon(&SessionCreate(create))? else { return Ok(()) };
+        let info = self.attachment.client.session_info(&created.session)?;
+        self.go_over(info)
+    }
+
+    /// Goes over to a session that is named as on the command line.
+    pub(super) fn resume(&mut self, named: &str) -> Result<(), Failure> {
+        let list = Sessions { matching: Some(named.to_owned()), limit: Some(SESSIONS), ..Sessions::default() };
+        let Some(rows) = self.ask_daemon(&SessionList(list))? else { return Ok(()) };
+        // A name or an id wins over what begins so.
+        let is = |info: &&Info| info.name.as_deref() == Some(named) || info.session.as_str() == named;
+        let found = match rows.iter().find(is) {
+            Some(info) => info.clone(),
+            None => match <[Info; 1]>::try_from(rows) {
+                Ok([info]) => info,
+                Err(rows) if rows.is_empty() => {
+                    return self.say(&format!("no session '{named}'; /resume alone lists them"));
+                }
+                Err(rows) => return self.say(&format!("{} sessions begin with '{named}'", rows.len())),
+            },
+        };
+        if found.session == self.attachment.session {
+            return self.say("you are in this session");
+        }
+        self.go_over(found)
+    }
+
+    /// Attaches to another session over the same connection, with the same prompt.
+    fn go_over(&mut self, info: Info) -> Result<(), Failure> {
+        self.fresh_line()?;
+        if self.is_busy() {
+            self.say(&format!("the work of {} continues", self.label))?;
+        }
+        let label = info.name.clone().unwrap_or_else(|| info.session.to_string());
+        let (at, about) = (short_path(&info.cwd), format!("{} ({})", info.model, info.mode));
+        self.say(&format!("session {label} in {at}, {about}"))?;
+        let cursor = Some(info.turn_cursor.clone()).filter(|cursor| *cursor != Cursor::default());
+        self.attachment.switch(info.session.clone(), cursor)?;
+        let style = self.renderer.style();
+        self.renderer = Renderer::new(self.settings.clone());
+        self.live = Live::new(style, info.mode, info.context_window);
+        self.workspace.set(info.cwd.clone());
+        self.take(info);
+        self.show_live()
+    }
+}
+
+/// A session to choose: its name or id, and what people know it by.
+fn session(info: &Info) -> Choice {
+    let id: &SessionId = &info.session;
+    let title = info.title.clone().unwrap_or_default();
+    let title: String = clean_line(&title).chars().take(ABOUT).collect();
+    let note = format!("{}  {}  {title}", age(info.updated_at, now()), clean_line(&short_path(&info.cwd)));
+    Choice::new(clean_line(&info.name.clone().unwrap_or_else(|| id.to_string())), note.trim_end())
+}
+
+fn is_there(item: &Item) -> bool {
+    item.status == Status::Active
+}
+
+fn item(before: &str, item: &Item) -> Choice {
+    let about = item.description.as_deref().unwrap_or_default();
+    let about: String = about.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(ABOUT).collect();
+    Choice::new(format!("{before}{}", clean_line(&item.name)), clean_line(&about))
+}

@@ -235,7 +235,7 @@ fn median(runs: usize, run: impl Fn() -> f64) -> f64 {
 }
 
 /// The value below which so many of a hundred lie.
-fn at(values: &mut Vec<f64>, percent: usize) -> f64 {
+fn at(values: &mut [f64], percent: usize) -> f64 {
     values.sort_by(f64::total_cmp);
     values[(values.len() * percent / 100).min(values.len() - 1)]
 }

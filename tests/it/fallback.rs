@@ -36,7 +36,7 @@ async fn a_second_model_stands_in_until_the_next_turn() {
         assert_eq!(finished.str("stop_reason"), "end_turn", "{:?}", finished.event);
         turns += 1;
         let seen = client.transcript();
-        let said = seen.of("message").filter(|seen| seen.event["role"] == "assistant").next_back().unwrap();
+        let said = seen.of("message").rfind(|seen| seen.event["role"] == "assistant").unwrap();
         assert_eq!(said.str("model"), expect, "turn {turns}");
         let row = client.call("session/list", json!({})).await[0].clone();
         assert_eq!(row["model"], expect, "{row}");

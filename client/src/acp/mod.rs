@@ -118,7 +118,10 @@ impl Bridge {
                 Event::Incoming(_, Incoming::Event(notification, _)) => self.event(&notification)?,
                 Event::Lost(_) => self.reattach()?,
                 Event::Refused(_, failure) => return Err(failure),
-                Event::Incoming(_, Incoming::Response(..) | Incoming::Any(..)) | Event::Key(_) | Event::Hotkey(_) => {}
+                Event::Incoming(_, Incoming::Response(..) | Incoming::Any(..))
+                | Event::Line(Line::Picked(_) | Line::Ran(_) | Line::NotRun)
+                | Event::Key(_)
+                | Event::Hotkey(_) => {}
             }
         }
     }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1::{
     AgentCapabilities, AuthMethod, AuthMethodAgent, AvailableCommand, AvailableCommandInput, AvailableCommandsUpdate,
-    CloseSessionRequest, CloseSessionResponse, DeleteSessionRequest, DeleteSessionResponse, Error, ErrorCode,
-    Implementation, InitializeRequest, InitializeResponse, ListSessionsRequest, ListSessionsResponse,
+    CloseSessionRequest, CloseSessionResponse, DeleteSessionRequest, DeleteSessionResponse, ElicitationCapabilities,
+    Error, ErrorCode, Implementation, InitializeRequest, InitializeResponse, ListSessionsRequest, ListSessionsResponse,
     LoadSessionRequest, LoadSessionResponse, McpServer, NewSessionRequest, NewSessionResponse, PromptCapabilities,
     PromptRequest, PromptResponse, ResumeSessionRequest, ResumeSessionResponse,
     SessionAdditionalDirectoriesCapabilities, SessionCapabilities, SessionCloseCapabilities, SessionConfigOption,
@@ -35,7 +35,7 @@ use crate::terminal::Terminal;
 impl Bridge {
     pub(super) fn initialize(&mut self, request: &InitializeRequest) -> Value {
         let elicitation = request.client_capabilities.elicitation.as_ref();
-        self.forms = elicitation.is_some_and(|elicitation| elicitation.supports_form());
+        self.forms = elicitation.is_some_and(ElicitationCapabilities::supports_form);
         let sessions = SessionCapabilities::new()
             .list(SessionListCapabilities::new())
             .delete(SessionDeleteCapabilities::new())

@@ -73,7 +73,7 @@ pub(super) fn read(sender: Sender<Event>) -> Taken {
                 (Ok(0) | Err(_), _) => Event::Line(Line::End),
                 (Ok(_), Ok(text)) if text.ends_with('\n') && text.trim().is_empty() => continue,
                 (Ok(_), Ok(text)) if text.ends_with('\n') || (text.len() as u64) < LONGEST => {
-                    Event::Line(Line::Text { text, steer: false, request: None })
+                    Event::Line(Line::Text { typed: text.clone(), text, steer: false, request: None })
                 }
                 // Too long, or no text: what follows cannot be told from the rest of it.
                 _ => Event::Line(Line::Garbled),

@@ -147,11 +147,11 @@ fn wants_vi() -> bool {
     let mut text = Vec::new();
     let _ = std::fs::File::open(path).and_then(|file| file.take(MAX_INPUTRC).read_to_end(&mut text));
     let text = String::from_utf8_lossy(&text).into_owned();
-    let modes = text.lines().filter_map(|line| match *line.split_whitespace().collect::<Vec<_>>().as_slice() {
+    let mut modes = text.lines().filter_map(|line| match *line.split_whitespace().collect::<Vec<_>>().as_slice() {
         [set, name, mode] if set.eq_ignore_ascii_case("set") && name == "editing-mode" => Some(mode == "vi"),
         _ => None,
     });
-    modes.last().unwrap_or(false)
+    modes.next_back().unwrap_or(false)
 }
 
 impl LineEditor {

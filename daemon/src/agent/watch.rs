@@ -24,15 +24,10 @@ const MAX_DIRECTORIES: usize = 1000;
 const MAX_DEPTH: usize = 4;
 
 /// Watches the files of some places until dropped.
+#[derive(Default)]
 pub struct Watch {
     changed: Arc<Notify>,
     watcher: Option<RecommendedWatcher>,
-}
-
-impl Default for Watch {
-    fn default() -> Self {
-        Self { changed: Arc::default(), watcher: None }
-    }
 }
 
 impl Watch {

@@ -121,9 +121,8 @@ impl Registry {
             id = SessionId(clock::random_word(ID));
         }
         variables.extend(params.umask.map(|mask| (UMASK.to_owned(), format!("{:04o}", mask & 0o777))));
-        match delegated {
-            Some(child) => env.share_secrets(&id, &child.parent),
-            None => {}
+        if let Some(child) = delegated {
+            env.share_secrets(&id, &child.parent);
         }
         for (name, value) in variables
             .iter_mut()

@@ -33,7 +33,10 @@ pub struct Seen {
 
 /// Who wrote which content last, over all sessions; clones are one.
 #[derive(Clone, Debug, Default)]
-pub struct Writers(Arc<Mutex<HashMap<PathBuf, (Hash, Arc<str>)>>>);
+pub struct Writers(Arc<Mutex<Written>>);
+
+/// For each file the hash of its last content, and who wrote that.
+type Written = HashMap<PathBuf, (Hash, Arc<str>)>;
 
 impl Writers {
     /// What a session has seen that is called so.
@@ -41,7 +44,7 @@ impl Writers {
         Seen { inner: Arc::default(), writers: self.clone(), who: who.into() }
     }
 
-    fn map(&self) -> MutexGuard<'_, HashMap<PathBuf, (Hash, Arc<str>)>> {
+    fn map(&self) -> MutexGuard<'_, Written> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -244,6 +244,7 @@ pub fn rule(data: &[u8]) {
     let _hint = (rule.warning(true, tools.names()), rule.warning(false, tools.names()));
     let cwd = PathBuf::from("/home/u/w");
     let workspace = Workspace {
+        notes: lingerd::tool::notes::Notes::default(),
         cwd: cwd.clone(),
         root: cwd.clone(),
         is_seen: true,

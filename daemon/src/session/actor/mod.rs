@@ -116,7 +116,7 @@ enum Wake {
 
 enum Phase {
     Idle,
-    Running(Running),
+    Running(Box<Running>),
     /// The child was told to stop; what to do afterwards.
     Stopping(JoinHandle<()>, Then),
     /// A write failed; the last wait, and the time of the next try.

@@ -80,7 +80,7 @@ impl Actor {
         let Author { name, process } = by;
         let given =
             Resolution { answer: Some(answer.answer), value: None, by: name.clone(), at: 0, reason: answer.reason };
-        let mut drafts = vec![Draft::new(asked.resolved(given, process.clone()))];
+        let mut drafts = vec![Draft::new(asked.resolved(given, process))];
         drafts.extend(mode.map(|mode| Draft::new(EventBody::mode_changed(mode))));
         let goes_on = !content.is_empty();
         if goes_on {

@@ -196,14 +196,14 @@ impl Actor {
         let turn = turn::Turn::run(self.id.clone(), shared, known, ends);
         let task = tokio::spawn(turn);
         fault::point("actor.turn.spawned");
-        self.phase = Phase::Running(Running {
+        self.phase = Phase::Running(Box::new(Running {
             task,
             messages,
             nudge,
             waiting: HashMap::new(),
             delegating: HashSet::new(),
             held: None,
-        });
+        }));
     }
 
     /// Ends the turn after its task panicked; the session stays.

@@ -422,7 +422,7 @@ fn keys_that_the_daemon_wants_are_brought() {
     let fake = Fake::one(|daemon| {
         daemon.answer(
             "daemon/hello",
-            json!({"protocol": 1, "version": "9", "env": [], "keys": ["SOME_KEY", "OTHER_KEY"]}),
+            json!({"protocol": 1, "version": env!("CARGO_PKG_VERSION"), "env": [], "keys": ["SOME_KEY", "OTHER_KEY"]}),
         );
         assert_eq!(daemon.answer("daemon/keys", json!({}))["keys"], json!({"SOME_KEY": "secret"}));
         daemon.answer("session/list", json!([row("s1", "waiting", None)]));
@@ -526,7 +526,7 @@ fn a_broken_configuration_is_told_of_by_every_command() {
     let check = |stale: bool, hint: &str| {
         let fake = Fake::one(move |daemon| {
             let error = "config.toml:3: no such key";
-            let welcome = json!({"protocol": 1, "version": "9", "env": [], "keys": [], "config_error": error, "config_stale": stale});
+            let welcome = json!({"protocol": 1, "version": env!("CARGO_PKG_VERSION"), "env": [], "keys": [], "config_error": error, "config_stale": stale});
             daemon.answer("daemon/hello", welcome);
             daemon.answer("session/list", json!([row("s1", "idle", None)]));
         });

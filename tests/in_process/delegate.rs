@@ -25,6 +25,7 @@ async fn start(model: &ModelServer, mode: &'static str, more: &str) -> Daemon {
         let text = format!("---\nname: {name}\ndescription: a {name}\nmodel: {model}\n---\nYou are the {name}.\n");
         std::fs::write(agents.join(format!("{name}.md")), text).unwrap();
     }
+    daemon.client().await.confirm().await;
     daemon
 }
 

@@ -147,7 +147,8 @@ async fn a_command_of_the_users_own_runs_in_a_terminal_and_its_output_goes_with_
     let model = ModelServer::scripted(|_| Reply::text("seen"));
     let daemon = Daemon::start(&model).await;
     let mut terminal = open(&daemon).await;
-    terminal.line("!test -t 0 && test -t 1 && read x && printf '\\033[31mgot-%s\\033[0m\\n' \"$x\"; pwd; exit 3");
+    terminal.line("!test -t 0 && test -t 1 && echo re''ady && read x && printf '\\033[31mgot-%s\\033[0m\\n' \"$x\"; pwd; exit 3");
+    terminal.shows("ready").await;
     // What is typed is the command's.
     terminal.line("a word");
     terminal.shows("got-a word").await;
@@ -250,7 +251,7 @@ async fn each_command_shows_what_its_subcommand_shows() {
     fs::write(daemon.workspace().join("f.txt"), "one\ntwo\n").unwrap();
     let edit = json!({ "path": "f.txt", "old": "two", "new": "TWO" });
     model.push([Reply::tool("read", json!({ "path": "f.txt" })), Reply::tool("edit", edit), Reply::text("all done")]);
-    model.push([Reply::text("written")]);
+    model.push([Reply::text("it is made")]);
     let mut terminal = open_with(&daemon, &[("PAGER", "cat")]).await;
     terminal.line("go");
     has(&terminal, "  all done").await;
@@ -264,7 +265,7 @@ async fn each_command_shows_what_its_subcommand_shows() {
         ("/export out.md", "written to"),
         ("/permissions", ""),
         ("/help mode", "/mode [ask|edit|auto|plan]  what runs without asking"),
-        ("/init", "written"),
+        ("/init", "it is made"),
     ] {
         terminal.prompts().await;
         terminal.line(line);
@@ -295,7 +296,8 @@ async fn the_line_goes_on_in_the_users_editor_and_in_vi_mode_if_that_is_configur
     terminal.keys("abcx");
     ends(&terminal, &["> abcx"]).await;
     terminal.keys(ESC);
-    // Esc is a key of its own once nothing follows it for a while.
+    // Esc is a key of its own once nothing follows it for a while: the cursor then stands on the last letter.
+    terminal.until_column("> abc".len()).await;
     terminal.keys("x");
     ends(&terminal, &["> abc"]).await;
     terminal.keys("A\x18\x05");

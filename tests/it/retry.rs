@@ -130,6 +130,7 @@ fn the_ordinary_torture_lists_its_parts_as_tests_are_listed() {
             "store-faults",
             "planted-bugs",
             "permission-races",
+            "question-races",
             "reader-races",
             "power-cuts",
             "lying-disk"

@@ -140,7 +140,7 @@ async fn a_followed_inbox_prints_what_waits_and_then_each_question_once_also_aft
     daemon.kill_daemon().await;
     let later = daemon.client().await;
     later.attach(&two).await;
-    later.prompt(&two, "go").await;
+    later.prompt(&two, "go there").await;
     let second = later.first(&two, "permission_requested").await;
     let row: Value = serde_json::from_str(&inbox.line().await.unwrap()).unwrap();
     assert_eq!((&row["question"], &row["session"]), (&second.event["permission"], &json!(two)));

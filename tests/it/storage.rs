@@ -74,7 +74,7 @@ async fn who_asks_for_something_need_not_wait_until_a_failed_write_is_tried_agai
     let client = daemon.client().await;
     let session = client.session().await;
     let count = |what: &str| daemon.log().matches(what).count();
-    let set = json!({ "session": session, "mode": "edit" });
+    let set = json!({ "session": session, "effort": "low" });
     refuse(&daemon, "session_changed");
     // Each failure makes the pause before the next try longer; nothing is tried more than once a second.
     rusqlite::Connection::open(daemon.dirs.database())
@@ -88,7 +88,7 @@ async fn who_asks_for_something_need_not_wait_until_a_failed_write_is_tried_agai
         .execute_batch("ALTER TABLE away RENAME TO session")
         .unwrap();
     take_again(&daemon);
-    linger_tests::harness::until("the mode is set", async || {
+    linger_tests::harness::until("the effort is set", async || {
         client.request("session/set", set.clone()).await.unwrap().ok()
     })
     .await;

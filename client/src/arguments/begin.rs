@@ -28,7 +28,7 @@ pub(crate) struct Init {
 #[derive(Debug, Args)]
 pub(crate) struct Login {
     /// The provider, as in PROVIDER/MODEL
-    pub(crate) provider: String,
+    pub(crate) provider: Option<String>,
     /// Print one JSON object: the row of `linger key list --json`
     #[arg(long)]
     pub(crate) json: bool,

@@ -16,7 +16,7 @@ pub(super) const TOPICS: [(&str, &str, &str); 15] = [
     ("rules", "modes, rules and answers: what may run", include_str!("../../../daemon/manual/rules.md")),
     ("workspaces", "what a repository may set, and trust", include_str!("../../../daemon/manual/workspaces.md")),
     ("extending", "skills, agents, tools … as Markdown", include_str!("../../../daemon/manual/extending.md")),
-    ("memory", "notes that outlive sessions", include_str!("../../../daemon/manual/memory.md")),
+    ("notes", "notes that outlive sessions", include_str!("../../../daemon/manual/notes.md")),
     ("hooks", "commands of yours around calls and prompts", include_str!("../../../daemon/manual/hooks.md")),
     ("attention", "notifications when a session needs you", include_str!("../../../daemon/manual/attention.md")),
     ("providers", "models, cost, servers of your own", include_str!("../../../daemon/manual/providers.md")),

@@ -36,7 +36,10 @@ pub(super) fn run(command: Key) -> Result<Exit, Failure> {
 
 /// `linger login`: as `linger key set`.
 pub(super) fn login(args: Login) -> Result<Exit, Failure> {
-    set(args.provider, args.json, &args.extra)
+    let Some(provider) = args.provider else {
+        return Err(Failure::usage("which provider?").hint("`linger login anthropic`; `linger key set` does the same"));
+    };
+    set(provider, args.json, &args.extra)
 }
 
 fn list(args: &Json) -> Result<Exit, Failure> {

@@ -57,7 +57,7 @@ impl Repl {
     pub(super) fn hotkey(&mut self, hotkey: Hotkey) -> Result<Option<Exit>, Failure> {
         match hotkey {
             Hotkey::Interrupt { .. } | Hotkey::Escape if self.writing.is_some() => {
-                self.writing = None;
+                self.set_writing(None);
                 self.show_question()?;
             }
             Hotkey::Escape if self.running.is_some() && !self.cancelling => self.cancel()?,
@@ -115,9 +115,16 @@ impl Repl {
         self.show_question()
     }
 
+    /// The next line belongs to this question, or to none. The editor runs no line that does.
+    pub(super) fn set_writing(&mut self, writing: Option<(QuestionId, Writing)>) {
+        self.keys.set_writing(writing.is_some());
+        self.writing = writing;
+    }
+
     /// The next line belongs to the question on the screen.
     fn begin_writing(&mut self, writing: Writing, what: &str) -> Result<(), Failure> {
-        self.writing = self.questions.first().map(|question| (question.id.clone(), writing));
+        let writing = self.questions.first().map(|question| (question.id.clone(), writing));
+        self.set_writing(writing);
         self.input.above.iter().for_each(Above::unask);
         self.say(&format!("{what}, then Enter; Ctrl-C goes back"))
     }

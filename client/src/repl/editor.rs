@@ -188,6 +188,8 @@ impl LineEditor {
                 Err(_) => return Line::End,
             };
             let (whole, pasted) = self.keys.whole(&line);
+            // A terminal that cannot move its cursor does not mark what is pasted: the lines of a paste are there at once.
+            let pasted = pasted || (self.above.is_none() && self.keys.has_just_opened());
             let ending = self.keys.ending();
             match ending {
                 Ending::Leave => return Line::End,
@@ -199,9 +201,14 @@ impl LineEditor {
                 Ending::Enter | Ending::Steer => {
                     let text = whole.replace("\\\n", "\n");
                     self.remember(whole);
+                    let can_run = ending == Ending::Enter && picks.is_none() && !self.keys.is_writing();
                     return match text.trim().strip_prefix('!').map(str::trim) {
-                        Some(command) if !command.is_empty() && ending == Ending::Enter && picks.is_none() => {
-                            if pasted || command.contains('\n') { Line::NotRun } else { self.run(command.to_owned()) }
+                        Some(command) if !command.is_empty() && can_run => {
+                            if pasted || command.contains('\n') {
+                                Line::NotRun
+                            } else {
+                                self.run(command.to_owned())
+                            }
                         }
                         _ => {
                             let typed = typed.unwrap_or_else(|| line.replace("\\\n", "\n"));

@@ -26,7 +26,8 @@ use crate::terminal::{Above, size, suspend};
 /// notice the delay.
 const ALONE: Duration = Duration::from_millis(100);
 
-/// How long after the prompt opens Ctrl-J still is Enter: what was typed before it opened comes so.
+/// How long after the prompt opens Ctrl-J still is Enter, and a line that is complete was not typed at this prompt: what was
+/// typed before it opened comes so.
 const TYPED_BEFORE: Duration = Duration::from_millis(100);
 
 /// How long after a key a line counts as being typed, although it is empty: the next key may belong to
@@ -80,6 +81,8 @@ struct State {
     completer: Completer,
     /// The list that the line chooses from.
     picker: Option<Picker>,
+    /// Whether the line answers a question, so that it is text whatever it begins with.
+    writing: bool,
 }
 
 impl Keys {
@@ -95,6 +98,7 @@ impl Keys {
             pastes: Pastes::default(),
             completer: Completer::default(),
             picker: None,
+            writing: false,
         };
         Self { sender, above, style, state: Arc::new(Mutex::new(state)), searching: Arc::default() }
     }
@@ -112,6 +116,21 @@ impl Keys {
         state.pastes = Pastes::default();
         state.completer.close();
         self.draw(&state);
+    }
+
+    /// Whether the next line answers a question, from now on.
+    pub(super) fn set_writing(&self, writing: bool) {
+        self.lock().writing = writing;
+    }
+
+    /// Whether the line answers a question.
+    pub(super) fn is_writing(&self) -> bool {
+        self.lock().writing
+    }
+
+    /// Whether the prompt has only just opened: a line that is complete by then was there before it.
+    pub(super) fn has_just_opened(&self) -> bool {
+        self.lock().opened.elapsed() < TYPED_BEFORE
     }
 
     /// The next line chooses from a list.

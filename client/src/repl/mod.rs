@@ -217,7 +217,8 @@ impl Repl {
         (self.questions, self.outputs) = (Questions::with_lines(), Outputs::default());
         (self.running, self.offered, self.continuing, self.sent) = (None, false, false, 0);
         (self.mine, self.held, self.begun, self.queue) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        (self.last_begun, self.writing, self.picking) = (None, None, None);
+        (self.last_begun, self.picking) = (None, None);
+        self.set_writing(None);
         (self.caught_up, self.cancelling) = (false, false);
         // A key that was pressed for a question of the session before answers nothing.
         self.request += 1;

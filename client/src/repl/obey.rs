@@ -30,7 +30,7 @@ impl Repl {
     pub(super) fn obey(&mut self, line: Line) -> Result<Option<Exit>, Failure> {
         if let (Some(writing), Line::Text { .. } | Line::Garbled) = (&self.writing, &line) {
             let writing = writing.clone();
-            self.writing = None;
+            self.set_writing(None);
             return self.written(writing, &line).map(|()| None);
         }
         if let Some(picking) = self.picking.take() {

@@ -57,7 +57,8 @@ impl Repl {
         let arguments: Vec<String> =
             std::iter::once(name.to_owned()).chain(of_session.then_some(session)).chain(words).collect();
         let text = match subcommand(&arguments) {
-            Ok(text) => text,
+            Ok((text, false)) => text,
+            Ok((text, true)) => format!("{text}[cut here; `linger {}` shows all of it]\n", arguments.join(" ")),
             Err(failure) => return self.complain(failure),
         };
         if paged {
@@ -111,7 +112,12 @@ impl Repl {
     pub(super) fn export(&mut self, file: Option<String>) -> Result<(), Failure> {
         let name = file.unwrap_or_else(|| format!("{}.md", self.label.replace('/', "-")));
         let path = working_directory().unwrap_or_else(|_| self.cwd.clone()).join(name);
-        let written = subcommand(&["export".to_owned(), self.attachment.session.to_string()]).and_then(|text| {
+        let session = self.attachment.session.to_string();
+        let written = subcommand(&["export".to_owned(), session.clone()]).and_then(|(text, is_cut)| {
+            if is_cut {
+                let hint = format!("`linger export {session} > FILE` writes all of it");
+                return Err(Failure::usage("the session is too long to be written from here").hint(hint));
+            }
             // What is there may be of worth.
             let file = OpenOptions::new().write(true).create_new(true).open(&path);
             file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| {
@@ -194,8 +200,8 @@ impl Repl {
     }
 }
 
-/// The output of a subcommand of this program. Fails with what it says.
-fn subcommand(arguments: &[String]) -> Result<String, Failure> {
+/// The output of a subcommand of this program, and whether it is cut after [`MAX_SHOWN`] bytes. Fails with what it says.
+fn subcommand(arguments: &[String]) -> Result<(String, bool), Failure> {
     let failed = |error: std::io::Error| Failure::new(Exit::FAILED, format!("linger cannot be run: {error}"));
     // Not by its path, which may be another program by now.
     let own = Path::new("/proc/self/exe");
@@ -217,17 +223,26 @@ fn subcommand(arguments: &[String]) -> Result<String, Failure> {
     });
     let mut text = Vec::new();
     if let Some(stdout) = child.stdout.take() {
-        stdout.take(MAX_SHOWN).read_to_end(&mut text).map_err(failed)?;
+        // It is closed then, and the subcommand ends because nobody reads on.
+        stdout.take(MAX_SHOWN + 1).read_to_end(&mut text).map_err(failed)?;
+    }
+    let is_cut = text.len() as u64 > MAX_SHOWN;
+    if is_cut {
+        let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        text.truncate(end);
     }
     let status = child.wait().map_err(failed)?;
     let says = String::from_utf8_lossy(&says.join().unwrap_or_default()).into_owned();
+    if is_cut {
+        return Ok((String::from_utf8_lossy(&text).into_owned(), true));
+    }
     if !status.success() {
         let message = says.trim().strip_prefix("error: ").unwrap_or(says.trim()).to_owned();
         let (message, hint) = message.split_once("\nhint: ").unwrap_or((&message, ""));
         let failure = Failure::usage(message);
         return Err(if hint.is_empty() { failure } else { failure.hint(hint) });
     }
-    Ok(says + &String::from_utf8_lossy(&text))
+    Ok((says + &String::from_utf8_lossy(&text), false))
 }
 
 /// The files that a session changed, each with its first change, in order; read over a connection of its own.

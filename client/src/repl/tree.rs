@@ -107,7 +107,8 @@ impl Repl {
         (self.label, self.cwd, self.model, self.mode) = (label, cwd, model, mode);
         (self.next_mode, self.unattended, self.effort, self.queued) = (None, unattended, effort, queued);
         (self.running, self.offered, self.continuing, self.cancelling) = (None, false, false, false);
-        (self.sent, self.last_begun, self.writing) = (0, None, None);
+        (self.sent, self.last_begun) = (0, None);
+        self.set_writing(None);
         for prompts in [&mut self.mine, &mut self.held, &mut self.begun] {
             prompts.clear();
         }

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{OptionalActions, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize};
 
@@ -33,6 +33,10 @@ const RESIZED: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
 
 /// The bytes that are copied at once.
 const CHUNK: usize = 4 << 10;
+
+/// The bytes that are copied after a command's end: what it wrote last, and not all that a program of its in the background writes,
+/// which may never stop.
+const MAX_AFTER: usize = 1 << 20;
 
 /// Becomes the shell of a command, if this program was started for that. Returns only if it was not, or with what went wrong.
 pub(crate) fn as_helper() -> Option<io::Error> {
@@ -114,38 +118,59 @@ fn resize(master: &OwnedFd) {
     }
 }
 
-/// Copies between the two terminals until the command has ended and everything of it is shown.
+/// Copies between the two terminals until the command has ended and everything of it is shown, or [`MAX_AFTER`] bytes more. Never
+/// waits until the command takes keys: those that it does not take stay with the user's terminal.
 fn copy(master: &OwnedFd, ended: &OwnedFd, kept: &mut Kept) -> io::Result<()> {
     let mut terminal = File::from(master.try_clone()?);
+    fcntl_setfl(master, fcntl_getfl(master)? | OFlags::NONBLOCK)?;
     let (mut stdin_open, mut bytes) = (true, [0; CHUNK]);
+    // The keys that the command's terminal has not taken yet, and the bytes that came after its end.
+    let (mut unwritten, mut after): (Vec<u8>, usize) = (Vec::new(), 0);
     let mut size = tcgetwinsize(rustix::stdio::stdout()).ok();
     loop {
         let stdin = rustix::stdio::stdin();
+        let wanted = if unwritten.is_empty() { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT };
         let mut ready = [
-            PollFd::new(master, PollFlags::IN),
+            PollFd::new(master, wanted),
             PollFd::new(ended, PollFlags::IN),
             PollFd::from_borrowed_fd(stdin.as_fd(), PollFlags::IN),
         ];
-        let open = if stdin_open { 3 } else { 2 };
+        let open = if stdin_open && unwritten.is_empty() { 3 } else { 2 };
         match poll(ready.get_mut(..open).unwrap_or_default(), Some(&RESIZED)) {
             Err(rustix::io::Errno::INTR) => continue,
             polled => polled?,
         };
         let [output, end, keys] = ready.map(|ready| ready.revents());
         if output.contains(PollFlags::IN) {
-            let read = terminal.read(&mut bytes)?;
+            let read = match terminal.read(&mut bytes) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+                read => read?,
+            };
             let read = bytes.get(..read).unwrap_or_default();
             kept.push(read);
             let mut stdout = io::stdout().lock();
             stdout.write_all(read)?;
             stdout.flush()?;
+            after += if end.is_empty() { 0 } else { read.len() };
+            if !end.is_empty() && (read.is_empty() || after >= MAX_AFTER) {
+                return Ok(());
+            }
         } else if !end.is_empty() || output.intersects(PollFlags::HUP | PollFlags::ERR) {
             return Ok(());
         }
-        if stdin_open && !keys.is_empty() {
+        // After the end they are the next prompt's.
+        if end.is_empty() && !keys.is_empty() {
             match rustix::io::read(stdin, &mut bytes) {
-                Ok(read @ 1..) => terminal.write_all(bytes.get(..read).unwrap_or_default())?,
+                Ok(read @ 1..) => unwritten.extend(bytes.get(..read).unwrap_or_default()),
                 Ok(_) | Err(_) => stdin_open = false,
+            }
+        }
+        if !unwritten.is_empty() {
+            match terminal.write(&unwritten) {
+                Ok(written) => drop(unwritten.drain(..written)),
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                Err(error) => return Err(error),
             }
         }
         let now = tcgetwinsize(rustix::stdio::stdout()).ok();

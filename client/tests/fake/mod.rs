@@ -200,7 +200,7 @@ impl Connection {
     /// Says hello.
     pub fn hello(&mut self) {
         let params =
-            self.answer("daemon/hello", json!({"protocol": 1, "version": "9", "env": ["PATH_WE_WANT"], "keys": []}));
+            self.answer("daemon/hello", json!({"protocol": 1, "version": env!("CARGO_PKG_VERSION"), "env": ["PATH_WE_WANT"], "keys": []}));
         assert!(params["client"].as_str().unwrap().starts_with("linger@"), "{params}");
     }
 

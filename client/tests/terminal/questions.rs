@@ -233,7 +233,7 @@ fn what_is_typed_at_a_question_of_a_session_is_a_prompt_or_a_command_and_no_answ
 fn an_answer_of_this_run_is_not_shown_as_another_clients() {
     let mut fake = Fake::one(|daemon| {
         let (id, hello) = daemon.expect("daemon/hello");
-        let welcome = json!({"protocol": 1, "version": "9", "env": ["PATH_WE_WANT"], "keys": []});
+        let welcome = json!({"protocol": 1, "version": env!("CARGO_PKG_VERSION"), "env": ["PATH_WE_WANT"], "keys": []});
         daemon.send(&json!({"jsonrpc": "2.0", "id": id, "result": welcome}));
         daemon.answer("session/create", json!({"session": "s1"}));
         daemon.answer("session/attach", json!({"cursor": "1"}));

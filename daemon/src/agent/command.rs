@@ -78,9 +78,15 @@ pub(super) fn parse(found: &Found, text: &str) -> (Result<Command, Problem>, Str
     (Ok(Command { description, agent, model, runs: !runs.is_empty(), body: page.body }), name, page.problems)
 }
 
-/// The command lines between `` !` `` and the next backtick.
+/// The command lines between `` !` `` and the next backtick: those that [`expand`] runs, and no others.
 fn scripts(body: &str) -> Vec<String> {
-    body.split("!`").skip(1).filter_map(|rest| Some(rest.split_once('`')?.0.to_owned())).collect()
+    let (mut all, mut rest) = (Vec::new(), body);
+    while let Some((_, after)) = rest.split_once("!`") {
+        let Some((script, then)) = after.split_once('`') else { break };
+        all.push(script.to_owned());
+        rest = then;
+    }
+    all
 }
 
 /// The command line that runs: the script, with the words after the command's name as its positional parameters, and all of them as
@@ -261,5 +267,24 @@ mod tests {
         check("!`grep $ARGUMENTS f`", "it's; rm", &["!ARGUMENTS='it'\\''s; rm'; grep $ARGUMENTS f!"]);
         check("!`date` $1", "!`id`", &["!date!", " !`id`"]);
         check("Costs `x`! And !`", "", &["Costs `x`! And !`"]);
+    }
+
+    #[test]
+    fn what_a_command_is_confirmed_for_is_what_it_runs() {
+        let check = |body: &str, expect: &[&str]| {
+            let mut runs = Vec::new();
+            for piece in expand(body, "").unwrap() {
+                if let Piece::Run(line) = piece {
+                    runs.push(line);
+                }
+            }
+            assert_eq!(runs, expect, "{body}");
+            assert_eq!(scripts(body), expect, "{body}");
+        };
+        check("!`id #!`", &["id #!"]);
+        check("!`a`!`b`", &["a", "b"]);
+        check("!`a!`b` c", &["a!"]);
+        check("`x`!`y", &[]);
+        check("Costs `x`! And !`", &[]);
     }
 }

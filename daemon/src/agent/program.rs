@@ -13,7 +13,7 @@ use super::command::words;
 use super::frontmatter::Page;
 use crate::provider::schema;
 use crate::tool::program::{PREFIX, Program, parameter};
-use crate::tool::{TIMEOUT_MAX_S, text};
+use crate::tool::{TIMEOUT_MAX_S, normalise, text};
 
 /// The keys that count.
 const KEYS: [&str; 7] = ["name", "command", "parameters", "effects", "input", "timeout_s", "description"];
@@ -116,13 +116,18 @@ fn program(found: &Found, page: &mut Page) -> Result<Program, Problem> {
     if about.len() > MAX_DESCRIPTION {
         return Err(Problem::error(1, format!("the text is longer than {MAX_DESCRIPTION} bytes")));
     }
+    let command = located(command, found);
+    let is_inside = is_inside(&command, found);
+    if only_reads && is_inside {
+        page.warn("effects", "`effects: read` counts only for a program outside the workspace: this one asks as `any`");
+    }
     Ok(Program {
         name: format!("{PREFIX}{name}"),
         description: about,
         parameters,
-        command: located(command, found),
+        command,
         is_vector,
-        only_reads,
+        only_reads: only_reads && !is_inside,
         timeout_s,
         file: found.path.clone(),
         digest: found.digest.clone(),
@@ -134,11 +139,25 @@ fn located(mut command: Vec<String>, found: &Found) -> Vec<String> {
     let Some(program) = command.first_mut().filter(|program| program.contains('/') && !program.starts_with('/')) else {
         return command;
     };
-    let depth = found.within.as_deref().map_or(1, |path| Path::new(path).components().count());
-    if let Some(base) = found.real.ancestors().nth(depth) {
-        *program = crate::tool::normalise(&base.join(&*program)).to_string_lossy().into_owned();
+    if let Some(base) = base(found) {
+        *program = normalise(&base.join(&*program)).to_string_lossy().into_owned();
     }
     command
+}
+
+/// The workspace's root, or the directory of the user's file.
+fn base(found: &Found) -> Option<&Path> {
+    let depth = found.within.as_deref().map_or(1, |path| Path::new(path).components().count());
+    found.real.ancestors().nth(depth)
+}
+
+/// Whether the program is a file of the workspace that has the tool, which a model can rewrite. Of links, PATH and the tools of the
+/// user only a call knows it.
+fn is_inside(command: &[String], found: &Found) -> bool {
+    let (Some(program), Some(root), true) = (command.first(), base(found), found.within.is_some()) else {
+        return false;
+    };
+    program.contains('/') && normalise(Path::new(program)).starts_with(root)
 }
 
 #[cfg(test)]
@@ -174,6 +193,16 @@ mod tests {
         let text = "---\ncommand: scripts/lint\n---\nx\n";
         let of_workspace = parse(&found(Some(".linger/tools/lint.md")), text).0.unwrap();
         assert_eq!(of_workspace.command, ["/w/scripts/lint"]);
+        let only_reads = |within: Option<&str>, program: &str| {
+            let text = format!("---\ncommand: {program}\neffects: read\n---\nx\n");
+            let (tool, _, problems) = parse(&found(within), &text);
+            let tool = tool.unwrap();
+            assert_eq!(problems.is_empty(), tool.only_reads, "{program}");
+            tool.only_reads
+        };
+        let within = Some(".linger/tools/lint.md");
+        assert!(only_reads(within, "eslint") && only_reads(within, "/usr/bin/eslint") && only_reads(None, "./lint"));
+        assert!(!only_reads(within, "scripts/lint") && !only_reads(within, "/w/lint"));
     }
 
     #[test]

@@ -115,8 +115,10 @@ pub(super) fn parse(found: &Found, text: &str, names: &Names) -> (Result<Agent, 
 fn model(page: &mut Page) -> (Option<String>, Option<String>) {
     let Some(model) = page.text("model").filter(|model| !others::is_silent(model)) else { return (None, None) };
     let meant = others::model(&model);
-    if model.contains('/') {
-        return (meant, None);
+    if let Some((written, _)) = model.contains('/').then(|| model.split_once('#').unwrap_or((&model, ""))) {
+        // A provider of this name counts before the one that another program calls so.
+        let other = meant.filter(|meant| meant != written);
+        return (Some(written.trim().to_owned()), other);
     }
     let shown = text::one_line(&model);
     let why = match &meant {

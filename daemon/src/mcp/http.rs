@@ -49,7 +49,7 @@ const MAX_RESUMES: usize = 5;
 /// The most bytes of an error's body that are shown.
 const SHOWN: usize = 300;
 
-/// The pauses before the server's own stream is opened again: the first, and the longest.
+/// The pauses before a stream is opened again: the first and shortest, so that no server makes the daemon spin, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
@@ -172,7 +172,8 @@ impl Address {
             if left == 0 {
                 break;
             }
-            sleep(pause.unwrap_or(FIRST_PAUSE).min(LONGEST_PAUSE)).await;
+            // A server may say `retry: 0`, and end each stream at once.
+            sleep(pause.unwrap_or(FIRST_PAUSE).clamp(FIRST_PAUSE, LONGEST_PAUSE)).await;
             let Some(again) = self.stream(Some(&event), heard).await else { break };
             let is_new = again.resume.as_ref().is_some_and(|(id, _)| *id != event);
             left = if is_new { MAX_RESUMES } else { left - 1 };

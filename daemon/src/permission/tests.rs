@@ -125,7 +125,8 @@ fn the_mode_decides_what_no_rule_names() {
         ("edit proj/.GIT/config", ["ask", "ask", "allow", "deny"]),
         ("write proj/own/config.toml", ["ask", "ask", "allow", "deny"]),
         ("write alias/own/config.toml", ["ask", "ask", "allow", "deny"]),
-        ("ls -l", ["ask", "ask", "allow", "deny"]),
+        ("ls -l", ["ask", "ask", "allow", "ask"]),
+        ("make", ["ask", "ask", "allow", "deny"]),
         ("lookup weather", ["ask", "ask", "allow", "ask"]),
         ("fetch example.org", ["ask", "ask", "allow", "ask"]),
         ("mcp__db__query db", ["ask", "ask", "allow", "deny"]),
@@ -256,7 +257,9 @@ fn deny_comes_before_ask_and_ask_before_allow() {
     assert_eq!(house.verdict([all, all, all], Mode::Auto, "ls"), "deny: the rule bash(ls) forbids it");
     assert_eq!(house.verdict([&[], all, all], Mode::Auto, "ls"), "ask: bash(ls)");
     assert_eq!(house.verdict([&[], &[], all], Mode::Ask, "ls"), "allow: rule bash(ls)");
-    assert_eq!(house.verdict([&[], &[], all], Mode::Plan, "ls"), "deny: mode plan allows only what changes nothing");
+    assert_eq!(house.verdict([&[], &[], all], Mode::Plan, "ls"), "allow: rule bash(ls)");
+    let make: &[&str] = &["bash(make)"];
+    assert_eq!(house.verdict([&[], &[], make], Mode::Plan, "make"), "deny: mode plan allows only what changes nothing");
     assert_eq!(house.verdict([&[], &["bash"], &[]], Mode::Plan, "ls").split(':').next(), Some("deny"));
     assert_eq!(house.verdict([&[], &["read(**)"], &[]], Mode::Plan, "read proj/README"), "ask: read(**)");
 }

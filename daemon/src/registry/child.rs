@@ -12,10 +12,12 @@ use linger_protocol::session::{Create, Set};
 use super::Registry;
 use super::create::Origin;
 use crate::agent::role::stricter;
+use crate::agent::{Kind, Library};
 use crate::session::actor::{Command, KeyedReply};
 use crate::session::delegate::Child;
 use crate::session::state::State;
 use crate::store::idempotency::Key;
+use crate::sys::disk;
 use crate::tool::delegate::GENERAL;
 
 impl Registry {
@@ -34,16 +36,21 @@ impl Registry {
 
     async fn make_child(self: &Arc<Self>, child: Child) -> Result<SessionId, RpcError> {
         let (mut create, origin) = (child.create.clone(), Origin::Call(Box::new(child)));
-        if create.agent.as_deref() == Some(GENERAL) {
-            // One with this name may be written; there is one without.
-            match self.make(create.clone(), origin.clone(), None).await {
-                Err(error) if error.code() == Some(Code::UnknownOption) => {
-                    create = Create { agent: None, ..create };
-                }
-                made => return made.map(|created| created.session),
-            }
+        // One with this name may be written, and one that does not count is no reason to go on without its rules.
+        if create.agent.as_deref() == Some(GENERAL) && !self.has_agent_file(GENERAL, &create).await? {
+            create.agent = None;
         }
         self.make(create, origin, None).await.map(|created| created.session)
+    }
+
+    /// Whether there is a file of an agent with this name, also one that does not count.
+    async fn has_agent_file(&self, name: &str, create: &Create) -> Result<bool, RpcError> {
+        let (env, cwd) = (&self.env, create.cwd.as_path());
+        let workspace = env.workspace(&SessionId::default(), cwd, create.env.clone(), disk::TIMEOUT).await;
+        let (config, places) = (env.config.clone(), env.agent_places(&workspace));
+        let library = disk::probe(cwd, disk::TIMEOUT, move || Library::load(&config, &places)).await;
+        let library = library.ok_or_else(|| RpcError::new(Code::NoWorkspace, disk::unresponsive(cwd)))?;
+        Ok(library.rows(Kind::Agent, false).iter().any(|row| row.name == name))
     }
 }
 

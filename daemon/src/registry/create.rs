@@ -237,7 +237,8 @@ impl Registry {
             let provider = model.split('/').next().unwrap_or_default();
             env.providers.catalogue().is_ok_and(|catalogue| catalogue.has_key(provider))
         };
-        let model = model.or_else(|| alias.filter(has_key));
+        let is_known = |model: &String| alias.is_none() || env.providers.model(Some(model)).is_ok();
+        let model = model.filter(is_known).or_else(|| alias.clone().filter(has_key));
         // A model that this user has not does not keep the agent from its work.
         let model = model.filter(|model| match env.providers.usable(model) {
             Ok(()) => true,

@@ -103,8 +103,28 @@ impl Registry {
         Ok(())
     }
 
-    /// Deletes one session unless it is in use; whether it did.
+    /// Whether a session below this one is in use: it was used since, has a prompt to answer, or was taken out of the bin in which
+    /// this one lies.
+    async fn is_used_below(&self, id: &SessionId, before: u64) -> Result<bool, RpcError> {
+        let below = self.below(id).await?;
+        if below.is_empty() {
+            return Ok(false);
+        }
+        let row = self.env.store.session(id.clone()).await?;
+        let state = row.and_then(|row| State::from_stored(&row.fold));
+        let is_binned = state.is_some_and(|state| state.binned_at.is_some());
+        let is_used = |state: &State| {
+            let is_out = state.binned_at.is_none();
+            state.updated_at >= before || (is_out && (is_binned || state.has_due_prompt()))
+        };
+        Ok(below.iter().any(|(_, state)| is_used(state)))
+    }
+
+    /// Deletes one session unless it, or one below it, is in use; whether it did.
     async fn prune_one(self: &Arc<Self>, id: &SessionId, before: u64, force: bool) -> Result<bool, RpcError> {
+        if !force && self.is_used_below(id, before).await? {
+            return Ok(false);
+        }
         let children = match self.leave(id, force).await {
             Ok(children) => children,
             Err(error) => return pruned_one(id, Err(error)),

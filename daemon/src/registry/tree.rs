@@ -83,7 +83,9 @@ impl Registry {
         let (row, state) = self.stored(id).await?;
         may_go_back(id, &state)?;
         let line = Line { store: &self.env.store, id: id.clone(), state: &state };
-        let own = key.as_ref().map(|key| Key { id: format!("{}/branch", key.id), params: key.params.clone() });
+        // One that was made for another end of the session is not this one.
+        let branch_of = |key: &Key| Key { id: format!("{}/branch/{}", key.id, state.head), params: key.params.clone() };
+        let own = key.as_ref().map(branch_of);
         let made = match &own {
             Some(own) => self.env.store.answer_to::<ForkMade>(own).await?,
             None => None,

@@ -9,12 +9,14 @@ use linger_protocol::event::{Event, EventBody};
 use linger_protocol::id::SessionId;
 use linger_protocol::message::text_of;
 use linger_protocol::search::{FoundMessage, FoundMessages, Search};
+use tokio::task::spawn_blocking;
 
 use super::{Caller, Services};
 use crate::log::Stored;
 use crate::store::words::{Term, query, terms};
 use crate::store::{BINNED, SessionRow, Wanted};
 use crate::sys::disk;
+use crate::tool::text::head;
 
 /// The rows of an answer, and the most of them.
 const ROWS: u32 = 20;
@@ -36,6 +38,10 @@ const MAX_SESSIONS: u32 = 10_000;
 /// How much of a message a row shows: before the match and in all, in characters.
 const BEFORE: usize = 40;
 const SNIPPET: usize = 160;
+
+/// How much of a message is looked through for the match, in bytes: the index has no words of what follows, and a message may have
+/// megabytes, each character of which takes four times its room here.
+const MAX_LOOKED_AT: usize = 256 << 10;
 
 /// The messages that have all of these words, the best match first.
 pub async fn search(services: &Services, caller: &Caller, params: Search) -> Result<FoundMessages, RpcError> {
@@ -72,7 +78,11 @@ pub async fn search(services: &Services, caller: &Caller, params: Search) -> Res
         behind = matches.behind;
         let is_last = matches.events.len() < BATCH;
         skip += BATCH;
-        for (session, stored) in services.store.numbered(matches.events).await? {
+        for n in matches.events {
+            if rows.len() >= limit {
+                break;
+            }
+            let Some((session, stored)) = services.store.numbered(n).await? else { continue };
             let row = match sessions.entry(session) {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(unknown) => {
@@ -80,13 +90,15 @@ pub async fn search(services: &Services, caller: &Caller, params: Search) -> Res
                     unknown.insert(row.filter(|row| row.state != BINNED))
                 }
             };
-            rows.extend(row.as_ref().and_then(|row| found(row, &stored, &terms)));
+            let Some(row) = row.clone() else { continue };
+            let terms = terms.clone();
+            // A large one would hold up others.
+            rows.extend(spawn_blocking(move || found(&row, &stored, &terms)).await.ok().flatten());
         }
         if is_last {
             break;
         }
     }
-    rows.truncate(limit);
     Ok(FoundMessages { rows, behind })
 }
 
@@ -107,6 +119,7 @@ fn found(row: &SessionRow, stored: &Stored, terms: &[Term]) -> Option<FoundMessa
 
 /// The text around the first term, in one line.
 fn snippet(text: &str, terms: &[Term]) -> String {
+    let text = head(text, MAX_LOOKED_AT);
     let line: Vec<char> = text.split_whitespace().collect::<Vec<_>>().join(" ").chars().collect();
     let same = |one: &char, two: &char| one == two || one.to_lowercase().eq(two.to_lowercase());
     let starts = terms.iter().filter_map(|term| {
@@ -200,5 +213,7 @@ mod tests {
         let shown = snippet(&long, &terms("Needle"));
         assert!(shown.starts_with("…") && shown.ends_with("…") && shown.contains("needle"), "{shown}");
         assert_eq!(shown.chars().count(), SNIPPET + 2);
+        let longest = format!("begins {}needle", "x ".repeat(MAX_LOOKED_AT));
+        assert!(snippet(&longest, &terms("needle")).starts_with("begins x"));
     }
 }

@@ -319,7 +319,8 @@ mod tests {
         let next = written();
         assert_eq!(next.left(&one).map(|left| left.seq), Some(7));
         assert_eq!(next.note(&other), Note::default());
-        std::fs::write(&file, "{").unwrap();
-        assert_eq!(written().left(&one), None);
+        let broken = dir.path().join("broken");
+        std::fs::write(&broken, "{").unwrap();
+        assert_eq!(Attention::open(broken).left(&one), None);
     }
 }

@@ -12,6 +12,7 @@
 pub mod answer;
 pub mod follow;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use linger_protocol::RpcError;
@@ -110,7 +111,7 @@ impl Delegation {
             Some(known) => known,
             None => self.make(call, &order, basis).await?,
         };
-        let prompt = prompt_of(&order);
+        let prompt = prompt_of(&order, &self.workspace.cwd);
         if order.background {
             let mut follower = Follower::attach(&self.env, &self.host, &update.child).await?;
             follower.ask_once(&self.session, prompt).await.map_err(|error| error.message)?;
@@ -150,7 +151,8 @@ impl Delegation {
     async fn make(&self, call: &CallId, order: &Order, basis: Basis) -> Result<ChildUpdate, String> {
         let Basis { create, model, mode, depth, .. } = basis;
         let delegated = Delegated { call: call.clone(), depth, agent: order.agent.clone() };
-        let create = Create { cwd: order.directory.clone(), agent: Some(order.agent.clone()), ..create };
+        // Its rules and its workspace are those of its parent; another directory would have others.
+        let create = Create { cwd: self.workspace.cwd.clone(), agent: Some(order.agent.clone()), ..create };
         let (parent, workspace) = (self.session.clone(), self.workspace.clone());
         let child = Child { parent, delegated, create, model, most: mode, workspace };
         let child = self.host.clone().child(child).await.map_err(|error| describe(&error))?;
@@ -189,14 +191,18 @@ fn describe(error: &RpcError) -> String {
     format!("not run: {}{hint}", error.message)
 }
 
-/// The child's prompt.
-fn prompt_of(order: &Order) -> session::Prompt {
+/// The child's prompt; `cwd` is where it is.
+fn prompt_of(order: &Order, cwd: &Path) -> session::Prompt {
+    let place = match order.directory.as_path() == cwd {
+        true => String::new(),
+        false => format!("\n\nWork in {}.", order.directory.display()),
+    };
     let files = match order.files.as_slice() {
         [] => String::new(),
         files => format!("\n\nBegin with these files:\n{}", files.join("\n")),
     };
     let form = if order.schema.is_none() { answer::FORM } else { "" };
-    let text = format!("{}{files}{form}", order.task);
+    let text = format!("{}{place}{files}{form}", order.task);
     session::Prompt {
         session: SessionId::default(),
         content: PromptContent::Text(text),

@@ -103,6 +103,10 @@ impl Line<'_> {
         while let Some(event) = back.next().await? {
             match &event.body {
                 EventBody::TurnStarted { prompt } if known.before_turn.is_none() => {
+                    let began = event.seq.unwrap_or_default();
+                    // A session goes back between turns: one that went back to within this turn had ended it.
+                    let skipped = &self.state.passed_over.skipped;
+                    ended |= skipped.iter().any(|(after, last)| began <= *after && *last <= point.seq);
                     known.before_turn = event.seq.map(|seq| seq - 1);
                     known.turn = (!ended).then(|| (event.turn.clone().unwrap_or_default(), prompt.clone()));
                 }

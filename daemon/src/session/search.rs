@@ -187,18 +187,22 @@ impl Index {
             }
         };
         let (more, moved) = (page.more, page.at != at);
-        let gone = match more {
-            true => Vec::new(),
-            false => self.store.gone(words.sessions()?).await?,
-        };
-        let (words, done) = blocking(move || {
+        let (words, known) = blocking(move || {
             let entries: Vec<Entry> = page.events.into_iter().filter_map(entry).collect();
             let added = if moved { words.add(&entries, page.at) } else { Ok(()) };
-            let done = added.and_then(|()| if gone.is_empty() { Ok(()) } else { words.forget(&gone) });
-            (words, done)
+            let known = added.and_then(|()| if more { Ok(Vec::new()) } else { words.sessions() });
+            (words, known)
         })
         .await?;
         self.words = Some(words);
+        let done = match known {
+            Ok(known) if known.is_empty() => Ok(()),
+            Ok(known) => {
+                let gone = self.store.gone(known).await?;
+                self.forget(gone).await
+            }
+            Err(error) => Err(error),
+        };
         match done {
             Err(error) if error.is_damage() => {
                 tracing::warn!(target: "store", %error, "the index of messages is damaged, and made again");
@@ -207,6 +211,21 @@ impl Index {
             }
             done => done.map(|()| more),
         }
+    }
+
+    /// Deletes the words of these sessions.
+    async fn forget(&mut self, gone: Vec<SessionId>) -> Result<(), StoreError> {
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let mut words = self.open().await?;
+        let (words, done) = blocking(move || {
+            let done = words.forget(&gone);
+            (words, done)
+        })
+        .await?;
+        self.words = Some(words);
+        done
     }
 
     /// The open index; an index of another database is made again.

@@ -138,24 +138,20 @@ impl Store {
         .await
     }
 
-    /// The events with these numbers over all sessions, in this order; those that cannot be read or are gone are left out.
-    pub async fn numbered(&self, numbers: Vec<i64>) -> Result<Vec<(SessionId, Stored)>, StoreError> {
+    /// The event with this number over all sessions, if it is there and can be read. One at a time: each may be large.
+    pub async fn numbered(&self, n: i64) -> Result<Option<(SessionId, Stored)>, StoreError> {
         let store = self.clone();
         self.read_in(Lane::Page, move |connection| {
-            let mut events = Vec::new();
-            for n in numbers {
-                let session = connection
-                    .prepare_cached("SELECT session FROM event WHERE n = ?")?
-                    .query_row([n], |row| row.get(0).map(SessionId))
-                    .optional()?;
-                let Some(session) = session else { continue };
-                if is_there(connection, &session)?
-                    && let Some(event) = event(connection, &store, n, &session)?
-                {
-                    events.push((session, event));
-                }
+            let session = connection
+                .prepare_cached("SELECT session FROM event WHERE n = ?")?
+                .query_row([n], |row| row.get(0).map(SessionId))
+                .optional()?;
+            let Some(session) = session else { return Ok(None) };
+            if !is_there(connection, &session)? {
+                return Ok(None);
             }
-            Ok(events)
+            let event = event(connection, &store, n, &session)?;
+            Ok(event.map(|event| (session, event)))
         })
         .await
     }

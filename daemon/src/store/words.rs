@@ -126,23 +126,33 @@ impl Words {
 
     /// The sessions that it has words of.
     pub fn sessions(&self) -> Result<Vec<SessionId>, StoreError> {
-        let mut statement = self.connection.prepare_cached("SELECT DISTINCT session FROM doc")?;
+        // A look into the index of the table for each session: `DISTINCT` reads all of that index, which grows with the history.
+        let mut statement = self.connection.prepare_cached(
+            "WITH RECURSIVE s(id) AS (
+                 SELECT min(session) FROM doc
+                 UNION ALL
+                 SELECT (SELECT min(session) FROM doc WHERE session > s.id) FROM s WHERE s.id IS NOT NULL
+             ) SELECT id FROM s WHERE id IS NOT NULL",
+        )?;
         Ok(statement.query_map([], |row| row.get(0).map(SessionId))?.collect::<rusqlite::Result<_>>()?)
     }
 
     /// Deletes the words of sessions, from the file too.
     pub fn forget(&mut self, sessions: &[SessionId]) -> Result<(), StoreError> {
         let transaction = self.connection.unchecked_transaction()?;
+        let mut removed = 0;
         for session in sessions {
             for sql in [
                 "DELETE FROM words WHERE rowid IN (SELECT n FROM doc WHERE session = ?)",
                 "DELETE FROM doc WHERE session = ?",
             ] {
-                transaction.prepare_cached(sql)?.execute([session.as_str()])?;
+                removed += transaction.prepare_cached(sql)?.execute([session.as_str()])?;
             }
         }
-        // Deleted words stay in the file until their part of it is written again.
-        transaction.execute("INSERT INTO words (words) VALUES ('optimize')", [])?;
+        // Deleted words stay in the file until their part of it is written again. That writes all of the index.
+        if removed > 0 {
+            transaction.execute("INSERT INTO words (words) VALUES ('optimize')", [])?;
+        }
         Ok(transaction.commit()?)
     }
 
@@ -247,6 +257,7 @@ mod tests {
         let find = |words: &Words, text: &str| words.find(&query(&terms(text)), None, (10, 0)).unwrap();
         assert_eq!(find(&words, "parser"), [1, 2]);
         assert_eq!(find(&words, "grosse"), [0_i64; 0]);
+        assert_eq!(words.sessions().unwrap(), [SessionId::from("s1"), SessionId::from("s2")]);
         assert_eq!(find(&words, "hohe"), [3]);
         assert_eq!(find(&words, "parse_header"), [3]);
         assert_eq!(find(&words, "pars*"), [1, 3, 2]);

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::bash::{collect, not_started};
 use super::output::Output;
 use super::set::Takes;
-use super::{Access, BoxFuture, Call, Context, Effects, Invalid, Tool, ToolOutput, Workspace, text};
+use super::{Access, BoxFuture, Call, Context, Effects, Invalid, Tool, ToolOutput, Workspace, normalise, text};
 use crate::process::{Input, Stderr};
 use crate::provider::schema;
 
@@ -39,7 +39,7 @@ pub struct Program {
     pub command: Vec<String>,
     /// Whether arguments are in `command`, and not on standard input.
     pub is_vector: bool,
-    /// Whether it only reads, below the workspace.
+    /// Whether it only reads, below the workspace. It counts only where the workspace cannot replace the program.
     pub only_reads: bool,
     /// How long a call may take, in seconds.
     pub timeout_s: u64,
@@ -81,6 +81,7 @@ impl Tool for ProgramTool {
         self.0.parameters.clone()
     }
 
+    // A call may know better: by PATH or a link its program can be one of the workspace.
     fn changes(&self) -> bool {
         !self.0.only_reads
     }
@@ -107,9 +108,32 @@ impl Tool for ProgramTool {
         };
         schema::fits(&self.0.parameters, input).map_err(Invalid)?;
         let vector = vector(&self.0, fields)?;
+        let only_reads = self.0.only_reads && vector.first().is_some_and(|program| !is_replaceable(program, workspace));
         let (program, version) = (self.0.clone(), self.1.clone());
-        Ok(Box::new(Running { program, version, vector, input: input.clone(), workspace: workspace.clone() }))
+        let (input, workspace) = (input.clone(), workspace.clone());
+        Ok(Box::new(Running { program, version, vector, only_reads, input, workspace }))
     }
+}
+
+/// Whether the workspace can replace the program, so that what its file says about it need not hold: it or what it is a link to lies
+/// there, or PATH leads there before it is found.
+fn is_replaceable(program: &str, workspace: &Workspace) -> bool {
+    let is_inside = |path: &Path| normalise(path).starts_with(&workspace.root) || workspace.contains(path);
+    if program.contains('/') {
+        return is_inside(&workspace.cwd.join(program));
+    }
+    let Some(path) = workspace.env.get("PATH") else { return true };
+    for dir in std::env::split_paths(path) {
+        let dir = workspace.cwd.join(dir);
+        if is_inside(&dir) {
+            return true;
+        }
+        let file = dir.join(program);
+        if file.is_file() && rustix::fs::access(&file, rustix::fs::Access::EXEC_OK).is_ok() {
+            return is_inside(&file);
+        }
+    }
+    true
 }
 
 /// The program and its arguments.
@@ -164,6 +188,8 @@ struct Running {
     program: Arc<Program>,
     version: String,
     vector: Vec<String>,
+    /// Whether the call only reads: the file says so, and the program is the one that the file means.
+    only_reads: bool,
     input: Value,
     workspace: Workspace,
 }
@@ -198,7 +224,7 @@ impl Call for Running {
     }
 
     fn effects(&self) -> Effects {
-        if self.program.only_reads {
+        if self.only_reads {
             return Effects::inspect(self.shown(), self.workspace.root.clone());
         }
         let tool = self.program.name.clone();
@@ -265,6 +291,33 @@ mod tests {
         assert!(refused(tool(&["rm", "{a}"], true), json!({ "a": "-rf" })).contains("begins with `-`"));
         let (text, failed) = run(&tool(&["no-such-program"], false), &workspace, json!({})).await;
         assert!(failed && text.contains("could not be started"), "{text}");
+    }
+
+    #[test]
+    fn a_program_that_the_workspace_can_replace_does_not_only_read() {
+        let (_dir, workspace) = test_workspace();
+        let outside = tempfile::tempdir().unwrap();
+        let (root, beside) = (workspace.root.to_str().unwrap(), outside.path().to_str().unwrap());
+        let changes = |command: &str, path: &str| {
+            let mut workspace = workspace.clone();
+            workspace.env = Arc::new(std::collections::BTreeMap::from([("PATH".to_owned(), path.to_owned())]));
+            let program = Program { only_reads: true, ..tool(&[command], false).program().clone() };
+            ProgramTool::new(program).prepare(&json!({}), &workspace).unwrap().effects().changes
+        };
+        std::os::unix::fs::symlink(workspace.root.join("lint"), outside.path().join("lint")).unwrap();
+        std::os::unix::fs::symlink(&workspace.root, outside.path().join("bin")).unwrap();
+        let system = "/usr/bin:/bin";
+        assert!(!changes("/bin/sh", system));
+        assert!(!changes("sh", system));
+        assert!(!changes("sh", &format!("{system}:{root}")));
+        assert!(changes("sh", &format!("{root}/bin:{system}")));
+        assert!(changes("sh", &format!("{beside}/bin:{system}")));
+        assert!(changes("sh", &format!("bin:{system}")));
+        assert!(changes("no-such-program", system));
+        assert!(changes(&format!("{root}/lint"), system));
+        assert!(changes(&format!("/bin/..{root}/lint"), system));
+        assert!(changes("./lint", system));
+        assert!(changes(&format!("{beside}/lint"), system));
     }
 
     #[test]

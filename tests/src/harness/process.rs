@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{
@@ -119,8 +119,15 @@ pub fn kill_and_wait(pid: u32, limit: Duration) -> bool {
     let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return true };
     // It may have ended by itself.
     let _gone = pidfd_send_signal(&process, Signal::KILL);
-    let limit = limit.try_into().expect("a time-out");
-    poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit)).is_ok_and(|ended| ended > 0)
+    let until = Instant::now() + limit;
+    loop {
+        let left = until.saturating_duration_since(Instant::now()).try_into().expect("a time-out");
+        match poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&left)) {
+            // Another child of this process has ended.
+            Err(rustix::io::Errno::INTR) => {}
+            ended => return ended.is_ok_and(|ended| ended > 0),
+        }
+    }
 }
 
 /// Resident and proportional memory, in KiB. Of a daemon only root is told the second; it is 0 for others.

@@ -106,6 +106,19 @@ impl Pty {
         screen.lines().map(str::trim_end).filter(|row| !row.is_empty()).map(str::to_owned).collect()
     }
 
+    /// Waits until the cursor is in this column, counted from 0.
+    pub async fn until_column(&self, column: usize) {
+        let is_there = || usize::from(self.shown().screen.screen().cursor_position().1) == column;
+        let mut changed = self.changed.clone();
+        let reached = async {
+            while !is_there() {
+                changed.changed().await.expect("the terminal is open");
+            }
+        };
+        let reached = tokio::time::timeout(TIMEOUT, reached).await;
+        reached.unwrap_or_else(|_| panic!("the cursor comes to {column}; the screen:\n{}", self.screen()));
+    }
+
     /// Waits until the rows of the screen are as they should be; gives them.
     pub async fn until_rows(&self, what: &str, mut look: impl FnMut(&[String]) -> bool) -> Vec<String> {
         let found = tokio::time::timeout(TIMEOUT, async {

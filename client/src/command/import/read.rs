@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use linger_protocol::variable::looks_secret;
 use serde_json::{Map, Value};
 
 use super::{Found, MAX_FILE, Server, rules};
@@ -207,6 +208,10 @@ impl Found {
         if command.is_none() && url.is_none() {
             return Err("it has no command and no url");
         }
+        // Nor is it shown: what is shown may be kept by the terminal.
+        if may_have_secret(command.iter().chain(&args).chain(&url).map(String::as_str)) {
+            return Err("an argument may be a secret; write it with ${NAME} yourself");
+        }
         let env = self.values(name, table.get("env").or_else(|| table.get("environment")));
         let headers = self.values(name, table.get("headers").or_else(|| table.get("http_headers")));
         Ok(Server { command, args, env, cwd: text("cwd"), url, headers })
@@ -217,7 +222,7 @@ impl Found {
         let mut kept = BTreeMap::new();
         for (name, value) in values.and_then(Value::as_object).into_iter().flatten() {
             let Some(value) = value.as_str() else { continue };
-            if is_secret(name) && !value.contains("${") {
+            if (is_secret(name) || looks_secret(value)) && !value.contains("${") {
                 let variable: String = name
                     .chars()
                     .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' })
@@ -273,6 +278,49 @@ fn is_secret(name: &str) -> bool {
     ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "AUTH", "CREDENTIAL", "COOKIE", "PRIVATE"]
         .iter()
         .any(|word| name.contains(word))
+}
+
+/// Whether one of the words of a command, or an address, may have a secret: after an option (`--api-key X`), in a header
+/// (`Authorization: X`), in a query (`?token=X`), or by its looks. What is written with `${` has none.
+fn may_have_secret<'a>(words: impl Iterator<Item = &'a str>) -> bool {
+    let mut is_value = false;
+    for text in words {
+        if has_named_secret(text) || (looks_secret(text) && !text.contains("${")) {
+            return true;
+        }
+        // A word may be a whole command of a shell.
+        for word in text.split_whitespace() {
+            let is_option = word.starts_with('-');
+            if is_value && !is_option && !word.contains("${") {
+                return true;
+            }
+            is_value = is_option && !word.contains(['=', ':']) && is_secret(word);
+        }
+    }
+    false
+}
+
+/// Whether a text has a value for a name of secrets: `name=value`, `Name: value`, or credentials of a header.
+fn has_named_secret(text: &str) -> bool {
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let lower = text.to_ascii_lowercase();
+    let has_credentials = ["bearer ", "basic "]
+        .iter()
+        .any(|scheme| lower.split_once(scheme).is_some_and(|(_, rest)| !rest.trim().is_empty()));
+    if has_credentials && !text.contains("${") {
+        return true;
+    }
+    text.split(['?', '&', '#', ';']).any(|part| {
+        part.match_indices(['=', ':']).any(|(at, sign)| {
+            let before = part.get(..at).unwrap_or_default().trim_end_matches(['"', '\'', ' ']);
+            let value = part.get(at + 1..).unwrap_or_default().trim();
+            let name = before.rsplit(|c: char| !is_of_name(c)).next().unwrap_or_default();
+            // In an address and in a path a colon follows a host or a directory.
+            let is_place =
+                sign == ":" && before.strip_suffix(name).is_some_and(|start| start.ends_with(['/', '.', '@']));
+            is_secret(name) && !is_place && !value.is_empty() && !value.contains("${")
+        })
+    })
 }
 
 /// The regular files in a directory, relative to it, sorted; links are not followed.
@@ -383,6 +431,44 @@ mod tests {
             assert!(left.contains(said), "{said}: {left}");
         }
         assert!(!left.contains("sk-1"), "{left}");
+    }
+
+    #[test]
+    fn a_server_whose_arguments_may_have_a_secret_is_left_out() {
+        let check = |words: &[&str], expect: bool| {
+            assert_eq!(may_have_secret(words.iter().copied()), expect, "{words:?}");
+        };
+        check(&["npx", "srv", "--api-key", "hunter2"], true);
+        check(&["srv", "--api-key=hunter2"], true);
+        check(&["npx", "mcp-remote", "--header", "Authorization: hunter2"], true);
+        check(&["mcp-remote", "--header=Authorization:hunter2"], true);
+        check(&["mcp-remote", "--header", "X-Custom: Bearer hunter2"], true);
+        check(&["https://x.example/mcp?a=${A}&token=hunter2"], true);
+        check(&["https://me:hunter2@x.example/mcp"], true);
+        check(&["docker", "run", "-e", "API_KEY=hunter2", "srv"], true);
+        check(&["sh", "-c", "srv --token hunter2"], true);
+        check(&["srv", "sk-ant-0123456789abcdef"], true);
+        check(&["srv", "--api-key", "${API_KEY}", "--token=${TOKEN}"], false);
+        check(&["mcp-remote", "--header", "Authorization: Bearer ${T}"], false);
+        check(&["https://x.example/mcp?token=${T}"], false);
+        check(&["http://keycloak:8080/mcp"], false);
+        check(&["https://auth.example.org:8443/mcp?level=1"], false);
+        check(&["docker", "run", "-e", "API_KEY", "-v", "/home/me/keys:/keys", "srv"], false);
+        check(&["npx", "-y", "@scope/auth-server@1.0", "--no-auth", "--verbose"], false);
+        let dir = tempfile::tempdir().unwrap();
+        write(
+            dir.path(),
+            ".claude.json",
+            r#"{"mcpServers": {
+                "one": {"command": "npx", "args": ["one", "--api-key", "hunter2"], "env": {"API_KEY": "hunter2"}},
+                "two": {"type": "http", "url": "https://x.example/mcp?token=hunter2"},
+                "ok": {"command": "npx", "args": ["ok", "--api-key", "${KEY}"]}}}"#,
+        );
+        let found = claude(dir.path(), None, Path::new("/p"));
+        assert_eq!(found.servers.keys().collect::<Vec<_>>(), ["ok"]);
+        let left = found.left_out.join("\n");
+        assert_eq!(left.matches("an argument may be a secret; write it with ${NAME} yourself").count(), 2, "{left}");
+        assert!(!left.contains("hunter2"), "{left}");
     }
 
     #[test]

@@ -78,7 +78,7 @@ pub(super) fn opencode(tool: &str, rules: &[(String, String)]) -> Vec<(&'static 
         "deny" => Some("deny"),
         _ => None,
     };
-    let mut found = Vec::new();
+    let mut found: Vec<(&'static str, String, Translated)> = Vec::new();
     for (nth, (pattern, word)) in rules.iter().enumerate() {
         let Some(kind) = kind(word) else {
             found.push(("ask", pattern.clone(), Err("linger has no such word")));
@@ -102,6 +102,15 @@ pub(super) fn opencode(tool: &str, rules: &[(String, String)]) -> Vec<(&'static 
             _ => Err("linger has no such tool"),
         };
         found.push((kind, pattern.clone(), translated));
+    }
+    // What a later rule takes from one that allows must not be allowed here because the later one is left out.
+    let mut is_later_lost = false;
+    for (kind, _, translated) in found.iter_mut().rev() {
+        if *kind != "allow" {
+            is_later_lost |= translated.is_err();
+        } else if is_later_lost && translated.is_ok() {
+            *translated = Err("a later rule that asks or denies is left out, and may be an exception to it");
+        }
     }
     found
 }
@@ -163,5 +172,24 @@ mod tests {
         check("edit", &[("*", "deny")], &[Some(("deny", "edit(**)"))]);
         check("webfetch", &[("*", "allow")], &[Some(("allow", "fetch"))]);
         check("doom_loop", &[("*", "allow")], &[None]);
+        // What a later rule that is left out may take from it is not allowed.
+        check("bash", &[("git *", "allow"), ("*", "ask")], &[None, None]);
+        check(
+            "bash",
+            &[("git *", "allow"), ("git push *", "deny"), ("git push origin", "allow")],
+            &[None, None, Some(("allow", "bash(git push origin)"))],
+        );
+        check(
+            "bash",
+            &[("git *", "allow"), ("git push *", "ask"), ("git push origin", "allow")],
+            &[None, None, Some(("allow", "bash(git push origin)"))],
+        );
+        check("edit", &[("src/**", "allow"), ("/secret", "deny")], &[None, None]);
+        check("bash", &[("git *", "allow"), ("git push *", "never")], &[None, None]);
+        check(
+            "bash",
+            &[("git *", "allow"), ("git push *", "ask"), ("git push -f *", "deny")],
+            &[Some(("allow", "bash(git:*)")), Some(("ask", "bash(git push:*)")), Some(("deny", "bash(git push -f:*)"))],
+        );
     }
 }

@@ -68,6 +68,10 @@ impl Actor {
         if self.state.depth() >= limits.depth {
             return Err("not run: agents of agents may not delegate any further".to_owned());
         }
+        if background && self.state.delegated.is_some() {
+            // Its own answer comes with the end of its turn.
+            return Err("not run: an agent may not delegate in the background; wait for the result".to_owned());
+        }
         let of_turn = self.state.turn.as_ref().map_or(0, |turn| turn.delegated as usize);
         let under_way = if let Phase::Running(running) = &self.phase { running.delegating.len() } else { 0 };
         if of_turn + under_way >= limits.per_turn as usize {
@@ -104,7 +108,8 @@ impl Actor {
         });
     }
 
-    /// Hears of a child whose call has ended: its result becomes a prompt, in the transaction of its end.
+    /// Hears of a child whose call has ended: its result becomes a prompt, in the transaction of its end. In the bin it is only
+    /// recorded.
     pub(super) fn child_report(&mut self, report: ChildReport, reply: Reply<()>) {
         let ChildReport { update, said } = report;
         if self.state.child(&update.child).is_none() {
@@ -116,7 +121,8 @@ impl Actor {
         let update = ChildUpdate { background: is_wanted, ..update };
         let by = format!("agent {} in session {child}", update.agent);
         let mut drafts = vec![Draft::new(EventBody::ChildUpdated(update))];
-        if let (Some(said), true) = (said, is_finished && is_wanted) {
+        let is_binned = self.state.binned_at.is_some();
+        if let (Some(said), true) = (said, is_finished && is_wanted && !is_binned) {
             let prompt = PromptId(format!("p{}", self.state.counts.prompts + 1));
             let content = vec![ContentBlock::text(said)];
             let (when, by, child) = (When::Queue, Some(by), Some(child.clone()));
@@ -144,7 +150,7 @@ impl Actor {
         } else if self.is_over_budget() {
             self.host.clone().command(&child, cancel());
         }
-        if matches!(self.phase, Phase::Idle) {
+        if matches!(self.phase, Phase::Idle) && !is_binned {
             self.start_next(false);
         }
     }
@@ -210,6 +216,9 @@ impl Actor {
     }
 }
 
+/// How many parents of parents are looked at: more than the limits of delegation allow.
+const MAX_ABOVE: usize = 32;
+
 /// The turn of a child's task.
 const FIRST_TURN: &str = "t1";
 
@@ -242,6 +251,12 @@ async fn follow(
         update.status = ChildStatus::Finished;
         return tell(&update, None).await;
     }
+    if follower.lacks_task() {
+        // Its call was cut off before, and gives it none any more.
+        update.status = ChildStatus::Finished;
+        let output = ToolOutput::error("[it never got its task]");
+        return tell(&update, Some(answer::later(&update, &output))).await;
+    }
     loop {
         if follower.next(&mut update).await == Seen::Nothing {
             continue;
@@ -258,12 +273,19 @@ async fn follow(
 }
 
 impl Actor {
-    /// A child never asks less than its parent: not even one that was away while its parent changed.
+    /// A child never asks less than its parent, or the parent of that: not even one that was away while one of them changed.
     pub(super) async fn keep_within_parent(&mut self) -> Result<(), StoreError> {
-        let (Some(parent), true) = (self.state.parent.clone(), self.state.delegated.is_some()) else { return Ok(()) };
-        let Some(row) = self.env.store.session(parent).await? else { return Ok(()) };
-        let Some(parent) = State::from_stored(&row.fold) else { return Ok(()) };
-        let most = stricter(self.state.mode, parent.mode);
+        let is_child = self.state.delegated.is_some();
+        let mut above = self.state.parent.clone().filter(|_| is_child);
+        let mut most = self.state.mode;
+        for _ in 0..MAX_ABOVE {
+            let Some(id) = above else { break };
+            let Some(row) = self.env.store.session(id).await? else { break };
+            let Some(parent) = State::from_stored(&row.fold) else { break };
+            most = stricter(most, parent.mode);
+            let is_child = parent.delegated.is_some();
+            above = parent.parent.filter(|_| is_child);
+        }
         if most != self.state.mode {
             self.append(vec![Draft::new(EventBody::mode_changed(most))], Vec::new(), true, None);
         }

@@ -170,7 +170,7 @@ impl Command {
         )
     }
 
-    /// Whether a session in the bin accepts it: it can be read, deleted and taken out.
+    /// Whether a session in the bin accepts it: it can be read, deleted and taken out, and hears how its children end.
     pub(super) fn is_for_binned(&self) -> bool {
         matches!(
             self,
@@ -178,6 +178,7 @@ impl Command {
                 | Self::Environment(_)
                 | Self::Bin(_)
                 | Self::Restore(..)
+                | Self::Child(..)
                 | Self::Remove(..)
                 | Self::Prune(..)
                 | Self::Warn(..)

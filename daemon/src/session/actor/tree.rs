@@ -51,6 +51,7 @@ impl Actor {
         let Author { name, process } = by;
         let body = EventBody::Rewound(Rewound { by: Some(name), process, ..back.rewound });
         tracing::info!(target: "session", session = %self.id, to = back.done.to, branch = %back.done.branch, "went back");
+        self.withdraw_plan("the session went back");
         let outcome = self.remember(key, &back.done);
         let (done, committed) = oneshot::channel();
         self.append(vec![Draft::new(body)], outcome.into_iter().collect(), true, Some(done));

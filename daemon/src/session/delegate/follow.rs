@@ -200,10 +200,15 @@ impl Follower {
         self.progress.prompt.is_some()
     }
 
+    /// Whether it has no task, and could still get one.
+    pub fn lacks_task(&self) -> bool {
+        !self.has_task() && self.progress.ending.is_none()
+    }
+
     /// Gives the child its task, unless it has it.
     pub async fn ask_once(&mut self, parent: &SessionId, prompt: session::Prompt) -> Result<(), RpcError> {
         self.catch_up().await;
-        if self.has_task() || self.progress.ending.is_some() {
+        if !self.lacks_task() {
             return Ok(());
         }
         let child = self.subscription.session().clone();

@@ -3,6 +3,7 @@
 //! A session that went back keeps the events that it left: they are passed over when a context is made of its log. Everything else
 //! of the state (settings, ids, sums, changes of files) goes on. A compaction that was taken back is passed over, too.
 
+use linger_protocol::permission::Mode;
 use linger_protocol::tree::{Forked, Rewound, Uncompacted};
 use serde::{Deserialize, Serialize};
 
@@ -129,6 +130,8 @@ impl State {
         uncompacted.retain(|(_, said)| *said <= back.to);
         self.context = back.context_tokens.unwrap_or_default();
         self.before_turn = self.head.saturating_sub(1);
+        // What it was told of mode plan may be among what was left; that the mode is over is told once more than needed at most.
+        self.plan_told &= self.mode != Mode::Plan;
         if back.files {
             // The model does not know of the changes.
             self.undo.news.clear();

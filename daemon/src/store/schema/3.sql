@@ -9,3 +9,6 @@ CREATE TABLE shared (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX shared_source ON shared (source, last);
+
+-- The children of a session are looked for with each that is listed, removed or pruned.
+CREATE INDEX session_parent ON session (parent) WHERE parent IS NOT NULL;

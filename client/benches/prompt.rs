@@ -231,7 +231,7 @@ fn ms(began: Instant) -> f64 {
 }
 
 fn median(runs: usize, run: impl Fn() -> f64) -> f64 {
-    at(&mut (0..runs).map(|_| run()).collect(), 50)
+    at(&mut (0..runs).map(|_| run()).collect::<Vec<_>>(), 50)
 }
 
 /// The value below which so many of a hundred lie.

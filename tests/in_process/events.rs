@@ -168,7 +168,7 @@ async fn a_search_finds_what_people_and_models_said_until_the_session_is_removed
     assert_eq!(rows[0]["snippet"], "The parser drops the last byte of a frame.");
     let seq = client.look(|seen| {
         let mut messages = seen.of("message").filter(|it| it.session == one);
-        messages.nth(1).and_then(|it| it.seq())
+        messages.nth(1).and_then(linger_tests::check::Seen::seq)
     });
     assert_eq!(rows[0]["seq"].as_u64(), seq);
     let count = async |text: &str| search(json!({ "text": text })).await["rows"].as_array().unwrap().len();

@@ -147,7 +147,9 @@ async fn a_command_of_the_users_own_runs_in_a_terminal_and_its_output_goes_with_
     let model = ModelServer::scripted(|_| Reply::text("seen"));
     let daemon = Daemon::start(&model).await;
     let mut terminal = open(&daemon).await;
-    terminal.line("!test -t 0 && test -t 1 && echo re''ady && read x && printf '\\033[31mgot-%s\\033[0m\\n' \"$x\"; pwd; exit 3");
+    terminal.line(
+        "!test -t 0 && test -t 1 && echo re''ady && read x && printf '\\033[31mgot-%s\\033[0m\\n' \"$x\"; pwd; exit 3",
+    );
     terminal.shows("ready").await;
     // What is typed is the command's.
     terminal.line("a word");

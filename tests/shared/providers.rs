@@ -34,7 +34,7 @@ pub(crate) async fn start_with(model: &ModelServer, more: &str) -> Daemon {
     );
     let env = [("GPT_KEY", GPT_KEY), ("GOOGLE_KEY", GOOGLE_KEY)];
     let env = env.map(|(name, key)| (name.to_owned(), key.to_owned())).to_vec();
-    Daemon::start_with(model, Setup { mode: "auto", config, env, ..Setup::default() }).await
+    Daemon::start_with(model, Setup { mode: "auto", top: "titles = \"off\"\n", config, env, ..Setup::default() }).await
 }
 
 /// Nothing that must always hold was broken, and no key is anywhere but in its header.

@@ -27,9 +27,11 @@ use linger_protocol::error::Code;
 use linger_protocol::event::{EventBody, FileChange, Location, NoticeCode, Notification};
 use linger_protocol::id::{BlobId, Cursor, PromptId, SessionId};
 use linger_protocol::message;
-use linger_protocol::method::{BlobGet, Method, QuestionAnswer, QuestionList, SessionAttach, SessionCancel};
+use linger_protocol::method::{
+    BlobGet, Method, QuestionAnswer, QuestionList, SessionAttach, SessionCancel, SessionUnqueue,
+};
 use linger_protocol::question::{self as pending, PendingQuestion};
-use linger_protocol::session::{Attach, Cancel};
+use linger_protocol::session::{Attach, Cancel, Unqueue};
 use linger_protocol::transport::blocking::Incoming;
 use serde::Serialize;
 use serde_json::Value;
@@ -96,6 +98,8 @@ struct Session {
     own: Vec<PromptId>,
     /// The prompts whose turn has not ended, with the editor's requests.
     open: Vec<(PromptId, Value)>,
+    /// The prompt of the turn that runs.
+    running: Option<PromptId>,
     /// The request that is answered when the replay is over.
     load: Option<(Value, Value)>,
 }
@@ -134,8 +138,12 @@ impl Bridge {
         let sessions: Vec<_> = self.sessions.iter().map(|(id, session)| (id.clone(), session.cursor.clone())).collect();
         for (session, after) in sessions {
             if let Err(error) = self.attach(&session, after)? {
-                self.sessions.remove(&session);
+                let gone = self.sessions.remove(&session).unwrap_or_default();
                 self.update(&session, update::note(&format!("session {session}: {}", error.message)))?;
+                for id in gone.open.into_iter().map(|(_, id)| id).chain(gone.load.map(|(id, _)| id)) {
+                    self.editor.answer(&id, Err(error.clone()))?;
+                }
+                self.forget_questions(&session)?;
             }
         }
         Ok(())
@@ -201,8 +209,20 @@ impl Bridge {
         self.cancel(&session)
     }
 
-    /// Cancels a session's turn, and what waits for one of its own. That there is none is no error.
+    /// Cancels what this editor has a session do; if that is nothing, the turn that runs. That there is none is no error.
     fn cancel(&mut self, session: &SessionId) -> Result<(), Failure> {
+        let Some(opened) = self.sessions.get(session) else { return Ok(()) };
+        let own: Vec<PromptId> = opened.open.iter().map(|(prompt, _)| prompt.clone()).collect();
+        let running = opened.running.clone();
+        for prompt in own.iter().filter(|prompt| running.as_ref() != Some(prompt)) {
+            let unqueue = Unqueue { session: session.clone(), prompt: Some(prompt.clone()), key: Some(key()?) };
+            if self.client.call_raw(&SessionUnqueue(unqueue))?.is_ok() {
+                self.settle(session, prompt, value(&PromptResponse::new(StopReason::Cancelled)))?;
+            }
+        }
+        if !own.is_empty() && running.is_some_and(|running| !own.contains(&running)) {
+            return Ok(());
+        }
         let cancel = Cancel { session: session.clone(), background: false, key: Some(key()?) };
         let _idle = self.client.call_raw(&SessionCancel(cancel))?;
         Ok(())
@@ -224,6 +244,10 @@ impl Bridge {
             self.update(session, update)?;
         }
         match &event.body {
+            EventBody::TurnStarted { prompt } => {
+                note_running(&mut self.sessions, session, Some(prompt.clone()));
+                Ok(())
+            }
             EventBody::CaughtUp {} => {
                 let load = self.sessions.get_mut(session).and_then(|opened| opened.load.take());
                 load.map_or(Ok(()), |(id, response)| self.editor.answer(&id, Ok(response)))
@@ -265,6 +289,7 @@ impl Bridge {
                 session_usage,
                 ..
             } => {
+                note_running(&mut self.sessions, session, None);
                 if let (Some(used), Some(size)) = (context_tokens, context_window) {
                     let cost = session_usage.as_ref().and_then(|usage| usage.cost_micros);
                     let cost = cost.map(|micros| Cost::new(micros as f64 / 1e6, "USD"));
@@ -279,8 +304,9 @@ impl Bridge {
 
     /// The turn of this editor's prompt waits for a key: it ends, and the editor is told how to bring one.
     fn key_missing(&mut self, session: &SessionId, text: &str) -> Result<(), Failure> {
-        let first = self.sessions.get(session).and_then(|opened| opened.open.first().map(|(prompt, _)| prompt.clone()));
-        let Some(prompt) = first else { return self.update(session, update::note(text)) };
+        let Some(opened) = self.sessions.get(session).filter(|opened| opened.load.is_none()) else { return Ok(()) };
+        let running = opened.running.clone().filter(|running| opened.open.iter().any(|(open, _)| open == running));
+        let Some(prompt) = running else { return self.update(session, update::note(text)) };
         self.cancel(session)?;
         self.settle(session, &prompt, Err(Error::new(ErrorCode::AuthRequired.into(), text)))
     }
@@ -363,6 +389,13 @@ impl Bridge {
             Ok(raw) => Ok(parse::<M>(&raw)?),
             Err(error) => Err(refused(&error)),
         })
+    }
+}
+
+/// Notes whose turn runs in a session.
+fn note_running(sessions: &mut HashMap<SessionId, Session>, session: &SessionId, running: Option<PromptId>) {
+    if let Some(opened) = sessions.get_mut(session) {
+        opened.running = running;
     }
 }
 

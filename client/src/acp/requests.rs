@@ -94,9 +94,16 @@ impl Bridge {
         let (modes, options) = self.choices(&row)?;
         let response = json!(LoadSessionResponse::new().modes(modes).config_options(options));
         let session = row.session.clone();
-        let opened = Session { load: Some((id.clone(), response)), ..Session::default() };
+        let before = self.sessions.remove(&session);
+        let was_open = before.is_some();
+        let Session { open, load, .. } = before.unwrap_or_default();
+        if let Some((earlier, response)) = load {
+            self.editor.answer(&earlier, Ok(response))?;
+        }
+        let opened = Session { open, load: Some((id.clone(), response)), ..Session::default() };
         // Open already: the connection forgets it first, so that the replay begins anew.
-        if self.sessions.insert(session.clone(), opened).is_some() {
+        self.sessions.insert(session.clone(), opened);
+        if was_open {
             self.forget_questions(&session)?;
             let _detached = self.client.call_raw(&SessionDetach(Named { session: session.clone() }))?;
         }

@@ -270,7 +270,9 @@ fn in_editor(text: &str) -> Result<String, String> {
     let path = std::env::temp_dir().join(format!("linger-{name}.md"));
     let write = |path: &Path| -> std::io::Result<()> {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-        file.write_all(text.as_bytes())
+        // A text file ends in a line feed, which is taken off again.
+        file.write_all(text.as_bytes())?;
+        if text.is_empty() { Ok(()) } else { file.write_all(b"\n") }
     };
     write(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let run = || {

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustyline::{
-    Cmd, ConditionalEventHandler, EditMode, Event as Typed, EventContext, InputMode, KeyCode, KeyEvent, Modifiers,
-    Movement, RepeatCount,
+    CharSearch, Cmd, ConditionalEventHandler, EditMode, Event as Typed, EventContext, InputMode, KeyCode, KeyEvent,
+    Modifiers, Movement, RepeatCount,
 };
 
 use super::complete::Completer;
@@ -349,12 +349,11 @@ impl ConditionalEventHandler for Keys {
                     return None;
                 }
                 if *key == KeyEvent(KeyCode::Backspace, Modifiers::NONE) {
-                    // At the end of the line, where a paste has put the cursor. The count of a movement would be the key's.
+                    // At the end of the line, where a paste has put the cursor. What stands for it begins with its only `[`; a
+                    // count of characters would be taken for the key's.
                     let line = context.line();
-                    let count = self.lock().pastes.before(line).filter(|_| context.pos() == line.len());
-                    if let Some(count) = count {
-                        let rest: String = line.chars().take(line.chars().count() - count).collect();
-                        return Some(Cmd::Replace(Movement::WholeBuffer, Some(rest)));
+                    if context.pos() == line.len() && self.lock().pastes.is_before(line) {
+                        return Some(Cmd::Kill(Movement::ViCharSearch(1, CharSearch::Backward('['))));
                     }
                 }
                 let command = self.key(*key, context.line());

@@ -54,9 +54,9 @@ impl Pastes {
         Some(name)
     }
 
-    /// How many characters stand for a paste right before a place in the line, which go together.
-    pub(super) fn before(&self, line: &str) -> Option<usize> {
-        self.kept.iter().find(|(name, _)| line.ends_with(name.as_str())).map(|(name, _)| name.chars().count())
+    /// Whether the line ends with what stands for a paste, which goes together.
+    pub(super) fn is_before(&self, line: &str) -> bool {
+        self.kept.iter().any(|(name, _)| line.ends_with(name.as_str()))
     }
 
     /// The line with what was pasted.
@@ -95,8 +95,7 @@ mod tests {
         assert_eq!(paste(&mut pastes, "[42 lines pasted]\n".repeat(42).as_str(), "x"), "[42 lines pasted, 2]");
         assert_eq!(paste(&mut pastes, &"x".repeat(2000), ""), "[2000 characters pasted]");
         let line = "a [42 lines pasted] b [42 lines pasted, 2] c";
-        assert_eq!(pastes.before("a [42 lines pasted]"), Some(17));
-        assert_eq!(pastes.before("a [42 lines pasted"), None);
+        assert!(pastes.is_before("a [42 lines pasted]") && !pastes.is_before("a [42 lines pasted"));
         let whole = pastes.whole(line);
         assert_eq!(whole, format!("a {} b {} c", "line\n".repeat(42), "[42 lines pasted]\n".repeat(42)));
         assert_eq!(pastes.whole("[41 lines pasted]"), "[41 lines pasted]");

@@ -199,8 +199,10 @@ impl Connection {
 
     /// Says hello.
     pub fn hello(&mut self) {
-        let params =
-            self.answer("daemon/hello", json!({"protocol": 1, "version": env!("CARGO_PKG_VERSION"), "env": ["PATH_WE_WANT"], "keys": []}));
+        let params = self.answer(
+            "daemon/hello",
+            json!({"protocol": 1, "version": env!("CARGO_PKG_VERSION"), "env": ["PATH_WE_WANT"], "keys": []}),
+        );
         assert!(params["client"].as_str().unwrap().starts_with("linger@"), "{params}");
     }
 

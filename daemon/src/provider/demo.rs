@@ -130,7 +130,9 @@ fn tokens(bytes: usize) -> u64 {
 fn since_prompt(messages: &[Message]) -> (String, Vec<Done<'_>>) {
     let is_prompt = |message: &&Message| {
         let result = |block: &ContentBlock| matches!(block, ContentBlock::ToolResult { .. });
-        message.role == Role::User && !message.content.iter().any(result)
+        // What the daemon says of the mode is no prompt.
+        let is_news = || text_of(&message.content).starts_with("[mode ");
+        message.role == Role::User && !message.content.iter().any(result) && !is_news()
     };
     let mut since = messages.rsplitn(2, |message| is_prompt(&message)).next().unwrap_or_default().iter();
     let prompt = messages.iter().rev().find(is_prompt).map(|message| text_of(&message.content)).unwrap_or_default();

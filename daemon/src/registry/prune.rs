@@ -59,6 +59,7 @@ impl Registry {
         for (id, size) in store.untouched(before, of).await? {
             let row = if pruned.sessions.len() < NAMED { store.session(id.clone()).await? } else { None };
             let done = match (params.dry_run, params.into_bin && !params.bin) {
+                (true, false) if !params.force => !self.is_used_below(&id, before).await?,
                 (true, _) => true,
                 (false, true) => pruned_one(&id, self.bin(&id, params.force, None).await)?,
                 (false, false) => self.prune_one(&id, before, params.force).await?,

@@ -222,3 +222,21 @@ fn give(parent: &SessionId, child: &SessionId, prompt: session::Prompt, reply: R
     let by = Author { name: format!("session {parent}"), process };
     Command::Prompt(session::Prompt { session: child.clone(), ..prompt }, None, Some(key), by, reply)
 }
+
+#[cfg(test)]
+mod tests {
+    use linger_protocol::message::text_of;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_is_a_part_of_the_task_unless_the_child_is_there() {
+        let said = |directory: &str| {
+            let (agent, task, files) = ("general".to_owned(), "look".to_owned(), vec!["a".to_owned()]);
+            let order = Order { agent, task, files, directory: directory.into(), schema: None, background: false };
+            text_of(&prompt_of(&order, Path::new("/w")).content.into_blocks())
+        };
+        assert!(said("/w").starts_with("look\n\nBegin with these files:\na"), "{}", said("/w"));
+        assert!(said("/w/sub").starts_with("look\n\nWork in /w/sub.\n\nBegin with"), "{}", said("/w/sub"));
+    }
+}

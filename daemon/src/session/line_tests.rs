@@ -363,3 +363,23 @@ async fn a_fork_of_a_long_session_adds_two_rows_and_its_origin_can_go() {
     }
     store.close().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_turn_that_a_session_went_back_into_has_ended_from_then_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(&dir.path().join("linger.db")).unwrap();
+    let mut session = Session::default();
+    session.create();
+    session.turn(&[1], true);
+    // After the results of its call, as before a prompt that was steered into it.
+    let within = session.state.head - 2;
+    let went = session.add(None, EventBody::Rewound(Rewound { to: within, ..Rewound::default() }));
+    session.turn(&[], true);
+    write(&store, "s", &session.events, vec![session.state.to_fold()]).await;
+    let line = Line { store: &store, id: "s".into(), state: &session.state };
+    for (seq, is_open) in [(within, true), (went, false), (went + 1, false)] {
+        let known = line.known(&Point { seq, prompt: None }).await.unwrap();
+        assert_eq!((known.turn.is_some(), known.before_turn), (is_open, Some(2)), "at {seq}");
+    }
+    store.close().await.unwrap();
+}

@@ -162,4 +162,13 @@ mod tests {
         back(&mut state, 50, 5);
         assert_eq!(state.passed_over.skipped, [(5, 50)]);
     }
+
+    #[test]
+    fn mode_plan_is_told_again_as_what_was_told_may_be_left() {
+        for (mode, told) in [(Mode::Plan, false), (Mode::Ask, true)] {
+            let mut state = State { mode, plan_told: true, ..State::default() };
+            back(&mut state, 20, 10);
+            assert_eq!(state.plan_told, told);
+        }
+    }
 }

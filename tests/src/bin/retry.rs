@@ -174,7 +174,9 @@ impl Run {
 
 /// The test that a line of output is about, and its result.
 fn reported(line: &str) -> Option<(&str, &str)> {
-    let (name, result) = line.strip_prefix("test ")?.split_once(" ... ")?;
+    // What a test prints without a line end stands before it.
+    let said = |(at, word): (usize, &str)| line.get(at + word.len()..)?.split_once(" ... ");
+    let (name, result) = line.match_indices("test ").filter_map(said).find(|(name, _)| !name.contains(' '))?;
     let name = name.strip_suffix(" - should panic").unwrap_or(name);
     Some((name, result.split(',').next().unwrap_or(result)))
 }

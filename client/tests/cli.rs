@@ -291,7 +291,7 @@ fn an_answer_carries_the_digest_of_what_was_listed() {
             (&json!("q1abc"), &json!("reject_once"), &json!("sha256:9f"), &json!("not now"))
         );
     });
-    let ran = fake.run(&["answer", "q1", "deny", "--reason", "not now"]);
+    let ran = fake.run(&["answer", "q1ab", "deny", "--reason", "not now"]);
     assert_eq!((ran.code, ran.out.as_str()), (Some(0), ""));
     assert!(ran.err.contains("cargo test\n  denied"), "{}", ran.err);
 }

@@ -23,6 +23,9 @@ use serde_json::{Value, json};
 
 const SIZE: PtySize = PtySize { rows: 24, cols: 80, pixel_width: 0, pixel_height: 0 };
 
+/// How long a screen is watched that is written.
+const SETTLED: Duration = Duration::from_millis(700);
+
 /// How long to wait for what a screen is to have.
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -44,17 +47,20 @@ fn screen(name: &str, script: impl FnOnce(&mut Connection) + Send + 'static, ste
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, "one\ntwo\nthree\n").unwrap();
     }
-    let shown = play(&fake, steps);
-    fake.finish();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("screens").join(format!("{name}.txt"));
-    if std::env::var_os("UPDATE_SCREENS").is_some() {
-        std::fs::write(&path, &shown).unwrap();
-    }
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    let is_update = std::env::var_os("UPDATE_SCREENS").is_some();
+    let shown = play(&fake, steps, (!is_update).then_some(&kept));
+    fake.finish();
+    if is_update {
+        std::fs::write(&path, &shown).unwrap();
+        return;
+    }
     assert_eq!(shown, kept, "the screen of {name} is another; UPDATE_SCREENS=1 writes it");
 }
 
-fn play(fake: &Fake, steps: &[Step]) -> String {
+/// The screen after the steps, once it is as `kept`; without that, once nothing more comes.
+fn play(fake: &Fake, steps: &[Step], kept: Option<&String>) -> String {
     let pty = native_pty_system().openpty(SIZE).unwrap();
     let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_linger"));
     command.env_clear();
@@ -82,7 +88,14 @@ fn play(fake: &Fake, steps: &[Step]) -> String {
         input.write_all(keys.as_bytes()).and_then(|()| input.flush()).unwrap();
         until(&mut terminal, &output, row);
     }
-    let shown = rows(&terminal).join("\n") + "\n";
+    // The rows above the prompt are drawn a moment after what they tell of.
+    let deadline = Instant::now() + kept.map_or(SETTLED, |_| LIMIT);
+    let mut shown = rows(&terminal).join("\n") + "\n";
+    while kept != Some(&shown) {
+        let Ok(chunk) = output.recv_timeout(deadline.saturating_duration_since(Instant::now())) else { break };
+        terminal.process(&chunk);
+        shown = rows(&terminal).join("\n") + "\n";
+    }
     child.kill().unwrap();
     child.wait().unwrap();
     shown

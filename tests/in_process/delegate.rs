@@ -18,15 +18,13 @@ async fn start(model: &ModelServer, mode: &'static str, more: &str) -> Daemon {
         model.url()
     );
     let env = vec![("GOOGLE_KEY".to_owned(), GOOGLE_KEY.to_owned())];
-    let daemon = Daemon::start_with(model, Setup { mode, config, env, ..Setup::default() }).await;
-    let agents = daemon.dirs.root().join("c/linger/agents");
-    std::fs::create_dir_all(&agents).unwrap();
-    for (name, model) in [("reader", "claude/c"), ("tester", "work/w"), ("writer", "google/gemini-2.5-pro")] {
+    let agents = [("reader", "claude/c"), ("tester", "work/w"), ("writer", "google/gemini-2.5-pro")];
+    let file = |(name, model): (&str, &str)| {
         let text = format!("---\nname: {name}\ndescription: a {name}\nmodel: {model}\n---\nYou are the {name}.\n");
-        std::fs::write(agents.join(format!("{name}.md")), text).unwrap();
-    }
-    daemon.client().await.confirm().await;
-    daemon
+        (format!("agents/{name}.md"), text)
+    };
+    let user_files = agents.map(file).to_vec();
+    Daemon::start_with(model, Setup { mode, config, env, user_files, ..Setup::default() }).await
 }
 
 fn task(agent: &str, task: &str) -> Value {

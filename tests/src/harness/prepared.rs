@@ -34,6 +34,8 @@ pub struct Setup {
     pub keys: bool,
     /// `LINGER_LOG` of the daemon.
     pub log: &'static str,
+    /// Files of the user's, below the directory of the configuration: name and text.
+    pub user_files: Vec<(String, String)>,
     /// More variables for whatever is started.
     pub env: Vec<(String, String)>,
     /// Whether the programs are those with faults.
@@ -55,6 +57,7 @@ impl Default for Setup {
             config: String::new(),
             keys: true,
             log: "debug",
+            user_files: Vec::new(),
             env: Vec::new(),
             faulty: false,
             files: None,
@@ -87,6 +90,11 @@ impl Prepared {
             more = setup.config,
         );
         std::fs::write(dirs.config(), config).expect("the configuration can be written");
+        for (name, text) in &setup.user_files {
+            let file = dirs.config().with_file_name(name);
+            std::fs::create_dir_all(file.parent().expect("a directory")).expect("a directory can be made");
+            std::fs::write(file, text).expect("a file of the user's can be written");
+        }
         let canary = |name: &str| format!("canary-{name}-{}", dirs.root().display().to_string().replace('/', "."));
         let keys = [("WORK_KEY", canary("work")), ("CLAUDE_KEY", canary("claude"))];
         Self { dirs, setup, keys }

@@ -133,7 +133,8 @@ async fn a_paste_is_one_prompt_and_shown_short_and_runs_nothing() {
     terminal.prompts().await;
     terminal.keys(&pasted("one\rtwo"));
     ends(&terminal, &["> one", "  two"].map(|row| if row == "  two" { "two" } else { row })).await;
-    terminal.keys(CTRL_U);
+    terminal.keys("\x03");
+    ends(&terminal, &[">"]).await;
     terminal.line(&pasted("!touch ran"));
     terminal.shows("a command runs only if it was typed as one line").await;
     assert!(!daemon.workspace().join("ran").exists());

@@ -260,7 +260,7 @@ fn deny_comes_before_ask_and_ask_before_allow() {
     assert_eq!(house.verdict([&[], &[], all], Mode::Plan, "ls"), "allow: rule bash(ls)");
     let make: &[&str] = &["bash(make)"];
     assert_eq!(house.verdict([&[], &[], make], Mode::Plan, "make"), "deny: mode plan allows only what changes nothing");
-    assert_eq!(house.verdict([&[], &["bash"], &[]], Mode::Plan, "ls").split(':').next(), Some("deny"));
+    assert_eq!(house.verdict([&[], &["bash"], &[]], Mode::Plan, "make").split(':').next(), Some("deny"));
     assert_eq!(house.verdict([&[], &["read(**)"], &[]], Mode::Plan, "read proj/README"), "ask: read(**)");
 }
 

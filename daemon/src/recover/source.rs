@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use rusqlite::config::DbConfig;
 use rusqlite::types::Value;
-use rusqlite::{Connection, OpenFlags, Row, params_from_iter};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Row, params_from_iter};
 
 use super::pages::{self, PAGE_SIZE};
 use super::salvage;
@@ -143,8 +143,12 @@ fn copy_rows(from: &Connection, to: &Connection, table: &str, column: &str, id: 
     let (rows, columns) = read().unwrap_or_default();
     for row in rows {
         let values = vec!["?"; columns].join(", ");
-        to.prepare_cached(&format!("INSERT OR IGNORE INTO {table} VALUES ({values})"))?
-            .execute(params_from_iter(row))?;
+        let mut insert = to.prepare_cached(&format!("INSERT OR IGNORE INTO {table} VALUES ({values})"))?;
+        match insert.execute(params_from_iter(row)) {
+            // A damaged page gave it values that the table does not take.
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => {}
+            done => drop(done?),
+        }
     }
     Ok(())
 }

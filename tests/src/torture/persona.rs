@@ -125,14 +125,20 @@ impl Persona {
     pub(super) async fn must(&mut self, method: &str, params: Value) -> Result<Value, Wrong> {
         let mut answered = self.request(method, params.clone()).await?;
         if matches!(&answered, Err(error) if error.message.contains("waits until you confirm it")) {
-            if let Ok(found) = self.request("config/get", json!({})).await?
-                && let Some(digest) = found["waiting"].get("digest")
-            {
-                let _second = self.request("config/confirm", json!({ "digest": digest })).await?;
-            }
+            self.confirm().await?;
             answered = self.request(method, params.clone()).await?;
         }
         answered.map_err(|error| format!("run: {method} {params} is refused: {} {error}", error.code))
+    }
+
+    /// Confirms what of the configuration waits.
+    async fn confirm(&mut self) -> Result<(), Wrong> {
+        if let Ok(found) = self.request("config/get", json!({})).await?
+            && let Some(digest) = found["waiting"].get("digest")
+        {
+            let _second = self.request("config/confirm", json!({ "digest": digest })).await?;
+        }
+        Ok(())
     }
 
     /// Makes a session in the workspace.
@@ -225,6 +231,8 @@ impl Persona {
                     // It may have gone on by itself meanwhile.
                     let _idle = self.request("session/continue", json!({ "session": session, "key": key })).await?;
                 }
+                // As in `must`: its provider may wait for that.
+                "waiting" => self.confirm().await?,
                 _ => {}
             }
             if Instant::now() > until {

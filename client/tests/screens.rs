@@ -262,11 +262,8 @@ fn a_prompt_is_queued_while_a_turn_runs() {
         daemon.answer("session/prompt", json!({"prompt": "p2", "seq": 10}));
         accepted(daemon, 10, "p2", "and then commit it");
     };
-    let steps = [
-        ("fix the parser\r", "  I am still*"),
-        ("and then commit it\r", "> and then commit it"),
-        ("/queue\r", "1 and then*"),
-    ];
+    let steps =
+        [("fix the parser\r", "  I am still*"), ("and then commit it\r", "queued 1;*"), ("/queue\r", "1 and then*")];
     screen("queued", script, &steps);
 }
 

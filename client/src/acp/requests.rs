@@ -101,7 +101,7 @@ impl Bridge {
             self.editor.answer(&earlier, Ok(response))?;
         }
         let opened = Session { open, load: Some((id.clone(), response)), ..Session::default() };
-        // Open already: the connection forgets it first, so that the replay begins anew.
+        // Open already: the connection forgets it first, so that the replay starts from the beginning.
         self.sessions.insert(session.clone(), opened);
         if was_open {
             self.forget_questions(&session)?;

@@ -41,7 +41,7 @@ pub(super) fn run(args: Init) -> Result<Exit, Failure> {
         Some(named) => named,
         None if asks => choose(&rows)?,
         None => {
-            return Err(Failure::usage("nobody can be asked here: name a provider or a model")
+            return Err(Failure::usage("there is no terminal to ask on: name a provider or a model")
                 .hint("`linger init --provider anthropic`, or `-m PROVIDER/MODEL`; `linger models` lists them"));
         }
     };

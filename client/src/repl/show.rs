@@ -223,7 +223,7 @@ fn subcommand(arguments: &[String]) -> Result<(String, bool), Failure> {
     });
     let mut text = Vec::new();
     if let Some(stdout) = child.stdout.take() {
-        // It is closed then, and the subcommand ends because nobody reads on.
+        // It is closed then, and the subcommand ends as its output is not read any further.
         stdout.take(MAX_SHOWN + 1).read_to_end(&mut text).map_err(failed)?;
     }
     let is_cut = text.len() as u64 > MAX_SHOWN;

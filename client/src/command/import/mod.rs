@@ -126,7 +126,7 @@ pub(super) fn run(args: &Import) -> Result<Exit, Failure> {
     }
     if !args.yes {
         if !Capabilities::detect().can_ask() {
-            return Err(Failure::new(Exit::QUESTION, "nobody can be asked here; nothing was taken")
+            return Err(Failure::new(Exit::QUESTION, "there is no terminal to ask on; nothing was taken")
                 .hint("--yes takes all of it, --dry-run only shows it"));
         }
         if !ask(&mut client, "take all of this? y/n ")? {

@@ -59,9 +59,12 @@ fn topics() -> String {
     format!("Topics, for `linger help TOPIC`:\n{}\n", columns(&rows).join("\n"))
 }
 
+/// The schema as `build.rs` made it.
 fn schema() -> Result<String, Failure> {
-    let schema = serde_json::to_string_pretty(&linger_protocol::schema::protocol());
-    schema.map(|text| text + "\n").map_err(|error| Failure::new(Exit::FAILED, error.to_string()))
+    let damaged = |why: &dyn std::fmt::Display| Failure::new(Exit::FAILED, format!("the schema cannot be read: {why}"));
+    let compressed = include_bytes!(concat!(env!("OUT_DIR"), "/schema.z"));
+    let text = miniz_oxide::inflate::decompress_to_vec(compressed).map_err(|error| damaged(&error))?;
+    String::from_utf8(text).map(|text| text + "\n").map_err(|error| damaged(&error))
 }
 
 /// The help of a command. Fails if there is neither such a command nor such a topic.
@@ -97,6 +100,12 @@ fn unknown(word: &str, commands: &[String], top: bool) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_schema_that_is_printed_is_that_of_the_types() {
+        let printed: serde_json::Value = serde_json::from_str(&schema().unwrap()).unwrap();
+        assert_eq!(printed, linger_protocol::schema::protocol());
+    }
 
     #[test]
     fn an_unknown_topic_names_the_nearest() {

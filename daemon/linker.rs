@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 const ARGUMENTS: [&str; 2] = ["-Wl,-z,pack-relative-relocs", "-Wl,--icf=all"];
 
 /// Tells cargo to link the programs of the package so.
-pub fn shrink() {
+pub(crate) fn shrink() {
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
     if variable("PROFILE") != "release" || variable("CARGO_CFG_TARGET_OS") != "linux" {
         return;

@@ -1,6 +1,7 @@
 //! Children: a line when one begins, waits or ends, with how to attach; what it says that worked in the background.
 
 use linger_protocol::child::{ChildStatus, ChildUpdate};
+use serde_json::Value;
 
 use super::{Output, Renderer, money};
 use crate::terminal::clean_line;
@@ -22,12 +23,26 @@ impl Renderer {
                 format!("{agent} ({child}) waits: `linger attach {child}`")
             }
             ChildStatus::Waiting => {
-                format!("{agent} ({child}) asks: `linger inbox` lists its question, `linger attach {child}`")
+                let question = update.questions.first().map(|id| clean_line(id.as_str())).unwrap_or_default();
+                format!("{agent} ({child}) asks {question}: `/inbox`, `/answer {question} …`, `linger attach {child}`")
             }
             ChildStatus::Finished => format!("{agent} ({child}) is done: {}", spent(update)),
             ChildStatus::Working | ChildStatus::Unknown => return,
         };
         self.say(&style.dim(&line), out);
+    }
+
+    /// What a child answered, in place of the data that its parent reads.
+    pub(super) fn child_answered(&mut self, text: &str, out: &mut Vec<Output>) {
+        let style = self.settings.style;
+        let Ok(Value::Object(data)) = serde_json::from_str::<Value>(text) else { return self.child_said(text, out) };
+        if let Some(answer) = data.get("answer").and_then(Value::as_str) {
+            self.child_said(answer, out);
+        }
+        for caveat in data.get("caveats").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
+            let short: String = caveat.chars().take(SAID_LINE).collect();
+            self.say(&style.dim(&format!("  caveat: {}", clean_line(&short))), out);
+        }
     }
 
     /// What a child says that worked in the background.

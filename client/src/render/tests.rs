@@ -433,3 +433,21 @@ fn an_answer_that_was_cut_goes_on_on_the_same_line() {
         assert!(given_up.trim_start().starts_with("and so o\nstopped: "), "{given_up}");
     }
 }
+
+#[test]
+fn a_childs_answer_is_shown_and_not_the_data_that_its_parent_reads() {
+    let answer = json!({"answer": "The parser\nlies in \u{1b}[2Jsrc.", "sources": [], "confidence": "high",
+        "caveats": ["src/lib.rs:90-99 does not exist"], "agent": "general", "session": "s2"});
+    let events = json!([
+        {"kind": "tool_started", "call_id": "c1", "tool": "delegate", "action": "delegate general: find it"},
+        {"kind": "tool_finished", "call_id": "c1", "is_error": false, "outcome": "ran", "ms": 10,
+         "content": [{"type": "text", "text": answer.to_string()}]},
+    ]);
+    assert_snapshot!(screen(settings(), events), @r"
+    • delegate general: find it
+    ✓ 10 ms, 1 line
+      The parser
+      lies in ␛[2Jsrc.
+      caveat: src/lib.rs:90-99 does not exist
+    ");
+}

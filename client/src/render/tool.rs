@@ -118,9 +118,11 @@ impl Renderer {
             .unwrap_or_default();
         self.say(&format!("{sign} {result}{file}"), out);
         let executes = kind == ToolKind::Execute;
+        let is_delegate = call.as_ref().is_some_and(|call| call.tool == "delegate");
         match outcome {
             // Of a file that was read too.
             Outcome::Ran if self.whole => self.tail(said, usize::MAX, out),
+            Outcome::Ran if good && is_delegate => self.child_answered(text.trim(), out),
             Outcome::Ran if good && executes => self.tail(said, TAIL, out),
             // Without an exit code its first line stands above.
             Outcome::Ran if !good && exit.is_some() => self.tail(said, TAIL_FAILED, out),

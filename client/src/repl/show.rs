@@ -50,6 +50,7 @@ impl Repl {
         let session = self.attachment.session.to_string();
         let (name, of_session, paged) = match which {
             Subcommand::Usage => ("usage", false, false),
+            Subcommand::Answer => ("answer", false, false),
             Subcommand::Inbox => ("inbox", false, false),
             Subcommand::Tools => ("tools", true, false),
             Subcommand::Log => ("log", true, true),

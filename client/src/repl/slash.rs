@@ -16,6 +16,8 @@ pub(crate) enum Subcommand {
     Usage,
     /// `tools` of the session.
     Tools,
+    /// `answer`.
+    Answer,
     /// `inbox`.
     Inbox,
     /// `log` of the session.
@@ -179,6 +181,7 @@ const COMMANDS: &[Row] = &[
     ("/usage", "[OPTIONS]", "tokens and costs, by day", Some(Argument::Words(&["--by", "--since"]))),
     ("/sessions", "", "the sessions of this daemon", None),
     ("/inbox", "", "what waits for an answer, in all sessions", None),
+    ("/answer", "QUESTION ANSWER", "answer a question of any session", None),
     ("/permissions", "", "what is always allowed", None),
     ("/tools", "", "the tools of this session", None),
     ("/mcp", "", "the MCP servers, and how they are", None),
@@ -215,6 +218,11 @@ pub(crate) fn parse(line: &str) -> Option<Result<Slash, String>> {
         "/status" => none(argument, name).map(|()| Slash::Status),
         "/usage" => Ok(Slash::Subcommand(Subcommand::Usage, all)),
         "/tools" => none(argument, name).map(|()| Slash::Subcommand(Subcommand::Tools, Vec::new())),
+        "/answer" if all.len() < 2 => {
+            Err("name the question and the answer: /answer QUESTION allow|session|always|deny; /inbox lists them"
+                .to_owned())
+        }
+        "/answer" => Ok(Slash::Subcommand(Subcommand::Answer, all)),
         "/inbox" => none(argument, name).map(|()| Slash::Subcommand(Subcommand::Inbox, Vec::new())),
         "/log" if all.iter().any(|word| matches!(word.as_str(), "-f" | "--follow" | "--forever")) => {
             Err("/log shows what is there; what comes is shown here anyway".to_owned())
@@ -384,7 +392,8 @@ mod tests {
     #[test]
     fn every_command_of_the_list_is_one_and_help_has_it() {
         for (name, argument, what, _) in COMMANDS {
-            let words = if argument.is_empty() || argument.starts_with('[') { "" } else { " x" };
+            let needed = argument.split(' ').filter(|word| !word.is_empty() && !word.starts_with('['));
+            let words = " x".repeat(needed.count());
             assert!(matches!(parse(&format!("{name}{words}")), Some(Ok(_))), "{name}");
             assert_eq!(help(Some(name)), format!("{name} {argument}  {what}"));
         }

@@ -229,16 +229,22 @@ fn report(done: &Done<'_>) -> String {
     let lines = || done.text.lines().filter(|line| !line.starts_with('['));
     let quote: String = done.text.chars().take(QUOTE).collect();
     match (done.name, done.is_error) {
-        ("ls", false) => format!("`ls` listed {} entries.\n", lines().count()),
+        ("ls", false) => format!("`ls` listed {}.\n", counted(lines().count(), "entry", "entries")),
         ("read", false) => {
             let texts = lines().map(|line| line.split_once('\t').map_or(line, |(_, text)| text));
             let words: usize = texts.map(|text| text.split_whitespace().count()).sum();
-            format!("I read {} lines of {}, with {words} words.\n", lines().count(), argument("path"))
+            let (lines, words) = (counted(lines().count(), "line", "lines"), counted(words, "word", "words"));
+            format!("I read {lines} of {}, with {words}.\n", argument("path"))
         }
         ("bash", false) => format!("`{}` ran and gave:\n\n{quote}\n", argument("command")),
         (name, false) => format!("`{name}` succeeded: {quote}\n"),
         (name, true) => format!("`{name}` did not succeed: {quote}\n"),
     }
+}
+
+/// A number with its noun.
+fn counted(n: usize, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
 }
 
 /// The words of `text`, each with the white space after it.

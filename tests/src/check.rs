@@ -99,6 +99,7 @@ pub fn check(trace: &Trace) -> Vec<Violation> {
             rules::seen_is_stored(session, client, stored, trace.settled, &mut found);
         }
     }
+    rules::children(&trace.stored, &mut found);
     rules::acknowledged(&trace.clients, &trace.stored, &mut found);
     rules::winners(&trace.clients, &trace.stored, &mut found);
     rules::side_effects(trace, &mut found);

@@ -4,6 +4,7 @@
 //! prints a table. Real programs, real processes, real SQLite; every run ends in the one [`crate::check::check`].
 
 mod bugs;
+mod delegation;
 mod faults;
 mod kills;
 pub mod ordinary;
@@ -41,6 +42,8 @@ pub(crate) struct Life {
     pub(crate) effects: u64,
     /// Questions that are no permissions.
     pub(crate) questions: u64,
+    /// Sessions that a call of `delegate` made.
+    pub(crate) children: u64,
 }
 
 impl From<Life> for (Life, bool) {
@@ -59,7 +62,7 @@ pub fn kills(count: u64, seed: u64, jobs: usize) -> Report {
     });
     let began = Instant::now();
     let mut report = Report::new("random kills", seed);
-    let (mut events, mut requests, mut effects, mut questions) = (0, 0, 0, 0);
+    let (mut events, mut requests, mut effects, mut questions, mut children) = (0, 0, 0, 0, 0);
     at_once(
         jobs,
         lives,
@@ -72,14 +75,15 @@ pub fn kills(count: u64, seed: u64, jobs: usize) -> Report {
                 eprintln!("{} kills, {} violations, {took} s", report.count, report.violated);
             }
             (events, requests, effects) = (events + life.events, requests + life.requests, effects + life.effects);
-            questions += life.questions;
+            (questions, children) = (questions + life.questions, children + life.children);
             life.violations
                 .iter()
                 .for_each(|what| report.violation(format!("--kills {} --seed {seed}: {what}", kills::KILLS)));
         },
     );
-    report.detail =
-        format!("{events} events, {requests} requests to the model, {effects} side effects, {questions} questions");
+    report.detail = format!(
+        "{events} events, {requests} requests to the model, {effects} side effects, {questions} questions, {children} children"
+    );
     report.finish(began)
 }
 

@@ -230,6 +230,33 @@ pub(super) fn calls(session: &str, rows: &[Row], settled: bool, found: &mut Foun
     }
 }
 
+/// I7 over parent and child: a call makes one child, and the answer that a parent has is that of its child.
+pub(super) fn children(stored: &Stored, found: &mut Found) {
+    let mut made: BTreeMap<(&str, &str), &str> = BTreeMap::new();
+    for (session, rows) in &stored.0 {
+        let Some(created) = rows.first().filter(|row| row.event["delegated"].is_object()) else { continue };
+        let call = created.event["delegated"]["call"].as_str().unwrap_or_default();
+        let parent = created.str("parent");
+        if let Some(other) = made.insert((parent, call), session) {
+            found.add("I7", format!("{parent}: call {call} made {other} and {session}"));
+        }
+        let by = format!("session {parent}");
+        let tasks = rows.iter().filter(|row| row.kind == "prompt_accepted" && row.str("by") == by).count();
+        found.unless(tasks <= 1, "I5", || format!("{session}: it was given its task {tasks} times"));
+    }
+    for (parent, rows) in &stored.0 {
+        for row in rows.iter().filter(|row| row.kind == "tool_finished" && row.event["is_error"] != true) {
+            let text = row.event["content"][0]["text"].as_str().unwrap_or_default();
+            let Ok(result) = serde_json::from_str::<Value>(text) else { continue };
+            let (Some(child), true) = (result["session"].as_str(), result["agent"].is_string()) else { continue };
+            let call = row.str("call_id");
+            found.unless(made.get(&(parent, call)) == Some(&child), "I7", || {
+                format!("{parent}: call {call} has the answer of {child}, which it did not make")
+            });
+        }
+    }
+}
+
 /// I9: one decision; nothing that was asked for runs before it or without it, and what runs is what was shown.
 pub(super) fn permissions(session: &str, rows: &[Row], found: &mut Found) {
     let input_of = |call: &str| {

@@ -292,6 +292,30 @@ fn a_side_effect_of_no_call_that_started_is_found() {
 }
 
 #[test]
+fn a_call_that_made_two_children_or_has_the_answer_of_another_is_found() {
+    let with_child = |made: &[&str], answer_of: &str| {
+        let answer = format!(r#"{{\"agent\":\"general\",\"session\":\"{answer_of}\"}}"#);
+        let mut trace = with(11, "abcdef", &answer);
+        for child in made {
+            let log = [
+                r#"{"kind":"session_created","seq":1,"at":1,"parent":"s1","delegated":{"call":"c1","agent":"general"}}"#,
+                r#"{"kind":"prompt_accepted","seq":2,"at":2,"prompt":"p1","by":"session s1"}"#,
+            ];
+            trace.stored.0.insert((*child).to_owned(), log.map(Row::new).to_vec());
+        }
+        trace
+    };
+    let found = |trace: &Trace| check(trace).into_iter().filter(|it| it.what.contains("call c1")).count();
+    assert_eq!(found(&with_child(&["s2"], "s2")), 0);
+    finds("I7", "made s2 and s3", &with_child(&["s2", "s3"], "s3"));
+    finds("I7", "the answer of s9", &with_child(&["s2"], "s9"));
+    let mut trace = with_child(&["s2"], "s2");
+    let rows = trace.stored.0.get_mut("s2").unwrap();
+    rows.push(Row::new(&rows[1].raw.replace("\"seq\":2", "\"seq\":3").replace("p1", "p2")));
+    finds("I5", "its task 2 times", &trace);
+}
+
+#[test]
 fn what_is_folded_otherwise_than_the_log_says_is_found() {
     let folded = || Folded {
         states: [("s1".to_owned(), "idle".to_owned())].into(),

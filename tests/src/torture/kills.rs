@@ -102,6 +102,8 @@ pub(super) async fn look(
     life.events += trace.stored.0.values().map(|rows| rows.len() as u64).sum::<u64>();
     let asked = trace.stored.0.values().flatten().filter(|row| row.kind == "question_asked");
     life.questions += asked.count() as u64;
+    let created = trace.stored.0.values().flatten().filter(|row| row.kind == "session_created");
+    life.children += created.filter(|row| row.event["delegated"].is_object()).count() as u64;
     life.requests += model.request_count() as u64;
     life.effects += std::fs::read_to_string(daemon.side_effects()).unwrap_or_default().lines().count() as u64;
     life.violations.extend(check(&trace).iter().map(ToString::to_string));
@@ -113,7 +115,7 @@ async fn work(rng: &mut Rng, stays: &mut Persona, session: &str, over: impl Fn()
     let mut round = 0;
     while round < 2 || !over() {
         round += 1;
-        let first = ["prompt", "ask", "circle"][rng.below(6).saturating_sub(3)];
+        let first = ["prompt", "ask", "circle", "delegate"][rng.below(7).saturating_sub(3)];
         let text = format!("{first} {round} of {session}");
         let key = stays.prompt(session, &text, "queue").await?;
         match rng.below(10) {

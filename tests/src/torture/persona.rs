@@ -217,27 +217,35 @@ impl Persona {
         Ok(rows[0]["state"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// Waits until the session has nothing to do any more, and takes up what waits for a word.
+    /// Waits until the session and its children have nothing to do any more, and takes up what waits for a word.
     pub(super) async fn settle(&mut self, session: &str) -> Result<(), Wrong> {
         let until = Instant::now() + PATIENCE;
         loop {
-            let rows = self.must("session/list", json!({ "matching": session })).await?;
-            let row = rows[0].clone();
-            let queued = row["queued"].as_u64().unwrap_or_default();
-            match row["state"].as_str().unwrap_or_default() {
-                "idle" if queued == 0 => return Ok(()),
-                "idle" | "offered" => {
-                    let key = self.key();
-                    // It may have gone on by itself meanwhile.
-                    let _idle = self.request("session/continue", json!({ "session": session, "key": key })).await?;
+            let rows = self.must("session/list", json!({})).await?;
+            let rows = rows.as_array().map(Vec::as_slice).unwrap_or_default();
+            let rows = rows.iter().filter(|row| row["session"] == session || row["parent"] == session);
+            let mut busy = Vec::new();
+            for row in rows {
+                let queued = row["queued"].as_u64().unwrap_or_default();
+                match row["state"].as_str().unwrap_or_default() {
+                    "idle" if queued == 0 => continue,
+                    "idle" | "offered" => {
+                        let params = json!({ "session": row["session"], "key": self.key() });
+                        // It may have gone on by itself meanwhile.
+                        let _idle = self.request("session/continue", params).await?;
+                    }
+                    // As in `must`: its provider may wait for that.
+                    "waiting" => self.confirm().await?,
+                    _ => {}
                 }
-                // As in `must`: its provider may wait for that.
-                "waiting" => self.confirm().await?,
-                _ => {}
+                busy.push(row.to_string());
+            }
+            if busy.is_empty() {
+                return Ok(());
             }
             if Instant::now() > until {
                 let seen = self.look(Transcript::outline);
-                return Err(format!("I6: session {session} never comes to rest: {row}\n{seen}"));
+                return Err(format!("I6: session {session} never comes to rest: {}\n{seen}", busy.join("\n")));
             }
             tokio::time::sleep(AGAIN).await;
         }
@@ -267,13 +275,23 @@ impl Persona {
             // The turn may have ended, or somebody else may have been first.
             let _late = self.request("permission/answer", params).await?;
         }
+        let asked = self.must("permission/list", json!({})).await?;
+        let attached = |row: &&Value| self.attached.iter().any(|session| row["session"] == *session);
+        // Those of children, which are in the one inbox.
+        let others: Vec<Value> = asked.as_array().into_iter().flatten().filter(|row| !attached(row)).cloned().collect();
+        for row in &others {
+            let permission = row["permission"].as_str().unwrap_or_default();
+            let (decision, key) = (decide(permission), format!("a-{}-{permission}", self.name));
+            let params = json!({ "permission": permission, "decision": decision, "digest": row["digest"], "key": key });
+            let _late = self.request("permission/answer", params).await?;
+        }
         let questions = self.look(open_questions);
         for question in &questions {
             let likes = decide(question.id()).starts_with("allow");
             let params = question.answer(likes, &self.name);
             let _late = self.request("question/answer", params).await?;
         }
-        Ok(waiting.len() + questions.len())
+        Ok(waiting.len() + others.len() + questions.len())
     }
 }
 

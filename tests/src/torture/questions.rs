@@ -31,7 +31,7 @@ pub(super) fn asks(request: &Recorded) -> Option<Reply> {
 }
 
 /// The answers of the model since the user's last words.
-fn steps(body: &Value) -> usize {
+pub(super) fn steps(body: &Value) -> usize {
     let messages = body["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
     let since = messages.iter().rev().take_while(|message| message["role"] != "user");
     since.filter(|message| message["role"] == "assistant").count()

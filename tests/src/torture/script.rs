@@ -7,12 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
-use super::questions;
+use super::{delegation, questions};
 use crate::model::{Recorded, Reply};
 
-/// What [`questions::asks`] says; else text in many deltas; then two calls that read; then one that appends a line of its own to `effects`; then an end.
+/// What [`questions::asks`] or [`delegation::delegates`] says; else text in many deltas; then two calls that read; then one that appends a line of its own to `effects`; then an end.
 pub(super) fn answers(effects: PathBuf) -> impl FnMut(&Recorded) -> Reply + Send + 'static {
-    move |request| questions::asks(request).unwrap_or_else(|| step(&effects, request))
+    move |request| {
+        let asked = questions::asks(request).or_else(|| delegation::delegates(&effects, request));
+        asked.unwrap_or_else(|| step(&effects, request))
+    }
 }
 
 /// As [`answers`], and what a prompt asks for by its first word: `plain` has no calls, `cut` breaks off the first time, `stall`

@@ -22,8 +22,7 @@ use linger_protocol::tree::{
     CompactionRow, Compactions, Fork, ForkMade, PromptRow, Prompts, Rewind, RewindDone, Uncompact, Uncompacted,
 };
 use linger_protocol::{
-    RpcError, agent, blob, completion, config, events, key, mcp, memory, permission, question, search, token, trust,
-    usage,
+    RpcError, agent, blob, config, events, key, mcp, memory, permission, question, search, token, trust, usage,
 };
 
 use super::conn::{self, conn, make_room};
@@ -49,7 +48,7 @@ const CONFIG_ROOM: usize = 4 << 20;
 
 /// The adapter.
 #[derive(Clone)]
-struct Rpc(Arc<Services>);
+pub(super) struct Rpc(pub(super) Arc<Services>);
 
 /// All methods.
 pub fn methods(services: Arc<Services>) -> anyhow::Result<Methods> {
@@ -275,40 +274,6 @@ impl EventsApiServer for Rpc {
         let conn = conn(extensions)?;
         let search = service::search::search(&self.0, conn.caller(), params);
         Ok(conn.query_large(extensions, LIST_ROOM, search).await?)
-    }
-}
-
-#[async_trait]
-impl CompletionApiServer for Rpc {
-    async fn start(
-        &self,
-        extensions: &Extensions,
-        params: completion::Start,
-    ) -> ResponsePayload<'static, completion::Started> {
-        let started = async {
-            let conn = conn(extensions)?.clone();
-            let number = conn.next_completion();
-            let (started, completion) = service::completion::start(&self.0, conn.caller(), number, params).await?;
-            let to = conn::Attached::Completion(started.completion.clone());
-            let generation = conn.begin_attach(&to)?;
-            // The first piece must follow the answer.
-            let (payload, answered) = ResponsePayload::success(started).notify_on_completion();
-            let (outbox, may) = (conn.outbox.clone(), conn.may_send(&self.0));
-            conn.end_attach(&to, generation, || {
-                let forwarder = tokio::spawn(async move {
-                    if answered.await.is_ok() {
-                        forward(completion, outbox, may).await;
-                    }
-                });
-                forwarder.abort_handle()
-            });
-            Ok(payload)
-        };
-        started.await.unwrap_or_else(|error: RpcError| ResponsePayload::error(ErrorObjectOwned::from(error)))
-    }
-
-    async fn cancel(&self, extensions: &Extensions, params: completion::Cancel) -> RpcResult<Empty> {
-        Ok(conn(extensions)?.detach(&conn::Attached::Completion(params.completion))?)
     }
 }
 

@@ -12,6 +12,7 @@ mod mcp;
 mod options;
 mod sessions;
 mod setup;
+mod token;
 mod tree;
 mod turn;
 
@@ -32,6 +33,7 @@ pub(crate) use setup::{
     Config, ConfigConfirmed, ConfigGetting, ConfigSetting, Configure, ExplainCall, Files, Key, Memory, MemoryNamed,
     Models, Permissions, PermissionsCommand, RemoveRule, ToolsOf, Trust, Usage,
 };
+pub(crate) use token::{Mint as TokenMint, Token};
 pub(crate) use tree::{Fork, Rewind, Uncompact};
 pub(crate) use turn::{Answer, Attach, Cancel, Compact, New, Run, Send, Unqueue, Wait};
 
@@ -185,6 +187,9 @@ pub(crate) enum Command {
     Config(Config),
     /// What the files of a workspace want that widens what may happen: show and trust it, list, revoke
     Trust(Trust),
+    /// Tokens, by which others may do a part of what you may: mint, list, revoke
+    #[command(subcommand)]
+    Token(Token),
     /// The daemon itself
     #[command(subcommand)]
     Daemon(Daemon),

@@ -39,6 +39,7 @@ mod search;
 mod send;
 mod since;
 mod status;
+mod token;
 mod tools;
 mod tree;
 mod trust;
@@ -118,6 +119,7 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
         Some(Command::Complete(args)) => complete::complete(&args),
         Some(Command::Config(args)) => config::run(args),
         Some(Command::Trust(args)) => trust::run(args),
+        Some(Command::Token(command)) => token::run(command),
         Some(Command::Daemon(command)) => daemon::run(&command),
         Some(Command::Gateway(command)) => gateway::run(&command),
         Some(Command::Doctor(args)) => doctor::run(&args),

@@ -209,7 +209,7 @@ async fn create(
 ) -> Result<Created, Failure> {
     let Some(cwd) = beside.place(client) else {
         let failure = Failure::bad_request("no directory is known for the session");
-        return Err(failure.hint("mint a token with `--directory`, or send the header X-Linger-Directory"));
+        return Err(failure.hint("mint a token with `--dir`, or send the header X-Linger-Directory"));
     };
     let mode = client.wire.welcome.pointer("/grant/mode").cloned();
     let mode: Option<Mode> = mode.and_then(|mode| serde_json::from_value(mode).ok());

@@ -2,6 +2,9 @@
 //! worth.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
+mod restraint;
+mod scope;
+
 use std::path::Path;
 use std::time::Duration;
 

@@ -5,12 +5,14 @@
 mod across;
 mod begin;
 mod daemon;
+mod gateway;
 #[cfg(test)]
 mod man;
 mod mcp;
 mod options;
 mod sessions;
 mod setup;
+mod token;
 mod tree;
 mod turn;
 
@@ -23,6 +25,7 @@ use crate::terminal::Color;
 pub(crate) use across::{Events, Search};
 pub(crate) use begin::{Acp, Complete, Completions, Import, Init, Login, Program, Shell, Validate};
 pub(crate) use daemon::{Daemon, Doctor};
+pub(crate) use gateway::{Gateway, GatewayStart, GatewayUrl};
 pub(crate) use mcp::{Mcp, McpAdd, McpLogin, McpNamed, McpOffered, McpServe};
 pub(crate) use options::{Check, Choice};
 pub(crate) use sessions::{Env, Export, ExportFormat, Inbox, Log, Ls, Prune, Redo, Rename, Rm, Status, Undo};
@@ -30,6 +33,7 @@ pub(crate) use setup::{
     Config, ConfigConfirmed, ConfigGetting, ConfigSetting, Configure, ExplainCall, Files, Key, Memory, MemoryNamed,
     Models, Permissions, PermissionsCommand, RemoveRule, ToolsOf, Trust, Usage,
 };
+pub(crate) use token::{Mint as TokenMint, Token};
 pub(crate) use tree::{Fork, Rewind, Uncompact};
 pub(crate) use turn::{Answer, Attach, Cancel, Compact, New, Run, Send, Unqueue, Wait};
 
@@ -183,9 +187,15 @@ pub(crate) enum Command {
     Config(Config),
     /// What the files of a workspace want that widens what may happen: show and trust it, list, revoke
     Trust(Trust),
+    /// Tokens, by which others may do a part of what you may: mint, list, revoke
+    #[command(subcommand)]
+    Token(Token),
     /// The daemon itself
     #[command(subcommand)]
     Daemon(Daemon),
+    /// linger over HTTP, for browsers and OpenAI's clients: start, stop, status, url
+    #[command(subcommand)]
+    Gateway(Gateway),
     /// Check everything, and say what to do about problems
     Doctor(Doctor),
     /// Print what makes a shell complete commands, options and names

@@ -165,6 +165,7 @@ fn print_status(raw: &RawValue, json: bool) -> Result<Exit, Failure> {
         ("sessions", format!("{}, {} running", status.sessions, status.running)),
         ("questions", format!("{} waiting", status.questions)),
         ("clients", status.connections.to_string()),
+        ("tokens", format!("{} valid", status.tokens)),
     ];
     if let Some(taken) = &status.storage {
         rows.extend([("storage", storage(taken)), ("free", size(taken.free))]);

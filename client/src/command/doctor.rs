@@ -184,6 +184,9 @@ fn daemon(report: &mut Report, status: &Status) -> Result<(), Failure> {
         );
         report.more(&text, Some("write `proxy` into [network] of the configuration, or start it from here"))?;
     }
+    if status.tokens > 0 {
+        report.good(&format!("{} tokens are valid: `linger token list`", status.tokens))?;
+    }
     if status.questions > 0 {
         report.good(&format!("{} questions wait: `linger inbox`", status.questions))?;
     }

@@ -14,6 +14,7 @@ mod env;
 mod events;
 mod export;
 mod find;
+mod gateway;
 mod habit;
 mod help;
 mod import;
@@ -38,6 +39,7 @@ mod search;
 mod send;
 mod since;
 mod status;
+mod token;
 mod tools;
 mod tree;
 mod trust;
@@ -117,7 +119,9 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
         Some(Command::Complete(args)) => complete::complete(&args),
         Some(Command::Config(args)) => config::run(args),
         Some(Command::Trust(args)) => trust::run(args),
+        Some(Command::Token(command)) => token::run(command),
         Some(Command::Daemon(command)) => daemon::run(&command),
+        Some(Command::Gateway(command)) => gateway::run(&command),
         Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::Acp(args)) => acp::run(args),
         Some(Command::Help(args)) => help::run(&args),

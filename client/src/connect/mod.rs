@@ -68,6 +68,9 @@ const RESENDS: usize = 3;
 /// What a person is told while the client reconnects.
 pub(crate) const RECONNECTING: &str = "the connection to the daemon was lost; reconnecting";
 
+/// The variable with the token that a client proves itself by, in place of its process.
+const TOKEN_VARIABLE: &str = "LINGER_TOKEN";
+
 /// The hint about a daemon that does not answer.
 const SILENT: &str =
     "`linger daemon status` examines it, `linger daemon stop` ends it; turns continue at the next start";
@@ -99,6 +102,18 @@ pub(crate) struct Client {
     crowded: bool,
     /// When the command's time is over: no reconnecting after this.
     pub(crate) until: Option<Instant>,
+}
+
+/// The token of the environment, if it has one.
+fn token() -> Result<Option<String>, Failure> {
+    match std::env::var(TOKEN_VARIABLE) {
+        Ok(token) if token.is_empty() => Ok(None),
+        Ok(token) => Ok(Some(token)),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(std::env::VarError::NotUnicode(_)) => {
+            Err(Failure::usage(format!("{TOKEN_VARIABLE} is no token")).hint("`linger token mint NAME` makes one"))
+        }
+    }
 }
 
 /// The outcome of a request.
@@ -180,6 +195,7 @@ impl Client {
         let capacity = Capacity::default();
         listen(reader, 0, sender.clone(), capacity.clone());
         let welcome = Welcome {
+            grant: None,
             protocol: 0,
             version: String::new(),
             env: Vec::new(),
@@ -244,7 +260,7 @@ impl Client {
     }
 
     fn greet(&mut self) -> Result<(), Failure> {
-        let hello = DaemonHello(Hello { client: self.name.clone(), protocol: PROTOCOL });
+        let hello = DaemonHello(Hello { client: self.name.clone(), protocol: PROTOCOL, token: token()?, behind: None });
         let id = self.send(&hello)?.ok_or_else(lost)?;
         let answer = match self.reply(id, SILENCE)? {
             Reply::Answered(answer) => Some(answer),
@@ -294,6 +310,7 @@ impl Client {
     /// The variables of this environment that a session's tools get; none for a daemon that is not proven.
     pub(crate) fn session_env(&self) -> BTreeMap<String, String> {
         match self.proof {
+            _ if self.has_token() => BTreeMap::new(),
             Proof::Daemon => self.environment().0,
             _ => BTreeMap::new(),
         }
@@ -303,9 +320,15 @@ impl Client {
     pub(crate) fn brought_env(&self) -> BTreeMap<String, String> {
         let desktop = || DESKTOP.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
         match self.proof {
+            _ if self.has_token() => BTreeMap::new(),
             Proof::Daemon => self.secret_env().into_iter().chain(desktop()).collect(),
             _ => BTreeMap::new(),
         }
+    }
+
+    /// Whether it proved itself by a token, with which no variables go.
+    fn has_token(&self) -> bool {
+        self.welcome.grant.is_some()
     }
 
     /// How this terminal draws attention to itself.
@@ -316,6 +339,7 @@ impl Client {
     /// Those with secrets among them, which the daemon loses with a restart.
     pub(crate) fn secret_env(&self) -> BTreeMap<String, String> {
         match self.proof {
+            _ if self.has_token() => BTreeMap::new(),
             Proof::Daemon => proof::secrets(&self.welcome, &self.places),
             _ => BTreeMap::new(),
         }

@@ -11,13 +11,15 @@ use jsonrpsee::Extensions;
 use linger_protocol::RpcError;
 use linger_protocol::daemon::Empty;
 use linger_protocol::error::Code;
-use linger_protocol::id::SessionId;
+use linger_protocol::id::{CompletionId, SessionId};
 use linger_protocol::transport::outbox::Outbox;
 use linger_protocol::transport::room::AnswerRoom;
+use linger_protocol::transport::serve::Gate;
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::rpc::connections::Used;
-use crate::service::{Authority, Caller};
+use crate::service::{Authority, Caller, Services};
 
 /// The most sessions that one connection may be attached to; an editor needs one a window.
 const MAX_ATTACHED: usize = 256;
@@ -30,8 +32,12 @@ pub struct Conn {
     attached: Mutex<HashMap<Attached, Attachment>>,
     /// The number of attaches so far.
     attaches: AtomicU64,
+    /// The number of completions so far.
+    completions: AtomicU64,
     /// Held by the query that runs.
     querying: tokio::sync::Mutex<()>,
+    /// Told when its token has expired.
+    expired: Notify,
 }
 
 /// What a client is attached to.
@@ -41,6 +47,8 @@ pub(super) enum Attached {
     Session(SessionId),
     /// All sessions: `events/subscribe`.
     All,
+    /// A completion without a session.
+    Completion(CompletionId),
 }
 
 /// Forwards events to one client.
@@ -84,13 +92,53 @@ impl Conn {
             outbox,
             attached: Mutex::default(),
             attaches: AtomicU64::new(0),
+            completions: AtomicU64::new(0),
             querying: tokio::sync::Mutex::default(),
+            expired: Notify::new(),
         }
     }
 
     /// The caller of its requests.
     pub fn caller(&self) -> &Caller {
         &self.caller
+    }
+
+    /// Whether something may be sent to it without being asked for; when it may not, the connection ends.
+    pub(super) fn may_send(self: &Arc<Self>, services: &Arc<Services>) -> impl Fn() -> bool + Send + use<> {
+        // Its forwarders do not keep it.
+        let (conn, services) = (Arc::downgrade(self), services.clone());
+        move || {
+            let Some(conn) = conn.upgrade() else { return false };
+            let has_lost = conn.caller.has_lost_token(&services);
+            if has_lost {
+                conn.expired.notify_one();
+            }
+            !has_lost
+        }
+    }
+
+    /// Waits until its token is revoked, or was found to have expired.
+    pub(super) async fn lost_token(&self, services: &Services) {
+        let mut revoked = services.tokens.revoked();
+        loop {
+            tokio::select! {
+                () = self.expired.notified() => {}
+                // The sender lives as long as the services.
+                changed = revoked.changed() => if changed.is_err() { return },
+            }
+            if self.caller.has_lost_token(services) {
+                return;
+            }
+        }
+    }
+
+    /// What decides which methods it may call.
+    pub(super) fn gate(self: &Arc<Self>, services: &Arc<Services>) -> Gate {
+        let (conn, services) = (Arc::downgrade(self), services.clone());
+        Gate(Arc::new(move |method| match conn.upgrade() {
+            Some(conn) => conn.caller.may_call(&services, method),
+            None => Err(RpcError::new(Code::Internal, "unknown connection")),
+        }))
     }
 
     /// Its activity.
@@ -135,6 +183,11 @@ impl Conn {
         self.attached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A number for a completion of this connection.
+    pub(super) fn next_completion(&self) -> u64 {
+        self.completions.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     /// Registers an attach in progress, so that a later detach ends it. An earlier attachment to the session goes on until then.
     pub(super) fn begin_attach(&self, to: &Attached) -> Result<u64, RpcError> {
         let mut attached = self.attached();
@@ -176,6 +229,7 @@ impl Conn {
             let text = match to {
                 Attached::Session(session) => format!("not attached to session {session}"),
                 Attached::All => "not subscribed to events".to_owned(),
+                Attached::Completion(completion) => format!("no completion '{completion}' is under way"),
             };
             RpcError::new(Code::NotAttached, text)
         })

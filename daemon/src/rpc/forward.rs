@@ -3,6 +3,7 @@
 //! The task belongs to its connection, which aborts it. It reads only when the outbox has capacity, so a client that does not read
 //! holds a position and no copies.
 
+use linger_protocol::completion::{COMPLETION_EVENT, CompletionEvent};
 use linger_protocol::event::{Event, SESSION_EVENT};
 use linger_protocol::events::EVENTS_EVENT;
 use linger_protocol::id::{Cursor, SessionId};
@@ -10,6 +11,7 @@ use linger_protocol::transport::outbox::Outbox;
 use linger_protocol::transport::room::LargeRoom;
 
 use crate::fault;
+use crate::service::completion::Completion;
 use crate::session::feed::{Feed, FeedItem};
 use crate::session::subscription::{Batch, Shown, Subscription, What};
 
@@ -67,8 +69,31 @@ impl Source for Feed {
     }
 }
 
-/// Forwards a source until it ends or the client is gone.
-pub async fn forward(mut source: impl Source, outbox: Outbox) {
+impl Source for Completion {
+    type Item = CompletionEvent;
+
+    fn ready(&mut self) -> impl Future<Output = bool> + Send {
+        self.ready()
+    }
+
+    async fn take(&mut self, _: bool) -> Result<Vec<CompletionEvent>, usize> {
+        // An answer is bounded by its provider's limit, and there is one.
+        Ok(self.take())
+    }
+
+    fn writer(&self) -> impl Fn(CompletionEvent) -> String + Send + 'static {
+        let id = self.id.clone();
+        move |event| {
+            let event = serde_json::to_string(&event).unwrap_or_default();
+            format!(
+                "{{\"jsonrpc\":\"2.0\",\"method\":\"{COMPLETION_EVENT}\",\"params\":{{\"completion\":\"{id}\",\"event\":{event}}}}}"
+            )
+        }
+    }
+}
+
+/// Forwards a source until it ends, the client is gone, or it may have no more.
+pub async fn forward(mut source: impl Source, outbox: Outbox, may: impl Fn() -> bool + Send) {
     // Capacity for the next event, if it is large.
     let mut large: Option<LargeRoom> = None;
     loop {
@@ -77,6 +102,9 @@ pub async fn forward(mut source: impl Source, outbox: Outbox) {
             () = outbox.gone() => return,
         }
         let Ok(room) = outbox.room().await else { return };
+        if !may() {
+            return;
+        }
         let items = match source.take(large.is_some()).await {
             Ok(items) => items,
             Err(size) => {
@@ -179,7 +207,7 @@ mod tests {
         }
         let (_, subscription) = session::attach(services, &me, attach()).await.unwrap();
         let (outbox, _unread) = Outbox::new(&Capacity::default());
-        let forwarder = tokio::spawn(forward(subscription, outbox.clone()));
+        let forwarder = tokio::spawn(forward(subscription, outbox.clone(), || true));
         // It stops there: the room for the next batch comes when this has been read.
         timeout(SOON, outbox.activity().holds_more_than(PENDING)).await.unwrap();
         tokio::task::yield_now().await;

@@ -1,0 +1,173 @@
+//! What a token is worth for a process that the daemon started or may have started, and what answers a grant allows.
+
+use lingerd::service::Authority;
+use lingerd::sys::peer::{self, Peer};
+
+use super::*;
+
+/// A session in mode `auto` whose command runs until it is cancelled, and the process of the command.
+async fn tool(daemon: &Daemon) -> (String, u32) {
+    let mut person = daemon.person().await;
+    let session = person.create(daemon.path(), json!({ "mode": "auto" })).await;
+    person.ok("session/attach", json!({ "session": session })).await;
+    person.ok("session/prompt", json!({ "session": session, "content": "run: echo $$; exec sleep 1000" })).await;
+    let output = person.event("tool_output_delta").await;
+    (session, output["text"].as_str().unwrap().trim().parse().unwrap())
+}
+
+fn peer(pid: u32) -> Authority {
+    Authority::Peer(Peer { pid: Some(pid), began: peer::started(pid), uid: peer::user(pid).unwrap() })
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_tool_with_a_stolen_token_reads_and_changes_nothing_on_the_socket_and_behind_a_face() {
+    let daemon = Daemon::start();
+    let mut person = daemon.person().await;
+    let (session, pid) = tool(&daemon).await;
+    let asks = person.create(daemon.path(), json!({})).await;
+    person.ok("session/attach", json!({ "session": asks })).await;
+    person.ok("session/prompt", json!({ "session": asks, "content": "run: touch made" })).await;
+    let permission = person.event("permission_requested").await["permission"].take();
+    let minted = person.ok("token/mint", json!({ "name": "stolen", "can": ["administer"], "mode": "auto" })).await;
+    let code = person.ok("token/mint", json!({ "name": "code", "once": true })).await;
+
+    let mut own = Lines::over(daemon.connector.connect_as(peer(pid)).await.unwrap());
+    assert_eq!(own.refused("token/mint", json!({ "name": "mine" })).await.0, Code::NotAllowed);
+    assert_eq!(own.refused("token/exchange", json!({ "code": code["token"] })).await.0, Code::NotAllowed);
+    own.hello(json!({ "token": minted["token"] })).await.unwrap();
+    let behind = daemon.hello(json!({ "token": minted["token"], "behind": { "pid": pid } })).await;
+    let me = daemon.hello(json!({ "token": minted["token"], "behind": { "pid": std::process::id() } })).await;
+    for mut lines in [own, behind, me] {
+        assert_eq!(lines.ok("session/list", json!({})).await.as_array().unwrap().len(), 2);
+        assert_eq!(lines.ok("permission/list", json!({})).await[0]["permission"], permission);
+        for (method, params) in [
+            ("permission/answer", json!({ "permission": permission, "decision": "allow_once" })),
+            ("permission/answer", json!({ "permission": permission, "decision": "reject_once" })),
+            ("question/answer", json!({ "question": permission, "answer": "allow_once" })),
+            ("session/prompt", json!({ "session": session, "content": "run: touch made" })),
+            ("session/prompt", json!({ "session": asks, "content": "x", "when": "steer" })),
+            ("session/create", json!({ "cwd": daemon.path(), "model": "demo" })),
+            ("session/set", json!({ "session": asks, "mode": "auto" })),
+            ("session/cancel", json!({ "session": asks })),
+            ("session/fork", json!({ "session": session })),
+            ("session/remove", json!({ "session": asks, "force": true })),
+            ("daemon/stop", json!({ "force": true })),
+            ("token/mint", json!({ "name": "another" })),
+            ("token/list", json!({})),
+            ("config/set", json!({ "name": "mode", "value": "auto" })),
+        ] {
+            assert_eq!(lines.refused(method, params).await.0, Code::NotAllowed, "{method}");
+        }
+    }
+    person.ok("session/cancel", json!({ "session": session })).await;
+    person.ok("session/cancel", json!({ "session": asks })).await;
+    daemon.end().await;
+}
+
+#[tokio::test]
+async fn a_face_for_an_unknown_or_ended_process_speaks_and_neither_answers_nor_loosens() {
+    let daemon = Daemon::start();
+    let mut person = daemon.person().await;
+    let asks = person.create(daemon.path(), json!({})).await;
+    let auto = person.create(daemon.path(), json!({ "mode": "auto" })).await;
+    person.ok("session/attach", json!({ "session": asks })).await;
+    let minted = person.ok("token/mint", json!({ "name": "page", "can": ["administer"], "mode": "auto" })).await;
+    // No process has this number.
+    for behind in [json!({}), json!({ "pid": i32::MAX }), json!({ "pid": 0 })] {
+        let mut lines = daemon.hello(json!({ "token": minted["token"], "behind": behind })).await;
+        lines.ok("session/prompt", json!({ "session": asks, "content": "run: touch made" })).await;
+        let permission = person.event("permission_requested").await["permission"].take();
+        let made = lines.create(daemon.path(), json!({})).await;
+        for (method, params) in [
+            ("permission/answer", json!({ "permission": permission, "decision": "allow_once" })),
+            ("session/prompt", json!({ "session": auto, "content": "run: touch made" })),
+            ("session/continue", json!({ "session": auto })),
+            ("session/set", json!({ "session": made, "mode": "ask" })),
+            ("session/create", json!({ "cwd": daemon.path(), "model": "demo", "mode": "edit" })),
+            ("session/remove", json!({ "session": made })),
+            ("daemon/stop", json!({ "force": true })),
+            ("token/list", json!({})),
+        ] {
+            assert_eq!(lines.refused(method, params).await.0, Code::NotAllowed, "{method} {behind}");
+        }
+        lines.ok("session/set", json!({ "session": made, "effort": "low" })).await;
+        lines.ok("session/cancel", json!({ "session": asks })).await;
+        person.event("turn_finished").await;
+    }
+    // A stranger is a user.
+    let stranger = json!({ "pid": std::os::unix::process::parent_id() });
+    let mut lines = daemon.hello(json!({ "token": minted["token"], "behind": stranger })).await;
+    lines.ok("session/prompt", json!({ "session": asks, "content": "run: touch made" })).await;
+    let permission = person.event("permission_requested").await["permission"].take();
+    let resolved = async |person: &mut Lines| person.event("permission_resolved").await;
+    lines.ok("permission/answer", json!({ "permission": permission, "decision": "allow_once" })).await;
+    assert_eq!(resolved(&mut person).await["by"], "page", "the grant's name");
+    person.event("turn_finished").await;
+    assert!(daemon.path().join("made").exists());
+    daemon.end().await;
+}
+
+#[tokio::test]
+async fn a_token_answers_what_its_grant_is_for_and_never_what_the_daemon_asks() {
+    let daemon = Daemon::start();
+    let mut person = daemon.person().await;
+    let work = daemon.path().join("work");
+    std::fs::create_dir(&work).unwrap();
+    std::os::unix::fs::symlink(daemon.path(), work.join("out")).unwrap();
+    let session = person.create(&work, json!({})).await;
+    person.ok("session/attach", json!({ "session": session })).await;
+    let mut edits = daemon.with(json!({ "name": "edits", "can": ["answer_edits"] })).await;
+    let mut speaks = daemon.with(json!({ "name": "speaks" })).await;
+    let mut commands = daemon.with(json!({ "name": "commands", "can": ["answer_commands"] })).await;
+    let decide = |permission: &Value, decision: &str| json!({ "permission": permission, "decision": decision });
+    for (prompt, is_edit) in [
+        ("write: inside.txt x", true),
+        ("write: ../outside.txt x", false),
+        ("write: out/outside.txt x", false),
+        ("write: .git/config x", false),
+        ("write: .linger/config.toml x", false),
+        ("run: touch made", false),
+    ] {
+        person.ok("session/prompt", json!({ "session": session, "content": prompt })).await;
+        let permission = person.event("permission_requested").await["permission"].take();
+        assert_eq!(speaks.refused("permission/answer", decide(&permission, "allow_once")).await.0, Code::NotAllowed);
+        for lines in [&mut edits, &mut commands] {
+            let refused = lines.refused("permission/answer", decide(&permission, "allow_always")).await;
+            assert_eq!(refused.0, Code::NotAllowed, "{prompt}: a rule of the configuration");
+        }
+        if is_edit {
+            edits.ok("permission/answer", decide(&permission, "allow_once")).await;
+        } else {
+            for decision in ["allow_once", "allow_session", "reject_once"] {
+                let refused = edits.refused("permission/answer", decide(&permission, decision)).await;
+                assert_eq!(refused.0, Code::NotAllowed, "{prompt}: {decision}");
+            }
+            commands.ok("question/answer", json!({ "question": permission, "answer": "reject_once" })).await;
+        }
+        assert_eq!(person.event("permission_resolved").await["by"], if is_edit { "edits" } else { "commands" });
+        person.event("turn_finished").await;
+    }
+    assert!(work.join("inside.txt").exists() && !daemon.path().join("outside.txt").exists());
+
+    // The plan of a session in mode `plan`: its answer sets a mode.
+    person.ok("session/set", json!({ "session": session, "mode": "plan", "name": "planned" })).await;
+    person.ok("session/prompt", json!({ "session": session, "content": "say: the plan" })).await;
+    let question = person.event("question_asked").await["question"].take();
+    let refused = edits.refused("question/answer", json!({ "question": question, "answer": "edit" })).await;
+    assert_eq!(refused.0, Code::NotAllowed, "{}", refused.1);
+    edits.ok("question/answer", json!({ "question": question, "answer": "not_yet" })).await;
+
+    // The daemon's own: a change of the configuration.
+    let mut admin = daemon.with(json!({ "name": "admin", "can": ["administer"], "mode": "auto" })).await;
+    let places = Places::below(daemon.path()).unwrap();
+    std::fs::write(places.config_file(), "mode = \"auto\"\n").unwrap();
+    person.ok("events/subscribe", json!({ "sessions": ["daemon"] })).await;
+    let question = person.event("question_asked").await["question"].take();
+    for lines in [&mut edits, &mut commands, &mut admin] {
+        let refused = lines.refused("question/answer", json!({ "question": question, "answer": "confirm" })).await;
+        assert_eq!(refused.0, Code::NotAllowed, "{}", refused.1);
+        assert_eq!(lines.refused("config/confirm", json!({ "digest": "x" })).await.0, Code::NotAllowed);
+    }
+    daemon.end().await;
+}

@@ -9,6 +9,7 @@ pub(crate) mod back;
 mod child;
 mod compaction;
 pub(crate) mod diff;
+pub(crate) mod difference;
 pub(crate) mod export;
 mod hosted;
 pub(crate) mod live;
@@ -260,6 +261,7 @@ impl Renderer {
                 let line = format!("{background} in the background has ended: {}", clean_line(&how));
                 self.say(&self.settings.style.dim(&line), &mut out);
             }
+            EventBody::Checkpoint(taken) => self.checkpoint(taken, &mut out),
             EventBody::Undone { redo, changes, failed, .. } => self.undone(*redo, (changes, failed), &mut out),
             EventBody::Forked(begun) => {
                 let line = format!("forked from session {} after event {}", begun.origin.session, begun.origin.seq);

@@ -76,7 +76,7 @@ impl Runner {
 }
 
 /// The checkpoint after the call of `before`: with no changes, if there are none, and if none can be taken.
-pub async fn after(env: &Env, workspace: &Workspace, before: Checkpoint) -> Checkpoint {
+pub(super) async fn after(env: &Env, workspace: &Workspace, before: Checkpoint) -> Checkpoint {
     let Checkpoint { checkpoint: since, root, call_id, .. } = before;
     let none = Checkpoint {
         checkpoint: since.clone(),

@@ -291,3 +291,39 @@ async fn old_checkpoints_go_and_the_others_stay_whole() {
     upkeep::sweep(&it.checkpoints.dir);
     assert!(!unused.exists() && git.dir.exists());
 }
+
+/// Prints what checkpoints of 20,000 files take: `cargo test -p lingerd --lib -- --ignored --nocapture figures_of_checkpoints`.
+#[tokio::test]
+#[ignore = "figures, for a machine that does nothing else"]
+async fn figures_of_checkpoints_of_20000_files() {
+    let it = Scene::new().await;
+    for n in 0..20_000 {
+        let dir = it.path(&format!("d{}/e{}", n % 40, n % 400));
+        fs::create_dir_all(&dir).unwrap();
+        let text = format!("// file {n}\n{}", "let x = 1; // some text of a line\n".repeat(100 + n % 200));
+        fs::write(dir.join(format!("f{n}.rs")), text).unwrap();
+    }
+    it.sh("git add -A; git commit -q -m all; git gc -q").await;
+    let timed = async |what: &str| {
+        let began = Instant::now();
+        let taken = it.checkpoints.take(&it.workspace).await;
+        println!("{what}: {} ms, {taken:?}", began.elapsed().as_millis());
+        taken
+    };
+    if timed("first").await.is_err() {
+        let began = Instant::now();
+        it.take().await;
+        println!("ready after another {} ms", began.elapsed().as_millis());
+    }
+    for _ in 0..3 {
+        timed("unchanged").await.unwrap();
+    }
+    let before = it.take().await;
+    it.sh("for n in 1 2 3 4 5 6 7 8 9; do echo x >> d$n/e$n/f$n.rs; done").await;
+    let after = timed("9 files changed").await.unwrap();
+    let began = Instant::now();
+    assert_eq!(it.between(&before, &after).await.len(), 9);
+    println!("compared: {} ms", began.elapsed().as_millis());
+    let size = it.sh("du -sk ../data/checkpoints | cut -f1").await;
+    println!("on disk: {} KB", size.trim());
+}

@@ -148,6 +148,8 @@ pub(crate) struct Renderer {
     hosted: hosted::Hosted,
     /// Whether outputs, actions and differences are shown whole.
     whole: bool,
+    /// The line with the files that a call changed, until its result.
+    changed: Option<(CallId, String)>,
 }
 
 impl Renderer {
@@ -172,6 +174,7 @@ impl Renderer {
             summary: Summary::default(),
             hosted: hosted::Hosted::default(),
             whole: false,
+            changed: None,
         }
     }
 

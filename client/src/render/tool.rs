@@ -134,6 +134,9 @@ impl Renderer {
         if let Some(diff) = diff {
             self.diff(diff, out);
         }
+        if let Some((_, line)) = self.changed.take_if(|(call, _)| call == id) {
+            self.say(&line, out);
+        }
     }
 
     /// The files that a command changed.
@@ -145,8 +148,12 @@ impl Renderer {
             taken.files.iter().take(CHANGED).map(|file| clean_line(&file.to_string_lossy()).into_owned()).collect();
         let more = (taken.changed as usize).saturating_sub(named.len());
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let line = format!("  changed {}{more}", named.join(", "));
-        self.say(&self.settings.style.dim(&line), out);
+        let line = self.settings.style.dim(&format!("  changed {}{more}", named.join(", ")));
+        match self.calls.contains_key(&taken.call_id) {
+            // Below the call's result, which follows.
+            true => self.changed = Some((taken.call_id.clone(), line)),
+            false => self.say(&line, out),
+        }
     }
 
     /// The files that were put back, a line each.

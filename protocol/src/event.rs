@@ -19,6 +19,7 @@ pub use parts::{
 
 use crate::agent::{Role as AgentRole, Skill};
 use crate::budget::Budget;
+use crate::checkpoint::Checkpoint;
 use crate::child::{ChildUpdate, Delegated};
 use crate::id::{
     BackgroundId, BlobId, CallId, Cursor, MessageId, PermissionId, PromptId, QuestionId, SessionId, TurnId,
@@ -335,6 +336,8 @@ pub enum EventBody {
         /// How long it ran, in milliseconds.
         ms: u64,
     },
+    /// A checkpoint of the workspace was taken, before a call that may change anything or after one that did.
+    Checkpoint(Checkpoint),
     /// Changes of files are about to be undone, or made again after that.
     UndoStarted {
         /// Whether they are made again.

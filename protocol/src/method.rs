@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    agent, blob, completion, config, daemon, events, key, mcp, memory, permission, question, search, session, token,
+    agent, blob, checkpoint, completion, config, daemon, events, key, mcp, memory, permission, question, search, session, token,
     tree, trust, usage,
 };
 
@@ -66,7 +66,7 @@ macro_rules! methods {
             use jsonrpsee::core::RpcResult;
             use jsonrpsee::proc_macros::rpc;
 
-            use super::{agent, blob, completion, config, daemon, events, key, mcp, memory, permission, question, search, session, token, tree, trust, usage};
+            use super::{agent, blob, checkpoint, completion, config, daemon, events, key, mcp, memory, permission, question, search, session, token, tree, trust, usage};
 
             $(
                 $(#[$about])*
@@ -127,6 +127,8 @@ methods! {
         SessionUndo: "session/undo" = undo(session::Undo) -> RpcResult<session::Restored>;
         /// Makes the changes again that were undone last.
         SessionRedo: "session/redo" = redo(session::Redo) -> RpcResult<session::Restored>;
+        /// What the session's turns changed in files, those of its children too.
+        SessionDiff: "session/diff" = diff(checkpoint::Diff) -> RpcResult<checkpoint::Differences>;
         /// Makes a session that goes on from a point of another one; answers once it is on disk.
         SessionFork: "session/fork" = fork(tree::Fork) -> RpcResult<tree::ForkMade>;
         /// Goes back to before a prompt; what is left stays as a fork.

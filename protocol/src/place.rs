@@ -108,6 +108,11 @@ impl Places {
         self.data.join("linger.db")
     }
 
+    /// The checkpoints of workspaces, a directory for each.
+    pub fn checkpoints(&self) -> PathBuf {
+        self.data.join("checkpoints")
+    }
+
     /// The record of the daemon's children.
     pub fn children(&self) -> PathBuf {
         self.state.join("lingerd.children")

@@ -263,7 +263,7 @@ async fn each_command_shows_what_its_subcommand_shows() {
         ("/usage", "3 answers"),
         ("/tools", "built in"),
         ("/inbox", "nothing waits"),
-        ("/diff", "f.txt: replaces 1 line of 2"),
+        ("/diff", "changed  f.txt  +1 -1"),
         ("/log --last", "> go"),
         ("/export out.md", "written to"),
         ("/permissions", ""),

@@ -34,7 +34,7 @@ pub(crate) use setup::{
     Models, Permissions, PermissionsCommand, RemoveRule, ToolsOf, Trust, Usage,
 };
 pub(crate) use token::{Mint as TokenMint, Token};
-pub(crate) use tree::{Fork, Rewind, Uncompact};
+pub(crate) use tree::{Diff, Fork, Rewind, Uncompact};
 pub(crate) use turn::{Answer, Attach, Cancel, Compact, New, Run, Send, Unqueue, Wait};
 
 /// Coding agents that outlive your terminal.
@@ -127,7 +127,9 @@ pub(crate) enum Command {
     Cancel(Cancel),
     /// Replace a session's older messages by a summary, for the model
     Compact(Compact),
-    /// Put files back to what they were before a turn; what bash changed is not covered
+    /// Show what a session's turns changed in files, those of its children too
+    Diff(Diff),
+    /// Put files back to what they were before a turn; in git repositories what commands changed too
     Undo(Undo),
     /// Make the changes again that were undone last
     Redo(Redo),

@@ -1,6 +1,20 @@
-//! The command line of forks, of going back, and of taking back a summary.
+//! The command line of differences, forks, of going back, and of taking back a summary.
 
 use clap::Args;
+
+#[derive(Debug, Args)]
+pub(crate) struct Diff {
+    /// A name, an id, or a unique prefix of an id; without it, the latest session of this directory
+    pub(crate) session: Option<String>,
+    /// Only this turn, such as t3 or 3; without it, all turns together
+    pub(crate) turn: Option<String>,
+    /// The files and their counts alone
+    #[arg(long)]
+    pub(crate) stat: bool,
+    /// Print one JSON object a file: `path`, `kind`, `added`, `removed`, `diff`, `note`, `child`
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct Fork {

@@ -9,6 +9,7 @@ mod compactions;
 mod complete;
 mod config;
 mod daemon;
+mod diff;
 mod doctor;
 mod env;
 mod events;
@@ -93,6 +94,7 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
         Some(Command::Answer(args)) => answer::run(args),
         Some(Command::Cancel(args)) => cancel::run(&args),
         Some(Command::Compact(args)) => compact::run(args),
+        Some(Command::Diff(args)) => diff::run(args),
         Some(Command::Undo(args)) => undo::undo(args),
         Some(Command::Redo(args)) => undo::redo(args),
         Some(Command::Uncompact(args)) => compactions::uncompact(&args),

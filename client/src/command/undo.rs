@@ -36,7 +36,7 @@ pub(super) fn redo(args: arguments::Redo) -> Result<Exit, Failure> {
 }
 
 /// The session that is named, or the latest of this directory.
-fn one(client: &mut Client, named: Option<&str>) -> Result<Info, Failure> {
+pub(super) fn one(client: &mut Client, named: Option<&str>) -> Result<Info, Failure> {
     if let Some(named) = named {
         return resolve(client, named);
     }

@@ -9,6 +9,7 @@ pub(crate) mod back;
 mod child;
 mod compaction;
 pub(crate) mod diff;
+pub(crate) mod difference;
 pub(crate) mod export;
 mod hosted;
 pub(crate) mod live;
@@ -147,6 +148,8 @@ pub(crate) struct Renderer {
     hosted: hosted::Hosted,
     /// Whether outputs, actions and differences are shown whole.
     whole: bool,
+    /// The line with the files that a call changed, until its result.
+    changed: Option<(CallId, String)>,
 }
 
 impl Renderer {
@@ -171,6 +174,7 @@ impl Renderer {
             summary: Summary::default(),
             hosted: hosted::Hosted::default(),
             whole: false,
+            changed: None,
         }
     }
 
@@ -260,6 +264,7 @@ impl Renderer {
                 let line = format!("{background} in the background has ended: {}", clean_line(&how));
                 self.say(&self.settings.style.dim(&line), &mut out);
             }
+            EventBody::Checkpoint(taken) => self.checkpoint(taken, &mut out),
             EventBody::Undone { redo, changes, failed, .. } => self.undone(*redo, (changes, failed), &mut out),
             EventBody::Forked(begun) => {
                 let line = format!("forked from session {} after event {}", begun.origin.session, begun.origin.seq);

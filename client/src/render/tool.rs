@@ -1,5 +1,6 @@
 //! Tool calls as lines: the call, its result, its diff.
 
+use linger_protocol::checkpoint::Checkpoint;
 use linger_protocol::event::{ChangeKind, EventBody, FileChange, NotRestored, Outcome, ToolKind};
 use linger_protocol::id::CallId;
 use linger_protocol::message::text_of;
@@ -8,6 +9,9 @@ use super::markdown::width;
 use super::style::Style;
 use super::{Call, Renderer};
 use crate::terminal::{Output, clean_exact_line, clean_line, cut};
+
+/// Files that a command changed and that its line names.
+const CHANGED: usize = 5;
 
 /// Lines of a diff that are shown; the session has all of them.
 const MAX_DIFF: usize = 40;
@@ -131,6 +135,26 @@ impl Renderer {
         }
         if let Some(diff) = diff {
             self.diff(diff, out);
+        }
+        if let Some((_, line)) = self.changed.take_if(|(call, _)| call == id) {
+            self.say(&line, out);
+        }
+    }
+
+    /// The files that a command changed.
+    pub(super) fn checkpoint(&mut self, taken: &Checkpoint, out: &mut Vec<Output>) {
+        if taken.since.is_none() || taken.changed == 0 {
+            return;
+        }
+        let named: Vec<String> =
+            taken.files.iter().take(CHANGED).map(|file| clean_line(&file.to_string_lossy()).into_owned()).collect();
+        let more = (taken.changed as usize).saturating_sub(named.len());
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let line = self.settings.style.dim(&format!("  changed {}{more}", named.join(", ")));
+        match self.calls.contains_key(&taken.call_id) {
+            // Below the call's result, which follows.
+            true => self.changed = Some((taken.call_id.clone(), line)),
+            false => self.say(&line, out),
         }
     }
 

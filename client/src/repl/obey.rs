@@ -189,7 +189,7 @@ impl Repl {
                 let set = Set { session, name: Some(name), key: Some(key()?), ..Set::default() };
                 self.attachment.request(Request::Set(set))?;
             }
-            Slash::Diff => self.diff()?,
+            Slash::Diff(turn) => self.diff(turn.as_deref())?,
             Slash::Export(file) => self.export(file)?,
             Slash::Status => self.status()?,
             Slash::Subcommand(which, words) => self.subcommand(which, words)?,

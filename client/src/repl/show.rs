@@ -2,36 +2,27 @@
 
 use std::fs::OpenOptions;
 use std::io::{Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
-use linger_protocol::blob::Get;
-use linger_protocol::event::{ChangeKind, Event, EventBody, FileChange};
-use linger_protocol::id::BlobId;
-use linger_protocol::method::BlobGet;
+use linger_protocol::checkpoint::Diff;
+use linger_protocol::method::SessionDiff;
 
 use super::Repl;
 use super::output::page;
 use super::slash::Subcommand;
-use crate::connect::Client;
 use crate::environment::{now, short_path, working_directory};
 use crate::error::{Exit, Failure};
-use crate::follow::{Attachment, Happened};
 use crate::input::Ran;
-use crate::render::diff::Difference;
+use crate::render::difference::{Form, differences, turn_named};
 use crate::render::markdown::width::cut;
 use crate::render::style::Style;
 use crate::render::table::{age, columns};
 use crate::render::{attached, money};
-use crate::terminal::{clean, clean_exact_line, clean_line, size, terminal_width};
+use crate::terminal::{clean, clean_line, size, terminal_width};
 
 /// The user's commands whose output waits for the next prompt; of more the oldest are left out.
 const MAX_RAN: usize = 8;
-
-/// The bytes of a file that are compared.
-const MAX_COMPARED: usize = 2 << 20;
 
 /// The bytes of a subcommand's output that are shown; the log of a long session has more, and `linger log` all of it.
 const MAX_SHOWN: u64 = 16 << 20;
@@ -158,46 +149,27 @@ impl Repl {
         self.say_styled(&dim)
     }
 
-    /// Shows what the session changed in files, from what they were before it to what they are now.
-    pub(super) fn diff(&mut self) -> Result<(), Failure> {
-        let mut files = match first_changes(&self.attachment.session) {
-            Ok(files) => files,
+    /// Shows what the session's turns, or one of them, changed in files.
+    pub(super) fn diff(&mut self, turn: Option<&str>) -> Result<(), Failure> {
+        let session = self.attachment.session.clone();
+        let asked = Diff { session, turn: turn.map(turn_named), stat: false };
+        let found = match self.attachment.client.call(&SessionDiff(asked)) {
+            Ok(found) => found,
             Err(failure) => return self.complain(failure),
         };
-        files.retain(|(_, change)| change.kind != ChangeKind::Unknown);
-        let mut differences: Vec<(String, Option<Difference>)> = Vec::new();
-        for (path, change) in files {
-            let before = match change.before {
-                Some(blob) => blob_text(&mut self.attachment.client, blob),
-                None if change.kind == ChangeKind::Create => Some(None),
-                None => None,
-            };
-            let name = clean_exact_line(&short_path(&path)).to_string();
-            match (before, file_text(&path)) {
-                (Some(before), Some(after)) if before == after => {}
-                (Some(before), Some(Some(after))) => {
-                    let difference = Difference::of(before.as_deref(), &after);
-                    differences.push((format!("  {name}: {}", difference.summary()), Some(difference)));
-                }
-                (Some(_), Some(None)) => differences.push((format!("  {name}: deleted"), None)),
-                _ => differences.push((format!("  {name}: cannot be compared: it is large or no text"), None)),
-            }
+        let base = working_directory()?;
+        let text =
+            |style: Style| differences(&found, Form { style, stat: false, gutter: "  ", base: &base }).join("\n");
+        let styled = text(self.renderer.style());
+        if found.files.is_empty() {
+            self.say("no file is other than before, as far as this session changed it")?;
+        } else if styled.lines().count() + 4 < size().rows {
+            self.say_styled(&styled)?;
+        } else {
+            // A pager shows no colours unless it is told to.
+            self.paged(&text(Style { color: false, unicode: true }))?;
         }
-        if differences.is_empty() {
-            return self.say("no file is other than before this session, as far as its tools changed them (not bash)");
-        }
-        let text = |style: &Style| {
-            let whole = |difference: &Option<Difference>| {
-                difference.as_ref().map_or_else(String::new, |it| it.text(style, [usize::MAX, 0]))
-            };
-            differences.iter().map(|(head, it)| format!("{head}\n{}", whole(it))).collect::<String>()
-        };
-        let styled = text(&self.renderer.style());
-        if styled.lines().count() + 4 < size().rows {
-            return self.say_styled(styled.trim_end_matches('\n'));
-        }
-        // A pager shows no colours unless it is told to.
-        self.paged(&text(&Style { color: false, unicode: true }))
+        found.missing.iter().try_for_each(|missing| self.say(&format!("not in it: {missing}")))
     }
 }
 
@@ -244,57 +216,4 @@ fn subcommand(arguments: &[String]) -> Result<(String, bool), Failure> {
         return Err(if hint.is_empty() { failure } else { failure.hint(hint) });
     }
     Ok((says + &String::from_utf8_lossy(&text), false))
-}
-
-/// The files that a session changed, each with its first change, in order; read over a connection of its own.
-fn first_changes(session: &linger_protocol::id::SessionId) -> Result<Vec<(PathBuf, FileChange)>, Failure> {
-    let mut files: Vec<(PathBuf, FileChange)> = Vec::new();
-    let mut attachment = Attachment::start(Client::open()?, session.clone(), None, false)?;
-    loop {
-        match attachment.next(None)? {
-            Happened::Event(notification, _) => {
-                let Event { body, .. } = &notification.event;
-                match body {
-                    EventBody::CaughtUp {} => return Ok(files),
-                    EventBody::ToolFinished { changes, .. } => {
-                        for change in changes {
-                            if !files.iter().any(|(path, _)| *path == change.path) {
-                                files.push((change.path.clone(), change.clone()));
-                            }
-                        }
-                    }
-                    _ => {}
-                }
-            }
-            Happened::Lost => {
-                attachment.reattach()?;
-            }
-            _ => {}
-        }
-    }
-}
-
-/// A blob as text; `None` if it is large or no text.
-fn blob_text(client: &mut Client, blob: BlobId) -> Option<Option<String>> {
-    let (mut bytes, mut offset) = (Vec::new(), Some(0));
-    while offset.is_some() {
-        let piece = client.call(&BlobGet(Get { blob: blob.clone(), offset, length: None })).ok()?;
-        bytes.extend(BASE64.decode(piece.data).ok()?);
-        offset = piece.next;
-        if bytes.len() > MAX_COMPARED {
-            return None;
-        }
-    }
-    String::from_utf8(bytes).ok().map(Some)
-}
-
-/// A file as text, or that there is none; `None` if it is large or no text.
-fn file_text(path: &Path) -> Option<Option<String>> {
-    match path.metadata() {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(None),
-        Ok(there) if there.is_file() && there.len() <= MAX_COMPARED as u64 => {
-            std::fs::read_to_string(path).ok().map(Some)
-        }
-        Ok(_) | Err(_) => None,
-    }
 }

@@ -40,7 +40,7 @@ pub(crate) enum Slash {
     /// Has the model write instructions for itself; the words say more about them.
     Init(Option<String>),
     /// Shows what the session changed.
-    Diff,
+    Diff(Option<String>),
     /// Writes the session to a file.
     Export(Option<String>),
     /// Shows how the session is.
@@ -168,8 +168,8 @@ const COMMANDS: &[Row] = &[
     ("/compact", "[WHAT TO KEEP]", "replace older messages by a summary", None),
     ("/uncompact", "", "take back the last summary, while it all fits", None),
     ("/init", "[WORDS]", "the model writes AGENTS.md for this project", None),
-    ("/diff", "", "what this session changed in files", None),
-    ("/undo", "[--force]", "put back what the last turn edited (not bash)", Some(Argument::Words(&["--force"]))),
+    ("/diff", "[TURN]", "what this session, or a turn of it, changed in files", None),
+    ("/undo", "[--force]", "put back what the last turn changed in files", Some(Argument::Words(&["--force"]))),
     ("/redo", "[--force]", "make the undone changes again", Some(Argument::Words(&["--force"]))),
     ("/fork", "[MESSAGE]", "go on in a fork, from here or from a message", None),
     ("/rewind", "[N [--files]]", "back to a prompt; alone: list the prompts", Some(Argument::Words(&["--files"]))),
@@ -213,7 +213,7 @@ pub(crate) fn parse(line: &str) -> Option<Result<Slash, String>> {
         "/agent" => Ok(Slash::Agent(argument)),
         "/rename" => rest.map(Slash::Rename).ok_or_else(|| "give the name: /rename NAME".to_owned()),
         "/init" => Ok(Slash::Init(rest)),
-        "/diff" => none(argument, name).map(|()| Slash::Diff),
+        "/diff" => Ok(Slash::Diff(argument)),
         "/export" => Ok(Slash::Export(rest)),
         "/status" => none(argument, name).map(|()| Slash::Status),
         "/usage" => Ok(Slash::Subcommand(Subcommand::Usage, all)),

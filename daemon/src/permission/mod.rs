@@ -128,6 +128,11 @@ impl ResolvedAccess {
     }
 }
 
+/// Whether a call runs a command that is known to read alone.
+pub fn reads_by_command(tool: &str, access: &Access) -> bool {
+    tool == "bash" && matches!(access, Access::Command(line) if reading::only_reads(rule::plain(line)))
+}
+
 /// Decides one call; `grants` are the grants of the session and of the workspace.
 pub fn decide(rules: &Rules, grants: &[Rule], mode: Mode, call: &CallInfo<'_>, resolved: &ResolvedAccess) -> Verdict {
     let ResolvedAccess { bases, target, .. } = resolved;
@@ -148,10 +153,7 @@ pub fn decide(rules: &Rules, grants: &[Rule], mode: Mode, call: &CallInfo<'_>, r
         return Verdict::Deny { reason: format!("the rule {rule} forbids it"), rule: Some(rule) };
     }
     let fetches = !call.changes && matches!(call.access, Access::Network(_));
-    let reads_by_command = || {
-        call.tool == "bash" && matches!(&call.access, Access::Command(line) if reading::only_reads(rule::plain(line)))
-    };
-    if mode == Mode::Plan && !read_only && !fetches && !reads_by_command() {
+    if mode == Mode::Plan && !read_only && !fetches && !reads_by_command(&call.tool, &call.access) {
         return Verdict::Deny { rule: None, reason: "mode plan allows only what changes nothing".to_owned() };
     }
     if let Some(rule) = first(&rules.ask, Effect::Narrow) {

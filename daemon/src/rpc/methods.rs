@@ -11,6 +11,7 @@ use linger_protocol::api::{
     KeyApiServer, McpApiServer, MemoryApiServer, PermissionApiServer, QuestionApiServer, SessionApiServer,
     TokenApiServer, TrustApiServer, UsageApiServer,
 };
+use linger_protocol::checkpoint::{Diff, Differences};
 use linger_protocol::daemon::{Checked, Empty, Hello, Keys, Model, Models, Status, Stop, Tool, Tools, Welcome};
 use linger_protocol::permission::{Answered, Pending};
 use linger_protocol::question::PendingQuestion;
@@ -192,6 +193,10 @@ impl SessionApiServer for Rpc {
 
     async fn uncompact(&self, extensions: &Extensions, params: Uncompact) -> RpcResult<Uncompacted> {
         Ok(service::tree::uncompact(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn diff(&self, extensions: &Extensions, params: Diff) -> RpcResult<Differences> {
+        Ok(service::session::diff(&self.0, conn(extensions)?.caller(), params).await?)
     }
 
     async fn undo(&self, extensions: &Extensions, params: Undo) -> RpcResult<Restored> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use linger_protocol::RpcError;
+use linger_protocol::checkpoint::{Diff, Differences};
 use linger_protocol::daemon::Empty;
 use linger_protocol::error::Code;
 use linger_protocol::id::SessionId;
@@ -197,6 +198,13 @@ pub async fn undo(services: &Services, caller: &Caller, mut params: Undo) -> Res
     let (by, session) = (caller.author(), params.session.clone());
     let key = Key::of("session/undo", session.as_str(), params.key.take(), &params)?;
     services.registry.ask(&session, |reply| Command::Undo(params, key, by, reply)).await
+}
+
+/// What the turns of a session changed in files.
+pub async fn diff(services: &Services, caller: &Caller, params: Diff) -> Result<Differences, RpcError> {
+    caller.may_read(services, &params.session).await?;
+    let session = params.session.clone();
+    services.registry.ask(&session, |reply| Command::Diff(params, reply)).await
 }
 
 /// Makes the changes again that were undone last.

@@ -7,9 +7,10 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
+use linger_protocol::checkpoint::Checkpoint;
 use linger_protocol::event::{AfterCrash, EventBody, Location, Outcome, ToolKind};
 use linger_protocol::id::{CallId, SessionId};
 use linger_protocol::message::{ContentBlock, ImageSource, text_of};
@@ -69,6 +70,8 @@ pub struct Runner {
     pub session: SessionId,
     /// The size of the results so far, in bytes of JSON.
     pub size: Arc<AtomicUsize>,
+    /// Whether people know that there are no checkpoints.
+    pub told: Arc<AtomicBool>,
 }
 
 /// A started call that the next task of the turn continues.
@@ -300,9 +303,13 @@ impl Runner {
             AfterCrash::Join => None,
             _ => self.env.running_calls.begin().await,
         };
+        let before = match checked.begun {
+            Some(_) => None,
+            None => self.checkpoint_before(&checked.id, &checked.tool, &checked.effects).await?,
+        };
         let can_begin = match checked.begun {
             Some(_) => true,
-            None => self.start(&checked).await?,
+            None => self.start(&checked, before.clone()).await?,
         };
         let Checked { id, tool, target, effects, begun, preview, call, hooked, input, .. } = checked;
         let began = Instant::now();
@@ -314,9 +321,10 @@ impl Runner {
         if can_begin {
             self.add_hooked(hooked, (&tool, &input), &mut output).await?;
         }
-        let outcome = output.outcome;
+        let (outcome, took) = (output.outcome, began.elapsed());
         fault::point("call.finished");
-        self.finish(id, &tool, (began.elapsed().as_millis() as u64, preview.locations), outcome, output, images)
+        self.checkpoint_after(before).await?;
+        self.finish(id, &tool, (took.as_millis() as u64, preview.locations), outcome, output, images)
     }
 
     /// The reason why a call must not run, if any.
@@ -331,8 +339,8 @@ impl Runner {
         self.leads_elsewhere(&checked.effects.access, checked.target.as_ref()).await
     }
 
-    /// Records the start of a call; false if it cannot begin.
-    async fn start(&self, checked: &Checked) -> Result<bool, TurnEnded> {
+    /// Records the start of a call, and the checkpoint before it; false if it cannot begin.
+    async fn start(&self, checked: &Checked, before: Option<Checkpoint>) -> Result<bool, TurnEnded> {
         let Checked { id, tool, kind, effects, input, preview, call, .. } = checked;
         fault::point("call.before_start");
         let action = call.action();
@@ -349,7 +357,8 @@ impl Runner {
         };
         let can_begin = if effects.changes || after_crash == AfterCrash::Join {
             // On disk before the call can have any effect.
-            let (written, can_begin) = tokio::join!(self.emit.synced(vec![started]), self.can_begin(&effects.access));
+            let events = before.map(EventBody::Checkpoint).into_iter().chain([started]).collect();
+            let (written, can_begin) = tokio::join!(self.emit.synced(events), self.can_begin(&effects.access));
             written?;
             can_begin
         } else {

@@ -36,6 +36,7 @@ use crate::question::PendingQuestions;
 use crate::store::Store;
 use crate::sys::disk;
 use crate::tool::added::AddedDirs;
+use crate::tool::checkpoint::Checkpoints;
 use crate::tool::notes::Notes;
 use crate::tool::program::Program;
 use crate::tool::seen::{Seen, Writers};
@@ -84,6 +85,8 @@ pub struct Env {
     pub attention: Arc<Attention>,
     /// The tool calls that run.
     pub running_calls: RunningCalls,
+    /// The checkpoints of workspaces.
+    pub checkpoints: Checkpoints,
     /// The secret variables of the sessions' tools, also of sessions that are not loaded.
     secrets: Mutex<BTreeMap<SessionId, SecretVariables>>,
     watched: mpsc::UnboundedSender<agent::Places>,
@@ -152,6 +155,7 @@ impl Env {
         let logins = Arc::new(Logins::new(http.clone(), keys.clone(), providers.key_sources.clone()));
         let outside = Outside { children: children.clone(), keys, http, logins };
         let servers = Servers::new(tools.clone(), outside, places.server_tools());
+        let checkpoints = Checkpoints::below(places.checkpoints(), children.clone());
         let (watched, to_watch) = mpsc::unbounded_channel();
         Self {
             attention: Attention::open(places.attention()),
@@ -168,6 +172,7 @@ impl Env {
             questions: PendingQuestions::default(),
             queued_bytes: QueuedBytes::default(),
             running_calls: RunningCalls::default(),
+            checkpoints,
             secrets: Mutex::default(),
             watched,
             to_watch: Mutex::new(Some(to_watch)),

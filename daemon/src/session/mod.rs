@@ -3,8 +3,10 @@
 pub mod actor;
 pub mod attention;
 pub mod budget;
+mod call_checkpoints;
 mod call_hooks;
 pub mod calls;
+pub mod changes;
 pub mod circles;
 pub mod compaction;
 pub mod context;

@@ -9,7 +9,7 @@ use similar::{Algorithm, DiffOp, DiffTag, capture_diff_slices_deadline, group_di
 const CONTEXT: usize = 3;
 
 /// What changed from `old` to `new`, by lines, under the name of the file; a comparison that takes longer than `limit` is coarser.
-pub(super) fn unified(name: &str, old: &str, new: &str, limit: Duration) -> String {
+pub fn unified(name: &str, old: &str, new: &str, limit: Duration) -> String {
     let [old, new] = [old, new].map(|text| text.split_inclusive('\n').collect::<Vec<_>>());
     let changes = capture_diff_slices_deadline(Algorithm::Myers, &old, &new, Some(Instant::now() + limit));
     let mut diff = format!("--- {name}\n+++ {name}\n");

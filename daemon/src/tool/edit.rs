@@ -129,12 +129,14 @@ impl Editing {
         let change = Change::written(target, Content::Known(text.clone().into()), edited.text.as_bytes());
         let change = Some(change.keep(blobs)?);
         entry.replace(edited.text.as_bytes())?;
-        self.workspace.seen.wrote(target, edited.text.as_bytes());
         let said = match edited.count {
             1 => format!("edited {shown}, {}", edited.place),
             count => format!("edited {shown}, {count} places, {}", edited.place),
         };
-        Ok(ToolOutput { diff: file::diff(&shown, &text, &edited.text), change, ..ToolOutput::text(said) })
+        let diff = file::diff(&shown, &text, &edited.text);
+        let told = self.workspace.seen.wrote(target, edited.text.as_bytes(), diff.as_deref());
+        let said = told.into_iter().fold(said, |said, told| format!("{said}\n{told}"));
+        Ok(ToolOutput { diff, change, ..ToolOutput::text(said) })
     }
 }
 

@@ -7,7 +7,7 @@
 //! without knowing its path. What they cannot hold is a copy under another name.
 
 mod options;
-mod repository;
+pub(super) mod repository;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ const NAMES_MAX: usize = 8 << 20;
 const NAMED: usize = 10;
 
 /// Variables of the session that an inspection gets.
-const KEPT: [&str; 10] = [
+pub(super) const KEPT: [&str; 10] = [
     "HOME",
     "XDG_CONFIG_HOME",
     "LANG",
@@ -52,7 +52,7 @@ const KEPT: [&str; 10] = [
 ];
 
 /// Variables that every inspection has.
-const OWN: [(&str, &str); 13] = [
+pub(super) const OWN: [(&str, &str); 13] = [
     ("GIT_CONFIG_NOSYSTEM", "1"),
     ("GIT_CONFIG_SYSTEM", "/dev/null"),
     ("GIT_CONFIG_GLOBAL", "/dev/null"),
@@ -203,7 +203,7 @@ fn refuse(why: &str) -> Invalid {
 }
 
 /// The directories of `path` in which a program may be: nothing of the workspace runs unasked.
-fn programs(path: &str, root: &Path) -> String {
+pub(super) fn programs(path: &str, root: &Path) -> String {
     let is_apart = |dir: &PathBuf| dir.is_absolute() && !dir.canonicalize().is_ok_and(|dir| dir.starts_with(root));
     let kept: Vec<PathBuf> = std::env::split_paths(path).filter(is_apart).collect();
     std::env::join_paths(kept).ok().and_then(|path| path.into_string().ok()).unwrap_or_default()

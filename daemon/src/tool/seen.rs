@@ -6,11 +6,13 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use linger_protocol::id::BlobId;
 use sha2::{Digest as _, Sha256};
 
 use super::change::Content;
+use super::text;
 use crate::store::blob::Held;
 
 /// The most files of one session that are remembered, some hundred bytes each; of more, any is forgotten, and has to be read again.
@@ -18,6 +20,12 @@ const MAX_FILES: usize = 4096;
 
 /// The most outputs of one session that are remembered.
 const MAX_OUTPUTS: usize = 1024;
+
+/// The bytes of a change that another session's model is told.
+const MAX_WHAT: usize = 1 << 10;
+
+/// How long another session's change of a file is worth telling: about as long as agents work beside each other.
+const LATELY: Duration = Duration::from_secs(3600);
 
 /// The hash of a content.
 pub(super) type Hash = [u8; 32];
@@ -36,7 +44,17 @@ pub struct Seen {
 pub struct Writers(Arc<Mutex<Written>>);
 
 /// For each file the hash of its last content, and who wrote that.
-type Written = HashMap<PathBuf, (Hash, Arc<str>)>;
+type Written = HashMap<PathBuf, Writing>;
+
+/// The last time that a file was written.
+#[derive(Clone, Debug)]
+struct Writing {
+    hash: Hash,
+    who: Arc<str>,
+    at: Instant,
+    /// The beginning of what it changed.
+    what: Box<str>,
+}
 
 impl Writers {
     /// What a session has seen that is called so.
@@ -85,13 +103,25 @@ impl Seen {
         inner.files.insert(path.to_path_buf(), hash);
     }
 
-    /// As [`Seen::knows`], of what was written.
-    pub(super) fn wrote(&self, path: &Path, content: &[u8]) {
+    /// As [`Seen::knows`], of what was written, with what that changed. If another session wrote the file shortly before, gives
+    /// what the model is told of it.
+    pub(super) fn wrote(&self, path: &Path, content: &[u8], diff: Option<&str>) -> Option<String> {
         let hash: Hash = Sha256::digest(content).into();
         self.knows(path, hash);
+        let what = text::head(diff.unwrap_or_default(), MAX_WHAT).into();
         let mut writers = self.writers.map();
         make_room(&mut writers, MAX_FILES);
-        writers.insert(path.to_path_buf(), (hash, self.who.clone()));
+        let own = Writing { hash, who: self.who.clone(), at: Instant::now(), what };
+        let before = writers.insert(path.to_path_buf(), own)?;
+        if before.who == self.who || before.at.elapsed() > LATELY {
+            return None;
+        }
+        let (who, seconds) = (before.who, before.at.elapsed().as_secs());
+        let what = match before.what.trim_end() {
+            "" => String::new(),
+            what => format!(" Its change was:\n{what}\n"),
+        };
+        Some(format!("[{who} wrote this file too, {seconds} s ago; check that both changes fit together.{what}]"))
     }
 
     /// Fails unless the model knows this content of the file at `path`, or there is none. The error is for the model.
@@ -112,8 +142,8 @@ impl Seen {
     /// The other session that wrote this content.
     fn writer(&self, path: &Path, now: &Hash) -> Option<Arc<str>> {
         let writers = self.writers.map();
-        let (_, who) = writers.get(path).filter(|(hash, who)| hash == now && *who != self.who)?;
-        Some(who.clone())
+        let last = writers.get(path).filter(|last| last.hash == *now && last.who != self.who)?;
+        Some(last.who.clone())
     }
 
     /// A result names this blob as the whole of an output.
@@ -151,12 +181,12 @@ mod tests {
         let known = |text: &str| Content::Known(text.into());
         assert_eq!(seen.check(path, &Content::Missing), Ok(()));
         assert!(seen.check(path, &known("a")).is_err());
-        seen.wrote(path, b"a");
+        assert_eq!(seen.wrote(path, b"a", None), None);
         assert_eq!(seen.check(path, &known("a")), Ok(()));
         assert!(seen.check(path, &known("b")).unwrap_err().contains("changed"));
         assert!(seen.check(path, &Content::Unknown).is_err());
         for n in 0..2 * MAX_FILES {
-            seen.wrote(Path::new(&format!("/{n}")), b"");
+            seen.wrote(Path::new(&format!("/{n}")), b"", None);
         }
         assert_eq!(seen.inner().files.len(), MAX_FILES);
     }
@@ -166,9 +196,14 @@ mod tests {
         let writers = Writers::default();
         let (one, two) = (writers.seen_by("session s1"), writers.seen_by("session s2"));
         let (path, known) = (Path::new("/a"), |text: &str| Content::Known(text.into()));
-        one.wrote(path, b"a");
+        assert_eq!(one.wrote(path, b"a", Some("+a\n")), None);
         two.knows(path, Sha256::digest(b"a").into());
-        two.wrote(path, b"b");
+        let told = two.wrote(path, b"b", None).unwrap();
+        assert!(
+            told.starts_with("[session s1 wrote this file too, ") && told.ends_with("Its change was:\n+a\n]"),
+            "{told}"
+        );
+        assert_eq!(two.wrote(path, b"b", None), None, "once");
         assert_eq!(
             one.check(path, &known("b")).unwrap_err(),
             "session s2 has changed it since you read or wrote it; read it again"

@@ -105,13 +105,14 @@ impl Writing {
         }
         let kept = change.keep(blobs)?;
         entry.replace(self.content.as_bytes())?;
-        self.workspace.seen.wrote(target, self.content.as_bytes());
         let (verb, old) = match &change.before {
             Content::Missing => ("created", Some("")),
             before => ("wrote", before.bytes().and_then(|bytes| std::str::from_utf8(bytes).ok())),
         };
         let diff = old.and_then(|old| file::diff(&shown, old, &self.content));
-        let said = ToolOutput::text(format!("{verb} {shown}, {} bytes", self.content.len()));
+        let told = self.workspace.seen.wrote(target, self.content.as_bytes(), diff.as_deref());
+        let told = told.map(|told| format!("\n{told}")).unwrap_or_default();
+        let said = ToolOutput::text(format!("{verb} {shown}, {} bytes{told}", self.content.len()));
         Ok(ToolOutput { diff, change: Some(kept), ..said })
     }
 

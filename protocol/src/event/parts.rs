@@ -320,6 +320,8 @@ pub enum NoticeCode {
     ServerFailed,
     /// A hook failed that holds up nothing.
     HookFailed,
+    /// What commands change in the workspace cannot be undone: no checkpoint of it can be taken. Once a session.
+    NoCheckpoint,
     /// Something that this build does not know.
     #[serde(other)]
     Unknown,

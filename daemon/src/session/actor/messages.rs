@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use linger_protocol::RpcError;
 use linger_protocol::agent::Role;
+use linger_protocol::checkpoint::{Diff, Differences};
 use linger_protocol::child::ChildUpdate;
 use linger_protocol::event::{EventBody, NoticeCode, Process};
 use linger_protocol::id::{CallId, Cursor, MessageId, PromptId, QuestionId};
@@ -132,6 +133,8 @@ pub enum Command {
     GoBack(Box<super::GoBack>, Option<Key>, Author, Reply<RewindDone>),
     /// Take back a compaction, if nothing has happened since this event.
     Uncompact(Uncompacted, u64, Option<Key>, Author, Reply<Uncompacted>),
+    /// Say what the turns changed.
+    Diff(Diff, Reply<Differences>),
     /// Undo changes of files.
     Undo(session::Undo, Option<Key>, Author, Reply<session::Restored>),
     /// Make them again.
@@ -210,6 +213,7 @@ impl Command {
             Self::GoBack(_, _, _, reply) => respond(reply, Err(error)),
             Self::Uncompact(_, _, _, _, reply) => respond(reply, Err(error)),
             Self::Undo(_, _, _, reply) | Self::Redo(_, _, _, reply) => respond(reply, Err(error)),
+            Self::Diff(_, reply) => respond(reply, Err(error)),
             Self::Prune(_, _, reply) => respond(reply, Err(error)),
             Self::Unqueue(_, _, _, reply) => respond(reply, Err(error)),
             Self::Restore(_, reply) => respond(reply, Err(error)),

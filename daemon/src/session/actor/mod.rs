@@ -9,6 +9,7 @@
 mod attention;
 mod background;
 mod bin;
+mod checkpoints;
 mod children;
 mod hooks;
 mod limit;
@@ -32,6 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use linger_protocol::RpcError;
+use linger_protocol::checkpoint::Checkpoint;
 use linger_protocol::error::Code;
 use linger_protocol::event::{Event, EventBody, Level, NoticeCode};
 use linger_protocol::id::{BackgroundId, CallId, Cursor, MessageId, PromptId, QuestionId, SessionId, TurnId};
@@ -104,6 +106,8 @@ enum Wake {
     Unanswered,
     /// A model was asked for a title.
     Titled(Option<Titled>),
+    /// A checkpoint was taken for a call that was cut off.
+    Checkpoint(Option<Checkpoint>),
     /// A person is to be notified.
     Attention,
     /// The last terminal of a person has left.
@@ -186,6 +190,8 @@ pub struct Actor {
     hooks: JoinSet<()>,
     /// The request for a title; it ends with the actor.
     titles: JoinSet<Option<Titled>>,
+    /// The checkpoint after a call that was cut off; it ends with the actor.
+    checkpoints: JoinSet<Checkpoint>,
     /// The first prompt, while its turn runs: what the title is of.
     first_prompt: Option<String>,
     /// The commands in the background; they end with the actor.
@@ -245,6 +251,7 @@ impl Actor {
         }
         actor.take_up(recovery::Cause::Restart(actor.env.config.after_restart())).await?;
         actor.tend_children();
+        actor.tend_checkpoint();
         Ok(actor)
     }
 
@@ -298,6 +305,7 @@ impl Actor {
             attending: attention::Attending::default(),
             hooks: JoinSet::new(),
             titles: JoinSet::new(),
+            checkpoints: JoinSet::new(),
             first_prompt: None,
             jobs,
             followers: children::Followers::default(),
@@ -329,6 +337,7 @@ impl Actor {
                 Wake::Job(report) => self.job_report(report),
                 Wake::Unanswered => self.deny_unanswered(),
                 Wake::Titled(titled) => self.titled(titled),
+                Wake::Checkpoint(taken) => self.checkpoint_taken(taken),
                 Wake::Attention => self.notify_of_questions(),
                 Wake::Left => self.person_left(),
                 Wake::Stopped => {
@@ -359,13 +368,15 @@ impl Actor {
             && self.jobs.running() == 0
             && self.state.children.is_empty()
             && due.is_none()
-            && self.titles.is_empty();
+            && self.titles.is_empty()
+            && self.checkpoints.is_empty();
         match &mut self.phase {
             Phase::Running(running) => tokio::select! {
                 command = commands.recv() => Wake::Command(command),
                 message = running.messages.recv() => Wake::Turn(message),
                 Some(report) = self.reports.recv() => Wake::Job(report),
                 Some(titled) = self.titles.join_next() => Wake::Titled(titled.ok().flatten()),
+                Some(taken) = self.checkpoints.join_next() => Wake::Checkpoint(taken.ok()),
                 () = tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => Wake::Unanswered,
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => Wake::Attention,
                 () = self.log.unattended(), if attended => Wake::Left,
@@ -385,6 +396,7 @@ impl Actor {
                 command = commands.recv() => Wake::Command(command),
                 Some(report) = self.reports.recv() => Wake::Job(report),
                 Some(titled) = self.titles.join_next() => Wake::Titled(titled.ok().flatten()),
+                Some(taken) = self.checkpoints.join_next() => Wake::Checkpoint(taken.ok()),
                 () = async { self.log.unwatched().await; tokio::time::sleep(self.env.config.idle_unload()).await },
                     if may_unload => Wake::Idle,
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => Wake::Attention,
@@ -436,6 +448,7 @@ impl Actor {
             Command::Configured => self.configured(),
             Command::GoBack(back, key, by, reply) => self.go_back(*back, key, by, reply).await,
             Command::Uncompact(taken, head, key, by, reply) => self.uncompact((taken, head), key, by, reply).await,
+            Command::Diff(asked, reply) => self.diff(asked, reply),
             Command::Undo(undo, key, by, reply) => self.undo(undo, key, by, reply).await,
             Command::Redo(redo, key, by, reply) => self.redo(redo, key, by, reply).await,
             Command::Set(set, asked) => self.set(set, asked).await,

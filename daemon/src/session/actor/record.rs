@@ -107,6 +107,7 @@ impl Actor {
             done,
         });
         self.tend_children();
+        self.tend_checkpoint();
         for (askers, resolution) in resolved {
             let stored = self.flush();
             tokio::spawn(async move {

@@ -13,6 +13,7 @@ use super::*;
 use crate::session::state::undo::{MAX_BYTES, Step, Undone};
 use crate::store::blob::Held;
 use crate::tool::change::KeptChange;
+use crate::tool::checkpoint::Restorable;
 use crate::tool::restore::{self, Plan};
 
 /// How long the files may take. Some hundred megabytes are written in seconds; the session waits.
@@ -32,6 +33,19 @@ struct Target {
     file: Option<PathBuf>,
     /// In the order in which they were made.
     changes: Vec<FileChange>,
+    /// The blobs of what commands changed.
+    held: Vec<Held>,
+    /// What commands changed and cannot be put back.
+    failed: Vec<NotRestored>,
+}
+
+/// Changes of one call, or of an undo.
+#[derive(Default)]
+struct Made {
+    call: Option<CallId>,
+    changes: Vec<FileChange>,
+    held: Vec<Held>,
+    failed: Vec<NotRestored>,
 }
 
 impl Actor {
@@ -55,18 +69,21 @@ impl Actor {
             return Err(busy.hint("wait for its end, or cancel it first"));
         }
         self.finish_undo().await?;
+        self.close_checkpoint().await;
         self.barrier().await?;
         let target = self.target(asked, redo).await?;
-        let plan = self.plan(&target, asked.force).await?;
+        let plan = self.plan(&target.changes, asked.force).await?;
         if !plan.changed.is_empty() {
             return Err(self.changed_since(&plan.changed));
         }
         let Author { name, process } = by;
-        let Target { step, call, file, .. } = target;
+        // Until the events name what they keep.
+        let (step, call, file, _held) = (target.step, target.call, target.file, target.held);
         let (changes, blobs): (Vec<FileChange>, Vec<Vec<Held>>) =
             plan.changes.into_iter().map(|KeptChange { change, blobs, .. }| (change, blobs)).unzip();
         let blobs: Vec<Held> = blobs.into_iter().flatten().collect();
-        let mut failed = plan.failed;
+        let mut failed = target.failed;
+        failed.extend(plan.failed);
         if !changes.is_empty() {
             let by = Some(name);
             let (step, changes) = (step.clone(), changes.clone());
@@ -120,22 +137,28 @@ impl Actor {
                 let idle = RpcError::new(Code::Idle, format!("session {} has nothing to do again", self.id));
                 return Err(idle.hint("a change of the model since the undo ends that"));
             };
-            let changes = self.changes((*seq, *seq)).await?.into_iter().flat_map(|(_, changes)| changes).collect();
-            return Ok(Target { step: step.as_ref().map(|step| step.turn.clone()), call, file, changes });
+            let made = self.changes((*seq, *seq), true).await?;
+            let changes = made.into_iter().flat_map(|made| made.changes).collect();
+            let step = step.as_ref().map(|step| step.turn.clone());
+            return Ok(Target { step, call, file, changes, held: Vec::new(), failed: Vec::new() });
         }
         let real = match &file {
             Some(file) => Some(self.real(file.clone()).await?),
             None => None,
         };
         for Step { turn, first, last, .. } in self.state.undo.steps.iter().rev() {
-            let calls = self.changes((*first, *last)).await?.into_iter();
-            let meant = calls.filter(|(id, _)| call.is_none() || id.as_ref() == call.as_ref());
-            let meant = meant.flat_map(|(_, changes)| changes);
-            let changes: Vec<FileChange> =
-                meant.filter(|change| real.as_ref().is_none_or(|file| *file == change.path)).collect();
-            if !changes.is_empty() {
-                let step = (call.is_none() && file.is_none()).then(|| turn.clone());
-                return Ok(Target { step, call, file, changes });
+            let is_whole = call.is_none() && file.is_none();
+            let calls = self.changes((*first, *last), is_whole).await?.into_iter();
+            let meant = calls.filter(|made| call.is_none() || made.call.as_ref() == call.as_ref());
+            let is_meant = |path: &Path| real.as_ref().is_none_or(|file| *file == path);
+            let (mut changes, mut held, mut failed) = (Vec::new(), Vec::new(), Vec::new());
+            for made in meant {
+                changes.extend(made.changes.into_iter().filter(|change| is_meant(&change.path)));
+                failed.extend(made.failed.into_iter().filter(|left| is_meant(&left.path)));
+                held.extend(made.held);
+            }
+            if !changes.is_empty() || !failed.is_empty() {
+                return Ok(Target { step: is_whole.then(|| turn.clone()), call, file, changes, held, failed });
             }
         }
         let what = match (&call, &file) {
@@ -145,21 +168,33 @@ impl Actor {
         };
         let idle = RpcError::new(Code::Idle, what);
         Err(match self.state.undo.given_up {
-            0 => idle.hint("what bash changes is not covered"),
+            0 => idle.hint("what commands change is covered in git repositories alone"),
             _ => idle.hint(format!("older changes were given up: a session keeps {} MB", MAX_BYTES >> 20)),
         })
     }
 
-    /// The changes of calls, or of an undo, between two events.
-    async fn changes(&self, (first, last): (u64, u64)) -> Result<Vec<(Option<CallId>, Vec<FileChange>)>, RpcError> {
+    /// The changes of calls, or of an undo, between two events. A checkpoint that is gone is an error if all are `needed`.
+    async fn changes(&self, (first, last): (u64, u64), needed: bool) -> Result<Vec<Made>, RpcError> {
         let (mut found, mut after) = (Vec::new(), first.saturating_sub(1));
         loop {
-            let kinds = &["tool_finished", "undone"];
+            let kinds = &["tool_finished", "undone", "checkpoint"];
             let (page, more) = self.env.store.events_of(self.id.clone(), kinds, after, PAGE).await?;
             for stored in page.iter().filter(|stored| stored.seq <= last) {
                 match serde_json::from_str::<Event>(&stored.data).map(|event| event.body) {
-                    Ok(EventBody::ToolFinished { call_id, changes, .. }) => found.push((Some(call_id), changes)),
-                    Ok(EventBody::Undone { changes, .. }) if first == last => found.push((None, changes)),
+                    Ok(EventBody::ToolFinished { call_id, changes, .. }) => {
+                        found.push(Made { call: Some(call_id), changes, ..Made::default() });
+                    }
+                    Ok(EventBody::Undone { changes, .. }) if first == last => {
+                        found.push(Made { changes, ..Made::default() });
+                    }
+                    Ok(EventBody::Checkpoint(taken)) if taken.changed > 0 => match self.of_commands(&taken).await {
+                        Err(why) if needed => {
+                            let text = format!("what call {} changed cannot be undone: {why}", taken.call_id);
+                            return Err(RpcError::new(Code::Idle, text).hint("--file or --call undoes what is left"));
+                        }
+                        Err(_) => {}
+                        Ok(made) => found.push(made),
+                    },
                     _ => {}
                 }
             }
@@ -170,15 +205,24 @@ impl Actor {
         }
     }
 
+    /// What differs from one checkpoint to the next.
+    async fn of_commands(&self, taken: &Checkpoint) -> Result<Made, String> {
+        let Checkpoint { checkpoint, root, call_id, since, .. } = taken;
+        let since = since.as_deref().unwrap_or_default();
+        let blobs = &self.env.store.blobs;
+        let made = self.env.checkpoints.restorable(&self.workspace, (root, since, checkpoint), blobs).await?;
+        let Restorable { changes, held, failed } = made;
+        Ok(Made { call: Some(call_id.clone()), changes, held, failed })
+    }
+
     async fn real(&self, file: PathBuf) -> Result<PathBuf, RpcError> {
         let workspace = self.workspace.clone();
         let real = disk::probe(&self.state.cwd, disk::SHORT_TIMEOUT, move || workspace.resolve(&file)).await;
         real.ok_or_else(|| unresponsive(&self.state.cwd))
     }
 
-    async fn plan(&self, target: &Target, force: bool) -> Result<Plan, RpcError> {
-        let (workspace, blobs, changes) =
-            (self.workspace.clone(), self.env.store.blobs.clone(), target.changes.clone());
+    async fn plan(&self, changes: &[FileChange], force: bool) -> Result<Plan, RpcError> {
+        let (workspace, blobs, changes) = (self.workspace.clone(), self.env.store.blobs.clone(), changes.to_vec());
         let looked = self.look(move |token| restore::plan(&changes, (&workspace, &blobs), force, token)).await?;
         looked.map_err(|error| StoreError::from(error).into())
     }

@@ -312,6 +312,7 @@ impl State {
             | EventBody::CaughtUp {}
             | EventBody::Plan { .. }
             | EventBody::UndoStarted { .. }
+            | EventBody::Checkpoint(_)
             | EventBody::Undone { .. }
             | EventBody::Unknown => {}
         }
@@ -529,6 +530,7 @@ impl State {
                 | NoticeCode::ConfigWaits
                 | NoticeCode::ServerFailed
                 | NoticeCode::HookFailed
+                | NoticeCode::NoCheckpoint
                 | NoticeCode::Unknown,
             )
             | None => {}

@@ -1,6 +1,7 @@
 //! What can be undone and done again of the changes of files: a part of the state, with its bounds. Pure.
 
-use linger_protocol::event::{Event, EventBody, FileChange};
+use linger_protocol::checkpoint::Checkpoint;
+use linger_protocol::event::{Event, EventBody, FileChange, NoticeCode, Outcome};
 use linger_protocol::id::TurnId;
 use serde::{Deserialize, Serialize};
 
@@ -36,9 +37,24 @@ pub struct UndoState {
     /// The turn whose own changes took too much.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub too_large: Option<TurnId>,
+    /// The checkpoint before a call that runs, or was cut off; absent once there is one after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open: Option<OpenCheckpoint>,
+    /// Whether people were told that no checkpoint can be taken.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub told: bool,
     /// What the model is to be told.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub news: Vec<String>,
+}
+
+/// A checkpoint before a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenCheckpoint {
+    /// The checkpoint.
+    pub before: Checkpoint,
+    /// The turn.
+    pub turn: Option<TurnId>,
 }
 
 /// The changes of one turn.
@@ -73,9 +89,25 @@ impl UndoState {
     /// Folds an event; `seq` is its number.
     pub(super) fn apply(&mut self, event: &Event, seq: u64) {
         match &event.body {
-            EventBody::ToolFinished { changes, .. } if !changes.is_empty() => {
-                self.changed(event.turn.as_ref(), seq, changes.iter().map(|change| change.bytes).sum());
+            EventBody::ToolFinished { call_id, outcome, changes, .. } => {
+                let is_its = self.open.as_ref().is_some_and(|open| open.before.call_id == *call_id);
+                if is_its && !matches!(outcome, Outcome::Unknown | Outcome::Cancelled) {
+                    self.open = None;
+                }
+                if !changes.is_empty() {
+                    self.changed(event.turn.as_ref(), seq, changes.iter().map(|change| change.bytes).sum());
+                }
             }
+            EventBody::Checkpoint(taken) if taken.since.is_none() => {
+                self.open = Some(OpenCheckpoint { before: taken.clone(), turn: event.turn.clone() });
+            }
+            EventBody::Checkpoint(taken) => {
+                self.open = None;
+                if taken.changed > 0 {
+                    self.changed(event.turn.as_ref(), seq, 0);
+                }
+            }
+            EventBody::Notice { code: Some(NoticeCode::NoCheckpoint), .. } => self.told = true,
             EventBody::UndoStarted { .. } => self.under_way = Some(seq),
             EventBody::Undone { redo, step, changes, failed, .. } => {
                 self.under_way = None;
@@ -138,7 +170,7 @@ fn told(redo: bool, changes: &[FileChange]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use linger_protocol::event::{ChangeKind, Outcome};
+    use linger_protocol::event::ChangeKind;
 
     use super::*;
 

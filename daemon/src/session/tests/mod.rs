@@ -9,6 +9,7 @@ mod answers;
 mod background;
 mod budgets;
 mod changes;
+mod checkpoints;
 mod circles;
 mod crashes;
 mod failures;
@@ -419,6 +420,7 @@ const KINDS: &[&str] = &[
     "trimmed",
     "background_started",
     "background_ended",
+    "checkpoint",
     "undo_started",
     "undone",
     "forked",
@@ -553,6 +555,10 @@ fn line(event: &Event, asked: &mut Vec<QuestionId>) -> String {
             let reason = reason.as_ref().map(|reason| format!(" {reason}")).unwrap_or_default();
             format!("{background}{code}{reason} {output:?}")
         }
+        EventBody::Checkpoint(taken) => match &taken.since {
+            Some(_) => format!("{} {} files", taken.call_id, taken.changed),
+            None => format!("before {}", taken.call_id),
+        },
         EventBody::UndoStarted { changes, .. } => format!("{} files", changes.len()),
         EventBody::Undone { redo, step, changes, failed } => {
             let what = if *redo { "redo" } else { "undo" };

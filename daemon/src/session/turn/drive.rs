@@ -16,9 +16,11 @@ use super::{Opening, Purpose, Thought, Turn, TurnEnded};
 use crate::fault;
 use crate::provider::{Failure, FailureClass, Message, Response, Stop};
 use crate::session::actor::{Ending, NextStep, TurnMessage, Wanted};
+use crate::session::call_checkpoints;
 use crate::session::calls::Begun;
 use crate::session::compaction::Effort;
 use crate::session::delegate::Delegation;
+use crate::session::state::undo::OpenCheckpoint;
 use crate::session::{calls, context};
 use crate::sys::clock;
 use crate::tool::set::ToolSet;
@@ -62,6 +64,11 @@ impl Turn {
         };
         self.tools = self.tools_now();
         let mut step = Step::new(system, self.tools.clone(), context);
+        if let Some(OpenCheckpoint { before, .. }) = opening.checkpoint.take() {
+            // What the call did that was cut off, before anything else does something.
+            let after = call_checkpoints::after(&self.env, &self.workspace, before).await;
+            self.emit.send(vec![EventBody::Checkpoint(after)], false, None)?;
+        }
         if self.finish_last_step(&mut step, opening).await? {
             return Ok(());
         }
@@ -282,6 +289,7 @@ impl Turn {
             delegation: Delegation::of(&self.env, &self.host, &self.emit, &self.workspace, &self.session),
             session: self.session.clone(),
             size: Arc::default(),
+            told: self.told.clone(),
         }
     }
 

@@ -35,6 +35,7 @@ mod step;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use linger_protocol::agent::Role;
 use linger_protocol::event::Instruction;
@@ -131,6 +132,8 @@ pub struct Turn {
     role_steps: Option<u32>,
     /// When the session was created, in Unix milliseconds.
     created_at: u64,
+    /// Whether people know that there are no checkpoints.
+    told: Arc<AtomicBool>,
 }
 
 /// The input of a turn.
@@ -147,6 +150,8 @@ struct Opening {
     begun: HashMap<CallId, Begun>,
     /// The stop reason of the turn's last answer.
     stop: Stop,
+    /// The checkpoint before a call that was cut off.
+    checkpoint: Option<state::undo::OpenCheckpoint>,
 }
 
 impl Turn {
@@ -175,6 +180,7 @@ impl Turn {
                 (false, true) => Stop::Paused,
                 (false, false) => Stop::End,
             },
+            checkpoint: state.undo.open.clone(),
         };
         let mut this = Self {
             session,
@@ -207,6 +213,7 @@ impl Turn {
             role: state.role.clone(),
             role_steps: None,
             created_at: state.created_at,
+            told: Arc::new(AtomicBool::new(state.undo.told)),
         };
         async move {
             // The actor knows that it has ended.

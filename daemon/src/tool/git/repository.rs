@@ -75,11 +75,11 @@ pub(super) struct Mirror {
 }
 
 /// Where a repository keeps what it has.
-struct Places {
+pub(crate) struct Places {
     /// What belongs to the worktree: `HEAD`, `index`.
-    own: PathBuf,
+    pub(crate) own: PathBuf,
     /// What all worktrees share: `objects`, `refs`, `config`.
-    common: PathBuf,
+    pub(crate) common: PathBuf,
 }
 
 impl Mirror {
@@ -188,7 +188,8 @@ impl Drop for Mirror {
 }
 
 impl Places {
-    fn of(root: &Path) -> Result<Self, String> {
+    /// Those of the repository whose worktree is `root`. Fails with the reason. Blocks.
+    pub(crate) fn of(root: &Path) -> Result<Self, String> {
         let git = root.join(".git");
         let status = git.symlink_metadata().map_err(|_| format!("{} is no git repository", root.display()))?;
         if status.is_dir() {
@@ -220,7 +221,7 @@ impl Places {
 }
 
 /// All of a small regular file; nothing if it is something else.
-fn small(path: &Path) -> Option<Vec<u8>> {
+pub(crate) fn small(path: &Path) -> Option<Vec<u8>> {
     Entry::at(path).ok()?.read(SMALL_MAX).ok()?
 }
 

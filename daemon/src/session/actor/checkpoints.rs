@@ -1,0 +1,52 @@
+//! Calls that were cut off with a checkpoint before them: what they did is found out as soon as no turn runs.
+
+use linger_protocol::checkpoint::{Checkpoint, Diff, Differences};
+
+use super::*;
+use crate::session::call_checkpoints::after;
+use crate::session::changes;
+use crate::session::state::undo::OpenCheckpoint;
+
+impl Actor {
+    /// Has the checkpoint taken that an interrupted call lacks, unless a turn runs: that does it before anything else.
+    pub(super) fn tend_checkpoint(&mut self) {
+        // A turn that is about to run does it itself.
+        let runs = self.state.turn.as_ref().is_some_and(|turn| !turn.offered) || !matches!(self.phase, Phase::Idle);
+        if runs || !self.checkpoints.is_empty() {
+            return;
+        }
+        let Some(OpenCheckpoint { before, .. }) = self.state.undo.open.clone() else { return };
+        let (env, workspace) = (self.env.clone(), self.workspace.clone());
+        self.checkpoints.spawn(async move { after(&env, &workspace, before).await });
+    }
+
+    /// Records the checkpoint after an interrupted call, unless that is done.
+    pub(super) fn checkpoint_taken(&mut self, taken: Option<Checkpoint>) {
+        let open = self.state.undo.open.clone();
+        if let (Some(OpenCheckpoint { before, turn }), Some(taken)) = (open, taken)
+            && before.call_id == taken.call_id
+        {
+            let draft = Draft { turn, ..Draft::new(EventBody::Checkpoint(taken)) };
+            self.append(vec![draft], Vec::new(), false, None);
+        }
+    }
+
+    /// Takes that checkpoint now.
+    pub(super) async fn close_checkpoint(&mut self) {
+        if let Some(OpenCheckpoint { before, .. }) = self.state.undo.open.clone() {
+            let taken = after(&self.env, &self.workspace, before).await;
+            self.checkpoint_taken(Some(taken));
+        }
+    }
+
+    /// Says what the turns have changed; a task of its own finds that out.
+    pub(super) fn diff(&self, asked: Diff, reply: Reply<Differences>) {
+        let (env, workspace) = (self.env.clone(), self.workspace.clone());
+        let written = self.flush();
+        tokio::spawn(async move {
+            // What was said last counts too; if it cannot be written, what is stored does.
+            let _written = written.await;
+            respond(reply, changes::diff(&env, &workspace, asked).await);
+        });
+    }
+}

@@ -1,0 +1,168 @@
+//! What commands change: seen in a diff, undone, done again; also when they are cut off.
+
+use linger_protocol::checkpoint::{Diff, Differences};
+use linger_protocol::session::Restored;
+
+use super::*;
+
+fn bash(command: &str) -> Answer {
+    Answer::call("bash", json!({ "command": command }))
+}
+
+impl Scene {
+    /// Makes the workspace a repository with a committed file `a`.
+    async fn repository(&self) {
+        let cwd = self.path("").canonicalize().unwrap();
+        let env = Arc::new(BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap())]));
+        let spawn = crate::process::server::Spawn { cwd, env, children: Children::default(), session: None };
+        let script = "git init -q -b main; echo one > a; git add a
+            git -c user.name=a -c user.email=a@b commit -q -m first";
+        let process =
+            spawn.shell(script, crate::process::Input::Nothing, crate::process::Stderr::Merged).await.unwrap();
+        let done = process.finish(LONG, 9999).await.unwrap();
+        assert!(done.output.is_empty(), "{}", String::from_utf8_lossy(&done.output));
+    }
+
+    async fn back(&self) -> Result<Restored, RpcError> {
+        let undo = session::Undo::default();
+        self.send(|reply| Command::Undo(undo, None, Author::named("someone"), reply)).await
+    }
+
+    async fn forth(&self) -> Result<Restored, RpcError> {
+        self.send(|reply| Command::Redo(session::Redo::default(), None, Author::named("someone"), reply)).await
+    }
+
+    async fn differences(&self, turn: Option<&str>) -> Differences {
+        let asked = Diff { session: self.id.clone(), turn: turn.map(Into::into), stat: false };
+        self.send(|reply| Command::Diff(asked, reply)).await.unwrap()
+    }
+
+    /// The files that differ, each with its lines.
+    async fn stat(&self, turn: Option<&str>) -> Vec<String> {
+        let Differences { files, missing } = self.differences(turn).await;
+        assert_eq!(missing, Vec::<String>::new());
+        let root = self.path("").canonicalize().unwrap();
+        let name = |path: &std::path::Path| path.strip_prefix(&root).unwrap().display().to_string();
+        files.iter().map(|file| format!("{} +{} -{}", name(&file.path), file.added, file.removed)).collect()
+    }
+
+    fn read(&self, name: &str) -> Option<String> {
+        std::fs::read_to_string(self.path(name)).ok()
+    }
+}
+
+#[tokio::test]
+async fn what_a_command_changes_is_shown_undone_and_done_again() {
+    let write = Answer::call("write", json!({ "path": "w", "content": "w\n" }));
+    let answers = [
+        bash("echo two >> a; mkdir d; echo new > d/b"),
+        write,
+        bash("echo 2 >> w; cat a"),
+        Answer::text("1"),
+        bash("ls && cat a"),
+        Answer::text("2"),
+    ];
+    let mut scene = Scene::auto(answers).await;
+    scene.repository().await;
+    scene.turn("first").await;
+    scene.turn("second").await;
+    assert_eq!(scene.stat(None).await, ["a +1 -0", "d/b +1 -0", "w +2 -0"]);
+    assert_eq!(scene.stat(Some("t2")).await, Vec::<String>::new());
+    let diff = scene.differences(Some("t1")).await.files.remove(0).diff.unwrap();
+    assert_eq!(diff, "--- a/a\n+++ b/a\n@@ -1 +1,2 @@\n one\n+two\n");
+    let undone = scene.back().await.unwrap();
+    assert_eq!((undone.step.unwrap().as_str(), undone.changes.len(), undone.failed.len()), ("t1", 3, 0));
+    assert_eq!((scene.read("a").as_deref(), scene.read("d/b"), scene.read("w")), (Some("one\n"), None, None));
+    assert_eq!(scene.stat(None).await, Vec::<String>::new());
+    scene.crash().await;
+    scene.forth().await.unwrap();
+    assert_eq!(scene.read("a").as_deref(), Some("one\ntwo\n"));
+    assert_eq!(scene.read("w").as_deref(), Some("w\n2\n"));
+    let unknown = Diff { session: scene.id.clone(), turn: Some("t9".into()), stat: true };
+    let unknown = scene.send(|reply| Command::Diff(unknown, reply)).await.unwrap_err();
+    assert_eq!(unknown.message, "session scene has no turn 't9'");
+}
+
+#[tokio::test]
+async fn a_call_that_only_reads_has_no_checkpoint_and_neither_has_a_workspace_without_a_repository() {
+    let answers = [bash("cat a | wc -l"), Answer::text("1"), bash("echo x > y"), Answer::text("2")];
+    let mut scene = Scene::auto(answers).await;
+    scene.repository().await;
+    scene.turn("read").await;
+    assert_eq!(scene.count("checkpoint").await, 0);
+    assert!(!scene.dir.path().join("data/checkpoints").exists());
+    std::fs::rename(scene.path(".git"), scene.path("git")).unwrap();
+    scene.turn("write").await;
+    assert_eq!(scene.count("checkpoint").await, 0);
+    assert_eq!(scene.back().await.unwrap_err().message, "session scene has no file changes to undo");
+}
+
+#[tokio::test]
+async fn a_file_that_a_user_changes_after_a_command_is_not_overwritten_without_force() {
+    let mut scene = Scene::auto([bash("echo model > a; echo m > b"), Answer::text("1")]).await;
+    scene.repository().await;
+    scene.turn("go").await;
+    std::fs::write(scene.path("a"), "user\n").unwrap();
+    // Nothing of it is part of a turn.
+    assert_eq!(scene.stat(None).await, ["a +1 -1", "b +1 -0"]);
+    assert_eq!(scene.back().await.unwrap_err().message, "a changed since; nothing was undone");
+    assert_eq!(scene.read("b").as_deref(), Some("m\n"));
+}
+
+#[tokio::test]
+async fn what_a_user_changes_between_two_commands_is_not_part_of_either() {
+    let answers = [bash("echo 1 > x"), Answer::text("1"), bash("echo 2 > x"), Answer::text("2")];
+    let mut scene = Scene::auto(answers).await;
+    scene.repository().await;
+    scene.turn("first").await;
+    std::fs::write(scene.path("a"), "user\n").unwrap();
+    scene.turn("second").await;
+    assert_eq!(scene.stat(Some("t2")).await, ["x +1 -1"]);
+    scene.back().await.unwrap();
+    assert_eq!((scene.read("a").as_deref(), scene.read("x").as_deref()), (Some("user\n"), Some("1\n")));
+}
+
+#[tokio::test]
+async fn what_a_cancelled_command_changed_can_be_undone() {
+    let mut scene = Scene::auto([bash("rm a; echo junk > junk; echo ready; sleep 1000")]).await;
+    scene.repository().await;
+    scene.prompt("go", When::Queue).await;
+    scene.shows("ready").await;
+    scene.cancel().await;
+    scene.ends(1).await;
+    let undone = scene.back().await.unwrap();
+    assert_eq!(undone.changes.len(), 2);
+    assert_eq!((scene.read("a").as_deref(), scene.read("junk")), (Some("one\n"), None));
+}
+
+#[tokio::test]
+async fn what_a_command_changed_that_a_crash_cut_off_is_part_of_its_turn() {
+    let cut = bash("echo junk > junk; echo ready; sleep 1000");
+    let mut scene = Scene::auto([cut, bash("echo 2 > b"), Answer::text("done")]).await;
+    scene.repository().await;
+    scene.prompt("go", When::Queue).await;
+    scene.shows("ready").await;
+    scene.crash().await;
+    scene.ends(1).await;
+    assert_eq!(scene.stat(Some("t1")).await, ["b +1 -0", "junk +1 -0"]);
+    scene.back().await.unwrap();
+    assert_eq!((scene.read("junk"), scene.read("b")), (None, None));
+    // Each event has its place: before each call, and after it.
+    let transcript = scene.transcript().await;
+    let taken: Vec<&str> = transcript.lines().filter(|line| line.contains("checkpoint")).collect();
+    assert_eq!(taken.len(), 4, "{transcript}");
+}
+
+#[tokio::test]
+async fn a_workspace_that_is_too_large_is_told_once() {
+    let answers = [bash("echo 1 > x"), Answer::text("1"), bash("echo 2 > x"), Answer::text("2")];
+    let mut scene = Scene::auto(answers).await;
+    scene.repository().await;
+    let large = std::fs::File::create(scene.path("large")).unwrap();
+    large.set_len(crate::tool::checkpoint::MAX_BYTES + 1).unwrap();
+    scene.turn("first").await;
+    scene.crash().await;
+    scene.turn("second").await;
+    assert_eq!(scene.count("no checkpoint of").await, 1, "{}", scene.transcript().await);
+    assert_eq!(scene.count("checkpoint ").await, 1);
+}

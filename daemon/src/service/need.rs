@@ -46,6 +46,7 @@ const NEEDS: &[(&str, Need)] = &[
     ("session/unqueue", SPEAK),
     ("session/undo", STEER),
     ("session/redo", STEER),
+    ("session/diff", OBSERVE),
     ("session/fork", SPEAK),
     ("session/rewind", STEER),
     ("session/prompts", OBSERVE),

@@ -3,7 +3,7 @@
 //! A page of another site can make a browser send requests here. Host tells apart a name of that site's that leads to this
 //! machine (DNS rebinding); Origin and Sec-Fetch-Site tell apart its scripts.
 
-use hyper::header::{AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderName, ORIGIN};
+use hyper::header::{AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN};
 use hyper::{Method, Request, StatusCode};
 
 use linger_protocol::token::TOKEN;
@@ -143,7 +143,7 @@ pub(super) fn token(headers: &HeaderMap, entry: &Entry) -> Result<Token, Failure
         return Err(wrong());
     }
     // Other ports of this machine are the same site to a browser, and cookies know no ports.
-    let site = headers.get(FETCH_SITE).map(|site| site.as_bytes());
+    let site = headers.get(FETCH_SITE).map(HeaderValue::as_bytes);
     if entry.origin.is_some() || site.is_some_and(|site| site != b"same-origin" && site != b"none") {
         return Err(
             Failure::forbidden("the page's cookie is for the page alone").hint("send `Authorization: Bearer TOKEN`")

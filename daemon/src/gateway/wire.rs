@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 const HELLO: Duration = Duration::from_secs(30);
 
 /// How much is read at once, in bytes.
-const CHUNK: usize = 16 << 10;
+const CHUNK: usize = 4 << 10;
 
 /// The connection.
 pub(super) struct Wire {

@@ -109,7 +109,7 @@ pub async fn start(
     let id = CompletionId(format!("k{id}"));
     tracing::info!(target: "request", caller = caller.name(), model = resolved.origin, "completion");
     let started = Started { completion: id.clone(), model: resolved.origin.clone() };
-    let prices = resolved.facts.prices.clone();
+    let prices = resolved.facts.prices;
     let schema = schema.map(|schema| wrapping(&catalogue, &resolved.origin, schema));
     Ok((started, Completion { id, stream, prices, schema, pieces: Vec::new(), has_ended: false }))
 }

@@ -157,7 +157,7 @@ impl Asked {
     pub(super) fn target(&self, session: Option<SessionId>) -> Result<Target, Failure> {
         let target = match (session, self.model.strip_prefix("agent/"), self.model.split_once('|')) {
             (Some(session), ..) => Target::Bound(session),
-            (None, Some(agent), _) if agent.is_empty() => return Err(Failure::bad_request("`agent/` lacks a name")),
+            (None, Some(""), _) => return Err(Failure::bad_request("`agent/` lacks a name")),
             (None, Some(agent), _) => Target::Made { model: None, tools: None, agent: Some(agent.to_owned()) },
             (None, None, Some((model, tools))) => {
                 let tools: Vec<String> =
@@ -189,7 +189,7 @@ impl Asked {
             return Err(Failure::bad_request("calls of the caller's tools go to a model alone").hint("leave them out"));
         }
         let mut blocks = Vec::new();
-        if !is_bound && !(before.is_empty() && self.system.is_empty()) {
+        if !(is_bound || before.is_empty() && self.system.is_empty()) {
             blocks.push(ContentBlock::text(self.so_far(before)));
             let images = before.iter().flat_map(|message| &message.content).filter(|block| block.as_text().is_none());
             blocks.extend(images.cloned());

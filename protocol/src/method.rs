@@ -9,8 +9,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    agent, blob, config, daemon, events, key, mcp, memory, permission, question, search, session, token, tree, trust,
-    usage,
+    agent, artifact, blob, config, daemon, events, key, mcp, memory, permission, question, search, session, token,
+    tree, trust, usage,
 };
 
 /// Parameters that know their method.
@@ -66,7 +66,7 @@ macro_rules! methods {
             use jsonrpsee::core::RpcResult;
             use jsonrpsee::proc_macros::rpc;
 
-            use super::{agent, blob, config, daemon, events, key, mcp, memory, permission, question, search, session, token, tree, trust, usage};
+            use super::{agent, artifact, blob, config, daemon, events, key, mcp, memory, permission, question, search, session, token, tree, trust, usage};
 
             $(
                 $(#[$about])*
@@ -166,6 +166,23 @@ methods! {
     BlobApi {
         /// A piece of what an event names.
         BlobGet: "blob/get" = get(blob::Get) -> RpcResult<blob::Piece>;
+    }
+    /// Artifacts.
+    ArtifactApi {
+        /// Begins to put an artifact here.
+        ArtifactBegin: "artifact/begin" = begin(artifact::Begin) -> RpcResult<artifact::Begun>;
+        /// The next piece of it.
+        ArtifactWrite: "artifact/write" = write(artifact::Write) -> RpcResult<artifact::Written>;
+        /// Makes an artifact of what was written; answers once it is on disk.
+        ArtifactFinish: "artifact/finish" = finish(artifact::Finish) -> RpcResult<artifact::Artifact>;
+        /// What is known of an artifact.
+        ArtifactGet: "artifact/get" = get(artifact::Named) -> RpcResult<artifact::Artifact>;
+        /// A piece of its bytes.
+        ArtifactRead: "artifact/read" = read(artifact::Read) -> RpcResult<blob::Piece>;
+        /// The artifacts, the latest first.
+        ArtifactList: "artifact/list" = list(artifact::List) -> RpcResult<Vec<artifact::Artifact>>;
+        /// Deletes an artifact.
+        ArtifactDelete: "artifact/delete" = delete(artifact::Named) -> RpcResult<daemon::Empty>;
     }
     /// Provider keys.
     KeyApi {

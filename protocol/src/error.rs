@@ -106,6 +106,8 @@ codes! {
     Unauthorized = -31080,
     /// No token has this id.
     UnknownToken = -31081,
+    /// No artifact has this id, or the connection has no such upload.
+    UnknownArtifact = -31082,
     /// An internal error in the daemon.
     Internal = -31099,
 }

@@ -52,6 +52,10 @@ ids! {
     BackgroundId
     /// A question; unique among all sessions of a daemon.
     QuestionId
+    /// An artifact: a UUID.
+    ArtifactId
+    /// An artifact that is being put at the daemon; unique within its connection.
+    UploadId
     /// A token; the id is no secret.
     TokenId
     /// Bytes that are stored once for all sessions: `sha256:` and their hash in hexadecimal digits.

@@ -1,12 +1,13 @@
 //! What linger's daemon and its clients agree on.
 //!
-//! The nouns ([`message`], [`event`], [`events`], [`search`], [`session`], [`agent`], [`attention`], [`prompt`], [`question`], [`permission`], [`patience`], [`unattended`], [`blob`], [`budget`], [`checkpoint`], [`child`], [`completion`], [`config`], [`daemon`], [`gateway`], [`key`], [`mcp`], [`token`], [`trust`], [`error`]),
+//! The nouns ([`message`], [`event`], [`events`], [`search`], [`session`], [`agent`], [`artifact`], [`attention`], [`prompt`], [`question`], [`permission`], [`patience`], [`unattended`], [`blob`], [`budget`], [`checkpoint`], [`child`], [`completion`], [`config`], [`daemon`], [`gateway`], [`key`], [`mcp`], [`token`], [`trust`], [`error`]),
 //! the methods ([`method`]), the places where things lie ([`place`]), and JSON lines over a local socket ([`transport`]), which is the only
 //! I/O of this crate.
 //! Deliberately absent: any logic of sessions, providers or rendering.
 
 pub mod age;
 pub mod agent;
+pub mod artifact;
 pub mod attention;
 pub mod blob;
 pub mod budget;

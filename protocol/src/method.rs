@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    agent, blob, checkpoint, completion, config, daemon, events, key, mcp, memory, permission, question, search, session, token,
+    agent, artifact, blob, checkpoint, completion, config, daemon, events, key, mcp, memory, permission, question, search, session, token,
     tree, trust, usage,
 };
 
@@ -66,7 +66,7 @@ macro_rules! methods {
             use jsonrpsee::core::RpcResult;
             use jsonrpsee::proc_macros::rpc;
 
-            use super::{agent, blob, checkpoint, completion, config, daemon, events, key, mcp, memory, permission, question, search, session, token, tree, trust, usage};
+            use super::{agent, artifact, blob, checkpoint, completion, config, daemon, events, key, mcp, memory, permission, question, search, session, token, tree, trust, usage};
 
             $(
                 $(#[$about])*
@@ -175,6 +175,23 @@ methods! {
     BlobApi {
         /// A piece of what an event names.
         BlobGet: "blob/get" = get(blob::Get) -> RpcResult<blob::Piece>;
+    }
+    /// Artifacts.
+    ArtifactApi {
+        /// Begins to put an artifact here.
+        ArtifactBegin: "artifact/begin" = begin(artifact::Begin) -> RpcResult<artifact::Begun>;
+        /// The next piece of it.
+        ArtifactWrite: "artifact/write" = write(artifact::Write) -> RpcResult<artifact::Written>;
+        /// Makes an artifact of what was written; answers once it is on disk.
+        ArtifactFinish: "artifact/finish" = finish(artifact::Finish) -> RpcResult<artifact::Artifact>;
+        /// What is known of an artifact.
+        ArtifactGet: "artifact/get" = get(artifact::Named) -> RpcResult<artifact::Artifact>;
+        /// A piece of its bytes.
+        ArtifactRead: "artifact/read" = read(artifact::Read) -> RpcResult<blob::Piece>;
+        /// The artifacts, the latest first.
+        ArtifactList: "artifact/list" = list(artifact::List) -> RpcResult<Vec<artifact::Artifact>>;
+        /// Deletes an artifact.
+        ArtifactDelete: "artifact/delete" = delete(artifact::Named) -> RpcResult<daemon::Empty>;
     }
     /// Provider keys.
     KeyApi {

@@ -3,6 +3,7 @@
 //! Types of arguments alone; what a command does with them is in `command`.
 
 mod across;
+mod artifact;
 mod begin;
 mod daemon;
 mod gateway;
@@ -23,6 +24,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::terminal::Color;
 
 pub(crate) use across::{Events, Search};
+pub(crate) use artifact::Artifact;
 pub(crate) use begin::{Acp, Complete, Completions, Import, Init, Login, Program, Shell, Validate};
 pub(crate) use daemon::{Daemon, Doctor};
 pub(crate) use gateway::{Gateway, GatewayStart, GatewayUrl};
@@ -189,6 +191,9 @@ pub(crate) enum Command {
     Config(Config),
     /// What the files of a workspace want that widens what may happen: show and trust it, list, revoke
     Trust(Trust),
+    /// Files at the daemon, for prompts and other programs: put, get, ls, rm
+    #[command(subcommand)]
+    Artifact(Artifact),
     /// Tokens, by which others may do a part of what you may: mint, list, revoke
     #[command(subcommand)]
     Token(Token),

@@ -2,6 +2,7 @@
 
 mod agents;
 mod answer;
+mod artifact;
 mod attach;
 mod cancel;
 mod compact;
@@ -121,6 +122,7 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
         Some(Command::Complete(args)) => complete::complete(&args),
         Some(Command::Config(args)) => config::run(args),
         Some(Command::Trust(args)) => trust::run(args),
+        Some(Command::Artifact(command)) => artifact::run(command),
         Some(Command::Token(command)) => token::run(command),
         Some(Command::Daemon(command)) => daemon::run(&command),
         Some(Command::Gateway(command)) => gateway::run(&command),

@@ -366,6 +366,21 @@ impl Terminal {
         self.text(&format!("{line}\n"))
     }
 
+    /// Whether stdout is a terminal.
+    pub(crate) fn is_shown(&self) -> bool {
+        io::stdout().is_terminal()
+    }
+
+    /// Writes bytes as they are to a pipe or a file; fails on a terminal.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.is_shown() {
+            return Err(io::Error::other("bytes are not shown on a terminal"));
+        }
+        let mut stdout = io::stdout().lock();
+        io::Write::write_all(&mut stdout, bytes)?;
+        io::Write::flush(&mut stdout)
+    }
+
     /// Prints `error: …` and `hint: …`.
     pub(crate) fn complain(&mut self, failure: Failure) -> io::Result<()> {
         for (word, text) in [("error", failure.message), ("hint", failure.hint)] {

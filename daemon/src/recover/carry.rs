@@ -21,7 +21,7 @@ use crate::store::aside::{Aside, Left};
 use crate::store::blob::{Blobs, Held};
 use crate::store::idempotency::{Key, Outcome};
 use crate::store::write::write_session;
-use crate::store::{Fold, StoreError, lost_blob, parts, read, usage};
+use crate::store::{Fold, StoreError, artifact, lost_blob, parts, read, usage};
 use crate::sys::clock;
 
 /// The most sessions that a report names.
@@ -52,6 +52,7 @@ pub(super) fn carry_over(target: &mut Target<'_>, aside: &mut Aside) -> anyhow::
         Ok(source) => {
             let mut carry = Carry { target, source: &source, file: &aside.path };
             carry.costs()?;
+            carry.artifacts()?;
             (report.carried, report.left) = carry.sessions()?;
             report.uncertain = !source.has_all;
         }
@@ -229,6 +230,24 @@ impl Carry<'_, '_> {
         let transaction = self.target.connection.unchecked_transaction()?;
         for (session, spent) in usage::all(&self.source.connection).unwrap_or_default() {
             write_session(&transaction, &session, &[], &[], &[Fold::Spent(spent)])?;
+        }
+        let done = Fold::Outcome(Outcome { key, result: "null".to_owned() });
+        write_session(&transaction, "", &[], &[], &[done])?;
+        Ok(transaction.commit()?)
+    }
+
+    /// Copies the artifacts whose bytes are there; only once, so that one that was deleted since does not come back.
+    fn artifacts(&self) -> Result<(), StoreError> {
+        let key = Key { id: format!("artifacts in {}", self.file.display()), params: String::new() };
+        if self.is_known(&key.id)? {
+            return Ok(());
+        }
+        let transaction = self.target.connection.unchecked_transaction()?;
+        for artifact in artifact::all(&self.source.connection).unwrap_or_default() {
+            let blob = artifact::blob_of(&artifact);
+            if !artifact::is_there(&transaction, &artifact.id)? && self.target.blobs.check(&blob).is_ok() {
+                artifact::add(&transaction, &artifact)?;
+            }
         }
         let done = Fold::Outcome(Outcome { key, result: "null".to_owned() });
         write_session(&transaction, "", &[], &[], &[done])?;

@@ -7,7 +7,7 @@ use jsonrpsee::core::RpcResult;
 use jsonrpsee::types::ErrorObjectOwned;
 use jsonrpsee::{Extensions, Methods, ResponsePayload};
 use linger_protocol::api::{
-    AgentApiServer, BlobApiServer, CompletionApiServer, ConfigApiServer, DaemonApiServer, EventsApiServer,
+    AgentApiServer, ArtifactApiServer, BlobApiServer, CompletionApiServer, ConfigApiServer, DaemonApiServer, EventsApiServer,
     KeyApiServer, McpApiServer, MemoryApiServer, PermissionApiServer, QuestionApiServer, SessionApiServer,
     TokenApiServer, TrustApiServer, UsageApiServer,
 };
@@ -23,7 +23,8 @@ use linger_protocol::tree::{
     CompactionRow, Compactions, Fork, ForkMade, PromptRow, Prompts, Rewind, RewindDone, Uncompact, Uncompacted,
 };
 use linger_protocol::{
-    RpcError, agent, blob, config, events, key, mcp, memory, permission, question, search, token, trust, usage,
+    RpcError, agent, artifact, blob, config, events, key, mcp, memory, permission, question, search, token, trust,
+    usage,
 };
 
 use super::conn::{self, conn, make_room};
@@ -60,6 +61,7 @@ pub fn methods(services: Arc<Services>) -> anyhow::Result<Methods> {
     methods.merge(EventsApiServer::into_rpc(rpc.clone()))?;
     methods.merge(CompletionApiServer::into_rpc(rpc.clone()))?;
     methods.merge(BlobApiServer::into_rpc(rpc.clone()))?;
+    methods.merge(ArtifactApiServer::into_rpc(rpc.clone()))?;
     methods.merge(KeyApiServer::into_rpc(rpc.clone()))?;
     methods.merge(AgentApiServer::into_rpc(rpc.clone()))?;
     methods.merge(McpApiServer::into_rpc(rpc.clone()))?;
@@ -295,6 +297,40 @@ impl BlobApiServer for Rpc {
     async fn get(&self, extensions: &Extensions, params: blob::Get) -> RpcResult<blob::Piece> {
         let conn = conn(extensions)?;
         Ok(conn.query_large(extensions, PIECE_ROOM, service::blob::get(&self.0, conn.caller(), params)).await?)
+    }
+}
+
+#[async_trait]
+impl ArtifactApiServer for Rpc {
+    async fn begin(&self, extensions: &Extensions, params: artifact::Begin) -> RpcResult<artifact::Begun> {
+        Ok(service::artifact::begin(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn write(&self, extensions: &Extensions, params: artifact::Write) -> RpcResult<artifact::Written> {
+        Ok(service::artifact::write(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn finish(&self, extensions: &Extensions, params: artifact::Finish) -> RpcResult<artifact::Artifact> {
+        Ok(service::artifact::finish(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn get(&self, extensions: &Extensions, params: artifact::Named) -> RpcResult<artifact::Artifact> {
+        let conn = conn(extensions)?;
+        Ok(conn.query(service::artifact::get(&self.0, conn.caller(), params)).await?)
+    }
+
+    async fn read(&self, extensions: &Extensions, params: artifact::Read) -> RpcResult<blob::Piece> {
+        let conn = conn(extensions)?;
+        Ok(conn.query_large(extensions, PIECE_ROOM, service::artifact::read(&self.0, conn.caller(), params)).await?)
+    }
+
+    async fn list(&self, extensions: &Extensions, params: artifact::List) -> RpcResult<Vec<artifact::Artifact>> {
+        let conn = conn(extensions)?;
+        Ok(conn.query_large(extensions, LIST_ROOM, service::artifact::list(&self.0, conn.caller(), params)).await?)
+    }
+
+    async fn delete(&self, extensions: &Extensions, params: artifact::Named) -> RpcResult<Empty> {
+        Ok(service::artifact::delete(&self.0, conn(extensions)?.caller(), params).await?)
     }
 }
 

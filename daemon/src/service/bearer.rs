@@ -283,6 +283,11 @@ impl Caller {
         }
     }
 
+    /// The name that what it sees of no session must have been put here by; `None` for all. Only a grant for all sessions has all.
+    pub(super) fn only_own(&self) -> Option<String> {
+        self.token().filter(|token| !token.scope.is_all()).map(|token| token.grant.name.clone())
+    }
+
     /// Fails if its grant is for some sessions, or for a directory.
     pub(super) fn must_see_all(&self, what: &str) -> Result<(), RpcError> {
         match self.token().filter(|token| !token.scope.is_all()) {

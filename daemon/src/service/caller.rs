@@ -4,7 +4,7 @@
 //! it and that session's children, if the ledger tells which session that is; otherwise nothing.
 //! A connection with a token is another matter: see [`super::bearer`].
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
@@ -12,6 +12,7 @@ use linger_protocol::event::Process;
 use linger_protocol::id::SessionId;
 
 use super::Services;
+use super::artifact::Upload;
 use super::bearer::Proof;
 use crate::process::mark::{self, Kin};
 use crate::session::actor::Author;
@@ -29,6 +30,8 @@ pub struct Caller {
     name: Mutex<Option<String>>,
     /// What it said of itself in `daemon/hello`.
     pub(super) proof: Mutex<Proof>,
+    /// The artifacts that it is putting here.
+    uploads: Mutex<Vec<Upload>>,
     /// Set once the process at the other end is known to be a user's: its connection stays one, also when it has ended.
     is_user: OnceLock<()>,
 }
@@ -66,12 +69,23 @@ pub enum Authority {
 impl Caller {
     /// A caller without a name.
     pub fn new(authority: Authority) -> Self {
-        Self { authority, name: Mutex::default(), proof: Mutex::default(), is_user: OnceLock::new() }
+        Self {
+            authority,
+            name: Mutex::default(),
+            proof: Mutex::default(),
+            uploads: Mutex::default(),
+            is_user: OnceLock::new(),
+        }
     }
 
     /// Its authority.
     pub fn authority(&self) -> &Authority {
         &self.authority
+    }
+
+    /// The artifacts that it is putting here.
+    pub(super) fn uploads(&self) -> MutexGuard<'_, Vec<Upload>> {
+        self.uploads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The name for other clients.

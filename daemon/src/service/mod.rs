@@ -1,11 +1,12 @@
 //! The methods of the protocol, and the services that they use.
 //!
 //! Each method is a plain async function of the services, the caller and the request, one file per method family: [`daemon`],
-//! [`model`], [`permission`], [`session`], [`question`], [`config`], [`blob`], [`usage`], [`key`], [`mcp`], [`token`], [`tool`], [`tree`], [`trust`],
+//! [`model`], [`permission`], [`session`], [`question`], [`config`], [`artifact`], [`blob`], [`usage`], [`key`], [`mcp`], [`token`], [`tool`], [`tree`], [`trust`],
 //! [`events`], [`search`], [`completion`].
 //! They check what a [`Caller`] may do; they do not know the transport. [`Services`] has one field a concern.
 
 pub mod agent;
+pub mod artifact;
 mod bearer;
 pub mod blob;
 mod caller;

@@ -148,6 +148,7 @@ pub async fn prompt(services: &Services, caller: &Caller, mut params: Prompt) ->
     if params.expand {
         (params.content, command) = super::agent::expanded(services, caller, &session, params.content).await?;
     }
+    params.content = with_artifacts(services, caller, params.content).await?;
     if params.schema.is_none() {
         params.schema = super::agent::response_schema(services, &session).await?;
     }
@@ -155,6 +156,17 @@ pub async fn prompt(services: &Services, caller: &Caller, mut params: Prompt) ->
         params.content = hooked(services, &session, params.content).await?;
     }
     services.registry.ask(&session, |reply| Command::Prompt(params, command, key, by, reply)).await
+}
+
+/// The content of a prompt with the artifacts that it names.
+async fn with_artifacts(
+    services: &Services,
+    caller: &Caller,
+    content: PromptContent,
+) -> Result<PromptContent, RpcError> {
+    let mut blocks = content.into_blocks();
+    blocks.extend(super::artifact::mentioned(services, caller, &blocks).await?);
+    Ok(PromptContent::Blocks(blocks))
 }
 
 /// The content of a prompt with what hooks add to it. Fails if one refuses it.

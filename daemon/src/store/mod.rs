@@ -9,6 +9,7 @@
 //! Deliberately absent: any knowledge of what an event means.
 
 mod ahead;
+pub mod artifact;
 pub mod aside;
 pub mod blob;
 mod checkpoint;

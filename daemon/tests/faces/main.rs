@@ -1,7 +1,8 @@
-//! Connections with a token, at a daemon within this process: what each right opens and nothing else, and what a stolen one is
-//! worth.
+//! What faces need of a daemon, which runs within this process: connections with a token (what each right opens and nothing else,
+//! and what a stolen one is worth), and artifacts.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
+mod artifact;
 mod restraint;
 mod scope;
 

@@ -168,7 +168,7 @@ const COMMANDS: &[Row] = &[
     ("/compact", "[WHAT TO KEEP]", "replace older messages by a summary", None),
     ("/uncompact", "", "take back the last summary, while it all fits", None),
     ("/init", "[WORDS]", "the model writes AGENTS.md for this project", None),
-    ("/diff", "[TURN]", "what this session, or a turn of it, changed in files", None),
+    ("/diff", "[TURN]", "what this session changed in files", None),
     ("/undo", "[--force]", "put back what the last turn changed in files", Some(Argument::Words(&["--force"]))),
     ("/redo", "[--force]", "make the undone changes again", Some(Argument::Words(&["--force"]))),
     ("/fork", "[MESSAGE]", "go on in a fork, from here or from a message", None),

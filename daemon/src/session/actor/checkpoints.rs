@@ -15,14 +15,14 @@ impl Actor {
         if runs || !self.checkpoints.is_empty() {
             return;
         }
-        let Some(OpenCheckpoint { before, .. }) = self.state.undo.open.clone() else { return };
+        let Some(OpenCheckpoint { before, .. }) = self.state.undo.open.as_deref().cloned() else { return };
         let (env, workspace) = (self.env.clone(), self.workspace.clone());
         self.checkpoints.spawn(async move { after(&env, &workspace, before).await });
     }
 
     /// Records the checkpoint after an interrupted call, unless that is done.
     pub(super) fn checkpoint_taken(&mut self, taken: Option<Checkpoint>) {
-        let open = self.state.undo.open.clone();
+        let open = self.state.undo.open.as_deref().cloned();
         if let (Some(OpenCheckpoint { before, turn }), Some(taken)) = (open, taken)
             && before.call_id == taken.call_id
         {
@@ -33,7 +33,7 @@ impl Actor {
 
     /// Takes that checkpoint now.
     pub(super) async fn close_checkpoint(&mut self) {
-        if let Some(OpenCheckpoint { before, .. }) = self.state.undo.open.clone() {
+        if let Some(OpenCheckpoint { before, .. }) = self.state.undo.open.as_deref().cloned() {
             let taken = after(&self.env, &self.workspace, before).await;
             self.checkpoint_taken(Some(taken));
         }

@@ -39,7 +39,7 @@ pub struct UndoState {
     pub too_large: Option<TurnId>,
     /// The checkpoint before a call that runs, or was cut off; absent once there is one after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub open: Option<OpenCheckpoint>,
+    pub open: Option<Box<OpenCheckpoint>>,
     /// Whether people were told that no checkpoint can be taken.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub told: bool,
@@ -98,15 +98,7 @@ impl UndoState {
                     self.changed(event.turn.as_ref(), seq, changes.iter().map(|change| change.bytes).sum());
                 }
             }
-            EventBody::Checkpoint(taken) if taken.since.is_none() => {
-                self.open = Some(OpenCheckpoint { before: taken.clone(), turn: event.turn.clone() });
-            }
-            EventBody::Checkpoint(taken) => {
-                self.open = None;
-                if taken.changed > 0 {
-                    self.changed(event.turn.as_ref(), seq, 0);
-                }
-            }
+            EventBody::Checkpoint(taken) => self.checkpoint(taken, event.turn.as_ref(), seq),
             EventBody::Notice { code: Some(NoticeCode::NoCheckpoint), .. } => self.told = true,
             EventBody::UndoStarted { .. } => self.under_way = Some(seq),
             EventBody::Undone { redo, step, changes, failed, .. } => {
@@ -132,6 +124,18 @@ impl UndoState {
                 *self = Self { given_up, news: std::mem::take(&mut self.news), ..Self::default() };
             }
             _ => {}
+        }
+    }
+
+    /// A checkpoint was taken, before a call or after it.
+    fn checkpoint(&mut self, taken: &Checkpoint, turn: Option<&TurnId>, seq: u64) {
+        if taken.since.is_none() {
+            self.open = Some(Box::new(OpenCheckpoint { before: taken.clone(), turn: turn.cloned() }));
+            return;
+        }
+        self.open = None;
+        if taken.changed > 0 {
+            self.changed(turn, seq, 0);
         }
     }
 

@@ -180,7 +180,7 @@ impl Turn {
                 (false, true) => Stop::Paused,
                 (false, false) => Stop::End,
             },
-            checkpoint: state.undo.open.clone(),
+            checkpoint: state.undo.open.as_deref().cloned(),
         };
         let mut this = Self {
             session,

@@ -14,6 +14,7 @@ mod bounds;
 mod catalogue;
 mod cli;
 mod client_survives;
+mod clients;
 mod compaction;
 mod completion;
 mod configuration;

@@ -1,3 +1,479 @@
+/**
+ * A client of linger: sessions of coding agents that outlive their terminal.
+ *
+ *     import { connect } from "./linger.ts";
+ *
+ *     const daemon = await connect();
+ *     const session = await daemon.create({ model: "demo" });
+ *     for await (const event of session.prompt("say: hello")) {
+ *       if (event.kind === "text_delta") process.stdout.write(event.text);
+ *       else if (event.kind === "permission_requested") await session.answer(event, "allow_once");
+ *     }
+ *     daemon.close();
+ *
+ * Node.js alone, 22.18 or newer as it is (older ones after `tsc`); no dependencies. The daemon may end and come back at any time:
+ * a stream reads on at its cursor, so nothing is lost and nothing comes twice; a request is sent again with its idempotency key,
+ * so it takes effect once. A stream has a connection of its own and reads only as its program does: one that is not read holds a
+ * position, and no memory.
+ *
+ * No request carries a provider's key, and sessions get the variables of `ENVIRONMENT` alone, unless `env` says otherwise.
+ */
+
+import { execFile } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { lstat } from "node:fs/promises";
+import { connect as dial, type Socket } from "node:net";
+import { homedir } from "node:os";
+import { dirname, isAbsolute, join, resolve } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+
+/** The versions of the protocol that this file speaks. */
+export const PROTOCOL = [1, 1];
+
+/** The variables that a session's tools get, if they are set: none of them holds a secret. */
+export const ENVIRONMENT = [
+  "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "SSH_AUTH_SOCK",
+  "XDG_RUNTIME_DIR", "EDITOR", "CARGO_HOME", "RUSTUP_HOME", "GOPATH", "JAVA_HOME", "VIRTUAL_ENV", "NVM_DIR",
+  "DISPLAY", "WAYLAND_DISPLAY", "DBUS_SESSION_BUS_ADDRESS",
+];
+
+/** The longest line that is read, in bytes: several times what a message of a client may have. */
+const MAX_LINE = 1 << 26;
+
+/** How long a lost daemon is dialled before it is started, and how long in all, in milliseconds: its keeper needs a moment. */
+const KEEPER = 500;
+const PATIENCE = 15_000;
+
+/** The pause between two tries, in milliseconds. */
+const PAUSE = 50;
+
+/** So many idle connections are kept for requests; each takes a place at the daemon. */
+const IDLE = 2;
+
+/** So often a connection may end with nothing read before a request or a stream fails: each is over a new one. */
+const RESENDS = 3;
+
+/** Errors of a daemon that is ending, or has all the connections that it takes: another try may succeed. */
+const ENDING = -31017;
+const TOO_MUCH = -31015;
+
+/** Notices without a number after which a session sends nothing more. */
+const LAST = ["removed", "damaged"];
+
+const DOCTOR = "`linger doctor` says what is wrong";
+
+/** The name of an error: `UnknownSession`, `NotAllowed` …; `Other` for JSON-RPC's own codes. */
+export type ErrorName = (typeof ERRORS)[keyof typeof ERRORS] | "ConnectionLost" | "Other";
+
+/** A refusal of the daemon, or, as `ConnectionLost`, a daemon that cannot be reached. */
+export class LingerError extends Error {
+  readonly code: number;
+  readonly kind: ErrorName;
+  /** What to do next, where the daemon says so. */
+  readonly hint: string | undefined;
+  /** What else belongs to the error; `AlreadyAnswered` has `answer`, `by` and `at`. */
+  readonly data: Record<string, unknown>;
+
+  constructor(message: string, code: number, data: Record<string, unknown> = {}, kind?: ErrorName) {
+    super(message);
+    this.name = "LingerError";
+    this.code = code;
+    this.data = data;
+    this.kind = kind ?? (ERRORS as Record<number, ErrorName>)[code] ?? "Other";
+    this.hint = typeof data.hint === "string" ? data.hint : undefined;
+  }
+}
+
+function lost(message: string): LingerError {
+  return new LingerError(message, 0, { hint: DOCTOR }, "ConnectionLost");
+}
+
+/** A connection ended. */
+class Hangup extends Error {}
+
+/** Where the daemon's socket is: `LINGER_SOCKET`, or in the state directory. */
+export function socketPath(): string {
+  if (process.env.LINGER_SOCKET) return resolve(process.env.LINGER_SOCKET);
+  const state = process.env.XDG_STATE_HOME ?? "";
+  return join(isAbsolute(state) ? state : join(homedir(), ".local", "state"), "linger", "lingerd.sock");
+}
+
+/** Refuses a directory that others can enter: whoever put a socket there is not the user's daemon. */
+async function check(directory: string): Promise<void> {
+  const info = await lstat(directory);
+  if (!info.isDirectory() || info.uid !== process.geteuid?.() || (info.mode & 0o077) !== 0) {
+    throw lost(`${directory} is not a directory of yours that is closed to others`);
+  }
+}
+
+interface Incoming {
+  id?: number | null;
+  method?: string;
+  params?: AnyNotification & Notification;
+  result?: any;
+  error?: { code: number; message: string; data?: Record<string, unknown> };
+}
+
+/** One socket: lines out, lines in. */
+class Connection {
+  private readonly socket: Socket;
+  private readonly chunks: AsyncIterator<Buffer>;
+  private readonly lines: string[] = [];
+  private parts: Buffer[] = [];
+  private size = 0;
+  private last = 0;
+
+  constructor(socket: Socket) {
+    this.socket = socket;
+    // Reads as the program does: what it does not take stays with the daemon.
+    this.chunks = socket[Symbol.asyncIterator]();
+    socket.on("error", () => {});
+  }
+
+  static open(path: string): Promise<Connection> {
+    return new Promise((done, fail) => {
+      const socket = dial(path);
+      socket.once("error", fail);
+      socket.once("connect", () => {
+        socket.off("error", fail);
+        done(new Connection(socket));
+      });
+    });
+  }
+
+  send(method: string, params: object): number {
+    this.last += 1;
+    this.socket.write(`${JSON.stringify({ jsonrpc: "2.0", id: this.last, method, params })}\n`);
+    return this.last;
+  }
+
+  async read(): Promise<Incoming> {
+    while (this.lines.length === 0) await this.more();
+    const message: Incoming = JSON.parse(this.lines.shift() as string);
+    const code = message.error?.code;
+    if (code === ENDING || (code === TOO_MUCH && message.id == null)) throw new Hangup(message.error?.message);
+    return message;
+  }
+
+  /** Lines end at LF, and nowhere else. */
+  private async more(): Promise<void> {
+    const next = await this.chunks.next().catch(() => ({ done: true as const, value: undefined }));
+    if (next.done) throw new Hangup("the connection ended");
+    let rest = next.value;
+    for (let end = rest.indexOf(10); end >= 0; end = rest.indexOf(10)) {
+      this.lines.push(Buffer.concat([...this.parts, rest.subarray(0, end)]).toString());
+      rest = rest.subarray(end + 1);
+      this.parts = [];
+      this.size = 0;
+    }
+    this.parts.push(rest);
+    this.size += rest.length;
+    if (this.size > MAX_LINE) throw lost(`the daemon sent a line of more than ${MAX_LINE} bytes`);
+  }
+
+  /** The result of a request; what comes before it is left out. */
+  async answer(id: number): Promise<any> {
+    for (;;) {
+      const message = await this.read();
+      if (message.id === id) return result(message);
+    }
+  }
+
+  close(): void {
+    this.socket.destroy();
+  }
+}
+
+function result(message: Incoming): any {
+  if (message.error) throw new LingerError(message.error.message, message.error.code, message.error.data);
+  return message.result;
+}
+
+function keyed(method: string, params: object): object {
+  return KEYED.has(method) ? { key: randomUUID(), ...params } : params;
+}
+
+export interface ConnectOptions {
+  /** The socket; where it usually is when absent. */
+  socket?: string;
+  /** Our name for others. */
+  client?: string;
+  /** The program that starts the daemon if there is none; with null that is an error. */
+  program?: string | null;
+}
+
+/** The user's daemon. */
+export async function connect(options: ConnectOptions = {}): Promise<Linger> {
+  const daemon = new Linger(options);
+  await daemon.call("daemon/status");
+  return daemon;
+}
+
+/** A daemon. Each method of the protocol can be called: `await daemon.call("session/list", { limit: 5 })`. */
+export class Linger {
+  readonly socket: string;
+  private readonly client: string;
+  private readonly program: string | null;
+  private idle: Connection[] = [];
+  private closed = false;
+  private reached = false;
+
+  constructor(options: ConnectOptions) {
+    this.socket = options.socket ?? socketPath();
+    this.client = options.client ?? "linger.ts";
+    this.program = options.program === undefined ? "linger" : options.program;
+  }
+
+  /** Closes the connections that no stream has. Work goes on at the daemon. */
+  close(): void {
+    this.closed = true;
+    this.idle.splice(0).forEach((connection) => connection.close());
+  }
+
+  /** A connection that has said hello. Starts the daemon if it does not come back by itself. */
+  private async dial(): Promise<Connection> {
+    if (this.closed) throw lost("this client was closed");
+    const began = Date.now();
+    const wait = this.reached ? KEEPER : 0;
+    for (let started = false; ; ) {
+      let why: string;
+      try {
+        return await this.hello();
+      } catch (error) {
+        const code = (error as NodeJS.ErrnoException).code;
+        if (!(error instanceof Hangup) && typeof code !== "string") throw error;
+        why = (error as Error).message;
+        if (typeof code === "string" && !["ENOENT", "ECONNREFUSED", "ECONNRESET", "EPIPE"].includes(code)) {
+          throw lost(`cannot connect to the daemon at ${this.socket}: ${why}`);
+        }
+      }
+      const past = Date.now() - began;
+      if (past > PATIENCE) throw lost(`cannot reach the daemon at ${this.socket}: ${why}`);
+      if (this.program !== null && !started && past >= wait) {
+        started = true;
+        await this.start(this.program);
+      } else {
+        await sleep(PAUSE);
+      }
+    }
+  }
+
+  private async hello(): Promise<Connection> {
+    await check(dirname(this.socket));
+    const connection = await Connection.open(this.socket);
+    try {
+      await connection.answer(connection.send("daemon/hello", { client: this.client, protocol: PROTOCOL }));
+      this.reached = true;
+      return connection;
+    } catch (error) {
+      connection.close();
+      throw error;
+    }
+  }
+
+  private start(program: string): Promise<void> {
+    return new Promise((done, fail) => {
+      execFile(program, ["daemon", "start"], (error, _, said) => {
+        if (!error) done();
+        else fail(lost(`the daemon cannot be started: ${said.trim() || error.message}`));
+      });
+    });
+  }
+
+  /** A request and its result; sent again after a loss. One that changes something takes effect once. */
+  async call<M extends keyof Methods>(method: M, params?: Methods[M]["params"]): Promise<Methods[M]["result"]> {
+    const sent = keyed(method, params ?? {});
+    for (let losses = 0; ; ) {
+      const connection = this.idle.pop() ?? (await this.dial());
+      try {
+        const answer = await connection.answer(connection.send(method, sent));
+        this.keep(connection);
+        return answer;
+      } catch (error) {
+        if (error instanceof LingerError) {
+          this.keep(connection);
+          throw error;
+        }
+        connection.close();
+        if (!(error instanceof Hangup)) throw error;
+        // The others are as old.
+        this.idle.splice(0).forEach((other) => other.close());
+        losses += 1;
+        if (losses > RESENDS) throw lost(`the daemon ended ${losses} times before it answered ${method}`);
+      }
+    }
+  }
+
+  private keep(connection: Connection): void {
+    if (this.closed || this.idle.length >= IDLE) connection.close();
+    else this.idle.push(connection);
+  }
+
+  /** A new session; in this process's directory, with its variables (`ENVIRONMENT`), unless `cwd` and `env` say otherwise. */
+  async create(params: Partial<SessionCreateParams> = {}): Promise<Session> {
+    const set = ENVIRONMENT.filter((name) => process.env[name] !== undefined);
+    const env = Object.fromEntries(set.map((name) => [name, process.env[name] as string]));
+    const made = await this.call("session/create", { env, ...params, cwd: resolve(params.cwd ?? ".") });
+    return this.session(made.session);
+  }
+
+  /** A session that is there, by its id. */
+  session(id: string): Session {
+    return new Session(this, id);
+  }
+
+  /**
+   * What happens in all sessions, or some; without `kinds` about sessions, turns and questions. `after` is the `cursor` of what
+   * was handled last, or "now".
+   */
+  async *events(params: EventsSubscribeParams = {}): AsyncGenerator<AnyNotification, void, void> {
+    const { after, ...ask } = params;
+    for await (const it of this.stream("events/subscribe", ask, after ?? undefined)) if (it) yield it;
+  }
+
+  /**
+   * Notifications after a cursor, over as many connections as it takes. `first` is a request that is sent once the stream stands,
+   * again until it has its answer, which goes to `first.answer`; then comes one `undefined`.
+   * @internal
+   */
+  async *stream(
+    method: string, ask: object, after?: string, first?: { method: string; params: object; answer?: any },
+  ): AsyncGenerator<(AnyNotification & Notification) | undefined, void, void> {
+    const seqs = new Map<string | undefined | null, number>();
+    let caughtUp = false;
+    for (let losses = 0; ; ) {
+      const connection = await this.dial();
+      try {
+        const attach = connection.send(method, after === undefined ? ask : { ...ask, after });
+        const request = first && first.answer === undefined ? connection.send(first.method, first.params) : 0;
+        for (;;) {
+          const message = await connection.read();
+          if (message.id === attach) {
+            const begin = result(message).cursor;
+            // Lost before its first event, a stream must not skip what came meanwhile.
+            if (after === "now") after = begin;
+          } else if (first && request !== 0 && message.id === request) {
+            first.answer = result(message);
+            yield undefined;
+          } else if (message.params) {
+            const it = message.params;
+            losses = 0;
+            after = it.cursor;
+            const seq = it.event.seq ?? undefined;
+            const isEnd = it.event.kind === "caught_up";
+            if ((seq !== undefined && seq <= (seqs.get(it.session) ?? 0)) || (isEnd && caughtUp)) continue;
+            if (seq !== undefined) seqs.set(it.session, seq);
+            caughtUp ||= isEnd;
+            yield it;
+            const last = it.event.kind === "notice" && LAST.includes(it.event.code ?? "");
+            if (last && seq === undefined && method === "session/attach") return;
+          }
+        }
+      } catch (error) {
+        if (!(error instanceof Hangup)) throw error;
+        losses += 1;
+        if (losses > RESENDS) throw lost(`the daemon ended ${losses} times before it sent anything`);
+      } finally {
+        connection.close();
+      }
+    }
+  }
+}
+
+/** A session. Nothing of it lives here: it goes on without this program, and any other can follow it. */
+export class Session {
+  readonly daemon: Linger;
+  readonly id: string;
+
+  constructor(daemon: Linger, id: string) {
+    this.daemon = daemon;
+    this.id = id;
+  }
+
+  /** Its row of `session/list`: state, model, mode, questions that wait, cost. */
+  async info(): Promise<Info> {
+    const rows = await this.daemon.call("session/list", { matching: this.id });
+    const row = rows.find((row) => row.session === this.id);
+    if (!row) throw new LingerError(`there is no session '${this.id}'`, -31002);
+    return row;
+  }
+
+  /**
+   * All events after a cursor, from the beginning without one, and those to come. Each has the `cursor` to go on from another
+   * time, and with `answered` it is a question of the past.
+   */
+  async *attach(options: Omit<SessionAttachParams, "session"> = {}): AsyncGenerator<Notification, void, void> {
+    const { after, ...ask } = options;
+    const stream = this.daemon.stream("session/attach", { ...ask, session: this.id }, after ?? undefined);
+    for await (const it of stream) if (it) yield it;
+  }
+
+  /**
+   * Gives it a prompt, and has the events of the turn that answers it, to `turn_finished`. The prompt is given once, however often
+   * the daemon dies. Breaking off ends nothing: `cancel` does.
+   */
+  async *prompt(
+    content: PromptContent, options: Partial<SessionPromptParams> & { deltas?: boolean } = {},
+  ): AsyncGenerator<Event, void, void> {
+    const { deltas = true, ...more } = options;
+    const params = keyed("session/prompt", { ...more, session: this.id, content });
+    const first: { method: string; params: object; answer?: Prompted } = { method: "session/prompt", params };
+    const { cursor } = await this.info();
+    let early: Array<Event> = [];
+    let turn: string | null | undefined;
+    for await (const it of this.daemon.stream("session/attach", { session: this.id, deltas }, cursor, first)) {
+      if (it) early.push(it.event);
+      if (!first.answer) continue;
+      const fresh = early;
+      early = [];
+      for (const event of fresh) {
+        const mine = "prompt" in event && event.prompt === first.answer.prompt;
+        if (mine && (event.kind === "turn_started" || event.kind === "message")) turn ??= event.turn;
+        if (event.kind !== "caught_up" && (turn || mine)) yield event;
+        if (turn && event.kind === "turn_finished" && event.turn === turn) return;
+        if (mine && event.kind === "prompt_unqueued") return;
+      }
+    }
+  }
+
+  /**
+   * Answers a question: by its event or row, then only if it is still what that shows; or by its id. The names of the answers are
+   * in its `options`; a form takes `accept` with its fields as `value`, or `decline`. If somebody was first, that is an error of
+   * kind `AlreadyAnswered`.
+   */
+  async answer(
+    question: string | PermissionRequestedEvent | QuestionAskedEvent | PendingQuestion, answer: string,
+    more: { value?: unknown; reason?: string } = {},
+  ): Promise<void> {
+    const asked: { question: string; digest?: string } =
+      typeof question === "string" ? { question }
+      : "asked" in question ? { question: question.question, digest: question.asked.digest }
+      : "question" in question ? { question: question.question, digest: question.digest }
+      : { question: question.permission, digest: question.digest };
+    await this.daemon.call("question/answer", { ...asked, answer, ...more });
+  }
+
+  /** What waits for an answer, in this session and its children. */
+  questions(): Promise<Array<PendingQuestion>> {
+    return this.daemon.call("question/list", { session: this.id });
+  }
+
+  /** Cancels the running turn; with `background` its commands in the background too. */
+  async cancel(background = false): Promise<void> {
+    await this.daemon.call("session/cancel", { session: this.id, background });
+  }
+
+  /** Resumes a turn that is offered, or starts queued prompts. */
+  async resume(): Promise<void> {
+    await this.daemon.call("session/continue", { session: this.id });
+  }
+
+  /** Changes model, mode, effort, name … */
+  async set(changes: Omit<SessionSetParams, "session">): Promise<void> {
+    await this.daemon.call("session/set", { ...changes, session: this.id });
+  }
+}
+
 // types: begin (made from the schema)
 
 /** `memory/add`: writes a note that did not exist. */

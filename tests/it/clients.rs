@@ -76,7 +76,7 @@ async fn the_checkers_of_both_languages_take_the_libraries_and_the_programs_that
     let checked = run(place.join("venv/bin/mypy"), vec![cache, "--strict".to_owned(), path(&contrib("python/linger.py"))]);
     checked.await.exits(0);
     let tsc = path(&place.join("node_modules/typescript/bin/tsc"));
-    let options = "--strict --noEmit --erasableSyntaxOnly --target es2022 --module nodenext --allowImportingTsExtensions --types node";
+    let options = "--strict --noEmit --erasableSyntaxOnly --target es2022 --module esnext --moduleResolution bundler --allowImportingTsExtensions --types node";
     let roots = ["--typeRoots".to_owned(), path(&place.join("node_modules/@types"))];
     let files = [path(&contrib("typescript/linger.ts")), path(&script("client.ts"))];
     let args = [tsc].into_iter().chain(options.split(' ').map(str::to_owned)).chain(roots).chain(files).collect();

@@ -24,6 +24,7 @@ mod daemon_command;
 mod damage;
 mod delegate;
 mod docs;
+mod editors;
 mod environment;
 mod fallback;
 mod fetch;

@@ -75,6 +75,6 @@ try
   call writefile(['all is well'], $LINGER_OUTPUT)
   qall!
 catch
-  call writefile([v:exception, v:throwpoint], $LINGER_OUTPUT)
+  call writefile([v:exception, v:throwpoint, execute('messages')], $LINGER_OUTPUT)
   cquit!
 endtry

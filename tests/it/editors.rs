@@ -42,7 +42,7 @@ async fn edits(name: &str, args: &[&str]) {
     let cli = Cli::new(&editor, daemon.env(true), daemon.workspace(), args)
         .env("LINGER_PROGRAM", programs().client.to_str().unwrap())
         .env("LINGER_OUTPUT", output.to_str().unwrap())
-        .env("LINGER_TIMEOUT", &TIMEOUT.as_millis().to_string());
+        .env("LINGER_TIMEOUT", &(TIMEOUT / 2).as_millis().to_string());
     let ended = cli.run().await;
     let said = std::fs::read_to_string(&output).unwrap_or_default();
     assert!(said.contains("all is well"), "{said}\n{ended:?}");

@@ -103,8 +103,11 @@ function s:connect(timer = 0) abort
   if isdirectory(dir) && (getfperm(dir) !~ '------$' || getftype(dir) != 'dir' || !filewritable(dir))
     return s:say(dir .. ' is not a directory of yours that is closed to others')
   endif
-  let mine = getftype(socket) == 'socket'
-    \ ? ch_open('unix:' .. socket, #{mode: 'lsp', callback: funcref('s:event'), close_cb: funcref('s:lost')}) : test_null_channel()
+  try
+    let mine = ch_open('unix:' .. socket, #{mode: 'lsp', callback: funcref('s:event'), close_cb: funcref('s:lost')})
+  catch /E902/
+    return s:lost(v:null)
+  endtry
   if ch_status(mine) != 'open' | return s:lost(v:null) | endif
   let [s:channel, waiting] = [mine, s:open]
   let s:open = {}

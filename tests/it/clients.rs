@@ -73,7 +73,8 @@ async fn the_checkers_of_both_languages_take_the_libraries_and_the_programs_that
     };
     let path = |path: &Path| path.to_str().unwrap().to_owned();
     let cache = "--cache-dir=/dev/null".to_owned();
-    let checked = run(place.join("venv/bin/mypy"), vec![cache, "--strict".to_owned(), path(&contrib("python/linger.py"))]);
+    let checked =
+        run(place.join("venv/bin/mypy"), vec![cache, "--strict".to_owned(), path(&contrib("python/linger.py"))]);
     checked.await.exits(0);
     let tsc = path(&place.join("node_modules/typescript/bin/tsc"));
     let options = "--strict --noEmit --erasableSyntaxOnly --target es2022 --module esnext --moduleResolution bundler --allowImportingTsExtensions --types node";

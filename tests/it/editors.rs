@@ -62,7 +62,8 @@ async fn neovim_shows_a_session_answers_its_question_and_jumps_to_the_change() {
 
 #[tokio::test]
 async fn vim_shows_a_session_answers_its_question_and_jumps_to_the_change() {
-    let (plugin, script) = (format!("set nocompatible runtimepath^={}", house("contrib/vim")), house("tests/editors/vim.vim"));
+    let (plugin, script) =
+        (format!("set nocompatible runtimepath^={}", house("contrib/vim")), house("tests/editors/vim.vim"));
     // Without a terminal: as with `-e -s`, and the plugin loaded.
     edits("vim", &["-e", "-s", "-u", "NORC", "-i", "NONE", "-n", "--cmd", &plugin, "-S", &script]).await;
 }

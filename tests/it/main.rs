@@ -42,6 +42,7 @@ mod matrix_turns;
 mod mcp;
 mod mcp_json;
 mod mcp_others;
+mod mcp_sessions;
 mod network;
 mod no_file;
 mod oauth;

@@ -147,8 +147,7 @@ impl Types {
             (Some("object"), _) => {
                 let values = &schema["additionalProperties"];
                 let any = if python { "Any" } else { "unknown" };
-                let values =
-                    if values.is_object() { self.expression(values, language) } else { any.to_owned() };
+                let values = if values.is_object() { self.expression(values, language) } else { any.to_owned() };
                 if python { format!("dict[str, {values}]") } else { format!("Record<string, {values}>") }
             }
             (Some("string"), true) => "str".to_owned(),
@@ -257,8 +256,7 @@ impl Types {
             Language::TypeScript => {
                 text.push_str("/** Each method with its params and its result. */\nexport interface Methods {\n");
                 for (method, types) in methods(&self.schema) {
-                    let [params, result] =
-                        ["params", "result"].map(|what| self.expression(&types[what], language));
+                    let [params, result] = ["params", "result"].map(|what| self.expression(&types[what], language));
                     let _whole = writeln!(text, "  \"{method}\": {{ params: {params}; result: {result} }};");
                 }
                 text.push_str("}\n\n/** The names of errors. */\nexport const ERRORS = {\n");
@@ -266,7 +264,8 @@ impl Types {
                     let _whole = writeln!(text, "  [{code}]: \"{name}\",");
                 });
                 text.push_str("} as const;\n\n/** Methods that take an idempotency key. */\n");
-                let _whole = writeln!(text, "const KEYED: ReadonlySet<string> = new Set([\n  {},\n]);", keyed.join(",\n  "));
+                let _whole =
+                    writeln!(text, "const KEYED: ReadonlySet<string> = new Set([\n  {},\n]);", keyed.join(",\n  "));
             }
             Language::Python => {
                 for (code, name) in errors {
@@ -282,7 +281,10 @@ impl Types {
                     let params = self.expression(&types["params"], language);
                     let taken = if none { String::new() } else { format!(", **params: Unpack[{params}]") };
                     let given = if none { "" } else { ", params" };
-                    let _whole = write!(text, "\n    async def {name}(self{taken}) -> {result}:\n        result: {result} = await self.call(\"{method}\"{given})\n        return result\n");
+                    let _whole = write!(
+                        text,
+                        "\n    async def {name}(self{taken}) -> {result}:\n        result: {result} = await self.call(\"{method}\"{given})\n        return result\n"
+                    );
                 }
             }
         }

@@ -47,20 +47,16 @@ RUSTUP_HOME GOPATH JAVA_HOME VIRTUAL_ENV NVM_DIR DISPLAY WAYLAND_DISPLAY DBUS_SE
   "TEXT with visible forms of control, bidirectional and zero-width characters."
   (replace-regexp-in-string
    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f]"
-   (lambda (found)
-     (let ((code (aref found 0)))
-       (if (< code 32) (format "^%c" (+ code 64)) (format "<U+%04X>" code))))
-   text t t))
+   (lambda (it) (if (< (aref it 0) 32) (format "^%c" (+ (aref it 0) 64)) (format "<U+%04X>" (aref it 0)))) text t t))
 
 (defun linger--append (text gutter)
   "Add TEXT to the end of the session's buffer, each further line with GUTTER."
   (let ((inhibit-read-only t)
-        (following (seq-filter (lambda (window) (= (window-point window) (point-max)))
-                               (get-buffer-window-list nil nil t)))
+        (following (seq-filter (lambda (it) (= (window-point it) (point-max))) (get-buffer-window-list nil nil t)))
         (moving (= (point) (point-max))))
     (save-excursion
       (goto-char (point-max))
-      (insert (replace-regexp-in-string "\n" (concat "\n" gutter) (linger--clean text) t t)))
+      (insert (string-replace "\n" (concat "\n" gutter) (linger--clean text))))
     (when moving (goto-char (point-max)))
     (dolist (window following) (set-window-point window (point-max)))))
 
@@ -71,9 +67,7 @@ RUSTUP_HOME GOPATH JAVA_HOME VIRTUAL_ENV NVM_DIR DISPLAY WAYLAND_DISPLAY DBUS_SE
 
 (defun linger--streamed (stream text)
   "Show TEXT of STREAM."
-  (unless (equal stream linger--stream)
-    (linger--append "\n  " "")
-    (setq linger--stream stream))
+  (unless (equal stream linger--stream) (linger--append "\n  " "") (setq linger--stream stream))
   (linger--append text "  "))
 
 (defun linger--key () (md5 (format "%s %s %s" (random) (emacs-pid) (float-time))))
@@ -85,13 +79,10 @@ RUSTUP_HOME GOPATH JAVA_HOME VIRTUAL_ENV NVM_DIR DISPLAY WAYLAND_DISPLAY DBUS_SE
     (if linger--connection (linger--send request) (linger--connect))))
 
 (defun linger--send (request)
-  "Send REQUEST."
   (pcase-let ((`(,_ ,method ,params ,done) request))
     (jsonrpc-async-request
      linger--connection (intern method) params :timeout nil
-     :success-fn (lambda (result)
-                   (setq linger--open (delq request linger--open))
-                   (when done (funcall done result)))
+     :success-fn (lambda (result) (setq linger--open (delq request linger--open)) (when done (funcall done result)))
      ;; A connection that ended, or a daemon that is ending: the next one is asked again.
      :error-fn (lambda (failed)
                  (unless (memq (plist-get failed :code) (list -1 linger--ending))
@@ -100,14 +91,11 @@ RUSTUP_HOME GOPATH JAVA_HOME VIRTUAL_ENV NVM_DIR DISPLAY WAYLAND_DISPLAY DBUS_SE
 
 (defun linger--attach ()
   "Attach to the session of this buffer, after what it shows."
-  (linger--ask "session/attach"
-               (append (list :session linger--session :person t) (and linger--cursor (list :after linger--cursor)))))
+  (linger--ask "session/attach" `(:session ,linger--session :person t ,@(and linger--cursor (list :after linger--cursor)))))
 
 (defun linger--socket ()
-  "The daemon's socket."
   (let ((state (or (getenv "XDG_STATE_HOME") "")))
-    (or (getenv "LINGER_SOCKET")
-        (expand-file-name "linger/lingerd.sock" (if (string-prefix-p "/" state) state "~/.local/state")))))
+    (or (getenv "LINGER_SOCKET") (expand-file-name "linger/lingerd.sock" (if (string-prefix-p "/" state) state "~/.local/state")))))
 
 (defun linger--connect ()
   "Connect, attach again, and send again what has no answer."
@@ -140,9 +128,8 @@ RUSTUP_HOME GOPATH JAVA_HOME VIRTUAL_ENV NVM_DIR DISPLAY WAYLAND_DISPLAY DBUS_SE
         linger--down (or linger--down (float-time)))
   (let ((past (- (float-time) linger--down)))
     (if (> past linger--patience)
-        (progn
-          (setq linger--down nil linger--open nil)
-          (message "linger: cannot reach the daemon; `linger doctor' says what is wrong"))
+        (progn (setq linger--down nil linger--open nil)
+               (message "linger: cannot reach the daemon; `linger doctor' says what is wrong"))
       (when (and (>= past linger--keeper) (not (process-live-p linger--starting)))
         (setq linger--starting (start-process "linger start" nil linger-program "daemon" "start")))
       (run-with-timer 0.05 nil #'linger--connect))))
@@ -174,13 +161,11 @@ RUSTUP_HOME GOPATH JAVA_HOME VIRTUAL_ENV NVM_DIR DISPLAY WAYLAND_DISPLAY DBUS_SE
     ("message" (when (eq (plist-get e :interrupted) t) (linger--own "- interrupted")))
     ("tool_started" (linger--own "* " (linger--action e)))
     ("tool_finished"
-     (if (eq (plist-get e :is_error) t)
-         (progn
-           (linger--own "* failed")
-           (seq-doseq (block (plist-get e :content)) (linger--streamed 'failure (or (plist-get block :text) ""))))
-       (when (plist-get e :changes)
-         (seq-doseq (where (plist-get e :locations))
-           (linger--own "@ " (format "%s:%d" (plist-get where :path) (or (plist-get where :line) 1)))))))
+     (when (eq (plist-get e :is_error) t)
+       (linger--own "* failed")
+       (seq-doseq (block (plist-get e :content)) (linger--streamed 'failure (or (plist-get block :text) ""))))
+     (seq-doseq (where (and (plist-get e :changes) (plist-get e :locations)))
+       (linger--own "@ " (format "%s:%d" (plist-get where :path) (or (plist-get where :line) 1)))))
     ("notice" (linger--own "! " (plist-get e :text)))
     ("turn_started" (setq linger--state "running"))
     ("turn_finished"
@@ -189,16 +174,14 @@ RUSTUP_HOME GOPATH JAVA_HOME VIRTUAL_ENV NVM_DIR DISPLAY WAYLAND_DISPLAY DBUS_SE
     ("permission_requested"
      (linger--own "? " (linger--action e))
      (unless past
-       (linger--question (list :id (plist-get e :permission) :digest (plist-get e :digest)
-                               :options (append (plist-get e :options) nil))
+       (linger--question `(:id ,(plist-get e :permission) :digest ,(plist-get e :digest) :options ,(append (plist-get e :options) nil))
                          (append (plist-get e :changes) nil))))
     ("question_asked"
      (pcase-let (((map :text :digest :options :schema) (plist-get e :asked)))
        (linger--own "? " text)
        (unless past
-         (linger--question (list :id (plist-get e :question) :digest digest :form (and schema t)
-                                 :options (if schema '("accept" "decline") (seq-map (lambda (it) (plist-get it :name)) options)))
-                           nil))))
+         (setq options (if schema '("accept" "decline") (seq-map (lambda (it) (plist-get it :name)) options)))
+         (linger--question (list :id (plist-get e :question) :digest digest :form (and schema t) :options options) nil))))
     ((or "permission_resolved" "question_resolved")
      (let ((id (or (plist-get e :permission) (plist-get e :question))))
        (setq linger--questions (seq-remove (lambda (q) (equal (plist-get q :id) id)) linger--questions))
@@ -206,16 +189,17 @@ RUSTUP_HOME GOPATH JAVA_HOME VIRTUAL_ENV NVM_DIR DISPLAY WAYLAND_DISPLAY DBUS_SE
 
 (defun linger--question (q changes)
   "Show CHANGES as differences, one after the other; then Q can be answered."
-  (let ((buffer (current-buffer)))
-    (if-let ((change (car changes)))
-        (linger--blob (plist-get change :before)
-                      (lambda (before)
-                        (linger--blob (plist-get change :after)
-                                      (lambda (after)
-                                        (with-current-buffer buffer
-                                          (linger--own (format "? %s " (plist-get change :kind)) (plist-get change :path))
-                                          (linger--streamed 'diff (linger--diff before after))
-                                          (linger--question q (cdr changes)))))))
+  (let ((buffer (current-buffer)) (change (car changes)))
+    (if change
+        (linger--blob
+         (plist-get change :before)
+         (lambda (before)
+           (linger--blob (plist-get change :after)
+                         (lambda (after)
+                           (with-current-buffer buffer
+                             (linger--own (format "? %s " (plist-get change :kind)) (plist-get change :path))
+                             (linger--streamed 'diff (linger--diff before after))
+                             (linger--question q (cdr changes)))))))
       (linger--own "? answer: " (concat "RET here, or M-x linger-answer: " (string-join (plist-get q :options) ", ")))
       (setq linger--questions (append linger--questions (list q))))))
 
@@ -225,16 +209,13 @@ RUSTUP_HOME GOPATH JAVA_HOME VIRTUAL_ENV NVM_DIR DISPLAY WAYLAND_DISPLAY DBUS_SE
       (funcall done (or got ""))
     (linger--ask "blob/get" (list :blob name :offset (or offset 0))
                  (lambda (piece)
-                   (let ((got (concat got (base64-decode-string (plist-get piece :data)))))
-                     (if-let ((next (plist-get piece :next)))
-                         (linger--blob name done got next)
-                       (funcall done got)))))))
+                   (let ((got (concat got (base64-decode-string (plist-get piece :data)))) (next (plist-get piece :next)))
+                     (if next (linger--blob name done got next) (funcall done got)))))))
 
 (defun linger--diff (before after)
   "The difference of two texts in bytes."
-  (let ((files (mapcar (lambda (text)
-                         (let ((coding-system-for-write 'no-conversion)) (make-temp-file "linger" nil nil text)))
-                       (list before after))))
+  (let* ((coding-system-for-write 'no-conversion)
+         (files (mapcar (lambda (text) (make-temp-file "linger" nil nil text)) (list before after))))
     (unwind-protect
         (with-temp-buffer
           (apply #'call-process "diff" nil t nil "-u" files)
@@ -243,15 +224,11 @@ RUSTUP_HOME GOPATH JAVA_HOME VIRTUAL_ENV NVM_DIR DISPLAY WAYLAND_DISPLAY DBUS_SE
           (string-trim-right (buffer-substring (point) (point-max)) "\n"))
       (mapc #'delete-file files))))
 
-(defvar linger-mode-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map (kbd "RET") #'linger-enter)
-    map))
-
 (define-derived-mode linger-mode special-mode "linger"
   "A session of linger."
   (setq-local mode-line-process '(" " (:eval (linger-status))) buffer-undo-list t)
   (visual-line-mode))
+(define-key linger-mode-map (kbd "RET") #'linger-enter)
 
 (defun linger--show (id)
   "Show the session ID from its beginning."
@@ -282,9 +259,8 @@ RUSTUP_HOME GOPATH JAVA_HOME VIRTUAL_ENV NVM_DIR DISPLAY WAYLAND_DISPLAY DBUS_SE
   (interactive)
   (let ((env (seq-mapcat (lambda (name) (and (getenv name) (list (intern (concat ":" name)) (getenv name)))) linger--env)))
     (linger--ask "session/create"
-                 (append (list :cwd (directory-file-name (expand-file-name default-directory)) :env env :key (linger--key))
-                         (and linger-model (list :model linger-model))
-                         (and linger-permission-mode (list :mode linger-permission-mode)))
+                 `(:cwd ,(directory-file-name (expand-file-name default-directory)) :env ,env :key ,(linger--key)
+                   ,@(and linger-model (list :model linger-model)) ,@(and linger-permission-mode (list :mode linger-permission-mode)))
                  (lambda (made) (linger--show (plist-get made :session))))))
 
 (defun linger--current ()
@@ -311,10 +287,9 @@ RUSTUP_HOME GOPATH JAVA_HOME VIRTUAL_ENV NVM_DIR DISPLAY WAYLAND_DISPLAY DBUS_SE
     (when (and (plist-get q :form) (equal name "accept") (not reason))
       (setq reason (read-string "Fields as JSON: ")))
     (linger--ask "question/answer"
-                 (append (list :question (plist-get q :id) :answer name :digest (plist-get q :digest) :key (linger--key))
-                         (cond ((and (plist-get q :form) (equal name "accept"))
-                                (list :value (json-parse-string reason :object-type 'plist)))
-                               (reason (list :reason reason)))))))
+                 `(:question ,(plist-get q :id) :answer ,name :digest ,(plist-get q :digest) :key ,(linger--key)
+                   ,@(cond ((and (plist-get q :form) (equal name "accept")) (list :value (json-parse-string reason :object-type 'plist)))
+                           (reason (list :reason reason)))))))
 
 (defun linger-cancel ()
   "Cancel the running turn."
@@ -338,11 +313,11 @@ RUSTUP_HOME GOPATH JAVA_HOME VIRTUAL_ENV NVM_DIR DISPLAY WAYLAND_DISPLAY DBUS_SE
 
 (defun linger-status ()
   "What the session that is shown does, for a mode line."
-  (if (not (buffer-live-p linger--shown))
-      ""
-    (with-current-buffer linger--shown
-      (let ((state (if linger--connection linger--state "reconnecting")) (waiting (length linger--questions)))
-        (if (zerop waiting) state (format "%s, %d waiting" state waiting))))))
+  (if (buffer-live-p linger--shown)
+      (with-current-buffer linger--shown
+        (let ((state (if linger--connection linger--state "reconnecting")) (waiting (length linger--questions)))
+          (if (zerop waiting) state (format "%s, %d waiting" state waiting))))
+    ""))
 
 (provide 'linger)
 ;;; linger.el ends here

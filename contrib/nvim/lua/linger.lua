@@ -38,9 +38,7 @@ local function done_or_say(done)
   end
 end
 
-local function key()
-  return (uv.random(16):gsub(".", function(c) return ("%02x"):format(c:byte()) end))
-end
+local function key() return (uv.random(16):gsub(".", function(c) return ("%02x"):format(c:byte()) end)) end
 
 -- Adds to the end of the session's buffer: `text` to the last line, each further line with the gutter.
 local function append(s, text, gutter)
@@ -73,22 +71,18 @@ local function streamed(s, stream, text)
   append(s, text, "  ")
 end
 
-local function write(id, method, params)
-  pipe:write(vim.json.encode({ jsonrpc = "2.0", id = id, method = method, params = params }) .. "\n")
+local function write(id)
+  pipe:write(vim.json.encode({ jsonrpc = "2.0", id = id, method = open[id].method, params = open[id].params }) .. "\n")
 end
 
 -- A request; one without an answer is sent again over the next connection, with its key.
 local function ask(method, params, done)
   last = last + 1
   open[last] = { method = method, params = params, done = done or function() end }
-  if ready then write(last, method, params) else M.connect() end
+  if ready then write(last) else M.connect() end
 end
 
-local function attach(s)
-  ask("session/attach", { session = s.id, after = s.cursor, person = true }, function(_, failed)
-    if failed then own(s, "! ", failed.message) end
-  end)
-end
+local function attach(s) ask("session/attach", { session = s.id, after = s.cursor, person = true }, done_or_say()) end
 
 local function blob(name, done, got, offset)
   if not name then return done(got or "") end
@@ -101,11 +95,10 @@ end
 
 -- Shows what a question would change, as a difference; then it can be answered.
 local function question(s, q)
-  local list = q.changes or {}
   local function show(i)
-    local change = list[i]
+    local change = (q.changes or {})[i]
     if not change then
-      own(s, "? answer: ", "Enter here, or :LingerAnswer " .. table.concat(vim.tbl_map(function(o) return o.name end, q.options), "|"))
+      own(s, "? answer: ", "Enter here, or :LingerAnswer " .. table.concat(q.options, "|"))
       s.questions[#s.questions + 1] = q
       return vim.cmd("redrawstatus!")
     end
@@ -118,10 +111,6 @@ local function question(s, q)
     end)
   end
   show(1)
-end
-
-local function place(s, where)
-  own(s, "@ ", where.path .. ":" .. (where.line or 1))
 end
 
 -- What runs; with the tool, unless that says it.
@@ -141,23 +130,18 @@ function on.tool_finished(s, e)
     own(s, "* failed")
     for _, block in ipairs(e.content) do streamed(s, "failure", block.text or "") end
   end
-  if e.changes then for _, where in ipairs(e.locations or {}) do place(s, where) end end
+  for _, where in ipairs(e.changes and e.locations or {}) do own(s, "@ ", where.path .. ":" .. (where.line or 1)) end
 end
 function on.notice(s, e) own(s, "! ", e.text) end
 function on.turn_started(s) s.state = "running" end
-function on.turn_finished(s, e)
-  s.state = "idle"
-  own(s, "- ", e.stop_reason .. (e.detail and ": " .. e.detail or ""))
-end
-local LABELS = { allow_once = "allow once", allow_session = "allow in this session", allow_always = "allow always", reject_once = "deny" }
+function on.turn_finished(s, e) s.state = own(s, "- ", e.stop_reason .. (e.detail and ": " .. e.detail or "")) or "idle" end
 function on.permission_requested(s, e, past)
   own(s, "? ", action(e))
-  local options = vim.tbl_map(function(name) return { name = name, label = LABELS[name] or name } end, e.options)
-  if not past then question(s, { id = e.permission, digest = e.digest, options = options, changes = e.changes, text = action(e) }) end
+  if not past then question(s, { id = e.permission, digest = e.digest, options = e.options, changes = e.changes, text = action(e) }) end
 end
 function on.question_asked(s, e, past)
   own(s, "? ", e.asked.text)
-  local options = e.asked.options or { { name = "accept", label = "accept" }, { name = "decline", label = "decline" } }
+  local options = e.asked.schema and { "accept", "decline" } or vim.tbl_map(function(o) return o.name end, e.asked.options)
   if not past then question(s, { id = e.question, digest = e.asked.digest, options = options, text = e.asked.text, form = e.asked.schema }) end
 end
 local function resolved(s, id, answer, by)
@@ -237,7 +221,7 @@ function M.connect()
       for id, request in pairs(waiting) do
         if request.method ~= "session/attach" and request.method ~= "daemon/hello" then
           open[id] = request
-          write(id, request.method, request.params)
+          write(id)
         end
       end
     end)
@@ -295,13 +279,12 @@ function M.answer(name, reason)
   local q = shown and shown.questions[1]
   if not q then return say("no question waits in the session that is shown") end
   if not name then
-    local label = function(o) return o.label end
-    return vim.ui.select(q.options, { prompt = clean(q.text), format_item = label }, function(o) if o then M.answer(o.name, "") end end)
+    return vim.ui.select(q.options, { prompt = clean(q.text) }, function(choice) if choice then M.answer(choice, "") end end)
   end
   local params = { question = q.id, answer = name, digest = q.digest, key = key() }
   if q.form and name == "accept" then
     local read, value = pcall(vim.json.decode, reason)
-    if not read then return say("give the fields of the form as JSON: :LingerAnswer accept {\"answer\": …}") end
+    if not read then return say('give the fields of the form as JSON: :LingerAnswer accept {"answer": …}') end
     params.value = value
   elseif reason ~= "" then
     params.reason = reason

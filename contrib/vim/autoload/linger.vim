@@ -190,18 +190,13 @@ function s:on.prompt_accepted(e, past) abort
   call s:own('> ')
   call map(copy(a:e.content), {_, block -> s:append(get(block, 'text', '[' .. block.type .. ']'), '  ')})
 endfunction
-function s:on.text_delta(e, past) abort
-  call s:streamed(a:e.message .. a:e.block, a:e.text)
-endfunction
-function s:on.tool_output_delta(e, past) abort
-  call s:streamed(a:e.call_id, a:e.text)
-endfunction
-function s:on.message(e, past) abort
-  if get(a:e, 'interrupted', v:false) | call s:own('- interrupted') | endif
-endfunction
-function s:on.tool_started(e, past) abort
-  call s:own('* ', s:action(a:e))
-endfunction
+let s:on.text_delta = {e, past -> s:streamed(e.message .. e.block, e.text)}
+let s:on.tool_output_delta = {e, past -> s:streamed(e.call_id, e.text)}
+let s:on.message = {e, past -> get(e, 'interrupted', v:false) ? s:own('- interrupted') : 0}
+let s:on.tool_started = {e, past -> s:own('* ', s:action(e))}
+let s:on.notice = {e, past -> s:own('! ', e.text)}
+let s:on.permission_resolved = {e, past -> s:resolved(e.permission, e.decision, e)}
+let s:on.question_resolved = {e, past -> s:resolved(e.question, get(e, 'answer', 'withdrawn'), e)}
 function s:on.tool_finished(e, past) abort
   if a:e.is_error
     call s:own('* failed')
@@ -209,9 +204,6 @@ function s:on.tool_finished(e, past) abort
   elseif !empty(get(a:e, 'changes', []))
     call map(copy(get(a:e, 'locations', [])), {_, where -> s:own('@ ', where.path .. ':' .. get(where, 'line', 1))})
   endif
-endfunction
-function s:on.notice(e, past) abort
-  call s:own('! ', a:e.text)
 endfunction
 function s:on.turn_started(e, past) abort
   let s:shown.state = 'running'
@@ -230,12 +222,6 @@ function s:on.question_asked(e, past) abort
   let form = has_key(a:e.asked, 'schema')
   let options = form ? ['accept', 'decline'] : map(copy(a:e.asked.options), 'v:val.name')
   if !a:past | call s:question(#{id: a:e.question, digest: a:e.asked.digest, options: options, form: form}, []) | endif
-endfunction
-function s:on.permission_resolved(e, past) abort
-  call s:resolved(a:e.permission, a:e.decision, a:e)
-endfunction
-function s:on.question_resolved(e, past) abort
-  call s:resolved(a:e.question, get(a:e, 'answer', 'withdrawn'), a:e)
 endfunction
 function s:resolved(id, answer, e) abort
   call filter(s:shown.questions, {_, q -> q.id != a:id})
@@ -294,7 +280,11 @@ function linger#answer(name = '', ...) abort
   endif
   let params = #{question: q.id, answer: name, digest: q.digest, key: s:key()}
   if q.form && name == 'accept'
-    let params.value = json_decode(reason)
+    try
+      let params.value = json_decode(reason)
+    catch
+      return s:say('give the fields of the form as JSON: :LingerAnswer accept {"answer": …}')
+    endtry
   elseif !empty(reason)
     let params.reason = reason
   endif

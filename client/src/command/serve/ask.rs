@@ -62,8 +62,8 @@ fn answer(result: &Value, is_form: bool) -> Option<(String, Option<Value>, Optio
         ("accept", true) => Some(("accept".to_owned(), Some(result["content"].clone()), None)),
         ("decline", true) => Some(("decline".to_owned(), None, None)),
         ("accept", false) => {
-            let reason = result["content"]["reason"].as_str().filter(|reason| !reason.is_empty());
-            Some((result["content"]["answer"].as_str()?.to_owned(), None, reason.map(str::to_owned)))
+            let reason = result.pointer("/content/reason").and_then(Value::as_str).filter(|reason| !reason.is_empty());
+            Some((result.pointer("/content/answer")?.as_str()?.to_owned(), None, reason.map(str::to_owned)))
         }
         _ => None,
     }

@@ -147,7 +147,8 @@ impl Server {
                 Err(failure) => self.respond(&id, Err((i64::from(failure.exit.0), words(&failure)))),
             },
             (Some("notifications/cancelled"), None) => {
-                self.waits.retain(|wait| wait.id != message.params["requestId"]);
+                let cancelled = message.params.get("requestId");
+                self.waits.retain(|wait| Some(&wait.id) != cancelled);
                 Ok(())
             }
             (None, Some(id)) => self.answered(&id, message.result),
@@ -176,9 +177,8 @@ impl Server {
         let asked = params["protocolVersion"].as_str().unwrap_or_default();
         let spoken = REVISIONS.iter().find(|revision| **revision == asked).unwrap_or(&REVISIONS[0]);
         // Without a word on it a host with elicitation takes forms.
-        let elicitation = &params["capabilities"]["elicitation"];
-        self.forms = elicitation.is_object()
-            && (elicitation["form"].is_object() || elicitation.as_object().is_some_and(|kinds| kinds.is_empty()));
+        let elicitation = params.pointer("/capabilities/elicitation").and_then(Value::as_object);
+        self.forms = elicitation.is_some_and(|kinds| kinds.is_empty() || kinds.contains_key("form"));
         json!({
             "protocolVersion": spoken,
             "capabilities": { "tools": {}, "resources": {} },

@@ -48,11 +48,8 @@ pub(super) fn entries(
                     size -= gone;
                 }
             }
-            Happened::Lost => {
-                if !attachment.reattach_soon()? {
-                    attachment.reattach()?;
-                }
-            }
+            Happened::Lost if attachment.reattach_soon()? => {}
+            Happened::Lost => attachment.reattach()?,
             Happened::TimedOut => {
                 return Err(Failure::new(Exit::FAILED, format!("session {session} cannot be read within a minute")));
             }
@@ -88,7 +85,7 @@ fn clipped(text: String) -> String {
     if text.len() <= MAX_TEXT {
         return text;
     }
-    let end = text.floor_char_boundary(MAX_TEXT);
+    let end = (0..=MAX_TEXT).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
     format!("{}\n[{} bytes more]", text.get(..end).unwrap_or_default(), text.len() - end)
 }
 

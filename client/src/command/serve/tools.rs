@@ -280,9 +280,9 @@ fn read_arguments<T: DeserializeOwned>(arguments: Value) -> Result<T, Failure> {
 /// A result of a tool, as text and as a value.
 fn result(value: &Value, is_error: bool) -> Value {
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let mut result = json!({ "content": [{ "type": "text", "text": text }], "isError": is_error });
-    if value.is_object() {
-        result["structuredContent"] = value.clone();
+    let content = json!([{ "type": "text", "text": text }]);
+    match value.is_object() {
+        true => json!({ "content": content, "isError": is_error, "structuredContent": value }),
+        false => json!({ "content": content, "isError": is_error }),
     }
-    result
 }

@@ -1,6 +1,8 @@
 //! The JSON Schema of the protocol, generated from its types: what `linger help schema` prints.
 
 #[cfg(test)]
+mod clients;
+#[cfg(test)]
 mod fields;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings};

@@ -40,10 +40,11 @@ use crate::arguments::Acp;
 use crate::connect::{Client, parse};
 use crate::error::{Exit, Failure};
 use crate::idempotency::key;
+use crate::input::piped::{self, Taken};
 use crate::input::{self, Event, Line};
 use question::{Asked, Open};
 use update::Shown;
-use wire::{Editor, Message, Taken};
+use wire::{Editor, Message};
 
 /// The largest blob that goes to an editor, in bytes: a file of a diff, or an image.
 const MAX_BLOB: usize = 2 << 20;
@@ -59,7 +60,7 @@ pub(crate) fn run(args: Acp) -> Result<Exit, Failure> {
     let client = Client::open()?;
     let sender = client.sender();
     input::signals(sender.clone(), false)?;
-    let taken = wire::read(sender);
+    let taken = piped::read(sender);
     let mut bridge = Bridge {
         client,
         editor: Editor::new(),

@@ -1,10 +1,8 @@
 //! The editor's side of the bridge: lines of JSON-RPC in on standard input, out on standard output.
 //!
-//! A thread reads the lines and sends them into the one channel of the process, at most [`AHEAD`] before they are worked
-//! off. One line has one message; a batch is not read, as ACP has none.
+//! `input::piped` reads the lines. One line has one message; a batch is not read, as ACP has none.
 
-use std::io::{self, BufRead as _, Read as _};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::io;
 
 use agent_client_protocol_schema::v1::{Error, ErrorCode};
 use serde::{Deserialize, Serialize};
@@ -12,14 +10,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::error::Failure;
-use crate::input::{Event, Line};
 use crate::terminal::Terminal;
-
-/// How many lines of the editor may wait.
-const AHEAD: usize = 64;
-
-/// The longest line, in bytes: a prompt with as many pictures as the daemon takes has less.
-const LONGEST: u64 = 64 << 20;
 
 /// A message of the editor.
 #[derive(Debug, Deserialize)]
@@ -48,43 +39,6 @@ impl Message {
         let params = self.params.as_deref().map_or("{}", RawValue::get);
         serde_json::from_str(params).map_err(|error| Error::new(ErrorCode::InvalidParams.into(), error.to_string()))
     }
-}
-
-/// Lets the reader go on by one line.
-#[derive(Debug)]
-pub(super) struct Taken(Receiver<()>);
-
-impl Taken {
-    /// A line was worked off.
-    pub(super) fn one(&self) {
-        let _none_was_sent = self.0.try_recv();
-    }
-}
-
-/// Starts the thread that reads the editor's lines.
-pub(super) fn read(sender: Sender<Event>) -> Taken {
-    let (permits, taken) = mpsc::sync_channel(AHEAD);
-    std::thread::spawn(move || {
-        let mut input = io::stdin().lock();
-        loop {
-            let mut line = Vec::new();
-            let read = input.by_ref().take(LONGEST).read_until(b'\n', &mut line);
-            let event = match (read, String::from_utf8(line)) {
-                (Ok(0) | Err(_), _) => Event::Line(Line::End),
-                (Ok(_), Ok(text)) if text.ends_with('\n') && text.trim().is_empty() => continue,
-                (Ok(_), Ok(text)) if text.ends_with('\n') || (text.len() as u64) < LONGEST => {
-                    Event::Line(Line::Text { typed: text.clone(), text, steer: false, request: None })
-                }
-                // Too long, or no text: what follows cannot be told from the rest of it.
-                _ => Event::Line(Line::Garbled),
-            };
-            let ends = matches!(event, Event::Line(Line::End | Line::Garbled));
-            if permits.send(()).is_err() || sender.send(event).is_err() || ends {
-                return;
-            }
-        }
-    });
-    Taken(taken)
 }
 
 /// Writes to the editor.

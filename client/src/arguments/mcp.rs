@@ -24,7 +24,7 @@ pub(crate) enum Mcp {
     Login(McpLogin),
     /// Forget the login at a server
     Logout(McpNamed),
-    /// Give linger's own tools to another program, as an MCP server on stdin and stdout
+    /// Give linger's own tools, or its sessions, to another program, as an MCP server on stdin and stdout
     Serve(McpServe),
     /// Check the Markdown files that describe servers: exit code 1 if one cannot be used
     Validate {
@@ -60,6 +60,12 @@ pub(crate) struct McpServe {
     /// A rule for calls that run without asking, such as 'bash(cargo test:*)'; may be given again
     #[arg(long, value_name = "RULE")]
     pub(crate) allow: Vec<String>,
+    /// Give it sessions in place of tools: create, prompt, wait for, read, list and cancel them
+    #[arg(long, conflicts_with_all = ["tools", "allow"])]
+    pub(crate) sessions: bool,
+    /// It may answer the questions of sessions too, and start some in the modes edit and auto
+    #[arg(long, requires = "sessions")]
+    pub(crate) answer: bool,
 }
 
 #[derive(Debug, Args)]

@@ -11,7 +11,7 @@ use linger_protocol::method::{
 };
 use linger_protocol::trust::Get;
 
-use super::{agents, login, print_rows, print_value};
+use super::{agents, login, print_rows, print_value, serve};
 use crate::arguments::{Files, Json, Mcp, McpAdd, McpLogin, McpNamed, McpOffered, McpServe};
 use crate::connect::{Client, start};
 use crate::environment::working_directory;
@@ -24,7 +24,7 @@ const START: Duration = Duration::from_secs(610);
 
 pub(super) fn run(command: Mcp) -> Result<Exit, Failure> {
     if let Mcp::Serve(args) = command {
-        return Err(serve(args));
+        return if args.sessions { serve::run(args.answer) } else { Err(tools_server(args)) };
     }
     if let Mcp::Validate { paths, json } = command {
         return agents::run(&agents::SERVERS, Files::Validate { paths, json });
@@ -125,7 +125,7 @@ fn test(client: &mut Client, server: String, json: bool) -> Result<Exit, Failure
 }
 
 /// Needs no daemon.
-fn serve(McpServe { tools, allow }: McpServe) -> Failure {
+fn tools_server(McpServe { tools, allow, .. }: McpServe) -> Failure {
     let tools = Some(tools).filter(|tools| !tools.is_empty());
     let tools = tools.map(|tools| format!("--tools={}", tools.join(",")));
     let rules = allow.into_iter().map(|rule| format!("--allow={rule}"));

@@ -39,6 +39,7 @@ mod rm;
 mod run;
 mod search;
 mod send;
+mod serve;
 mod since;
 mod status;
 mod token;

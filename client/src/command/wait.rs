@@ -245,7 +245,7 @@ pub(super) fn reattach(attachment: &mut Attachment) -> Result<(), Failure> {
 }
 
 /// The stop reason of the last turn, once nothing more will run.
-fn settled(info: &Info) -> Option<StopReason> {
+pub(super) fn settled(info: &Info) -> Option<StopReason> {
     // After these, queued prompts wait for the user.
     let stopped = matches!(info.stop_reason, Some(StopReason::Cancelled | StopReason::Error));
     // What works in the background has its result in a turn to come.

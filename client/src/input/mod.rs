@@ -4,6 +4,7 @@
 //! told to stop. Another one waits for signals. Both send into the one channel of the process and end
 //! with it. Deliberately absent: the line editor, which is passed in as [`Lines`].
 
+pub(crate) mod piped;
 mod typed;
 
 use std::io::Read as _;

@@ -1,0 +1,139 @@
+//! Questions of sessions as elicitation: a form that the host shows to its person.
+//!
+//! The form shows the whole of what is asked; what is too long for one waits for another client, and the wait says so.
+
+use linger_protocol::id::QuestionId;
+use linger_protocol::method::QuestionAnswer;
+use linger_protocol::question::{Answer, PendingQuestion, QuestionKind};
+use serde_json::{Value, json};
+
+use super::Server;
+use crate::error::Failure;
+use crate::idempotency::key;
+use crate::terminal::clean_exact;
+
+/// The longest question that a form shows, in bytes: a person has to read it.
+const MAX_QUESTION: usize = 16 << 10;
+
+/// A question that the host was asked.
+pub(super) struct Open {
+    /// The number of our request.
+    request: u64,
+    question: QuestionId,
+    digest: String,
+    is_form: bool,
+}
+
+impl Server {
+    /// Puts a question to the host's person, once; whether it is there.
+    pub(super) fn put(&mut self, question: &PendingQuestion) -> Result<bool, Failure> {
+        if self.questions.iter().any(|open| open.question == question.question) {
+            return Ok(true);
+        }
+        let Some(form) = form(question) else { return Ok(false) };
+        self.last += 1;
+        let (request, id, digest) = (self.last, question.question.clone(), question.asked.digest.clone());
+        let is_form = question.asked.kind == QuestionKind::Form;
+        self.send(&json!({ "jsonrpc": "2.0", "id": request, "method": "elicitation/create", "params": form }))?;
+        self.questions.push(Open { request, question: id, digest, is_form });
+        Ok(true)
+    }
+
+    /// The host answered a request of ours.
+    pub(super) fn answered(&mut self, id: &Value, result: Option<Value>) -> Result<(), Failure> {
+        let Some(at) = self.questions.iter().position(|open| id.as_u64() == Some(open.request)) else { return Ok(()) };
+        let Open { question, digest, is_form, .. } = self.questions.remove(at);
+        match result.as_ref().and_then(|result| answer(result, is_form)) {
+            Some((answer, value, reason)) => {
+                let answer = Answer { question, answer, value, reason, digest: Some(digest), key: Some(key()?) };
+                // Somebody may have been first, and then the question is gone: the next look says so.
+                let _refused = self.client.call_raw(&QuestionAnswer(answer))?;
+            }
+            // It waits for somebody else.
+            None => self.waits.iter_mut().for_each(|wait| wait.refused = true),
+        }
+        self.look()
+    }
+}
+
+/// The name of the answer, the fields, and a word; nothing if the person gave none.
+fn answer(result: &Value, is_form: bool) -> Option<(String, Option<Value>, Option<String>)> {
+    match (result["action"].as_str()?, is_form) {
+        ("accept", true) => Some(("accept".to_owned(), Some(result["content"].clone()), None)),
+        ("decline", true) => Some(("decline".to_owned(), None, None)),
+        ("accept", false) => {
+            let reason = result.pointer("/content/reason").and_then(Value::as_str).filter(|reason| !reason.is_empty());
+            Some((result.pointer("/content/answer")?.as_str()?.to_owned(), None, reason.map(str::to_owned)))
+        }
+        _ => None,
+    }
+}
+
+/// The form for a question; nothing for one that a form cannot show whole.
+fn form(question: &PendingQuestion) -> Option<Value> {
+    let asked = &question.asked;
+    let session = question.session.as_ref().map(ToString::to_string).unwrap_or_default();
+    let text = match &asked.permission {
+        Some(action) => {
+            let input = serde_json::to_string_pretty(&action.input).ok()?;
+            let (tool, what, cwd) = (&action.tool, &action.action, action.cwd.display());
+            format!(
+                "Session {session} asks to run {tool} in {cwd}:\n{what}\n\nArguments:\n{input}\n\nallow_always adds the rule {}",
+                action.grant
+            )
+        }
+        None => format!("Session {session} asks:\n{}", asked.text),
+    };
+    let message = clean_exact(&text);
+    if message.len() > MAX_QUESTION {
+        return None;
+    }
+    let schema = match (asked.kind, &asked.schema) {
+        (QuestionKind::Form, Some(schema)) => schema.clone(),
+        (QuestionKind::Permission | QuestionKind::Choice, _) => {
+            let names: Vec<&str> = asked.options.iter().map(|option| option.name.as_str()).collect();
+            json!({
+                "type": "object",
+                "properties": {
+                    "answer": { "type": "string", "enum": names, "title": "Answer" },
+                    "reason": { "type": "string", "title": "A word for the session" },
+                },
+                "required": ["answer"],
+            })
+        }
+        _ => return None,
+    };
+    Some(json!({ "mode": "form", "message": message, "requestedSchema": schema }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(command: &str) -> PendingQuestion {
+        serde_json::from_value(json!({
+            "question": "q1", "session": "s1", "kind": "permission", "blocks": "call", "digest": "d", "at": 1, "permission": "q1",
+            "options": [{ "name": "allow_once", "label": "allow once" }, { "name": "reject_once", "label": "deny" }],
+            "tool": "bash", "action": command, "input": { "command": command }, "cwd": "/w", "grant": "bash(x)",
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_form_shows_the_whole_action_with_visible_control_characters_or_there_is_none() {
+        let shown = form(&question("echo \u{1b}]0;x\u{7} hi")).unwrap();
+        let message = shown["message"].as_str().unwrap();
+        assert!(message.contains(" hi") && !message.contains('\u{1b}'), "{message}");
+        assert_eq!(shown["requestedSchema"]["properties"]["answer"]["enum"], json!(["allow_once", "reject_once"]));
+        assert_eq!(form(&question(&"x".repeat(MAX_QUESTION))), None);
+    }
+
+    #[test]
+    fn a_person_who_closes_the_form_has_given_no_answer() {
+        assert_eq!(answer(&json!({ "action": "cancel" }), false), None);
+        assert_eq!(answer(&json!({ "action": "decline" }), false), None);
+        let denied =
+            answer(&json!({ "action": "accept", "content": { "answer": "reject_once", "reason": "no" } }), false);
+        assert_eq!(denied, Some(("reject_once".to_owned(), None, Some("no".to_owned()))));
+    }
+}

@@ -1,0 +1,230 @@
+//! `linger mcp serve --sessions`: sessions as the tools of another agent, over MCP on standard input and output.
+//!
+//! A client like any other: it has the rights of the process that it is, and a session lives on without it. One loop over the
+//! process' one channel; requests to the daemon are answered at once, so the loop waits for them. What waits for long has a
+//! place in [`Server`]: `session_wait` for the session, a question for the host's person. A subscription to the events of all
+//! sessions says when to look again. Deliberately absent: answers, unless `--answer` was given; then the agent decides what a
+//! person would, and without it a question goes to the person at the host, where that takes forms.
+
+mod ask;
+mod read;
+mod schema;
+mod tools;
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use linger_protocol::RpcError;
+use linger_protocol::error::Code;
+use linger_protocol::events::{NOW, Subscribe};
+use linger_protocol::id::{Cursor, SessionId};
+use linger_protocol::method::{EventsSubscribe, Method};
+use linger_protocol::transport::blocking::Incoming;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::connect::{Client, parse};
+use crate::error::{Exit, Failure};
+use crate::input::{self, Event, Line, piped};
+use crate::terminal::Terminal;
+use ask::Open;
+
+/// The revisions of MCP with a handshake that are spoken, the newest first.
+const REVISIONS: [&str; 3] = ["2025-11-25", "2025-06-18", "2025-03-26"];
+
+/// Calls of `session_wait` that may be open: a host has a handful.
+const MAX_WAITS: usize = 64;
+
+/// Codes of JSON-RPC.
+const UNKNOWN_METHOD: i64 = -32601;
+const WRONG_PARAMS: i64 = -32602;
+const NO_JSON: i64 = -32700;
+
+/// A message of the host.
+#[derive(Debug, Deserialize)]
+struct Message {
+    /// Of a request, or of ours that is answered.
+    #[serde(default)]
+    id: Option<Value>,
+    #[serde(default)]
+    method: Option<String>,
+    #[serde(default)]
+    params: Value,
+    /// What came of a request of ours.
+    #[serde(default)]
+    result: Option<Value>,
+}
+
+/// A call of `session_wait` that is open.
+struct Wait {
+    /// The host's request.
+    id: Value,
+    session: SessionId,
+    until: Instant,
+    /// Questions that the host's person did not answer: they end the wait.
+    refused: bool,
+}
+
+/// The server, for one host.
+struct Server {
+    client: Client,
+    /// Whether the agent may answer.
+    answer: bool,
+    /// Whether the host shows forms to a person.
+    forms: bool,
+    waits: Vec<Wait>,
+    /// The questions that the host was asked.
+    questions: Vec<Open>,
+    /// The number of our last request to the host.
+    last: u64,
+}
+
+/// The outcome of a request: a result, or an error with its code.
+type Answer = Result<Value, (i64, String)>;
+
+/// Serves until the host closes standard input.
+pub(super) fn run(answer: bool) -> Result<Exit, Failure> {
+    let client = Client::open()?;
+    let sender = client.sender();
+    input::signals(sender.clone(), false)?;
+    let taken = piped::read(sender);
+    let mut server = Server { client, answer, forms: false, waits: Vec::new(), questions: Vec::new(), last: 0 };
+    server.subscribe()?;
+    loop {
+        let deadline = server.waits.iter().map(|wait| wait.until).min();
+        match server.client.next_event(deadline) {
+            Some(Event::Line(Line::Text { text, .. })) => {
+                taken.one();
+                server.line(&text)?;
+            }
+            Some(Event::Line(Line::Garbled)) => {
+                return Err(Failure::usage("standard input has a line that is too long, or no UTF-8"));
+            }
+            Some(Event::Line(Line::End) | Event::Signal(_)) => return Ok(Exit::GOOD),
+            Some(Event::Incoming(_, Incoming::Any(..))) | None => server.look()?,
+            Some(Event::Lost(_)) => {
+                if !server.client.reconnect_soon()? {
+                    server.client.reconnect_attached()?;
+                }
+                server.subscribe()?;
+                server.look()?;
+            }
+            Some(Event::Refused(_, failure)) => return Err(failure),
+            Some(_) => {}
+        }
+    }
+}
+
+impl Server {
+    /// Asks for what happens from now on; what happened before is looked at by each wait when it begins.
+    fn subscribe(&mut self) -> Result<(), Failure> {
+        let kinds =
+            ["turn_finished", "permission_requested", "permission_resolved", "question_asked", "question_resolved"];
+        let kinds = Some(kinds.map(str::to_owned).to_vec());
+        let subscribe = EventsSubscribe(Subscribe { sessions: None, kinds, after: Some(Cursor(NOW.to_owned())) });
+        self.ask(&subscribe).map(drop)
+    }
+
+    /// A request to the daemon. What it refuses to a tool's process is said in words.
+    fn ask<M: Method>(&mut self, request: &M) -> Result<M::Result, Failure> {
+        match self.client.call_raw(request)? {
+            Ok(raw) => parse::<M>(&raw),
+            Err(error) => Err(refusal(error)),
+        }
+    }
+
+    fn line(&mut self, line: &str) -> Result<(), Failure> {
+        let message: Message = match serde_json::from_str(line) {
+            Ok(message) => message,
+            Err(error) => return self.respond(&Value::Null, Err((NO_JSON, error.to_string()))),
+        };
+        match (message.method.as_deref(), message.id) {
+            (Some(method), Some(id)) => match self.request(method, &id, &message.params) {
+                Ok(Some(answer)) => self.respond(&id, answer),
+                Ok(None) => Ok(()),
+                Err(failure) if failure.interrupted => Err(failure),
+                // The agent learns why, and may try again.
+                Err(failure) => self.respond(&id, Err((i64::from(failure.exit.0), words(&failure)))),
+            },
+            (Some("notifications/cancelled"), None) => {
+                let cancelled = message.params.get("requestId");
+                self.waits.retain(|wait| Some(&wait.id) != cancelled);
+                Ok(())
+            }
+            (None, Some(id)) => self.answered(&id, message.result),
+            _ => Ok(()),
+        }
+    }
+
+    /// The answer to a request; `None` if it comes later.
+    fn request(&mut self, method: &str, id: &Value, params: &Value) -> Result<Option<Answer>, Failure> {
+        Ok(Some(match method {
+            "initialize" => Ok(self.initialize(params)),
+            "ping" => Ok(json!({})),
+            "tools/list" => Ok(json!({ "tools": schema::tools(self.answer) })),
+            "tools/call" => return self.call(id, params),
+            "resources/list" => self.resources().map(Ok)?,
+            "resources/templates/list" => Ok(schema::templates()),
+            "resources/read" => match params["uri"].as_str().and_then(schema::session_of) {
+                Some(session) => self.resource(session)?,
+                None => Err((WRONG_PARAMS, "a log is called linger://session/SESSION/log".to_owned())),
+            },
+            _ => Err((UNKNOWN_METHOD, format!("unknown method {method}"))),
+        }))
+    }
+
+    fn initialize(&mut self, params: &Value) -> Value {
+        let asked = params["protocolVersion"].as_str().unwrap_or_default();
+        let spoken = REVISIONS.iter().find(|revision| **revision == asked).unwrap_or(&REVISIONS[0]);
+        // Without a word on it a host with elicitation takes forms.
+        let elicitation = params.pointer("/capabilities/elicitation").and_then(Value::as_object);
+        self.forms = elicitation.is_some_and(|kinds| kinds.is_empty() || kinds.contains_key("form"));
+        json!({
+            "protocolVersion": spoken,
+            "capabilities": { "tools": {}, "resources": {} },
+            "serverInfo": { "name": "linger-sessions", "title": "linger", "version": linger_protocol::VERSION },
+            "instructions": schema::instructions(self.answer),
+        })
+    }
+
+    fn respond(&self, id: &Value, answer: Answer) -> Result<(), Failure> {
+        self.send(&match answer {
+            Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
+            Err((code, message)) => {
+                json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } })
+            }
+        })
+    }
+
+    fn send(&self, message: &Value) -> Result<(), Failure> {
+        let line = serde_json::to_string(message).map_err(io::Error::from)?;
+        Ok(Terminal::new().data(&line)?)
+    }
+}
+
+/// What the daemon refuses, with what an agent needs to know about it.
+fn refusal(error: RpcError) -> Failure {
+    let is_family = error.code() == Some(Code::NotAllowed);
+    let failure = Failure::from(error);
+    match is_family {
+        true => failure.hint(
+            "this server was started by a tool of the daemon, so it may only read that tool's own session and its children; \
+             a person can start it elsewhere",
+        ),
+        false => failure,
+    }
+}
+
+/// A failure as an agent reads it.
+fn words(failure: &Failure) -> String {
+    let message = failure.message.clone().unwrap_or_default();
+    match &failure.hint {
+        Some(hint) => format!("error: {message}\nhint: {hint}"),
+        None => format!("error: {message}"),
+    }
+}
+
+/// A number of seconds from now; `most` at most.
+fn from_now(seconds: u64, most: Duration) -> Instant {
+    Instant::now() + Duration::from_secs(seconds).min(most)
+}

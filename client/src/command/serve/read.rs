@@ -1,0 +1,107 @@
+//! What happened in a session: entries for an agent, and the same as text.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use linger_protocol::event::{Event, EventBody};
+use linger_protocol::id::{Cursor, SessionId};
+use linger_protocol::message::{Role, text_of};
+use serde_json::{Value, json};
+
+use crate::connect::Client;
+use crate::error::{Exit, Failure};
+use crate::follow::{Attachment, Happened};
+
+/// The longest text of an entry, in bytes: an agent's context is small.
+const MAX_TEXT: usize = 32 << 10;
+
+/// All texts together, in bytes; the oldest entries give way.
+const MAX_ALL: usize = 256 << 10;
+
+/// How long a log may take to be read.
+const READ: Duration = Duration::from_secs(60);
+
+/// The entries of a session after `cursor`, the latest `limit` of them, over a connection of its own.
+pub(super) fn entries(
+    session: &SessionId,
+    cursor: Option<Cursor>,
+    after: u64,
+    limit: usize,
+) -> Result<Vec<Value>, Failure> {
+    let mut attachment = Attachment::start(Client::open_silent(None)?, session.clone(), cursor, false)?;
+    let (mut entries, mut size) = (VecDeque::new(), 0);
+    let deadline = Instant::now() + READ;
+    loop {
+        match attachment.next(Some(deadline))? {
+            Happened::Event(notification, _) => {
+                let event = &notification.event;
+                if matches!(event.body, EventBody::CaughtUp {}) {
+                    return Ok(entries.into_iter().map(|(_, entry)| entry).collect());
+                }
+                let Some(seq) = event.seq.filter(|seq| *seq > after) else { continue };
+                let Some((kind, text)) = entry(event) else { continue };
+                let text = clipped(text);
+                size += text.len();
+                entries.push_back((text.len(), json!({ "seq": seq, "at": event.at, "kind": kind, "text": text })));
+                while entries.len() > limit || size > MAX_ALL {
+                    let Some((gone, _)) = entries.pop_front() else { break };
+                    size -= gone;
+                }
+            }
+            Happened::Lost if attachment.reattach_soon()? => {}
+            Happened::Lost => attachment.reattach()?,
+            Happened::TimedOut => {
+                return Err(Failure::new(Exit::FAILED, format!("session {session} cannot be read within a minute")));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The kind and the text of what an agent should know; nothing of what is between.
+fn entry(event: &Event) -> Option<(&'static str, String)> {
+    Some(match &event.body {
+        EventBody::PromptAccepted { content, compact: false, .. } => ("prompt", text_of(content)),
+        EventBody::Message { role: Role::Assistant, content, interrupted: false, .. } => {
+            let text = text_of(content);
+            return (!text.is_empty()).then_some(("answer", text));
+        }
+        EventBody::ToolStarted { tool, action, .. } => ("call", format!("{tool}: {action}")),
+        EventBody::ToolFinished { content, is_error, .. } => {
+            (if *is_error { "failed" } else { "result" }, text_of(content))
+        }
+        EventBody::PermissionRequested { tool, action, .. } => ("question", format!("{tool}: {action}")),
+        EventBody::QuestionAsked { asked, .. } => ("question", asked.text.clone()),
+        EventBody::TurnFinished { stop_reason, detail, .. } => {
+            let detail = detail.iter().map(|detail| format!(": {detail}"));
+            ("end", format!("{}{}", crate::render::reason(*stop_reason), detail.collect::<String>()))
+        }
+        EventBody::Notice { text, .. } => ("notice", text.clone()),
+        _ => return None,
+    })
+}
+
+fn clipped(text: String) -> String {
+    if text.len() <= MAX_TEXT {
+        return text;
+    }
+    let end = (0..=MAX_TEXT).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    format!("{}\n[{} bytes more]", text.get(..end).unwrap_or_default(), text.len() - end)
+}
+
+/// The last answer of a session, from where its latest turn begins.
+pub(super) fn answer(session: &SessionId, turn: &Cursor) -> Result<Option<String>, Failure> {
+    let from = Some(turn.clone()).filter(|cursor| *cursor != Cursor::default());
+    let entries = entries(session, from, 0, usize::MAX)?;
+    let last = entries.iter().rev().find(|entry| entry["kind"] == "answer");
+    Ok(last.and_then(|entry| entry["text"].as_str()).map(str::to_owned))
+}
+
+/// Entries as the text of a resource.
+pub(super) fn text(entries: &[Value]) -> String {
+    let line = |entry: &Value| {
+        let indented = entry["text"].as_str().unwrap_or_default().replace('\n', "\n  ");
+        format!("{} {}\n  {indented}\n", entry["seq"], entry["kind"].as_str().unwrap_or_default())
+    };
+    entries.iter().map(line).collect()
+}

@@ -1,0 +1,288 @@
+//! The tools and resources at work.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use linger_protocol::id::SessionId;
+use linger_protocol::method::{QuestionAnswer, QuestionList, SessionCancel, SessionCreate, SessionList, SessionPrompt};
+use linger_protocol::permission::Mode;
+use linger_protocol::prompt::PromptContent;
+use linger_protocol::question::{self, PendingQuestion};
+use linger_protocol::session::{Cancel, Create, Info, List, Prompt, State, When};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{Answer, MAX_WAITS, Server, WRONG_PARAMS, Wait, from_now, read, schema, words};
+use crate::command::find::resolve;
+use crate::command::wait::settled;
+use crate::environment::{umask, working_directory};
+use crate::error::Failure;
+use crate::idempotency::key;
+
+/// How long `session_wait` waits without a word on it, and at most.
+const WAIT: u64 = 60;
+const MAX_WAIT: Duration = Duration::from_secs(3600);
+
+/// Entries and rows without a word on it, and at most.
+const ENTRIES: [usize; 2] = [50, 500];
+const ROWS: [u32; 2] = [20, 200];
+
+/// Of a resource: an agent reads all of it at once.
+const LOG_ENTRIES: usize = 200;
+
+#[derive(Deserialize)]
+struct Of {
+    session: String,
+}
+
+#[derive(Deserialize)]
+struct Creating {
+    directory: Option<PathBuf>,
+    model: Option<String>,
+    mode: Option<Mode>,
+    agent: Option<String>,
+    name: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Prompting {
+    session: String,
+    prompt: String,
+    when: Option<When>,
+}
+
+#[derive(Deserialize)]
+struct Waiting {
+    session: String,
+    timeout_s: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Reading {
+    session: String,
+    after: Option<u64>,
+    limit: Option<usize>,
+}
+
+#[derive(Deserialize)]
+struct Listing {
+    directory: Option<PathBuf>,
+    limit: Option<u32>,
+}
+
+#[derive(Deserialize)]
+struct Answering {
+    question: String,
+    digest: String,
+    answer: String,
+    reason: Option<String>,
+    value: Option<Value>,
+}
+
+/// A session as an agent sees it.
+#[derive(Serialize)]
+struct Row<'a> {
+    session: &'a SessionId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    title: &'a str,
+    directory: &'a std::path::Path,
+    model: &'a str,
+    mode: Mode,
+    state: State,
+    queued: u32,
+    questions: usize,
+}
+
+impl<'a> From<&'a Info> for Row<'a> {
+    fn from(info: &'a Info) -> Self {
+        Self {
+            session: &info.session,
+            name: info.name.as_deref(),
+            title: info.title.as_deref().unwrap_or_default(),
+            directory: &info.cwd,
+            model: &info.model,
+            mode: info.mode,
+            state: info.state,
+            queued: info.queued,
+            questions: info.questions.len(),
+        }
+    }
+}
+
+impl Server {
+    /// `tools/call`: what fails is a result that the model can read.
+    pub(super) fn call(&mut self, id: &Value, params: &Value) -> Result<Option<Answer>, Failure> {
+        let name = params["name"].as_str().unwrap_or_default();
+        let arguments = params.get("arguments").cloned().unwrap_or_else(|| json!({}));
+        let known = schema::tools(self.answer).iter().any(|tool| tool["name"] == name);
+        if !known {
+            return Ok(Some(Err((WRONG_PARAMS, format!("unknown tool {name}")))));
+        }
+        match self.tool(name, id, arguments) {
+            Ok(Some(value)) => Ok(Some(Ok(result(&value, false)))),
+            Ok(None) => Ok(None),
+            Err(failure) if failure.interrupted => Err(failure),
+            Err(failure) => Ok(Some(Ok(result(&Value::String(words(&failure)), true)))),
+        }
+    }
+
+    fn tool(&mut self, name: &str, id: &Value, arguments: Value) -> Result<Option<Value>, Failure> {
+        Ok(Some(match name {
+            "session_create" => self.create(read_arguments(arguments)?)?,
+            "session_prompt" => {
+                let Prompting { session, prompt, when } = read_arguments(arguments)?;
+                let session = resolve(&mut self.client, &session)?.session;
+                let (content, env) = (PromptContent::Text(prompt), self.client.brought_env());
+                let (key, session_id) = (Some(key()?), session.clone());
+                let prompt =
+                    Prompt { session: session_id, content, when, schema: None, until: None, expand: false, env, key };
+                let accepted = self.ask(&SessionPrompt(prompt))?;
+                json!({ "session": session, "prompt": accepted.prompt, "seq": accepted.seq })
+            }
+            "session_wait" => {
+                let Waiting { session, timeout_s } = read_arguments(arguments)?;
+                if self.waits.len() >= MAX_WAITS {
+                    return Err(Failure::usage(format!("{MAX_WAITS} calls of session_wait are open already")));
+                }
+                let session = resolve(&mut self.client, &session)?.session;
+                let until = from_now(timeout_s.unwrap_or(WAIT), MAX_WAIT);
+                self.waits.push(Wait { id: id.clone(), session, until, refused: false });
+                self.look()?;
+                return Ok(None);
+            }
+            "session_read" => {
+                let Reading { session, after, limit } = read_arguments(arguments)?;
+                let info = resolve(&mut self.client, &session)?;
+                let limit = limit.unwrap_or(ENTRIES[0]).min(ENTRIES[1]);
+                let entries = read::entries(&info.session, None, after.unwrap_or_default(), limit)?;
+                json!({ "session": info.session, "state": info.state, "entries": entries })
+            }
+            "session_list" => {
+                let Listing { directory, limit } = read_arguments(arguments)?;
+                let limit = limit.unwrap_or(ROWS[0]).min(ROWS[1]);
+                json!({ "sessions": self.rows(directory, limit)?.iter().map(Row::from).collect::<Vec<_>>() })
+            }
+            "session_cancel" => {
+                let Of { session } = read_arguments(arguments)?;
+                let session = resolve(&mut self.client, &session)?.session;
+                self.ask(&SessionCancel(Cancel { session: session.clone(), background: false, key: Some(key()?) }))?;
+                json!({ "session": session, "cancelled": true })
+            }
+            _ => {
+                let Answering { question, digest, answer, reason, value } = read_arguments(arguments)?;
+                let (question, digest, key) = (question.as_str().into(), Some(digest), Some(key()?));
+                self.ask(&QuestionAnswer(question::Answer { question, answer, value, reason, digest, key }))?;
+                json!({ "answered": true })
+            }
+        }))
+    }
+
+    fn create(&mut self, asked: Creating) -> Result<Value, Failure> {
+        let Creating { directory, model, mode, agent, name } = asked;
+        // Whoever may not answer must not choose that nothing is asked.
+        if !self.answer && matches!(mode, Some(Mode::Edit | Mode::Auto)) {
+            return Err(Failure::usage("this server may start sessions in the modes ask and plan only")
+                .hint("the user allows more with `linger mcp serve --sessions --answer`"));
+        }
+        let cwd = match directory {
+            Some(directory) => directory,
+            None => working_directory()?,
+        };
+        let env = self.client.session_env();
+        let (umask, key) = (Some(umask()), Some(key()?));
+        let made =
+            self.ask(&SessionCreate(Create { cwd, model, mode, agent, name, env, umask, key, ..Create::default() }))?;
+        Ok(json!(made))
+    }
+
+    fn rows(&mut self, cwd: Option<PathBuf>, limit: u32) -> Result<Vec<Info>, Failure> {
+        self.ask(&SessionList(List { cwd, limit: Some(limit), ..List::default() }))
+    }
+
+    /// Looks after each wait: it is over, or a question of its session is new.
+    pub(super) fn look(&mut self) -> Result<(), Failure> {
+        for wait in std::mem::take(&mut self.waits) {
+            match self.outcome(&wait) {
+                Ok(Some(value)) => self.respond(&wait.id, Ok(result(&value, false)))?,
+                Ok(None) => self.waits.push(wait),
+                Err(failure) if failure.interrupted => return Err(failure),
+                Err(failure) => self.respond(&wait.id, Ok(result(&Value::String(words(&failure)), true)))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// How a wait ends; `None` while it goes on.
+    fn outcome(&mut self, wait: &Wait) -> Result<Option<Value>, Failure> {
+        // In this order: a question that waits shows in the row.
+        let questions = self.pending(&wait.session)?;
+        let info = self.client.session_info(&wait.session)?;
+        let done = settled(&info);
+        let is_over = Instant::now() >= wait.until;
+        let mut asked = false;
+        if !self.answer && self.forms && !wait.refused && !is_over {
+            for question in &questions {
+                asked |= self.put(question)?;
+            }
+        }
+        let stuck = info.state == State::Offered || (!questions.is_empty() && !asked);
+        if done.is_none() && !stuck && !is_over || asked && !is_over {
+            return Ok(None);
+        }
+        let answer = match done {
+            Some(_) => read::answer(&info.session, &info.turn_cursor)?,
+            None => None,
+        };
+        Ok(Some(json!({
+            "session": info.session,
+            "state": info.state,
+            "stop_reason": done,
+            "timed_out": is_over && done.is_none() && !stuck,
+            "answer": answer,
+            "questions": questions,
+        })))
+    }
+
+    /// The questions that wait in a session and its children.
+    fn pending(&mut self, session: &SessionId) -> Result<Vec<PendingQuestion>, Failure> {
+        self.ask(&QuestionList(question::List { session: Some(session.clone()), ..question::List::default() }))
+    }
+
+    /// `resources/list`: the logs of the latest sessions.
+    pub(super) fn resources(&mut self) -> Result<Value, Failure> {
+        let rows = self.rows(None, ROWS[0])?;
+        let resource = |info: &Info| {
+            let title = info.name.clone().or_else(|| info.title.clone()).unwrap_or_else(|| info.session.to_string());
+            json!({ "uri": schema::log_of(info.session.as_str()), "name": info.session, "title": title, "mimeType": "text/plain" })
+        };
+        Ok(json!({ "resources": rows.iter().map(resource).collect::<Vec<_>>() }))
+    }
+
+    /// `resources/read`: the log of a session.
+    pub(super) fn resource(&mut self, session: &str) -> Result<Answer, Failure> {
+        let info = match resolve(&mut self.client, session) {
+            Ok(info) => info,
+            Err(failure) if failure.interrupted => return Err(failure),
+            Err(failure) => return Ok(Err((WRONG_PARAMS, words(&failure)))),
+        };
+        let text = read::text(&read::entries(&info.session, None, 0, LOG_ENTRIES)?);
+        let content = json!({ "uri": schema::log_of(info.session.as_str()), "mimeType": "text/plain", "text": text });
+        Ok(Ok(json!({ "contents": [content] })))
+    }
+}
+
+fn read_arguments<T: DeserializeOwned>(arguments: Value) -> Result<T, Failure> {
+    serde_json::from_value(arguments).map_err(|error| Failure::usage(format!("wrong arguments: {error}")))
+}
+
+/// A result of a tool, as text and as a value.
+fn result(value: &Value, is_error: bool) -> Value {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let content = json!([{ "type": "text", "text": text }]);
+    match value.is_object() {
+        true => json!({ "content": content, "isError": is_error, "structuredContent": value }),
+        false => json!({ "content": content, "isError": is_error }),
+    }
+}

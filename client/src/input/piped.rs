@@ -1,0 +1,51 @@
+//! Lines of another program on standard input, for a bridge: an editor's, or an agent's that calls tools.
+//!
+//! A thread reads them and sends them into the one channel of the process, at most [`AHEAD`] before they are worked off.
+
+use std::io::{self, BufRead as _, Read as _};
+use std::sync::mpsc::{self, Receiver, Sender};
+
+use super::{Event, Line};
+
+/// How many lines of the other program may wait.
+const AHEAD: usize = 64;
+
+/// The longest line, in bytes: a prompt with as many pictures as the daemon takes has less.
+const LONGEST: u64 = 64 << 20;
+
+/// Lets the reader go on by one line.
+#[derive(Debug)]
+pub(crate) struct Taken(Receiver<()>);
+
+impl Taken {
+    /// A line was worked off.
+    pub(crate) fn one(&self) {
+        let _none_was_sent = self.0.try_recv();
+    }
+}
+
+/// Starts the thread that reads the lines.
+pub(crate) fn read(sender: Sender<Event>) -> Taken {
+    let (permits, taken) = mpsc::sync_channel(AHEAD);
+    std::thread::spawn(move || {
+        let mut input = io::stdin().lock();
+        loop {
+            let mut line = Vec::new();
+            let read = input.by_ref().take(LONGEST).read_until(b'\n', &mut line);
+            let event = match (read, String::from_utf8(line)) {
+                (Ok(0) | Err(_), _) => Event::Line(Line::End),
+                (Ok(_), Ok(text)) if text.ends_with('\n') && text.trim().is_empty() => continue,
+                (Ok(_), Ok(text)) if text.ends_with('\n') || (text.len() as u64) < LONGEST => {
+                    Event::Line(Line::Text { typed: text.clone(), text, steer: false, request: None })
+                }
+                // Too long, or no text: what follows cannot be told from the rest of it.
+                _ => Event::Line(Line::Garbled),
+            };
+            let ends = matches!(event, Event::Line(Line::End | Line::Garbled));
+            if permits.send(()).is_err() || sender.send(event).is_err() || ends {
+                return;
+            }
+        }
+    });
+    Taken(taken)
+}

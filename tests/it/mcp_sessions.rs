@@ -1,0 +1,78 @@
+//! `linger mcp serve --sessions`: another agent, made of the Python SDK of MCP, works through sessions.
+
+use std::path::PathBuf;
+
+use linger_tests::harness::{Cli, Daemon, profile, programs};
+use linger_tests::model::{ModelServer, Reply};
+use serde_json::json;
+
+/// Where `.ci/run` puts what others wrote; nothing where it is not, which is said.
+fn python() -> Option<PathBuf> {
+    let place = std::env::var_os("LINGER_MCP_SERVERS").map(PathBuf::from);
+    let place = place.unwrap_or_else(|| profile().parent().unwrap().join("mcp-servers")).join("venv/bin/python");
+    if place.exists() {
+        return Some(place);
+    }
+    assert!(std::env::var_os("CI").is_none(), "{} is not there: see tests/README.md", place.display());
+    eprintln!("not run: {} is not there; tests/README.md says how to install it", place.display());
+    None
+}
+
+#[tokio::test]
+async fn an_agent_has_a_session_work_and_its_question_goes_to_a_person_unless_the_agent_may_answer() {
+    let Some(python) = python() else { return };
+    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("clients/mcp_sessions.py");
+    for who in ["person", "answer", "nobody"] {
+        let model = ModelServer::scripted(|request| match request.after_tool() {
+            true => Reply::text("It said hi."),
+            false => Reply::tool("bash", json!({ "command": "echo hi" })),
+        });
+        let daemon = Daemon::start(&model).await;
+        let args = [script.to_str().unwrap(), programs().client.to_str().unwrap(), who];
+        let output = Cli::new(&python, daemon.env(true), daemon.workspace(), &args).run().await;
+        assert!(output.stdout.contains("all is well"), "{who}: {output:?}");
+        daemon.check(&[], &model);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_a_tool_started_reads_its_own_session_and_changes_nothing() {
+    let call = |tool: &str, arguments: serde_json::Value| json!({ "jsonrpc": "2.0", "id": tool, "method": "tools/call", "params": { "name": tool, "arguments": arguments } });
+    let model = ModelServer::start();
+    let daemon = Daemon::auto(&model).await;
+    let client = daemon.client().await;
+    let other = client.session().await;
+    let session = client.session().await;
+    let lines = [
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": { "protocolVersion": "2025-11-25" } }),
+        call("session_list", json!({})),
+        call("session_read", json!({ "session": session })),
+        call("session_prompt", json!({ "session": session, "prompt": "as the user" })),
+        call("session_create", json!({})),
+        call("session_read", json!({ "session": other })),
+        call("session_answer", json!({ "question": "q1", "digest": "x", "answer": "allow_once" })),
+    ];
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    std::fs::write(daemon.workspace().join("lines"), text).unwrap();
+    let (socket, linger) = (daemon.dirs.socket(), &programs().client);
+    let command =
+        format!("LINGER_SOCKET={} {} mcp serve --sessions --answer < lines > out", socket.display(), linger.display());
+    model.push([Reply::tool("bash", json!({ "command": command })), Reply::text("done")]);
+    client.turn(&session, "try").await;
+    let out = std::fs::read_to_string(daemon.workspace().join("out")).unwrap();
+    let answers: Vec<serde_json::Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |tool: &str, n: usize| {
+        let found = answers.iter().filter(|it| it["id"] == tool).nth(n);
+        let result = &found.unwrap_or_else(|| panic!("no answer to {tool}: {out}"))["result"];
+        (result["isError"] == true, result["content"][0]["text"].as_str().unwrap().to_owned())
+    };
+    let (failed, listed) = of("session_list", 0);
+    assert!(!failed && listed.contains(&session) && !listed.contains(&other), "{listed}");
+    assert!(!of("session_read", 0).0);
+    for tool in ["session_prompt", "session_create", "session_answer"] {
+        let (failed, words) = of(tool, 0);
+        assert!(failed && words.contains("it may only read"), "{tool}: {words}");
+    }
+    assert!(of("session_read", 1).0);
+    daemon.check(&[&client], &model);
+}

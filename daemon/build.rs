@@ -1,5 +1,6 @@
 //! Makes a released `lingerd` smaller where the linker can: relative relocations in a tenth of the room, and functions that are
 //! the same byte for byte once. A linker is asked by linking a program that does nothing, as it can be chosen in many places.
+//! And lists the files of the gateway's page, which are built in.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,12 +12,29 @@ const ARGUMENTS: [&str; 2] = ["-Wl,-z,pack-relative-relocs", "-Wl,--icf=all"];
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
+    page(&Path::new(&variable("CARGO_MANIFEST_DIR")).join("src/gateway/page"), Path::new(&variable("OUT_DIR")));
     if variable("PROFILE") != "release" || variable("CARGO_CFG_TARGET_OS") != "linux" {
         return;
     }
     let directory = variable("OUT_DIR");
     for argument in ARGUMENTS.into_iter().filter(|argument| links(Path::new(&directory), argument)) {
         println!("cargo::rustc-link-arg-bins={argument}");
+    }
+}
+
+/// Writes the list of the page's files as an expression of Rust: names and bytes.
+fn page(folder: &Path, to: &Path) {
+    println!("cargo::rerun-if-changed={}", folder.display());
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|file| file.path());
+    let mut files: Vec<_> = files.filter(|file| file.is_file()).collect();
+    files.sort();
+    let row = |file: &std::path::PathBuf| {
+        let name = file.file_name().unwrap_or_default();
+        format!("({name:?}, include_bytes!({file:?}).as_slice()),")
+    };
+    let rows: String = files.iter().map(row).collect();
+    if let Err(error) = std::fs::write(to.join("page_files.rs"), format!("&[{rows}]")) {
+        println!("cargo::error=the list of the page's files cannot be written: {error}");
     }
 }
 

@@ -7,6 +7,7 @@ pub mod agent;
 pub mod config;
 pub mod diagnostics;
 pub mod fault;
+pub mod gateway;
 pub mod keeper;
 #[cfg(test)]
 mod layers;

@@ -2,7 +2,7 @@
 //!
 //! `lingerd` stays in the foreground; daemon and tools are detached from the terminal all the same. Clients start
 //! `lingerd --background`, which leaves the terminal's session and, after printing `ready`, closes standard output. A second daemon
-//! prints `running` and exits with 0. `lingerd --mcp-serve` has nothing to do with the daemon: see `serve`. `lingerd --recover` is a helper that repairs the database while no daemon runs.
+//! prints `running` and exits with 0. `lingerd --mcp-serve` has nothing to do with the daemon: see `serve`. `lingerd --gateway` is a client of it: see `gateway`. `lingerd --recover` is a helper that repairs the database while no daemon runs.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -15,6 +15,7 @@ use linger_protocol::VERSION;
 use linger_protocol::place::{PlaceError, Places, check_socket, own_directory, private_directory};
 use lingerd::config::{Changes, ConfigStore};
 use lingerd::diagnostics::secret::Redactor;
+use lingerd::gateway;
 use lingerd::keeper::lock::{Lock, LockError};
 use lingerd::keeper::{self, Kept};
 use lingerd::process::{ledger, mark};
@@ -33,12 +34,14 @@ use tokio_util::sync::CancellationToken;
 /// How long to wait for blocking threads at the end.
 const THREADS_TIMEOUT: Duration = Duration::from_secs(1);
 
-const USAGE: &str = "usage: lingerd [--background | --recover | --mcp-serve [--tools TOOL,TOOL] [--allow RULE]]
+const USAGE: &str =
+    "usage: lingerd [--background | --recover | --mcp-serve [--tools TOOL,TOOL] [--allow RULE] | --gateway …]
 
 The daemon that owns linger's agent sessions. Clients start it; `linger daemon status` shows it.
 
   --background   leave the terminal once ready
   --mcp-serve    the tools as an MCP server: `linger mcp serve`
+  --gateway      the gateway, an HTTP server: `linger gateway`
   --recover      save what can be read of a damaged database, and print a report in JSON: `linger doctor --repair`
   --version      print the version
   --help         print this
@@ -53,6 +56,9 @@ pub(crate) fn main() -> ExitCode {
     }
     if let Some((serve::ARGUMENT, rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
         return serve::main(rest);
+    }
+    if let Some((gateway::ARGUMENT, rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        return gateway::main(rest);
     }
     if arguments.first().is_some_and(|first| first == page::ARGUMENT) {
         return page::main();

@@ -54,6 +54,8 @@ ids! {
     QuestionId
     /// Bytes that are stored once for all sessions: `sha256:` and their hash in hexadecimal digits.
     BlobId
+    /// A completion without a session; unique within its connection.
+    CompletionId
 }
 
 /// A permission is a question, and has its id.

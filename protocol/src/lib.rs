@@ -1,6 +1,6 @@
 //! What linger's daemon and its clients agree on.
 //!
-//! The nouns ([`message`], [`event`], [`events`], [`search`], [`session`], [`agent`], [`attention`], [`prompt`], [`question`], [`permission`], [`patience`], [`unattended`], [`blob`], [`budget`], [`child`], [`config`], [`daemon`], [`key`], [`mcp`], [`trust`], [`error`]),
+//! The nouns ([`message`], [`event`], [`events`], [`search`], [`session`], [`agent`], [`attention`], [`prompt`], [`question`], [`permission`], [`patience`], [`unattended`], [`blob`], [`budget`], [`child`], [`completion`], [`config`], [`daemon`], [`gateway`], [`key`], [`mcp`], [`trust`], [`error`]),
 //! the methods ([`method`]), the places where things lie ([`place`]), and JSON lines over a local socket ([`transport`]), which is the only
 //! I/O of this crate.
 //! Deliberately absent: any logic of sessions, providers or rendering.
@@ -11,11 +11,13 @@ pub mod attention;
 pub mod blob;
 pub mod budget;
 pub mod child;
+pub mod completion;
 pub mod config;
 pub mod daemon;
 pub mod error;
 pub mod event;
 pub mod events;
+pub mod gateway;
 pub mod id;
 pub mod key;
 pub mod mcp;

@@ -9,7 +9,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    agent, blob, config, daemon, events, key, mcp, memory, permission, question, search, session, tree, trust, usage,
+    agent, blob, completion, config, daemon, events, key, mcp, memory, permission, question, search, session, tree,
+    trust, usage,
 };
 
 /// Parameters that know their method.
@@ -65,7 +66,7 @@ macro_rules! methods {
             use jsonrpsee::core::RpcResult;
             use jsonrpsee::proc_macros::rpc;
 
-            use super::{agent, blob, config, daemon, events, key, mcp, memory, permission, question, search, session, tree, trust, usage};
+            use super::{agent, blob, completion, config, daemon, events, key, mcp, memory, permission, question, search, session, tree, trust, usage};
 
             $(
                 $(#[$about])*
@@ -155,6 +156,13 @@ methods! {
         EventsUnsubscribe: "events/unsubscribe" = unsubscribe(daemon::Empty) -> RpcResult<daemon::Empty>;
         /// The messages of all sessions that have some words.
         SessionSearch: "session/search" = search(search::Search) -> RpcResult<search::FoundMessages>;
+    }
+    /// Completions without a session.
+    CompletionApi {
+        /// Asks a model once, with what the caller sends and nothing else, and sends what it answers.
+        CompletionStart: "completion/start" = start(completion::Start) -> ResponsePayload['static]<completion::Started>;
+        /// Asks no more.
+        CompletionCancel: "completion/cancel" = cancel(completion::Cancel) -> RpcResult<daemon::Empty>;
     }
     /// What was paid for.
     UsageApi {

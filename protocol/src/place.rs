@@ -138,6 +138,16 @@ impl Places {
         self.state.join("lingerd.attention")
     }
 
+    /// The gateway's lock, which says where it listens while it runs.
+    pub fn gateway(&self) -> PathBuf {
+        self.state.join("gateway.lock")
+    }
+
+    /// The gateway's access log.
+    pub fn gateway_log(&self) -> PathBuf {
+        self.state.join("gateway.log")
+    }
+
     /// The log file.
     pub fn log(&self) -> PathBuf {
         self.state.join("lingerd.log")

@@ -6,6 +6,7 @@ mod fields;
 use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
+use crate::completion::{self, COMPLETION_EVENT};
 use crate::error::{Code, RpcError};
 use crate::event::{Notification, SESSION_EVENT};
 use crate::events::{self, EVENTS_EVENT};
@@ -33,9 +34,10 @@ pub fn protocol() -> Value {
     each_method(&mut collect);
     let notification = collect.generator.subschema_for::<Notification>();
     let any = collect.generator.subschema_for::<events::Notification>();
+    let piece = collect.generator.subschema_for::<completion::Notification>();
     let error = collect.generator.subschema_for::<RpcError>();
     let mut types = collect.generator.take_definitions(true);
-    types.extend(messages(&collect.methods, [&notification, &any], &error));
+    types.extend(messages(&collect.methods, [&notification, &any, &piece], &error));
     types.values_mut().for_each(tidy);
     let codes: Map<String, Value> =
         Code::ALL.iter().map(|(_, number, name)| (number.to_string(), json!(name))).collect();
@@ -46,7 +48,7 @@ pub fn protocol() -> Value {
         "$ref": "#/$defs/Message",
         "protocol": crate::PROTOCOL,
         "methods": collect.methods,
-        "notifications": { SESSION_EVENT: notification, EVENTS_EVENT: any },
+        "notifications": { SESSION_EVENT: notification, EVENTS_EVENT: any, COMPLETION_EVENT: piece },
         "error": error,
         "errors": codes,
         "$defs": types,
@@ -54,7 +56,7 @@ pub fn protocol() -> Value {
 }
 
 /// The types of whole lines.
-fn messages(methods: &Map<String, Value>, notifications: [&Schema; 2], error: &Schema) -> Map<String, Value> {
+fn messages(methods: &Map<String, Value>, notifications: [&Schema; 3], error: &Schema) -> Map<String, Value> {
     let object = |description: &str, properties: Value, required: &[&str]| json!({ "type": "object", "description": description, "properties": properties, "required": required });
     let version = json!({ "const": "2.0" });
     let id = json!({ "description": "A string, a number, or null.", "type": ["string", "number", "null"] });
@@ -74,14 +76,16 @@ fn messages(methods: &Map<String, Value>, notifications: [&Schema; 2], error: &S
     let refusal = json!({ "jsonrpc": version, "id": { "$ref": "#/$defs/Id" }, "error": error });
     let notification =
         |method: &str, params: &Schema| json!({ "jsonrpc": version, "method": { "const": method }, "params": params });
-    let [event, any] = notifications;
+    let [event, any, piece] = notifications;
     let (event, any) = (notification(SESSION_EVENT, event), notification(EVENTS_EVENT, any));
+    let piece = notification(COMPLETION_EVENT, piece);
     let batch = |of: Value| json!({ "type": "array", "minItems": 1, "maxItems": MAX_BATCH, "items": of });
-    let [request, response, session_event, any_event] =
-        ["Request", "Response", "SessionEvent", "AnyEvent"].map(|name| json!({ "$ref": format!("#/$defs/{name}") }));
+    let [request, response, session_event, any_event, completion] =
+        ["Request", "Response", "SessionEvent", "AnyEvent", "CompletionPiece"]
+            .map(|name| json!({ "$ref": format!("#/$defs/{name}") }));
     let message = json!({
         "description": "One line: a request, a response, an event, or a batch of requests or responses.",
-        "anyOf": [request, response, session_event, any_event, batch(request.clone()), batch(response.clone())],
+        "anyOf": [request, response, session_event, any_event, completion, batch(request.clone()), batch(response.clone())],
     });
     let response = json!({
         "description": "The answer to the request with this `id`; `methods` says which result belongs to which method.",
@@ -94,10 +98,11 @@ fn messages(methods: &Map<String, Value>, notifications: [&Schema; 2], error: &S
     let session_event = object("An event of an attached session.", event, &["jsonrpc", "method", "params"]);
     let any_event =
         object("An event of any session, for a subscription to all of them.", any, &["jsonrpc", "method", "params"]);
+    let piece = object("A piece of a completion without a session.", piece, &["jsonrpc", "method", "params"]);
     let types = [("Message", message), ("Request", request), ("Response", response), ("Id", id)];
     types
         .into_iter()
-        .chain([("SessionEvent", session_event), ("AnyEvent", any_event)])
+        .chain([("SessionEvent", session_event), ("AnyEvent", any_event), ("CompletionPiece", piece)])
         .map(|(name, schema)| (name.to_owned(), schema))
         .collect()
 }

@@ -5,6 +5,7 @@
 mod across;
 mod begin;
 mod daemon;
+mod gateway;
 #[cfg(test)]
 mod man;
 mod mcp;
@@ -23,6 +24,7 @@ use crate::terminal::Color;
 pub(crate) use across::{Events, Search};
 pub(crate) use begin::{Acp, Complete, Completions, Import, Init, Login, Program, Shell, Validate};
 pub(crate) use daemon::{Daemon, Doctor};
+pub(crate) use gateway::{Gateway, GatewayStart, GatewayUrl};
 pub(crate) use mcp::{Mcp, McpAdd, McpLogin, McpNamed, McpOffered, McpServe};
 pub(crate) use options::{Check, Choice};
 pub(crate) use sessions::{Env, Export, ExportFormat, Inbox, Log, Ls, Prune, Redo, Rename, Rm, Status, Undo};
@@ -186,6 +188,9 @@ pub(crate) enum Command {
     /// The daemon itself
     #[command(subcommand)]
     Daemon(Daemon),
+    /// linger over HTTP, for browsers and OpenAI's clients: start, stop, status, url
+    #[command(subcommand)]
+    Gateway(Gateway),
     /// Check everything, and say what to do about problems
     Doctor(Doctor),
     /// Print what makes a shell complete commands, options and names

@@ -14,6 +14,7 @@ mod env;
 mod events;
 mod export;
 mod find;
+mod gateway;
 mod habit;
 mod help;
 mod import;
@@ -118,6 +119,7 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
         Some(Command::Config(args)) => config::run(args),
         Some(Command::Trust(args)) => trust::run(args),
         Some(Command::Daemon(command)) => daemon::run(&command),
+        Some(Command::Gateway(command)) => gateway::run(&command),
         Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::Acp(args)) => acp::run(args),
         Some(Command::Help(args)) => help::run(&args),

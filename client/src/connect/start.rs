@@ -34,9 +34,12 @@ const SCOPE: Duration = Duration::from_secs(4);
 /// The most bytes that are read from a daemon that cannot start.
 const MAX_WORDS: u64 = 16 << 10;
 
+/// The arguments of a daemon in the background.
+const DAEMON: &[&str] = &["--background"];
+
 /// The outcome of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Started {
+pub(crate) enum Started {
     /// The daemon accepts.
     Ready,
     /// Another process holds the lock: a daemon, perhaps starting or ending, or a keeper.
@@ -49,13 +52,63 @@ pub(super) fn daemon(places: &Places) -> Result<Started, Failure> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
     if let Some(scope) = scope(runtime.as_deref(), &path, getrandom::u32().unwrap_or_default(), Path::exists) {
-        match in_scope(command(scope, &program), places)? {
+        match in_scope(command(scope, &program, DAEMON), places)? {
             Scoped::Started(started) => return Ok(started),
             Scoped::Failed(words) => note(places, &words),
             Scoped::Silent(attempt) => return without_scope(attempt, &program, places),
         }
     }
-    Attempt::begin(command(Vec::new(), &program), places)?.finish(places)
+    Attempt::begin(command(Vec::new(), &program, DAEMON), places)?.finish(places)
+}
+
+/// Starts the gateway, outside of this login's scope where that can be, and waits until it is ready.
+pub(crate) fn gateway(places: &Places, arguments: &[String]) -> Result<Started, Failure> {
+    let program = find()?;
+    let words: Vec<String> =
+        ["--gateway", "--background"].map(str::to_owned).into_iter().chain(arguments.iter().cloned()).collect();
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let scope = scope(runtime.as_deref(), &path, getrandom::u32().unwrap_or_default(), Path::exists);
+    if let Some(scope) = scope
+        && let Ok(mut attempt) = Attempt::begin(command(scope, &program, &words), places)
+    {
+        let answer = attempt.answer.recv_timeout(SCOPE);
+        if answer.is_err() {
+            // Anything that it still starts would be a second one.
+            let _ended = attempt.child.kill();
+        }
+        attempt.leave();
+        match answer {
+            Ok(Ok(started)) => return Ok(started),
+            Ok(Err(words)) if words.lines().any(|line| line.starts_with("error: ")) => {
+                return Err(gateway_failed(&words));
+            }
+            Ok(Err(_)) | Err(_) => {}
+        }
+    }
+    let attempt = Attempt::begin(command(Vec::new(), &program, &words), places)?;
+    let answer = attempt.answer.recv_timeout(START);
+    attempt.leave();
+    answer.unwrap_or_else(|_| Err(String::new())).map_err(|words| gateway_failed(&words))
+}
+
+/// The gateway's error text as a failure of ours.
+fn gateway_failed(words: &str) -> Failure {
+    let error = words.lines().find_map(|line| line.strip_prefix("error: ")).unwrap_or("it has said nothing");
+    Failure::new(Exit::FAILED, format!("the gateway does not start: {error}"))
+        .hint("`linger config get gateway` shows its settings, `linger config set gateway.listen ADDRESS:PORT` changes where it listens")
+}
+
+/// Becomes the gateway; returns only if that fails.
+#[allow(clippy::disallowed_methods, reason = "the daemon's program, as in `command`")]
+pub(crate) fn become_gateway(arguments: &[String]) -> Failure {
+    let program = match find() {
+        Ok(program) => program,
+        Err(failure) => return failure,
+    };
+    let error = Command::new(&program).arg("--gateway").args(arguments).exec();
+    Failure::new(Exit::FAILED, format!("cannot start {}: {error}", program.display()))
+        .hint("put a working `lingerd` next to this `linger`, or on PATH")
 }
 
 /// The outcome of a start in a scope of its own.
@@ -87,7 +140,7 @@ fn in_scope(command: Command, places: &Places) -> Result<Scoped, Failure> {
 /// Starts the daemon without a scope, next to a silent attempt. That one may only be slow, as after a
 /// crash: then its daemon has the lock, and we wait for it.
 fn without_scope(mut silent: Attempt, program: &Path, places: &Places) -> Result<Started, Failure> {
-    match Attempt::begin(command(Vec::new(), program), places)?.finish(places)? {
+    match Attempt::begin(command(Vec::new(), program, DAEMON), places)?.finish(places)? {
         Started::Running => silent.finish(places),
         Started::Ready => {
             note(places, &format!("it has said nothing for {} s", SCOPE.as_secs()));
@@ -170,10 +223,11 @@ fn note(places: &Places, words: &str) {
     let _unwritten = log.and_then(|mut log| log.write_all(line.as_bytes()));
 }
 
-/// The daemon's command, behind `before`.
+/// The daemon's command with these arguments, behind `before`.
 #[allow(clippy::disallowed_methods, reason = "the daemon is the one program that the client starts")]
-fn command(before: Vec<OsString>, program: &Path) -> Command {
-    let mut words = before.into_iter().chain([program.as_os_str().to_owned(), OsString::from("--background")]);
+fn command(before: Vec<OsString>, program: &Path, arguments: &[impl AsRef<OsStr>]) -> Command {
+    let arguments = arguments.iter().map(|word| word.as_ref().to_owned());
+    let mut words = before.into_iter().chain([program.as_os_str().to_owned()]).chain(arguments);
     let mut command = Command::new(words.next().unwrap_or_default());
     command.args(words);
     command

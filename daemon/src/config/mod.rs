@@ -8,6 +8,7 @@
 mod attention;
 mod delegation;
 mod edit;
+mod gateway;
 mod hooks;
 pub mod instructions;
 mod mcp_json;
@@ -61,6 +62,7 @@ use crate::store::blob;
 use crate::tool::TIMEOUT_MAX_S;
 use crate::tool::set::Names;
 use attention::AttentionWritten;
+use gateway::GatewayWritten;
 use hooks::HookWritten;
 use source::Source;
 
@@ -181,6 +183,7 @@ struct Written {
     mcp: BTreeMap<String, ServerConfig>,
     hooks: Vec<HookWritten>,
     attention: AttentionWritten,
+    gateway: GatewayWritten,
 }
 
 #[derive(Deserialize)]
@@ -237,6 +240,7 @@ impl Default for Written {
             mcp: BTreeMap::new(),
             hooks: Vec::new(),
             attention: AttentionWritten::default(),
+            gateway: GatewayWritten::default(),
         }
     }
 }
@@ -253,7 +257,7 @@ impl Config {
         let mut own = vec![places.config.clone(), places.data.clone(), places.state.clone()];
         own.extend([places.config_file(), places.database(), blob::directory(&places.database())]);
         own.extend([places.kept_keys(), places.model_lists(), places.reached(), places.server_tools()]);
-        own.push(places.attention());
+        own.extend([places.attention(), places.gateway(), places.gateway_log()]);
         own.extend([places.children(), places.log()]);
         own.extend(instructions::NAMES.map(|name| places.config.join(name)));
         own
@@ -334,6 +338,7 @@ impl Written {
         let hooks = hooks::check(&self.hooks, names)
             .map_err(|(at, key, problem)| source.error(&["hooks", &format!("[{at}]"), key], problem))?;
         let hooks = hooks.into();
+        gateway::check(&self.gateway).map_err(|(key, problem)| source.error(&["gateway", key], problem))?;
         let attention =
             attention::check(self.attention).map_err(|(key, problem)| source.error(&["attention", key], problem))?;
         let retention_ms = self.retention.as_deref().map(|text| retention(source, text)).transpose()?;

@@ -97,6 +97,10 @@ const KEYS: &[(&str, Widens, &str)] = &[
     ("attention.terminal", Never, ""),
     ("attention.again_after", Never, ""),
     ("attention.turn_end", Never, ""),
+    ("gateway.listen", Other, "where the gateway listens"),
+    ("gateway.public_url", Other, "the gateway answers under this name"),
+    ("gateway.origins", Added, "pages of this origin may use the gateway, with a token"),
+    ("gateway.max_connections", Never, ""),
     ("files.*", Other, "this file counts: an agent, a command, a tool that runs, a skill"),
     ("mcp.*", Other, "a server that linger runs or calls"),
 ];

@@ -11,7 +11,7 @@ use jsonrpsee::Extensions;
 use linger_protocol::RpcError;
 use linger_protocol::daemon::Empty;
 use linger_protocol::error::Code;
-use linger_protocol::id::SessionId;
+use linger_protocol::id::{CompletionId, SessionId};
 use linger_protocol::transport::outbox::Outbox;
 use linger_protocol::transport::room::AnswerRoom;
 use tokio::task::AbortHandle;
@@ -30,6 +30,8 @@ pub struct Conn {
     attached: Mutex<HashMap<Attached, Attachment>>,
     /// The number of attaches so far.
     attaches: AtomicU64,
+    /// The number of completions so far.
+    completions: AtomicU64,
     /// Held by the query that runs.
     querying: tokio::sync::Mutex<()>,
 }
@@ -41,6 +43,8 @@ pub(super) enum Attached {
     Session(SessionId),
     /// All sessions: `events/subscribe`.
     All,
+    /// A completion without a session.
+    Completion(CompletionId),
 }
 
 /// Forwards events to one client.
@@ -84,6 +88,7 @@ impl Conn {
             outbox,
             attached: Mutex::default(),
             attaches: AtomicU64::new(0),
+            completions: AtomicU64::new(0),
             querying: tokio::sync::Mutex::default(),
         }
     }
@@ -135,6 +140,11 @@ impl Conn {
         self.attached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A number for a completion of this connection.
+    pub(super) fn next_completion(&self) -> u64 {
+        self.completions.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     /// Registers an attach in progress, so that a later detach ends it. An earlier attachment to the session goes on until then.
     pub(super) fn begin_attach(&self, to: &Attached) -> Result<u64, RpcError> {
         let mut attached = self.attached();
@@ -176,6 +186,7 @@ impl Conn {
             let text = match to {
                 Attached::Session(session) => format!("not attached to session {session}"),
                 Attached::All => "not subscribed to events".to_owned(),
+                Attached::Completion(completion) => format!("no completion '{completion}' is under way"),
             };
             RpcError::new(Code::NotAttached, text)
         })

@@ -3,6 +3,7 @@
 //! The task belongs to its connection, which aborts it. It reads only when the outbox has capacity, so a client that does not read
 //! holds a position and no copies.
 
+use linger_protocol::completion::{COMPLETION_EVENT, CompletionEvent};
 use linger_protocol::event::{Event, SESSION_EVENT};
 use linger_protocol::events::EVENTS_EVENT;
 use linger_protocol::id::{Cursor, SessionId};
@@ -10,6 +11,7 @@ use linger_protocol::transport::outbox::Outbox;
 use linger_protocol::transport::room::LargeRoom;
 
 use crate::fault;
+use crate::service::completion::Completion;
 use crate::session::feed::{Feed, FeedItem};
 use crate::session::subscription::{Batch, Shown, Subscription, What};
 
@@ -64,6 +66,29 @@ impl Source for Feed {
 
     fn writer(&self) -> impl Fn(FeedItem) -> String + Send + 'static {
         any_line
+    }
+}
+
+impl Source for Completion {
+    type Item = CompletionEvent;
+
+    fn ready(&mut self) -> impl Future<Output = bool> + Send {
+        self.ready()
+    }
+
+    async fn take(&mut self, _: bool) -> Result<Vec<CompletionEvent>, usize> {
+        // An answer is bounded by its provider's limit, and there is one.
+        Ok(self.take())
+    }
+
+    fn writer(&self) -> impl Fn(CompletionEvent) -> String + Send + 'static {
+        let id = self.id.clone();
+        move |event| {
+            let event = serde_json::to_string(&event).unwrap_or_default();
+            format!(
+                "{{\"jsonrpc\":\"2.0\",\"method\":\"{COMPLETION_EVENT}\",\"params\":{{\"completion\":\"{id}\",\"event\":{event}}}}}"
+            )
+        }
     }
 }
 

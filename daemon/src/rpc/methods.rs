@@ -7,8 +7,9 @@ use jsonrpsee::core::RpcResult;
 use jsonrpsee::types::ErrorObjectOwned;
 use jsonrpsee::{Extensions, Methods, ResponsePayload};
 use linger_protocol::api::{
-    AgentApiServer, BlobApiServer, ConfigApiServer, DaemonApiServer, EventsApiServer, KeyApiServer, McpApiServer,
-    MemoryApiServer, PermissionApiServer, QuestionApiServer, SessionApiServer, TrustApiServer, UsageApiServer,
+    AgentApiServer, BlobApiServer, CompletionApiServer, ConfigApiServer, DaemonApiServer, EventsApiServer,
+    KeyApiServer, McpApiServer, MemoryApiServer, PermissionApiServer, QuestionApiServer, SessionApiServer,
+    TrustApiServer, UsageApiServer,
 };
 use linger_protocol::daemon::{Checked, Empty, Hello, Keys, Model, Models, Status, Stop, Tool, Tools, Welcome};
 use linger_protocol::permission::{Answered, Pending};
@@ -21,7 +22,7 @@ use linger_protocol::tree::{
     CompactionRow, Compactions, Fork, ForkMade, PromptRow, Prompts, Rewind, RewindDone, Uncompact, Uncompacted,
 };
 use linger_protocol::{
-    RpcError, agent, blob, config, events, key, mcp, memory, permission, question, search, trust, usage,
+    RpcError, agent, blob, completion, config, events, key, mcp, memory, permission, question, search, trust, usage,
 };
 
 use super::conn::{self, conn, make_room};
@@ -56,6 +57,7 @@ pub fn methods(services: Arc<Services>) -> anyhow::Result<Methods> {
     methods.merge(DaemonApiServer::into_rpc(rpc.clone()))?;
     methods.merge(SessionApiServer::into_rpc(rpc.clone()))?;
     methods.merge(EventsApiServer::into_rpc(rpc.clone()))?;
+    methods.merge(CompletionApiServer::into_rpc(rpc.clone()))?;
     methods.merge(BlobApiServer::into_rpc(rpc.clone()))?;
     methods.merge(KeyApiServer::into_rpc(rpc.clone()))?;
     methods.merge(AgentApiServer::into_rpc(rpc.clone()))?;
@@ -271,6 +273,40 @@ impl EventsApiServer for Rpc {
         let conn = conn(extensions)?;
         let search = service::search::search(&self.0, conn.caller(), params);
         Ok(conn.query_large(extensions, LIST_ROOM, search).await?)
+    }
+}
+
+#[async_trait]
+impl CompletionApiServer for Rpc {
+    async fn start(
+        &self,
+        extensions: &Extensions,
+        params: completion::Start,
+    ) -> ResponsePayload<'static, completion::Started> {
+        let started = async {
+            let conn = conn(extensions)?.clone();
+            let number = conn.next_completion();
+            let (started, completion) = service::completion::start(&self.0, conn.caller(), number, params).await?;
+            let to = conn::Attached::Completion(started.completion.clone());
+            let generation = conn.begin_attach(&to)?;
+            // The first piece must follow the answer.
+            let (payload, answered) = ResponsePayload::success(started).notify_on_completion();
+            let outbox = conn.outbox.clone();
+            conn.end_attach(&to, generation, || {
+                let forwarder = tokio::spawn(async move {
+                    if answered.await.is_ok() {
+                        forward(completion, outbox).await;
+                    }
+                });
+                forwarder.abort_handle()
+            });
+            Ok(payload)
+        };
+        started.await.unwrap_or_else(|error: RpcError| ResponsePayload::error(ErrorObjectOwned::from(error)))
+    }
+
+    async fn cancel(&self, extensions: &Extensions, params: completion::Cancel) -> RpcResult<Empty> {
+        Ok(conn(extensions)?.detach(&conn::Attached::Completion(params.completion))?)
     }
 }
 

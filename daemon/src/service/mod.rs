@@ -2,12 +2,13 @@
 //!
 //! Each method is a plain async function of the services, the caller and the request, one file per method family: [`daemon`],
 //! [`model`], [`permission`], [`session`], [`question`], [`config`], [`blob`], [`usage`], [`key`], [`mcp`], [`tool`], [`tree`], [`trust`],
-//! [`events`], [`search`].
+//! [`events`], [`search`], [`completion`].
 //! They check what a [`Caller`] may do; they do not know the transport. [`Services`] has one field a concern.
 
 pub mod agent;
 pub mod blob;
 mod caller;
+pub mod completion;
 pub mod config;
 pub mod daemon;
 pub mod events;

@@ -1,0 +1,171 @@
+//! `linger gateway start|stop|status|url`: the HTTP server, a process beside the daemon.
+//!
+//! It is started from here, so that it is none of the daemon's processes. What of `[gateway]` is in force is the daemon's to know;
+//! the gateway gets it as arguments. Its lock's file says where it listens while it holds the lock.
+
+use std::fs::{File, TryLockError};
+use std::io::Read as _;
+use std::time::{Duration, Instant};
+
+use linger_protocol::config::Get;
+use linger_protocol::gateway::Running;
+use linger_protocol::method::ConfigGet;
+use linger_protocol::place::Places;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde_json::{Value, json};
+
+use super::print_value;
+use crate::arguments::{Gateway, GatewayStart};
+use crate::connect::Client;
+use crate::connect::start::{become_gateway, gateway};
+use crate::environment::now;
+use crate::error::{Exit, Failure};
+use crate::render::table::{age, columns};
+use crate::terminal::Terminal;
+
+/// How long a gateway may take to end.
+const END: Duration = Duration::from_secs(5);
+
+/// How often to look whether it has.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The most bytes of the lock's file: a line of JSON with a path and a name in it.
+const MAX_FILE: u64 = 16 << 10;
+
+pub(super) fn run(command: &Gateway) -> Result<Exit, Failure> {
+    match command {
+        Gateway::Start(args) => start(args),
+        Gateway::Stop(args) => stop(args.json),
+        Gateway::Status(args) => status(args.json),
+        Gateway::Url(_) => Err(none()),
+    }
+}
+
+/// The gateway that runs, if one does.
+fn running(places: &Places) -> Option<Running> {
+    let file = File::open(places.gateway()).ok()?;
+    // The lock is free: none runs.
+    if !matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)) {
+        return None;
+    }
+    let mut text = String::new();
+    file.take(MAX_FILE).read_to_string(&mut text).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+fn none() -> Failure {
+    Failure::unreachable("no gateway runs").hint("`linger gateway start` starts it")
+}
+
+/// The arguments that `[gateway]` is, as far as it is in force.
+fn arguments(settings: &Value) -> Vec<String> {
+    let Some(table) = settings.get("gateway") else { return Vec::new() };
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let one = |name: &str, key: &str| Some(format!("{name}={}", text(table.get(key)?)));
+    let single = [("--listen", "listen"), ("--public-url", "public_url"), ("--max-connections", "max_connections")];
+    let single = single.into_iter().filter_map(|(name, key)| one(name, key));
+    let origins = table.get("origins").and_then(Value::as_array).into_iter().flatten();
+    single.chain(origins.map(|origin| format!("--origin={}", text(origin)))).collect()
+}
+
+fn start(args: &GatewayStart) -> Result<Exit, Failure> {
+    let mut client = Client::open()?;
+    let settings = client.call(&ConfigGet(Get::default()))?;
+    if settings.waiting.is_some_and(|waiting| waiting.changes.iter().any(|line| line.starts_with("gateway."))) {
+        Terminal::new().say("warning: a change of [gateway] waits until you confirm it\nhint: `linger config confirm` shows it, and asks")?;
+    }
+    let arguments = arguments(&settings.settings.unwrap_or_default());
+    let places = client.places.clone();
+    drop(client);
+    if args.foreground {
+        return Err(become_gateway(&arguments));
+    }
+    gateway(&places, &arguments)?;
+    let running = running(&places).ok_or_else(|| Failure::new(Exit::FAILED, "the gateway has ended at once"))?;
+    if args.json {
+        print_value(&running)?;
+        return Ok(Exit::GOOD);
+    }
+    Terminal::new().say(&format!("the gateway listens at {}", running.url.as_ref().unwrap_or(&running.listen)))?;
+    Terminal::new().say("hint: `linger gateway url` opens the page; `linger token mint` makes a token for scripts")?;
+    Ok(Exit::GOOD)
+}
+
+fn status(json: bool) -> Result<Exit, Failure> {
+    let places = Places::of_user()?;
+    let running = running(&places);
+    if json {
+        let mut value = serde_json::to_value(&running).unwrap_or_default();
+        match value.as_object_mut() {
+            Some(fields) => drop(fields.insert("running".to_owned(), true.into())),
+            None => value = json!({ "running": false }),
+        }
+        print_value(&value)?;
+    }
+    let running = running.ok_or_else(none)?;
+    if json {
+        return Ok(Exit::GOOD);
+    }
+    let Running { pid, listen, url, version, started_at } = running;
+    let mut rows = vec![
+        ("version", version),
+        ("process", format!("{pid}, running for {}", age(started_at, now()))),
+        ("listens at", listen),
+    ];
+    rows.extend(url.map(|url| ("page", url)));
+    rows.push(("log", places.gateway_log().display().to_string()));
+    let rows: Vec<_> = rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
+    let mut terminal = Terminal::new();
+    columns(&rows).iter().try_for_each(|line| terminal.line(line))?;
+    Ok(Exit::GOOD)
+}
+
+fn stop(json: bool) -> Result<Exit, Failure> {
+    let places = Places::of_user()?;
+    let found = running(&places);
+    if let Some(found) = &found {
+        end(&places, found)?;
+    }
+    if json {
+        print_value(&json!({ "stopped": found.is_some() }))?;
+        return Ok(Exit::GOOD);
+    }
+    let said = if found.is_some() { "the gateway has ended; sessions go on" } else { "no gateway runs" };
+    Terminal::new().say(said)?;
+    Ok(Exit::GOOD)
+}
+
+/// Ends the process that holds the lock, and no other.
+fn end(places: &Places, found: &Running) -> Result<(), Failure> {
+    let failed =
+        |why: String| Failure::new(Exit::FAILED, format!("the gateway (process {}) does not end: {why}", found.pid));
+    let pid = i32::try_from(found.pid).ok().and_then(Pid::from_raw);
+    let process =
+        pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())).transpose().map_err(|error| failed(error.to_string()))?;
+    // The process is held: if it still has the lock, its number was not given to another.
+    if let Some(process) = process.filter(|_| running(places).as_ref() == Some(found)) {
+        pidfd_send_signal(&process, Signal::TERM).map_err(|error| failed(error.to_string()))?;
+    }
+    let until = Instant::now() + END;
+    while running(places).as_ref() == Some(found) {
+        if Instant::now() >= until {
+            return Err(failed(format!("it has {} s", END.as_secs())).hint(format!("`kill -9 {}` ends it", found.pid)));
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_settings_are_the_gateways_arguments() {
+        let settings = json!({ "model": "x", "gateway": {
+            "listen": "127.0.0.1:1", "origins": ["https://a", "https://b"], "max_connections": 7 } });
+        let expect = ["--listen=127.0.0.1:1", "--max-connections=7", "--origin=https://a", "--origin=https://b"];
+        assert_eq!(arguments(&settings), expect);
+        assert_eq!(arguments(&json!({})), [""; 0]);
+    }
+}

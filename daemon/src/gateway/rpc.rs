@@ -1,0 +1,58 @@
+//! `POST /rpc`: one JSON-RPC request, passed on as it is.
+
+use hyper::StatusCode;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::body;
+use super::reply::{Failure, Reply, text_json};
+use super::route::Client;
+use super::wire::Trouble;
+
+/// The methods that are about one connection: `GET /events` has what they are for.
+const OF_CONNECTIONS: [&str; 7] = [
+    "daemon/hello",
+    "session/attach",
+    "session/detach",
+    "events/subscribe",
+    "events/unsubscribe",
+    "completion/start",
+    "completion/cancel",
+];
+
+#[derive(Deserialize)]
+struct Request {
+    method: String,
+    #[serde(default)]
+    params: Option<Box<RawValue>>,
+    #[serde(default)]
+    id: Option<Box<RawValue>>,
+}
+
+/// The answer to a request.
+pub(super) async fn call(client: Client, body: hyper::body::Incoming) -> Result<Reply, Failure> {
+    let bytes = body::read(body, body::MAX_JSON).await?;
+    let Request { method, params, id } = serde_json::from_slice(&bytes).map_err(|error| {
+        let failure = Failure::bad_request(format!("the body is no JSON-RPC request: {error}"));
+        failure.hint("one object with `method`, `params` and `id`; no batch")
+    })?;
+    if OF_CONNECTIONS.contains(&method.as_str()) {
+        let failure = Failure::bad_request(format!("{method} is about one connection"));
+        return Err(failure.hint("`GET /events` streams events, `POST /v1/chat/completions` asks a model"));
+    }
+    let id = id.as_ref().map_or("null", |id| id.get());
+    let mut wire = client.wire;
+    let params = match &params {
+        Some(params) => wire.ask(&method, params).await,
+        None => wire.ask(&method, serde_json::json!({})).await,
+    };
+    let answer = match params {
+        Ok(result) => format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{}}}", result.get()),
+        Err(Trouble::Refused(error)) => {
+            let error = serde_json::to_string(&error).unwrap_or_default();
+            format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{error}}}")
+        }
+        Err(lost @ Trouble::Lost) => return Err(lost.into()),
+    };
+    Ok(text_json(StatusCode::OK, answer))
+}

@@ -1,0 +1,72 @@
+//! One gateway per user: a lock file in the state directory, which says while a gateway runs where it listens.
+//!
+//! The system releases the lock however the gateway ends. The file stays.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Seek as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use linger_protocol::VERSION;
+use linger_protocol::gateway::Running;
+use linger_protocol::place::Places;
+use rustix::fs::OFlags;
+
+use crate::sys::clock;
+
+/// How often the lock is tried, and the pause between.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// The lock; dropping it releases it.
+pub(super) struct Lock(File);
+
+impl Lock {
+    /// Takes the lock; `None` if a gateway runs.
+    pub(super) fn take(places: &Places) -> anyhow::Result<Option<Self>> {
+        let path = places.gateway();
+        let flags = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default();
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(flags)
+            .open(&path);
+        let file = file.with_context(|| format!("{} cannot be opened", path.display()))?;
+        for _ in 0..TRIES {
+            match file.try_lock() {
+                Ok(()) => return Ok(Some(Self(file))),
+                // A client that looks whether one runs has the lock for an instant.
+                Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+                Err(TryLockError::Error(error)) => {
+                    return Err(error).with_context(|| format!("{} cannot be locked", path.display()));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Says where it listens.
+    pub(super) fn announce(&self, listen: &str, url: Option<String>) -> anyhow::Result<()> {
+        let (pid, version, started_at) = (std::process::id(), VERSION.to_owned(), clock::now());
+        let running = Running { pid, listen: listen.to_owned(), url, version, started_at };
+        self.write(&serde_json::to_string(&running)?).context("the lock's file cannot be written")
+    }
+
+    /// Says that it has ended.
+    pub(super) fn clear(&self) {
+        // Whoever reads it looks at the lock first.
+        let _stale = self.write("");
+    }
+
+    fn write(&self, text: &str) -> std::io::Result<()> {
+        let mut file = &self.0;
+        file.rewind()?;
+        file.set_len(0)?;
+        file.write_all(text.as_bytes())
+    }
+}

@@ -11,18 +11,38 @@ use crate::attention::Signal;
 use crate::event::ToolKind;
 use crate::id::SessionId;
 use crate::message::HostedTool;
+use crate::token::{Behind, Grant};
 
 /// No parameters, or a result that says nothing but that it was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Empty {}
 
 /// `daemon/hello`: agrees on a protocol version; the first thing a client says.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Hello {
     /// The client's name, as others see it in `by`: a program and its terminal, such as `linger@pts/3`.
     pub client: String,
     /// The oldest and the newest protocol version that the client speaks.
     pub protocol: [u32; 2],
+    /// A token: the connection may do what its grant allows, and nothing that is for a user's own processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// For a face: the process that it speaks for. Without a token such a connection may only exchange a code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behind: Option<Behind>,
+}
+
+impl std::fmt::Debug for Hello {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { client, protocol, token, behind } = self;
+        let has_token = token.is_some();
+        f.debug_struct("Hello")
+            .field("client", client)
+            .field("protocol", protocol)
+            .field("has_token", &has_token)
+            .field("behind", behind)
+            .finish()
+    }
 }
 
 /// The result of `daemon/hello`.
@@ -32,6 +52,9 @@ pub struct Welcome {
     pub protocol: u32,
     /// The daemon's version.
     pub version: String,
+    /// What the connection's token allows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant: Option<Grant>,
     /// Names of variables that `session/create` takes in `env` whatever they look like, and some that every session should have.
     pub env: Vec<String>,
     /// Names of variables that it never takes.
@@ -125,6 +148,9 @@ pub struct Status {
     /// Questions of any kind that wait for an answer, permissions among them.
     #[serde(default)]
     pub questions: u32,
+    /// Tokens that are valid; see `token/list`.
+    #[serde(default)]
+    pub tokens: u32,
     /// Clients that are connected, this one included.
     pub connections: u32,
     /// Damage to what is stored, and what became of it.

@@ -102,6 +102,10 @@ codes! {
     Binned = -31060,
     /// Files were changed since; nothing was undone.
     FileChanged = -31050,
+    /// The token is unknown, expired or revoked, or the connection needs one.
+    Unauthorized = -31080,
+    /// No token has this id.
+    UnknownToken = -31081,
     /// An internal error in the daemon.
     Internal = -31099,
 }

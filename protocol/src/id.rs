@@ -52,6 +52,8 @@ ids! {
     BackgroundId
     /// A question; unique among all sessions of a daemon.
     QuestionId
+    /// A token; the id is no secret.
+    TokenId
     /// Bytes that are stored once for all sessions: `sha256:` and their hash in hexadecimal digits.
     BlobId
     /// A completion without a session; unique within its connection.

@@ -1,6 +1,6 @@
 //! What linger's daemon and its clients agree on.
 //!
-//! The nouns ([`message`], [`event`], [`events`], [`search`], [`session`], [`agent`], [`attention`], [`prompt`], [`question`], [`permission`], [`patience`], [`unattended`], [`blob`], [`budget`], [`child`], [`completion`], [`config`], [`daemon`], [`gateway`], [`key`], [`mcp`], [`trust`], [`error`]),
+//! The nouns ([`message`], [`event`], [`events`], [`search`], [`session`], [`agent`], [`attention`], [`prompt`], [`question`], [`permission`], [`patience`], [`unattended`], [`blob`], [`budget`], [`child`], [`completion`], [`config`], [`daemon`], [`gateway`], [`key`], [`mcp`], [`token`], [`trust`], [`error`]),
 //! the methods ([`method`]), the places where things lie ([`place`]), and JSON lines over a local socket ([`transport`]), which is the only
 //! I/O of this crate.
 //! Deliberately absent: any logic of sessions, providers or rendering.
@@ -32,6 +32,7 @@ pub mod question;
 pub mod schema;
 pub mod search;
 pub mod session;
+pub mod token;
 pub mod transport;
 pub mod tree;
 pub mod trust;

@@ -9,8 +9,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    agent, blob, completion, config, daemon, events, key, mcp, memory, permission, question, search, session, tree,
-    trust, usage,
+    agent, blob, completion, config, daemon, events, key, mcp, memory, permission, question, search, session, token,
+    tree, trust, usage,
 };
 
 /// Parameters that know their method.
@@ -66,7 +66,7 @@ macro_rules! methods {
             use jsonrpsee::core::RpcResult;
             use jsonrpsee::proc_macros::rpc;
 
-            use super::{agent, blob, completion, config, daemon, events, key, mcp, memory, permission, question, search, session, tree, trust, usage};
+            use super::{agent, blob, completion, config, daemon, events, key, mcp, memory, permission, question, search, session, token, tree, trust, usage};
 
             $(
                 $(#[$about])*
@@ -204,6 +204,17 @@ methods! {
         TrustList: "trust/list" = list(daemon::Empty) -> RpcResult<Vec<trust::Trusted>>;
         /// Trusts nothing of a workspace any more.
         TrustRevoke: "trust/revoke" = revoke(trust::Revoke) -> RpcResult<trust::Revoked>;
+    }
+    /// Tokens.
+    TokenApi {
+        /// Makes a token, whose text is shown this once.
+        TokenMint: "token/mint" = mint(token::Mint) -> RpcResult<token::Minted>;
+        /// Gives a token for a code of `token/mint`, once.
+        TokenExchange: "token/exchange" = exchange(token::Exchange) -> RpcResult<token::Minted>;
+        /// The tokens, without their texts; the latest first.
+        TokenList: "token/list" = list(daemon::Empty) -> RpcResult<Vec<token::Row>>;
+        /// Ends a token, and at once each connection that has it.
+        TokenRevoke: "token/revoke" = revoke(token::Revoke) -> RpcResult<daemon::Empty>;
     }
     /// Skills, commands, agents, tools and servers, which are Markdown files.
     AgentApi {

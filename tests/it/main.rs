@@ -27,6 +27,7 @@ mod environment;
 mod fallback;
 mod fetch;
 mod full_disk;
+mod gateway;
 mod hosted;
 mod hostile;
 mod hostile_tools;

@@ -25,7 +25,11 @@ async fn the_typed_client_of_jsonrpsee_speaks_the_same_protocol() {
     use linger_protocol::api::{DaemonApiClient, SessionApiClient};
     let (_model, daemon, _raw) = daemon().await;
     let client = daemon.typed().await;
-    let hello = linger_protocol::daemon::Hello { client: "typed".into(), protocol: linger_protocol::PROTOCOL };
+    let hello = linger_protocol::daemon::Hello {
+        client: "typed".into(),
+        protocol: linger_protocol::PROTOCOL,
+        ..Default::default()
+    };
     assert_eq!(client.hello(hello).await.unwrap().version, linger_protocol::VERSION);
     let create = linger_protocol::session::Create { cwd: daemon.workspace(), ..Default::default() };
     let created = client.create(create).await.unwrap();

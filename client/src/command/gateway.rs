@@ -9,19 +9,24 @@ use std::time::{Duration, Instant};
 
 use linger_protocol::config::Get;
 use linger_protocol::gateway::Running;
-use linger_protocol::method::ConfigGet;
+use linger_protocol::method::{ConfigGet, TokenMint};
+use linger_protocol::permission::Mode;
 use linger_protocol::place::Places;
+use linger_protocol::token::{Can, Mint};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::{Value, json};
 
 use super::print_value;
-use crate::arguments::{Gateway, GatewayStart};
+use crate::arguments::{Gateway, GatewayStart, GatewayUrl};
 use crate::connect::Client;
 use crate::connect::start::{become_gateway, gateway};
 use crate::environment::now;
 use crate::error::{Exit, Failure};
 use crate::render::table::{age, columns};
 use crate::terminal::Terminal;
+
+/// What the page may do: all that a person does in a session.
+const PAGE: [Can; 4] = [Can::Observe, Can::Speak, Can::Steer, Can::AnswerCommands];
 
 /// How long a gateway may take to end.
 const END: Duration = Duration::from_secs(5);
@@ -37,7 +42,7 @@ pub(super) fn run(command: &Gateway) -> Result<Exit, Failure> {
         Gateway::Start(args) => start(args),
         Gateway::Stop(args) => stop(args.json),
         Gateway::Status(args) => status(args.json),
-        Gateway::Url(_) => Err(none()),
+        Gateway::Url(args) => url(args),
     }
 }
 
@@ -88,6 +93,29 @@ fn start(args: &GatewayStart) -> Result<Exit, Failure> {
     }
     Terminal::new().say(&format!("the gateway listens at {}", running.url.as_ref().unwrap_or(&running.listen)))?;
     Terminal::new().say("hint: `linger gateway url` opens the page; `linger token mint` makes a token for scripts")?;
+    Ok(Exit::GOOD)
+}
+
+/// Prints a link with a code in it, which the page exchanges for its cookie.
+fn url(args: &GatewayUrl) -> Result<Exit, Failure> {
+    let places = Places::of_user()?;
+    let running = running(&places).ok_or_else(none)?;
+    let Some(page) = running.url else {
+        let failure = Failure::new(Exit::FAILED, format!("browsers cannot reach {}", running.listen));
+        return Err(failure.hint("set gateway.public_url to your proxy's address, or gateway.listen to 127.0.0.1:0"));
+    };
+    let can = if args.read_only { vec![Can::Observe] } else { PAGE.to_vec() };
+    let mint = Mint { name: "page".to_owned(), can: Some(can), mode: Some(Mode::Auto), once: true, ..Mint::default() };
+    let minted = Client::open()?.call(&TokenMint(mint))?;
+    let question = args.question.as_ref().map(|question| format!("&question={question}")).unwrap_or_default();
+    let url = format!("{page}/#code={}{question}", minted.token);
+    if args.json {
+        print_value(&json!({ "url": url, "id": minted.id }))?;
+        return Ok(Exit::GOOD);
+    }
+    let mut terminal = Terminal::new();
+    terminal.line(&url)?;
+    terminal.say("hint: open it within 5 minutes; it works once, and the browser stays logged in for 30 days")?;
     Ok(Exit::GOOD)
 }
 

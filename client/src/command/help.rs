@@ -11,7 +11,7 @@ use crate::render::table::columns;
 use crate::terminal::Terminal;
 
 /// The manual: a topic, what it is about, its text.
-pub(super) const TOPICS: [(&str, &str, &str); 15] = [
+pub(super) const TOPICS: [(&str, &str, &str); 16] = [
     ("sessions", "prompts, attaching, summaries, pictures", include_str!("../../../daemon/manual/sessions.md")),
     ("rules", "modes, rules and answers: what may run", include_str!("../../../daemon/manual/rules.md")),
     ("workspaces", "what a repository may set, and trust", include_str!("../../../daemon/manual/workspaces.md")),
@@ -23,6 +23,7 @@ pub(super) const TOPICS: [(&str, &str, &str); 15] = [
     ("keys", "provider keys, proxies, certificates", include_str!("../../../daemon/manual/keys.md")),
     ("servers", "MCP servers, which give the agent more tools", include_str!("../../../daemon/manual/servers.md")),
     ("editors", "linger in an editor that speaks ACP", include_str!("../../../daemon/manual/editors.md")),
+    ("gateway", "linger over HTTP: browsers, OpenAI clients", include_str!("../../../daemon/manual/gateway.md")),
     ("configuration", "every key of config.toml", include_str!("../../../daemon/manual/configuration.md")),
     ("scripts", "pipes, JSON, exit codes, the socket", include_str!("../../../daemon/manual/scripts.md")),
     ("background", "the daemon, its files, crashes, logging out", include_str!("../../../daemon/manual/background.md")),

@@ -180,6 +180,7 @@ impl Client {
         let capacity = Capacity::default();
         listen(reader, 0, sender.clone(), capacity.clone());
         let welcome = Welcome {
+            grant: None,
             protocol: 0,
             version: String::new(),
             env: Vec::new(),
@@ -244,7 +245,7 @@ impl Client {
     }
 
     fn greet(&mut self) -> Result<(), Failure> {
-        let hello = DaemonHello(Hello { client: self.name.clone(), protocol: PROTOCOL });
+        let hello = DaemonHello(Hello { client: self.name.clone(), protocol: PROTOCOL, ..Hello::default() });
         let id = self.send(&hello)?.ok_or_else(lost)?;
         let answer = match self.reply(id, SILENCE)? {
             Reply::Answered(answer) => Some(answer),

@@ -6,6 +6,8 @@
 use hyper::header::{AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderName, ORIGIN};
 use hyper::{Method, Request, StatusCode};
 
+use linger_protocol::token::TOKEN;
+
 use super::options::Options;
 use super::reply::Failure;
 
@@ -14,9 +16,6 @@ pub(super) const COOKIE_NAME: &str = "linger";
 
 /// What browsers say about the page that made a request.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-
-/// What comes before a token's random part.
-const TOKEN_PREFIX: &str = "lng_";
 
 /// The characters of that part: 32 bytes in base64url.
 const TOKEN_LENGTH: usize = 43;
@@ -52,7 +51,7 @@ impl Token {
 
     /// A text that is written like a token.
     fn parse(text: &str) -> Option<Self> {
-        let random = text.strip_prefix(TOKEN_PREFIX)?;
+        let random = text.strip_prefix(TOKEN)?;
         let is_token =
             random.len() == TOKEN_LENGTH && random.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b));
         is_token.then(|| Self(text.to_owned()))
@@ -162,7 +161,7 @@ pub(super) fn is_preflight<B>(request: &Request<B>, entry: &Entry) -> bool {
 mod tests {
     use super::*;
 
-    const TOKEN: &str = "lng_0123456789012345678901234567890123456789-_x";
+    const GOOD: &str = "lng_0123456789012345678901234567890123456789-_x";
 
     fn hosts(words: &str) -> Hosts {
         let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
@@ -233,14 +232,14 @@ mod tests {
                 .map(|it| it.0)
                 .map_err(|failure| failure.status.as_u16())
         };
-        let bearer = format!("Bearer {TOKEN}");
-        let cookie = format!("a=b; linger={TOKEN}");
-        assert_eq!(check(&[("authorization", &bearer)]).as_deref(), Ok(TOKEN));
-        assert_eq!(check(&[("cookie", &cookie)]).as_deref(), Ok(TOKEN));
-        assert_eq!(check(&[("cookie", &cookie), ("sec-fetch-site", "same-origin")]).as_deref(), Ok(TOKEN));
+        let bearer = format!("Bearer {GOOD}");
+        let cookie = format!("a=b; linger={GOOD}");
+        assert_eq!(check(&[("authorization", &bearer)]).as_deref(), Ok(GOOD));
+        assert_eq!(check(&[("cookie", &cookie)]).as_deref(), Ok(GOOD));
+        assert_eq!(check(&[("cookie", &cookie), ("sec-fetch-site", "same-origin")]).as_deref(), Ok(GOOD));
         assert_eq!(check(&[("cookie", &cookie), ("sec-fetch-site", "same-site")]), Err(403));
         assert_eq!(check(&[("cookie", &cookie), ("sec-fetch-site", "cross-site")]), Err(403));
-        let twice = format!("linger={TOKEN}; linger={TOKEN}");
+        let twice = format!("linger={GOOD}; linger={GOOD}");
         for headers in [
             &[][..],
             &[("authorization", "Bearer")],

@@ -3,8 +3,9 @@
 use hyper::body::Incoming;
 use hyper::header::{HeaderValue, SET_COOKIE};
 use hyper::{Request, StatusCode};
+use linger_protocol::token::Minted;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::access::{COOKIE_NAME, Entry};
 use super::reply::{Failure, Reply, json_of, text_json};
@@ -20,12 +21,6 @@ struct Login {
     code: String,
 }
 
-#[derive(Deserialize)]
-struct Exchanged {
-    token: String,
-    grant: Value,
-}
-
 /// Exchanges a code of `linger gateway url` for a cookie.
 pub(super) async fn login(
     connection: &Connection,
@@ -35,7 +30,7 @@ pub(super) async fn login(
     let (gateway, peer) = (&connection.gateway, connection.peer(entry, request.headers()).await);
     let Login { code } = body::json(request.into_body()).await?;
     let mut wire = Wire::open(gateway, None, peer).await?;
-    let exchanged: Exchanged = wire.get("token/exchange", json!({ "code": code })).await.map_err(|trouble| {
+    let exchanged: Minted = wire.get("token/exchange", json!({ "code": code })).await.map_err(|trouble| {
         let failure = Failure::from(trouble);
         match failure.status {
             StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND => Failure { status: StatusCode::UNAUTHORIZED, ..failure },

@@ -32,8 +32,6 @@ mod rpc;
 mod server;
 mod state;
 mod stream;
-#[cfg(test)]
-mod tests;
 mod wire;
 
 use std::io::Write as _;

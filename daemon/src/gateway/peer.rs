@@ -95,17 +95,20 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// The process with a descriptor of this socket; `None` if there are several, or it belongs to another user.
+/// The process with a descriptor of this socket; of several, the one from which the others descend, as they inherited it. `None` if
+/// there is no such process, or it belongs to another user.
 fn holder(inode: u64) -> Option<u32> {
     let name = format!("socket:[{inode}]");
-    let mut found = None;
-    for entry in std::fs::read_dir("/proc").ok()?.flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        if has(&entry.path().join("fd"), &name) && found.replace(pid).is_some() {
-            return None;
-        }
-    }
-    found
+    let processes = std::fs::read_dir("/proc").ok()?.flatten();
+    let pid = |entry: &std::fs::DirEntry| entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
+    let holders = processes.filter(|entry| pid(entry).is_some() && has(&entry.path().join("fd"), &name));
+    eldest(&holders.filter_map(|entry| pid(&entry)).collect::<Vec<_>>(), peer::descends_from)
+}
+
+/// The process from which all others descend. What is true of its family is true of theirs.
+fn eldest(holders: &[u32], descends: impl Fn(u32, u32) -> Option<bool>) -> Option<u32> {
+    let is_eldest = |elder: &&u32| holders.iter().all(|pid| pid == *elder || descends(*pid, **elder) == Some(true));
+    holders.iter().find(is_eldest).copied()
 }
 
 fn has(descriptors: &Path, name: &str) -> bool {
@@ -136,7 +139,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn the_process_at_the_other_end_is_found_and_a_socket_of_two_processes_is_of_none() {
+    fn the_process_at_the_other_end_is_found_though_a_child_inherited_its_socket() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (_accepted, from) = listener.accept().unwrap();
@@ -149,12 +152,22 @@ mod tests {
             .stdin(std::os::fd::OwnedFd::from(client.try_clone().unwrap()))
             .spawn()
             .unwrap();
-        assert_eq!(Peer::find(ends), Peer(None));
+        assert_eq!(Peer::find(ends).pid(), Some(std::process::id()));
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(Peer::find(ends).behind(), json!({ "pid": std::process::id() }));
         drop(client);
         assert_eq!(Peer::find(ends).behind(), json!({}));
+    }
+
+    #[test]
+    fn a_socket_of_two_processes_is_the_elders_and_of_two_strangers_nobodys() {
+        let descends = |pid, ancestor| Some((pid, ancestor) == (9, 5) || (pid, ancestor) == (8, 5) || pid == ancestor);
+        assert_eq!(eldest(&[9, 5, 8], descends), Some(5));
+        assert_eq!(eldest(&[9, 8], descends), None);
+        assert_eq!(eldest(&[5, 7], descends), None);
+        assert_eq!(eldest(&[9, 5], |_, _| None), None, "nothing is known of them");
+        assert_eq!((eldest(&[7], |_, _| None), eldest(&[], descends)), (Some(7), None));
     }
 
     #[test]

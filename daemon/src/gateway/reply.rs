@@ -134,9 +134,11 @@ impl From<RpcError> for Failure {
                 | Code::UnknownQuestion
                 | Code::UnknownBlob
                 | Code::UnknownServer
-                | Code::UnknownMessage,
+                | Code::UnknownMessage
+                | Code::UnknownToken,
             ) => StatusCode::NOT_FOUND,
             Some(Code::NotAllowed) => StatusCode::FORBIDDEN,
+            Some(Code::Unauthorized) => StatusCode::UNAUTHORIZED,
             Some(
                 Code::AlreadyAnswered
                 | Code::UnknownCursor
@@ -219,6 +221,7 @@ mod tests {
         };
         check(Code::UnknownSession, 404, "unknown_session");
         check(Code::NotAllowed, 403, "not_allowed");
+        check(Code::Unauthorized, 401, "unauthorized");
         check(Code::UnknownCursor, 409, "unknown_cursor");
         check(Code::TooMuch, 413, "too_much");
         check(Code::Ending, 503, "ending");

@@ -1,7 +1,7 @@
 //! Which request does what. Host and Origin come first, then the token, then everything else.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use hyper::body::Incoming;
@@ -12,7 +12,7 @@ use hyper::header::{
 };
 use hyper::{Method, Request, Response, StatusCode};
 use percent_encoding::percent_decode_str;
-use tokio::sync::{OnceCell, OwnedSemaphorePermit};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::access::{self, Entry, Token};
 use super::log::Line;
@@ -31,8 +31,8 @@ const FORWARDED_FOR: &str = "x-forwarded-for";
 pub(super) struct Connection {
     pub(super) gateway: Arc<Gateway>,
     ends: Ends,
-    /// The process at the other end, looked for with the first request that needs it.
-    peer: OnceCell<Peer>,
+    /// The process at the other end, once it was found.
+    found: OnceLock<Peer>,
 }
 
 /// A caller with a token that the daemon knows.
@@ -63,7 +63,7 @@ impl Client {
 
 impl Connection {
     pub(super) fn new(gateway: Arc<Gateway>, ends: Ends) -> Self {
-        Self { gateway, ends, peer: OnceCell::new() }
+        Self { gateway, ends, found: OnceLock::new() }
     }
 
     /// The process at the other end, as far as it is known. Behind a proxy it is the proxy, unless the request may come from this
@@ -74,8 +74,15 @@ impl Connection {
             return Peer::default();
         }
         let ends = self.ends;
-        let find = async move { tokio::task::spawn_blocking(move || Peer::find(ends)).await.unwrap_or_default() };
-        *self.peer.get_or_init(|| find).await
+        if let Some(found) = self.found.get() {
+            return *found;
+        }
+        let peer = tokio::task::spawn_blocking(move || Peer::find(ends)).await.unwrap_or_default();
+        if peer.pid().is_some() {
+            // Two requests at once have found the same.
+            let _known = self.found.set(peer);
+        }
+        peer
     }
 }
 
@@ -122,7 +129,7 @@ pub(super) async fn answer(connection: &Connection, request: Request<Incoming>) 
         headers.insert(RESOURCE_POLICY, HeaderValue::from_static("cross-origin"));
         headers.insert(VARY, HeaderValue::from_static("origin"));
     }
-    let pid = connection.peer.get().and_then(|peer| peer.pid());
+    let pid = connection.found.get().and_then(|peer| peer.pid());
     let line =
         Line { method: method.as_str(), path: &path, status: reply.status().as_u16(), took: begun.elapsed(), pid };
     connection.gateway.log.write(&line);

@@ -24,7 +24,7 @@ use super::route::{self, Connection};
 use super::stream::{Socket, Timed};
 
 /// How long a client may take for the head of a request, also for the next one on its connection: browsers open another.
-const HEAD: Duration = Duration::from_secs(20);
+const HEAD: Duration = Duration::from_secs(10);
 
 /// The longest head of a request, in bytes: browsers send some hundred.
 const MAX_HEAD: usize = 32 << 10;

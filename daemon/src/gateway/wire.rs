@@ -143,6 +143,10 @@ impl Wire {
             let line: Line<'_> = serde_json::from_slice(&bytes).map_err(|_| Trouble::Lost)?;
             match (line.method, line.params) {
                 (Some(_), Some(params)) => self.notices.push_back(params.to_owned()),
+                // The daemon refuses the connection, or could not read a request.
+                _ if line.id.is_none() && line.error.is_some() => {
+                    return Ok(line.error.map(Err));
+                }
                 _ if line.id != Some(id) => {}
                 _ => {
                     let error = line.error.map(Err);

@@ -170,7 +170,7 @@ fn a_database_of_the_first_schema_is_loaded_for_ever() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let pieces = runtime.block_on(store.scratch(SessionId::from("m55bcbgrhy"))).unwrap();
     assert_eq!((pieces.len(), pieces[0].text.as_str()), (17, "word 1 "));
-    let pending = runtime.block_on(store.pending(None, None)).unwrap();
+    let pending = runtime.block_on(store.pending(None, None, None)).unwrap();
     let actions = pending.iter().map(|pending| pending.asked.permission.as_ref().unwrap().action.as_str());
     assert_eq!(actions.collect::<Vec<_>>(), ["date"]);
     let answered = runtime.block_on(store.question("q6j6bbc9".into())).unwrap().unwrap();

@@ -39,14 +39,15 @@ pub(super) const MAX_SESSIONS: u32 = 100_000;
 
 impl Registry {
     /// Creates a session, or finds the one that was created for the key. `parent` is the session that starts it; the caller has its
-    /// authority.
+    /// authority. `most` is the loosest mode that it may have.
     pub async fn create(
         self: &Arc<Self>,
         params: Create,
         parent: Option<SessionId>,
+        most: Option<Mode>,
         key: Option<Key>,
     ) -> Result<Created, RpcError> {
-        let parent = parent.map_or(Origin::User, Origin::Session);
+        let parent = parent.map_or(Origin::User(most), Origin::Session);
         let Some(key) = key else { return self.make(params, parent, None).await };
         let _turn = self.under_way.turn(&key).await;
         match self.env.store.answer_to(&key).await? {
@@ -142,7 +143,7 @@ impl Registry {
         let setup = Some(env.setup(&resolved, &workspace.root, tools.as_deref(), env.offered(false, depth)));
         let (mode, name) = (params.mode.unwrap_or_else(|| env.policy.mode(config.mode, &workspace)), params.name);
         let mode = delegated.map_or(mode, |child| child.most);
-        let mode = most.map_or(mode, |most| stricter(mode, most));
+        let mode = most.into_iter().chain(origin.most()).fold(mode, stricter);
         let created = Created { session: id.clone(), model: model.clone(), mode, warning: doubt.clone() };
         let outcome = key.map(|key| Fold::Outcome(key.outcome(&created)));
         tracing::info!(target: "session", session = %id, cwd = %cwd.display(), model, %mode, "created");
@@ -254,8 +255,8 @@ impl Registry {
 /// Who a new session is for.
 #[derive(Clone, Debug)]
 pub(super) enum Origin {
-    /// A user.
-    User,
+    /// A user, or a connection with a token, whose grant has a loosest mode.
+    User(Option<Mode>),
     /// A session, which has its authority.
     Session(SessionId),
     /// A call of `delegate`.
@@ -263,9 +264,17 @@ pub(super) enum Origin {
 }
 
 impl Origin {
+    /// The loosest mode that it allows; `None` for any.
+    fn most(&self) -> Option<Mode> {
+        match self {
+            Self::User(most) => *most,
+            Self::Session(_) | Self::Call(_) => None,
+        }
+    }
+
     fn parent(&self) -> Option<SessionId> {
         match self {
-            Self::User => None,
+            Self::User(_) => None,
             Self::Session(parent) => Some(parent.clone()),
             Self::Call(child) => Some(child.parent.clone()),
         }
@@ -274,7 +283,7 @@ impl Origin {
     fn delegated(&self) -> Option<&Child> {
         match self {
             Self::Call(child) => Some(child),
-            Self::User | Self::Session(_) => None,
+            Self::User(_) | Self::Session(_) => None,
         }
     }
 }

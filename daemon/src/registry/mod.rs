@@ -9,6 +9,8 @@ mod load;
 pub mod prune;
 mod resume;
 mod tree;
+
+pub use tree::ForkAllows;
 mod uncompact;
 
 use std::collections::HashMap;

@@ -11,6 +11,7 @@ use linger_protocol::error::Code;
 use linger_protocol::event::EventBody;
 use linger_protocol::id::SessionId;
 use linger_protocol::message::{StopReason, Usage};
+use linger_protocol::permission::Mode;
 use linger_protocol::session::Undo;
 use linger_protocol::tree::{Fork, ForkMade, Forked, Origin, PromptRow, Prompts, Rewind, RewindDone, Rewound};
 use tokio::sync::oneshot;
@@ -33,10 +34,24 @@ const PROMPTS: [u32; 2] = [100, 1000];
 /// How the turn ends in which a fork begins.
 const LEFT: &str = "the fork goes on from within this turn";
 
+/// What a fork may take over from its origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForkAllows {
+    /// The directories that a user added.
+    pub directories: bool,
+    /// Its loosest mode; `None` for any.
+    pub most: Option<Mode>,
+}
+
 impl Registry {
-    /// Makes a session that goes on from a point of another one, or finds the one that was made for the key. `is_user`: it may have
-    /// the directories that a user added to the origin.
-    pub async fn fork(self: &Arc<Self>, fork: Fork, is_user: bool, key: Option<Key>) -> Result<ForkMade, RpcError> {
+    /// Makes a session that goes on from a point of another one, or finds the one that was made for the key. `allows`: what it may
+    /// take over.
+    pub async fn fork(
+        self: &Arc<Self>,
+        fork: Fork,
+        allows: ForkAllows,
+        key: Option<Key>,
+    ) -> Result<ForkMade, RpcError> {
         let _turn = match &key {
             Some(key) => Some(self.under_way.turn(key).await),
             None => None,
@@ -49,14 +64,14 @@ impl Registry {
         let (row, state) = self.stored(&fork.session).await?;
         let line = Line { store: &self.env.store, id: fork.session, state: &state };
         let point = line.point(fork.at.as_deref()).await?;
-        self.make_fork((row, &line, point), fork.name, is_user, key).await
+        self.make_fork((row, &line, point), fork.name, allows, key).await
     }
 
     /// Goes back to before a prompt.
     pub async fn rewind(
         self: &Arc<Self>,
         asked: Rewind,
-        is_user: bool,
+        allows: ForkAllows,
         key: Option<Key>,
         by: Author,
     ) -> Result<RewindDone, RpcError> {
@@ -94,7 +109,7 @@ impl Registry {
             Some(made) => made.session,
             None => {
                 let all = Point { seq: state.head, prompt: None };
-                self.make_fork((row, &line, all), None, is_user, own).await?.session
+                self.make_fork((row, &line, all), None, allows, own).await?.session
             }
         };
         let (prompt, text) = point.prompt.unwrap_or_default();
@@ -169,7 +184,7 @@ impl Registry {
         self: &Arc<Self>,
         (row, line, point): (SessionRow, &Line<'_>, Point),
         name: Option<String>,
-        is_user: bool,
+        allows: ForkAllows,
         key: Option<Key>,
     ) -> Result<ForkMade, RpcError> {
         let (env, state, origin) = (&self.env, line.state, &line.id);
@@ -202,12 +217,13 @@ impl Registry {
         env.servers.begin(&workspace, id.as_str());
         let whole = state.forked();
         let left = Origin { session: origin.clone(), seq: point.seq };
+        let mode = stricter(whole.mode, env.policy.mode(config.mode, &workspace));
         let forked = Forked {
             origin: left.clone(),
-            mode: stricter(whole.mode, env.policy.mode(config.mode, &workspace)),
+            mode: allows.most.map_or(mode, |most| stricter(mode, most)),
             name,
             title: whole.title.filter(|_| before_turn.is_some()),
-            directories: if is_user { whole.directories } else { Vec::new() },
+            directories: if allows.directories { whole.directories } else { Vec::new() },
             context_tokens,
             before_turn: before_turn.unwrap_or_default(),
             ..whole

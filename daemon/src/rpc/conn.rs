@@ -14,10 +14,12 @@ use linger_protocol::error::Code;
 use linger_protocol::id::{CompletionId, SessionId};
 use linger_protocol::transport::outbox::Outbox;
 use linger_protocol::transport::room::AnswerRoom;
+use linger_protocol::transport::serve::Gate;
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::rpc::connections::Used;
-use crate::service::{Authority, Caller};
+use crate::service::{Authority, Caller, Services};
 
 /// The most sessions that one connection may be attached to; an editor needs one a window.
 const MAX_ATTACHED: usize = 256;
@@ -34,6 +36,8 @@ pub struct Conn {
     completions: AtomicU64,
     /// Held by the query that runs.
     querying: tokio::sync::Mutex<()>,
+    /// Told when its token has expired.
+    expired: Notify,
 }
 
 /// What a client is attached to.
@@ -90,12 +94,51 @@ impl Conn {
             attaches: AtomicU64::new(0),
             completions: AtomicU64::new(0),
             querying: tokio::sync::Mutex::default(),
+            expired: Notify::new(),
         }
     }
 
     /// The caller of its requests.
     pub fn caller(&self) -> &Caller {
         &self.caller
+    }
+
+    /// Whether something may be sent to it without being asked for; when it may not, the connection ends.
+    pub(super) fn may_send(self: &Arc<Self>, services: &Arc<Services>) -> impl Fn() -> bool + Send + use<> {
+        // Its forwarders do not keep it.
+        let (conn, services) = (Arc::downgrade(self), services.clone());
+        move || {
+            let Some(conn) = conn.upgrade() else { return false };
+            let has_lost = conn.caller.has_lost_token(&services);
+            if has_lost {
+                conn.expired.notify_one();
+            }
+            !has_lost
+        }
+    }
+
+    /// Waits until its token is revoked, or was found to have expired.
+    pub(super) async fn lost_token(&self, services: &Services) {
+        let mut revoked = services.tokens.revoked();
+        loop {
+            tokio::select! {
+                () = self.expired.notified() => {}
+                // The sender lives as long as the services.
+                changed = revoked.changed() => if changed.is_err() { return },
+            }
+            if self.caller.has_lost_token(services) {
+                return;
+            }
+        }
+    }
+
+    /// What decides which methods it may call.
+    pub(super) fn gate(self: &Arc<Self>, services: &Arc<Services>) -> Gate {
+        let (conn, services) = (Arc::downgrade(self), services.clone());
+        Gate(Arc::new(move |method| match conn.upgrade() {
+            Some(conn) => conn.caller.may_call(&services, method),
+            None => Err(RpcError::new(Code::Internal, "unknown connection")),
+        }))
     }
 
     /// Its activity.

@@ -106,7 +106,17 @@ impl Connections {
         }
         let mut extensions = Extensions::new();
         extensions.insert(conn.clone());
-        let task = self.tasks.spawn(serve::serve(stream, self.methods.clone(), extensions, outbox, outgoing));
+        extensions.insert(conn.gate(&self.services));
+        let serving = serve::serve(stream, self.methods.clone(), extensions, outbox, outgoing);
+        let (services, of) = (self.services.clone(), conn.clone());
+        let task = self.tasks.spawn(async move {
+            tokio::select! {
+                () = serving => {}
+                () = of.lost_token(&services) => {
+                    tracing::info!(target: "token", client = of.caller().name(), "closed: its token is valid no more");
+                }
+            }
+        });
         self.open.insert(task.id(), Open { conn, task });
         self.services.connections.store(u32::try_from(self.open.len()).unwrap_or(u32::MAX), Ordering::Relaxed);
     }

@@ -92,8 +92,8 @@ impl Source for Completion {
     }
 }
 
-/// Forwards a source until it ends or the client is gone.
-pub async fn forward(mut source: impl Source, outbox: Outbox) {
+/// Forwards a source until it ends, the client is gone, or it may have no more.
+pub async fn forward(mut source: impl Source, outbox: Outbox, may: impl Fn() -> bool + Send) {
     // Capacity for the next event, if it is large.
     let mut large: Option<LargeRoom> = None;
     loop {
@@ -102,6 +102,9 @@ pub async fn forward(mut source: impl Source, outbox: Outbox) {
             () = outbox.gone() => return,
         }
         let Ok(room) = outbox.room().await else { return };
+        if !may() {
+            return;
+        }
         let items = match source.take(large.is_some()).await {
             Ok(items) => items,
             Err(size) => {
@@ -204,7 +207,7 @@ mod tests {
         }
         let (_, subscription) = session::attach(services, &me, attach()).await.unwrap();
         let (outbox, _unread) = Outbox::new(&Capacity::default());
-        let forwarder = tokio::spawn(forward(subscription, outbox.clone()));
+        let forwarder = tokio::spawn(forward(subscription, outbox.clone(), || true));
         // It stops there: the room for the next batch comes when this has been read.
         timeout(SOON, outbox.activity().holds_more_than(PENDING)).await.unwrap();
         tokio::task::yield_now().await;

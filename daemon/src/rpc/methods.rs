@@ -9,7 +9,7 @@ use jsonrpsee::{Extensions, Methods, ResponsePayload};
 use linger_protocol::api::{
     AgentApiServer, BlobApiServer, CompletionApiServer, ConfigApiServer, DaemonApiServer, EventsApiServer,
     KeyApiServer, McpApiServer, MemoryApiServer, PermissionApiServer, QuestionApiServer, SessionApiServer,
-    TrustApiServer, UsageApiServer,
+    TokenApiServer, TrustApiServer, UsageApiServer,
 };
 use linger_protocol::daemon::{Checked, Empty, Hello, Keys, Model, Models, Status, Stop, Tool, Tools, Welcome};
 use linger_protocol::permission::{Answered, Pending};
@@ -22,7 +22,7 @@ use linger_protocol::tree::{
     CompactionRow, Compactions, Fork, ForkMade, PromptRow, Prompts, Rewind, RewindDone, Uncompact, Uncompacted,
 };
 use linger_protocol::{
-    RpcError, agent, blob, completion, config, events, key, mcp, memory, permission, question, search, trust, usage,
+    RpcError, agent, blob, config, events, key, mcp, memory, permission, question, search, token, trust, usage,
 };
 
 use super::conn::{self, conn, make_room};
@@ -48,7 +48,7 @@ const CONFIG_ROOM: usize = 4 << 20;
 
 /// The adapter.
 #[derive(Clone)]
-struct Rpc(Arc<Services>);
+pub(super) struct Rpc(pub(super) Arc<Services>);
 
 /// All methods.
 pub fn methods(services: Arc<Services>) -> anyhow::Result<Methods> {
@@ -66,6 +66,7 @@ pub fn methods(services: Arc<Services>) -> anyhow::Result<Methods> {
     methods.merge(UsageApiServer::into_rpc(rpc.clone()))?;
     methods.merge(ConfigApiServer::into_rpc(rpc.clone()))?;
     methods.merge(TrustApiServer::into_rpc(rpc.clone()))?;
+    methods.merge(TokenApiServer::into_rpc(rpc.clone()))?;
     methods.merge(QuestionApiServer::into_rpc(rpc.clone()))?;
     methods.merge(PermissionApiServer::into_rpc(rpc))?;
     Ok(methods)
@@ -139,11 +140,11 @@ impl SessionApiServer for Rpc {
             };
             // The first event must follow the answer.
             let (payload, answered) = ResponsePayload::success(attached).notify_on_completion();
-            let outbox = conn.outbox.clone();
+            let (outbox, may) = (conn.outbox.clone(), conn.may_send(&self.0));
             conn.end_attach(&to, generation, || {
                 let forwarder = tokio::spawn(async move {
                     if answered.await.is_ok() {
-                        forward(subscription, outbox).await;
+                        forward(subscription, outbox, may).await;
                     }
                 });
                 forwarder.abort_handle()
@@ -251,11 +252,11 @@ impl EventsApiServer for Rpc {
             };
             // The first event must follow the answer.
             let (payload, answered) = ResponsePayload::success(subscribed).notify_on_completion();
-            let outbox = conn.outbox.clone();
+            let (outbox, may) = (conn.outbox.clone(), conn.may_send(&self.0));
             conn.end_attach(&to, generation, || {
                 let forwarder = tokio::spawn(async move {
                     if answered.await.is_ok() {
-                        forward(feed, outbox).await;
+                        forward(feed, outbox, may).await;
                     }
                 });
                 forwarder.abort_handle()
@@ -273,40 +274,6 @@ impl EventsApiServer for Rpc {
         let conn = conn(extensions)?;
         let search = service::search::search(&self.0, conn.caller(), params);
         Ok(conn.query_large(extensions, LIST_ROOM, search).await?)
-    }
-}
-
-#[async_trait]
-impl CompletionApiServer for Rpc {
-    async fn start(
-        &self,
-        extensions: &Extensions,
-        params: completion::Start,
-    ) -> ResponsePayload<'static, completion::Started> {
-        let started = async {
-            let conn = conn(extensions)?.clone();
-            let number = conn.next_completion();
-            let (started, completion) = service::completion::start(&self.0, conn.caller(), number, params).await?;
-            let to = conn::Attached::Completion(started.completion.clone());
-            let generation = conn.begin_attach(&to)?;
-            // The first piece must follow the answer.
-            let (payload, answered) = ResponsePayload::success(started).notify_on_completion();
-            let outbox = conn.outbox.clone();
-            conn.end_attach(&to, generation, || {
-                let forwarder = tokio::spawn(async move {
-                    if answered.await.is_ok() {
-                        forward(completion, outbox).await;
-                    }
-                });
-                forwarder.abort_handle()
-            });
-            Ok(payload)
-        };
-        started.await.unwrap_or_else(|error: RpcError| ResponsePayload::error(ErrorObjectOwned::from(error)))
-    }
-
-    async fn cancel(&self, extensions: &Extensions, params: completion::Cancel) -> RpcResult<Empty> {
-        Ok(conn(extensions)?.detach(&conn::Attached::Completion(params.completion))?)
     }
 }
 
@@ -383,6 +350,27 @@ impl TrustApiServer for Rpc {
 
     async fn revoke(&self, extensions: &Extensions, params: trust::Revoke) -> RpcResult<trust::Revoked> {
         Ok(service::trust::revoke(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+}
+
+#[async_trait]
+impl TokenApiServer for Rpc {
+    async fn mint(&self, extensions: &Extensions, params: token::Mint) -> RpcResult<token::Minted> {
+        Ok(service::token::mint(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn exchange(&self, extensions: &Extensions, params: token::Exchange) -> RpcResult<token::Minted> {
+        Ok(service::token::exchange(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn list(&self, extensions: &Extensions, params: Empty) -> RpcResult<Vec<token::Row>> {
+        let conn = conn(extensions)?;
+        let list = service::token::list(&self.0, conn.caller(), params);
+        Ok(conn.query_large(extensions, LIST_ROOM, list).await?)
+    }
+
+    async fn revoke(&self, extensions: &Extensions, params: token::Revoke) -> RpcResult<Empty> {
+        Ok(service::token::revoke(&self.0, conn(extensions)?.caller(), params).await?)
     }
 }
 

@@ -39,6 +39,12 @@ pub async fn list(services: &Services, caller: &Caller, kind: Kind, params: List
             .hint("name a file or directory from `/` on")),
     };
     path.as_deref().map_or_else(|| absolute(&cwd), absolute)?;
+    match &path {
+        // It may be any file.
+        Some(_) if !caller.is_plain() => caller.must_be_process(services, "check a file")?,
+        Some(_) => {}
+        None => caller.may_look_into(services, &cwd).await?,
+    }
     let tools = services.env().tools.current();
     if let Some(path) = path {
         let probed = path.clone();

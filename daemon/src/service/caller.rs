@@ -2,6 +2,7 @@
 //!
 //! A process that the daemon started, and one that may be such a process, changes nothing. It reads the session whose tool started
 //! it and that session's children, if the ledger tells which session that is; otherwise nothing.
+//! A connection with a token is another matter: see [`super::bearer`].
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -11,8 +12,10 @@ use linger_protocol::event::Process;
 use linger_protocol::id::SessionId;
 
 use super::Services;
+use super::bearer::Proof;
 use crate::process::mark::{self, Kin};
 use crate::session::actor::Author;
+use crate::store::scope::Scope;
 use crate::sys::peer::{self, Peer};
 
 /// The longest name of a caller, in characters.
@@ -24,6 +27,8 @@ pub struct Caller {
     authority: Authority,
     /// Its name from `daemon/hello`.
     name: Mutex<Option<String>>,
+    /// What it said of itself in `daemon/hello`.
+    pub(super) proof: Mutex<Proof>,
     /// Set once the process at the other end is known to be a user's: its connection stays one, also when it has ended.
     is_user: OnceLock<()>,
 }
@@ -33,29 +38,16 @@ pub struct Caller {
 pub(super) enum Readable {
     /// All of them.
     All,
-    /// One session and its children.
-    Tree(Vec<SessionId>),
+    /// These.
+    Some(Vec<SessionId>),
 }
 
 impl Readable {
-    /// The sessions of a tree.
-    pub(super) fn tree(self) -> Option<Vec<SessionId>> {
+    /// The sessions; `None` for all, and for what belongs to no session.
+    pub(super) fn sessions(self) -> Option<Vec<SessionId>> {
         match self {
             Self::All => None,
-            Self::Tree(tree) => Some(tree),
-        }
-    }
-
-    /// Whether it is all there is, also what belongs to no session.
-    pub(super) fn is_all(&self) -> bool {
-        matches!(self, Self::All)
-    }
-
-    /// Whether this session is among them.
-    pub(super) fn has(&self, session: &SessionId) -> bool {
-        match self {
-            Self::All => true,
-            Self::Tree(tree) => tree.contains(session),
+            Self::Some(sessions) => Some(sessions),
         }
     }
 }
@@ -74,7 +66,7 @@ pub enum Authority {
 impl Caller {
     /// A caller without a name.
     pub fn new(authority: Authority) -> Self {
-        Self { authority, name: Mutex::default(), is_user: OnceLock::new() }
+        Self { authority, name: Mutex::default(), proof: Mutex::default(), is_user: OnceLock::new() }
     }
 
     /// Its authority.
@@ -84,6 +76,9 @@ impl Caller {
 
     /// The name for other clients.
     pub fn name(&self) -> String {
+        if let Some(token) = self.token() {
+            return token.grant.name.clone();
+        }
         let name = self.name.lock().unwrap_or_else(PoisonError::into_inner).clone();
         name.unwrap_or_else(|| match &self.authority {
             Authority::Peer(Peer { pid: Some(pid), .. }) => format!("pid {pid}"),
@@ -113,7 +108,7 @@ impl Caller {
         }
     }
 
-    /// Whether it is a user's process, as far as the system tells now.
+    /// Whether it is a user's process, as far as the system tells now, whatever else it said of itself.
     pub fn is_user(&self, services: &Services) -> bool {
         self.standing(services).is_outside()
     }
@@ -134,6 +129,9 @@ impl Caller {
 
     /// Fails unless the caller is a user: for a session, and for a process that the daemon started or may have started.
     pub(super) fn must_be_user(&self, services: &Services, what: &str) -> Result<(), RpcError> {
+        if !self.is_plain() {
+            return self.must_administer(services, what);
+        }
         match self.standing(services) {
             Standing::User => Ok(()),
             standing => Err(self.refuse(&standing, what)),
@@ -142,6 +140,9 @@ impl Caller {
 
     /// Fails unless the caller is a user, as far as the system tells: for a session, and for a process that the daemon started.
     pub(super) fn must_be_outside(&self, services: &Services, what: &str) -> Result<(), RpcError> {
+        if !self.is_plain() {
+            return self.has_valid_token(services);
+        }
         let standing = self.standing(services);
         if standing.is_outside() { Ok(()) } else { Err(self.refuse(&standing, what)) }
     }
@@ -153,6 +154,9 @@ impl Caller {
         session: &SessionId,
         what: &str,
     ) -> Result<(), RpcError> {
+        if !self.is_plain() {
+            return self.may_read(services, session).await;
+        }
         match self.standing(services) {
             standing if standing.is_outside() => Ok(()),
             Standing::Session(own) if services.store.tree(own.clone()).await?.contains(session) => Ok(()),
@@ -162,28 +166,36 @@ impl Caller {
 
     /// The sessions that it may read; fails if that is none.
     pub(super) async fn readable(&self, services: &Services) -> Result<Readable, RpcError> {
-        match self.root(services)? {
-            None => Ok(Readable::All),
-            Some(root) => Ok(Readable::Tree(services.store.tree(root).await?)),
+        let scope = self.scope(services)?;
+        match scope.is_all() {
+            true => Ok(Readable::All),
+            false => Ok(Readable::Some(services.store.within(scope).await?)),
         }
     }
 
-    /// The session that it may read, with its children, those to come included; absent if it may read all. Fails if it may read
-    /// none.
-    pub(super) fn root(&self, services: &Services) -> Result<Option<SessionId>, RpcError> {
+    /// The sessions that it may read, those to come included; fails if it may read none.
+    pub(super) fn scope(&self, services: &Services) -> Result<Scope, RpcError> {
+        if !self.is_plain() {
+            self.has_valid_token(services)?;
+            return Ok(self.token().map(|token| token.scope.clone()).unwrap_or_default());
+        }
         match self.standing(services) {
-            standing if standing.is_outside() => Ok(None),
-            Standing::Session(session) | Standing::Family(Some(session)) => Ok(Some(session)),
+            standing if standing.is_outside() => Ok(Scope::default()),
+            Standing::Session(session) | Standing::Family(Some(session)) => Ok(Scope::of(session)),
             standing => Err(self.refuse(&standing, "read a session")),
         }
     }
 
     /// Fails unless the caller may read this session.
     pub(super) async fn may_read(&self, services: &Services, session: &SessionId) -> Result<(), RpcError> {
-        if self.readable(services).await?.has(session) {
+        let scope = self.scope(services)?;
+        if scope.is_all() || services.store.is_within(scope, session.clone()).await? {
             return Ok(());
         }
-        Err(self.refuse(&self.standing(services), "read a session of others"))
+        match self.token() {
+            Some(token) => Err(self.beyond(&token, &format!("session {session} is none of those of the token"))),
+            None => Err(self.refuse(&self.standing(services), "read a session of others")),
+        }
     }
 
     fn refuse(&self, standing: &Standing, what: &str) -> RpcError {
@@ -207,7 +219,7 @@ impl Caller {
         RpcError::new(Code::NotAllowed, message).hint(hint)
     }
 
-    fn standing(&self, services: &Services) -> Standing {
+    pub(super) fn standing(&self, services: &Services) -> Standing {
         match &self.authority {
             Authority::Peer(_) if self.is_user.get().is_some() => Standing::User,
             Authority::Peer(peer) => {
@@ -224,7 +236,7 @@ impl Caller {
 }
 
 /// The relation of a caller to the daemon.
-enum Standing {
+pub(super) enum Standing {
     /// The daemon did not start it.
     User,
     /// It acts for this session.
@@ -248,7 +260,7 @@ impl Standing {
 }
 
 /// The standing of a process. Those that a dead daemon left descend from the keeper.
-fn standing(peer: Peer, services: &Services) -> Standing {
+pub(super) fn standing(peer: Peer, services: &Services) -> Standing {
     let Some(pid) = peer.pid.filter(|pid| peer::started(*pid) == peer.began) else { return Standing::Unknown };
     let family = [Some(std::process::id()), services.keeper].into_iter().flatten();
     let descends: Vec<Option<bool>> = family.map(|ancestor| peer::descends_from(pid, ancestor)).collect();

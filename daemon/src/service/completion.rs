@@ -60,6 +60,7 @@ pub async fn start(
     params: Start,
 ) -> Result<(Started, Completion), RpcError> {
     caller.must_be_outside(services, "ask a model")?;
+    caller.may_make_sessions()?;
     let Start { model, mut system, messages, tools, schema, max_tokens, effort } = params;
     check(&messages, &tools)?;
     if let Some(schema) = &schema {

@@ -22,7 +22,7 @@ use super::{Caller, Services, trust};
 use crate::config::{AfterRestart, Changes, Confirmed, EditError, Record, Reload, Trusted, Waiting};
 use crate::permission::hash;
 use crate::question;
-use crate::session::actor::{Author, Command, KeyedReply, Stale};
+use crate::session::actor::{AnswerLimit, Author, Command, KeyedReply, Stale};
 use crate::session::state::State;
 use crate::store::idempotency::Key;
 use crate::sys::disk;
@@ -245,7 +245,7 @@ pub async fn answer(services: &Services, answer: Answer, by: Author, key: Option
     let waiting = about.filter(|(question, _)| *question == answer.question).map(|(_, waiting)| waiting);
     let workspace = services.trust_questions.about(&answer.question);
     let (name, who) = (answer.answer.clone(), by.name.clone());
-    let given = |reply| Command::Answer(answer, by, KeyedReply { key, reply });
+    let given = |reply| Command::Answer(answer, by, AnswerLimit::None, KeyedReply { key, reply });
     services.registry.ask(&SessionId::daemon(), given).await?;
     if let Some(about) = workspace {
         trust::answered(services, about, &name, who).await?;
@@ -288,7 +288,7 @@ pub async fn get(services: &Services, caller: &Caller, params: Get) -> Result<Co
 
 /// Puts the changes that wait into force.
 pub async fn confirm(services: &Services, caller: &Caller, params: Confirm) -> Result<Outcome, RpcError> {
-    caller.must_be_user(services, "confirm the configuration")?;
+    caller.must_be_process(services, "confirm the configuration")?;
     refresh(services).await;
     let Some(waiting) = services.config.waiting() else { return Ok(Outcome::default()) };
     if digest(&waiting) != params.digest {
@@ -301,7 +301,8 @@ pub async fn confirm(services: &Services, caller: &Caller, params: Confirm) -> R
     {
         let answer =
             Answer { question, answer: CONFIRM.to_owned(), value: None, reason: None, digest: None, key: None };
-        let given = |reply| Command::Answer(answer, caller.author(), KeyedReply { key: None, reply });
+        let given =
+            |reply| Command::Answer(answer, caller.author(), AnswerLimit::None, KeyedReply { key: None, reply });
         match services.registry.ask(&SessionId::daemon(), given).await {
             Err(error) if error.code() != Some(Code::AlreadyAnswered) => return Err(error),
             Ok(()) | Err(_) => {}
@@ -313,7 +314,7 @@ pub async fn confirm(services: &Services, caller: &Caller, params: Confirm) -> R
 
 /// Sets one key in the file; what that widens is confirmed.
 pub async fn set(services: &Services, caller: &Caller, params: Set) -> Result<Outcome, RpcError> {
-    caller.must_be_user(services, "change the configuration")?;
+    caller.must_be_process(services, "change the configuration")?;
     let (config, by) = (services.config.clone(), caller.name());
     let confirmed = blocking(move || config.set(&params.name, &params.value, &by)).await?;
     apply(services).await;
@@ -322,7 +323,7 @@ pub async fn set(services: &Services, caller: &Caller, params: Set) -> Result<Ou
 
 /// Replaces the text of the file; what that widens is confirmed.
 pub async fn write(services: &Services, caller: &Caller, params: Write) -> Result<Outcome, RpcError> {
-    caller.must_be_user(services, "change the configuration")?;
+    caller.must_be_process(services, "change the configuration")?;
     let (config, by) = (services.config.clone(), caller.name());
     let Write { text, digest, dry_run } = params;
     let is_before = move |now: &str| hash(&json!(now)) == digest;

@@ -17,12 +17,15 @@ use crate::diagnostics;
 use crate::provider::key_source::KEY_BYTES;
 use crate::recover;
 use crate::store::idempotency::Key;
+use crate::sys::clock;
 
 /// How long tool calls that run may take to end when the daemon is told to stop.
 const CALL_GRACE: Duration = Duration::from_secs(10);
 
 /// Agrees on a protocol version and tells which variables and keys the client should pass.
 pub async fn hello(services: &Services, caller: &Caller, params: Hello) -> Result<Welcome, RpcError> {
+    // Before anything is waited for: what follows on the connection is checked against it.
+    caller.greet(services, &params)?;
     let [oldest, newest] = params.protocol;
     let protocol = newest.min(PROTOCOL[1]);
     if protocol < oldest.max(PROTOCOL[0]) {
@@ -33,12 +36,20 @@ pub async fn hello(services: &Services, caller: &Caller, params: Hello) -> Resul
         let error = RpcError::new(Code::Version, message);
         return Err(error.hint("restart the daemon with the client's own version: `linger daemon stop`"));
     }
-    caller.set_name(services, &params.client);
+    let token = caller.token();
+    match &token {
+        Some(token) => super::token::note_use(services, token),
+        None => caller.set_name(services, &params.client),
+    }
     config::refresh(services).await;
     let (mut env, mut env_deny, mut keys) = (Vec::new(), Vec::new(), Vec::new());
-    let workspace_keys = services.providers.wanted_of_workspaces();
+    // What it could not bring it is not asked for.
+    let may_bring = caller.is_plain();
+    let workspace_keys = if may_bring { services.providers.wanted_of_workspaces() } else { BTreeMap::new() };
     let current = services.config.current();
-    if let Ok(config) = &current {
+    if let Ok(config) = &current
+        && may_bring
+    {
         let usual = TOOL_ENV.iter().filter(|name| !config.env.deny.contains(**name)).map(|name| (*name).to_owned());
         env = usual.chain(config.env.pass.iter().cloned()).collect();
         env_deny = config.env.deny.iter().cloned().collect();
@@ -49,6 +60,7 @@ pub async fn hello(services: &Services, caller: &Caller, params: Hello) -> Resul
     Ok(Welcome {
         protocol,
         version: VERSION.to_owned(),
+        grant: token.map(|token| token.grant.clone()),
         env,
         env_deny,
         keys,
@@ -63,7 +75,7 @@ pub async fn hello(services: &Services, caller: &Caller, params: Hello) -> Resul
 
 /// Takes provider keys, which go only to their provider's host, and variables of MCP servers; they stay in memory.
 pub async fn keys(services: &Services, caller: &Caller, params: Keys) -> Result<Empty, RpcError> {
-    caller.must_be_user(services, "bring keys")?;
+    caller.must_be_process(services, "bring keys")?;
     let of_workspaces = params.workspace_keys.values().flat_map(BTreeMap::values);
     if params.keys.values().chain(of_workspaces).any(|key| key.len() > KEY_BYTES) {
         return Err(RpcError::new(Code::TooMuch, format!("a key may have {KEY_BYTES} bytes")));
@@ -76,7 +88,7 @@ pub async fn keys(services: &Services, caller: &Caller, params: Keys) -> Result<
 
 /// Paths, counts and problems of the daemon; never fails because of damage.
 pub async fn status(services: &Services, caller: &Caller, _: Empty) -> Result<Status, RpcError> {
-    caller.readable(services).await?;
+    caller.scope(services)?;
     let counts = services.store.counts().await;
     if let Err(error) = &counts {
         tracing::warn!(target: "daemon", %error, "cannot count the sessions");
@@ -109,6 +121,7 @@ pub async fn status(services: &Services, caller: &Caller, _: Empty) -> Result<St
         running,
         permissions,
         questions,
+        tokens: services.tokens.count(clock::now()),
         connections: services.connections.load(Ordering::Relaxed),
         damage: recover::damage(&services.store).into_iter().chain(astray(services).await).collect(),
         storage: storage.ok(),

@@ -23,7 +23,7 @@ pub async fn subscribe(
     caller: &Caller,
     params: Subscribe,
 ) -> Result<(Subscribed, Feed), RpcError> {
-    let root = caller.root(services)?;
+    let scope = caller.scope(services)?;
     let Subscribe { sessions, kinds, after } = params;
     let sessions = match sessions {
         Some(sessions) => Some(known(services, caller, sessions).await?),
@@ -43,7 +43,7 @@ pub async fn subscribe(
             }
         },
     };
-    let feed = Feed::new(store.clone(), at, Filter { sessions, kinds, root });
+    let feed = Feed::new(store.clone(), at, Filter { sessions, kinds, scope });
     Ok((Subscribed { cursor: at.cursor() }, feed))
 }
 

@@ -28,7 +28,7 @@ pub async fn list(services: &Services, caller: &Caller, _: Empty) -> Result<List
 
 /// Puts a provider's key into the keychain.
 pub async fn set(services: &Services, caller: &Caller, params: Set) -> Result<Info, RpcError> {
-    caller.must_be_user(services, "store keys")?;
+    caller.must_be_process(services, "store keys")?;
     let Set { provider, secret } = params;
     let secret = checked(&secret)?;
     let providers = &services.providers;
@@ -43,7 +43,7 @@ pub async fn set(services: &Services, caller: &Caller, params: Set) -> Result<In
 
 /// Removes a provider's key from the keychain.
 pub async fn remove(services: &Services, caller: &Caller, params: Remove) -> Result<Removed, RpcError> {
-    caller.must_be_user(services, "remove keys")?;
+    caller.must_be_process(services, "remove keys")?;
     let (providers, provider) = (&services.providers, params.provider);
     let now = providers.catalogue()?.account(&provider);
     let kept = providers.keys.kept().into_iter().filter(|account| account.provider == provider);

@@ -30,8 +30,12 @@ pub async fn list(services: &Services, caller: &Caller, params: List) -> Result<
             caller.may_read(services, &session).await?;
             Some(services.registry.ask(&session, Command::CallBasis).await?.workspace.root.clone())
         }
-        None => params.cwd,
+        None => {
+            may_look(services, caller, params.cwd.as_deref()).await?;
+            params.cwd
+        }
     };
+
     let Some(cwd) = cwd else { return Ok(measured(services.env().servers.list(None)).await) };
     let (root, now) = trust::look(services, &cwd).await?;
     services.env().configure_workspace(&root);
@@ -53,7 +57,7 @@ pub async fn list(services: &Services, caller: &Caller, params: List) -> Result<
 
 /// Puts a server into the configuration, confirmed; sessions have its tools from their next step on.
 pub async fn add(services: &Services, caller: &Caller, params: Add) -> Result<Empty, RpcError> {
-    caller.must_be_user(services, "add an MCP server")?;
+    caller.must_be_process(services, "add an MCP server")?;
     if services.config.has_server(&params.server)? {
         let error = RpcError::new(Code::BadName, format!("there is an MCP server '{}' already", params.server));
         return Err(error.hint(format!("`linger mcp remove {}` removes it", params.server)));
@@ -66,7 +70,7 @@ pub async fn add(services: &Services, caller: &Caller, params: Add) -> Result<Em
 
 /// Takes a server out of the configuration; its calls are waited for.
 pub async fn remove(services: &Services, caller: &Caller, params: Named) -> Result<Empty, RpcError> {
-    caller.must_be_user(services, "remove an MCP server")?;
+    caller.must_be_process(services, "remove an MCP server")?;
     let (store, name, by) = (services.config.clone(), params.server.clone(), caller.name());
     if !config::blocking(move || store.remove_server(&name, &by)).await? {
         return Err(unknown(&params.server));
@@ -78,6 +82,7 @@ pub async fn remove(services: &Services, caller: &Caller, params: Named) -> Resu
 /// Ends a server; the next call starts it.
 pub async fn restart(services: &Services, caller: &Caller, params: Named) -> Result<Empty, RpcError> {
     caller.must_be_user(services, "restart an MCP server")?;
+    may_look(services, caller, params.cwd.as_deref()).await?;
     let root = root(services, params.cwd.as_deref()).await?;
     match services.env().servers.restart(&params.server, root.as_deref()) {
         true => Ok(Empty {}),
@@ -86,7 +91,8 @@ pub async fn restart(services: &Services, caller: &Caller, params: Named) -> Res
 }
 
 /// What a server wrote and logged last.
-pub async fn logs(services: &Services, _: &Caller, params: Named) -> Result<Logs, RpcError> {
+pub async fn logs(services: &Services, caller: &Caller, params: Named) -> Result<Logs, RpcError> {
+    may_look(services, caller, params.cwd.as_deref()).await?;
     let root = root(services, params.cwd.as_deref()).await?;
     let lines = services.env().servers.logs(&params.server, root.as_deref());
     Ok(Logs { lines: lines.ok_or_else(|| unknown(&params.server))? })
@@ -94,7 +100,7 @@ pub async fn logs(services: &Services, _: &Caller, params: Named) -> Result<Logs
 
 /// Starts a server for a workspace, if it does not run, and says how it is.
 pub async fn test(services: &Services, caller: &Caller, params: Test) -> Result<Server, RpcError> {
-    caller.must_be_user(services, "start an MCP server")?;
+    caller.must_be_process(services, "start an MCP server")?;
     let Test { server, cwd, env } = params;
     let (env, _) = services.config.current()?.env.take(env);
     let workspace = services.env().workspace(&SessionId::daemon(), &cwd, env, disk::TIMEOUT).await;
@@ -105,7 +111,7 @@ pub async fn test(services: &Services, caller: &Caller, params: Test) -> Result<
 
 /// Begins a login at a server: a person of the user's opens the page that this gives.
 pub async fn login(services: &Services, caller: &Caller, params: Login) -> Result<LoginPage, RpcError> {
-    caller.must_be_user(services, "log in at an MCP server")?;
+    caller.must_be_process(services, "log in at an MCP server")?;
     let Login { server, cwd, redirect } = params;
     // The code that comes there is worth the login.
     let is_local = reqwest::Url::parse(&redirect).is_ok_and(|url| url.scheme() == "http" && address::is_loopback(&url));
@@ -121,7 +127,7 @@ pub async fn login(services: &Services, caller: &Caller, params: Login) -> Resul
 
 /// Ends a login with what the browser brought; the server is started by its next call.
 pub async fn finish_login(services: &Services, caller: &Caller, params: FinishLogin) -> Result<LoggedIn, RpcError> {
-    caller.must_be_user(services, "log in at an MCP server")?;
+    caller.must_be_process(services, "log in at an MCP server")?;
     let FinishLogin { login, server, cwd, code, state, issuer } = params;
     let brought = (code.as_str(), state.as_str(), issuer.as_deref());
     let finished = services.env().servers.finish_login(&login, brought).await;
@@ -134,7 +140,7 @@ pub async fn finish_login(services: &Services, caller: &Caller, params: FinishLo
 
 /// Forgets the login at a server.
 pub async fn logout(services: &Services, caller: &Caller, params: Named) -> Result<LoggedOut, RpcError> {
-    caller.must_be_user(services, "log out of an MCP server")?;
+    caller.must_be_process(services, "log out of an MCP server")?;
     let root = root(services, params.cwd.as_deref()).await?;
     let forgotten = services.env().servers.log_out(&params.server, root.as_deref()).await;
     let removed = forgotten.ok_or_else(|| unknown(&params.server))?.map_err(|why| no_login(&params.server, &why))?;
@@ -179,6 +185,14 @@ pub async fn prompt(services: &Services, caller: &Caller, params: GetPrompt) -> 
     Ok(Attachable { content })
 }
 
+/// Fails if a directory is named that the caller may not look into.
+async fn may_look(services: &Services, caller: &Caller, cwd: Option<&Path>) -> Result<(), RpcError> {
+    match cwd {
+        Some(cwd) => caller.may_look_into(services, cwd).await,
+        None => Ok(()),
+    }
+}
+
 /// The root of the workspace of a directory, whose files are read.
 async fn root(services: &Services, cwd: Option<&Path>) -> Result<Option<PathBuf>, RpcError> {
     let Some(cwd) = cwd else { return Ok(None) };
@@ -192,7 +206,7 @@ async fn place(services: &Services, caller: &Caller, params: Offered) -> Result<
     match params {
         Offered { session: Some(session), .. } => Ok((workspace(services, caller, &session).await?, session)),
         Offered { cwd: Some(cwd), env, .. } => {
-            caller.must_be_user(services, "start an MCP server")?;
+            caller.must_be_process(services, "start an MCP server")?;
             let (env, _) = services.config.current()?.env.take(env);
             let session = SessionId::daemon();
             let workspace = services.env().workspace(&session, &cwd, env, disk::TIMEOUT).await;

@@ -17,6 +17,7 @@ use crate::tool::notes::Notes;
 /// The notes that sessions in a directory have.
 pub async fn list(services: &Services, caller: &Caller, params: List) -> Result<Vec<Note>, RpcError> {
     caller.must_be_outside(services, "list notes")?;
+    caller.may_look_into(services, &params.cwd).await?;
     let notes = notes(services, &params.cwd).await?;
     let text = params.text;
     on_disk(&params.cwd, move || {
@@ -33,6 +34,7 @@ pub async fn list(services: &Services, caller: &Caller, params: List) -> Result<
 /// Writes a note that did not exist.
 pub async fn add(services: &Services, caller: &Caller, params: Add) -> Result<Note, RpcError> {
     caller.must_be_user(services, "write a note")?;
+    caller.may_look_into(services, &params.cwd).await?;
     if !services.config.memory() {
         return Err(
             RpcError::new(Code::BadConfig, "notes are off").hint("`linger config set memory true` turns them on")
@@ -60,6 +62,7 @@ pub async fn add(services: &Services, caller: &Caller, params: Add) -> Result<No
 /// Removes a note.
 pub async fn remove(services: &Services, caller: &Caller, params: Remove) -> Result<Empty, RpcError> {
     caller.must_be_user(services, "remove a note")?;
+    caller.may_look_into(services, &params.cwd).await?;
     let notes = notes(services, &params.cwd).await?;
     let Remove { cwd, scope, name } = params;
     let shown = name.clone();

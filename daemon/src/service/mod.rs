@@ -1,11 +1,12 @@
 //! The methods of the protocol, and the services that they use.
 //!
 //! Each method is a plain async function of the services, the caller and the request, one file per method family: [`daemon`],
-//! [`model`], [`permission`], [`session`], [`question`], [`config`], [`blob`], [`usage`], [`key`], [`mcp`], [`tool`], [`tree`], [`trust`],
+//! [`model`], [`permission`], [`session`], [`question`], [`config`], [`blob`], [`usage`], [`key`], [`mcp`], [`token`], [`tool`], [`tree`], [`trust`],
 //! [`events`], [`search`], [`completion`].
 //! They check what a [`Caller`] may do; they do not know the transport. [`Services`] has one field a concern.
 
 pub mod agent;
+mod bearer;
 pub mod blob;
 mod caller;
 pub mod completion;
@@ -17,10 +18,12 @@ pub mod key;
 pub mod mcp;
 pub mod memory;
 pub mod model;
+pub mod need;
 pub mod permission;
 pub mod question;
 pub mod search;
 pub mod session;
+pub mod token;
 pub mod tool;
 pub mod tree;
 pub mod trust;
@@ -69,6 +72,8 @@ pub struct Services {
     pub keeper: Option<u32>,
     /// How many daemons of this keeper have died.
     pub restarts: u32,
+    /// The tokens that connections may have.
+    pub tokens: token::Tokens,
     /// The number of connections.
     pub connections: AtomicU32,
     /// The question about the configuration.
@@ -134,6 +139,7 @@ impl Services {
         let env = Env::new(places.clone(), store.clone(), config.clone(), providers.clone(), tools, system, children);
         let registry = Arc::new(Registry::new(Arc::new(env), shutdown.clone()));
         let (started_at, connections, config_question) = (clock::now(), AtomicU32::new(0), config::Asked::default());
+        let tokens = token::Tokens::new(&store.tokens);
         Ok(Arc::new(Self {
             places,
             store,
@@ -144,6 +150,7 @@ impl Services {
             started_at,
             keeper,
             restarts,
+            tokens,
             connections,
             config_question,
             trust_questions: trust::Asked::default(),

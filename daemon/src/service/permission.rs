@@ -38,6 +38,7 @@ pub async fn explain(services: &Services, caller: &Caller, params: Explain) -> R
         }
         (None, Some(cwd)) => {
             caller.must_be_outside(services, "read the rules")?;
+            caller.may_look_into(services, &cwd).await?;
             tool::of_new(services, cwd).await?
         }
         (None, None) => return Err(RpcError::new(Code::BadRule, "a session or a directory is needed")),
@@ -134,7 +135,7 @@ pub async fn rules(services: &Services, caller: &Caller, _: Empty) -> Result<Vec
 
 /// Takes a rule that an answer added out of the configuration.
 pub async fn remove(services: &Services, caller: &Caller, params: RemoveRule) -> Result<RulesRemoved, RpcError> {
-    caller.must_be_user(services, "remove a rule")?;
+    caller.must_be_process(services, "remove a rule")?;
     let RemoveRule { rule, workspace } = params;
     let (store, by, name) = (services.config.clone(), caller.name(), rule.trim().to_owned());
     let removed = config::blocking(move || store.revoke(workspace.as_deref(), &name, &by)).await?;

@@ -5,6 +5,7 @@ use linger_protocol::error::Code;
 use linger_protocol::id::{PermissionId, SessionId};
 use linger_protocol::permission::{self, Answered, Decision, Pending};
 use linger_protocol::question::{After, AlreadyAnswered, Answer, List, PendingQuestion};
+use linger_protocol::token::Can;
 
 use super::{Caller, Services, config};
 use crate::question::is_as_shown;
@@ -16,20 +17,19 @@ const MAX_REASON: usize = 16 << 10;
 
 /// The pending questions.
 pub async fn list(services: &Services, caller: &Caller, params: List) -> Result<Vec<PendingQuestion>, RpcError> {
-    let readable = caller.readable(services).await?;
-    let mut pending = services.store.pending(params.session, params.after).await?;
+    let readable = caller.readable(services).await?.sessions();
+    let mut pending = services.store.pending(params.session, params.after, readable).await?;
     for question in pending.extract_if(.., |question| !is_as_shown(question)) {
         let text = format!("question {} is not what was asked, as its digest says", question.question);
         let session = question.session.unwrap_or_else(SessionId::daemon);
         services.store.found.session(&session, &text);
     }
-    pending.retain(|asked| readable.is_all() || asked.session.as_ref().is_some_and(|session| readable.has(session)));
     Ok(pending)
 }
 
 /// Answers a question; the first answer wins, and a later one fails with the winner's.
 pub async fn answer(services: &Services, caller: &Caller, mut params: Answer) -> Result<Answered, RpcError> {
-    caller.must_be_user(services, "answer a question")?;
+    may_answer(services, caller, "answer a question")?;
     let key = Key::of("question/answer", params.question.as_str(), params.key.take(), &params)?;
     give(services, caller, params, key).await
 }
@@ -51,7 +51,7 @@ pub async fn decide(
     caller: &Caller,
     mut params: permission::Answer,
 ) -> Result<Answered, RpcError> {
-    caller.must_be_user(services, "answer a permission")?;
+    may_answer(services, caller, "answer a permission")?;
     if params.decision == Decision::Cancelled {
         return Err(RpcError::new(Code::NotAllowed, "'cancelled' is not an answer").hint("cancel the turn instead"));
     }
@@ -60,6 +60,14 @@ pub async fn decide(
     let (question, answer) = (permission.clone(), decision.name().to_owned());
     let answer = Answer { question, answer, value: None, reason, digest, key: None };
     give(services, caller, answer, key).await.map_err(|error| of_permission(error, &permission))
+}
+
+/// Fails unless the caller is a user, or has a token that may answer something.
+fn may_answer(services: &Services, caller: &Caller, what: &str) -> Result<(), RpcError> {
+    match caller.token() {
+        Some(_) => caller.must_have(services, Can::AnswerEdits, what),
+        None => caller.must_be_process(services, what),
+    }
 }
 
 /// Sends an answer to the session that asks, or to the daemon's own log. The caller must be authorised.
@@ -76,9 +84,13 @@ async fn give(services: &Services, caller: &Caller, answer: Answer, key: Option<
     };
     let by = caller.author();
     if session.is_daemon() {
+        // About the configuration and what workspaces want.
+        caller.must_be_process(services, "answer a question of the daemon itself")?;
         return config::answer(services, answer, by, key).await;
     }
-    services.registry.ask(&session, |reply| Command::Answer(answer, by, KeyedReply { key, reply })).await?;
+    caller.may_change(services, &session, "answer a question").await?;
+    let limit = caller.answer_limit(services);
+    services.registry.ask(&session, |reply| Command::Answer(answer, by, limit, KeyedReply { key, reply })).await?;
     Ok(Answered { outcome: "won".to_owned() })
 }
 

@@ -7,12 +7,12 @@ use linger_protocol::daemon::Empty;
 use linger_protocol::error::Code;
 use linger_protocol::id::SessionId;
 use linger_protocol::message::{ContentBlock, text_of};
-use linger_protocol::permission::Mode;
 use linger_protocol::prompt::PromptContent;
 use linger_protocol::session::{
     Attach, Attached, Bin, Cancel, Compact, Create, Created, Environment, Info, Keyed, List, Named, OutOfBin, Prompt,
-    Prompted, Prune, Pruned, Redo, Remove, Removed, Restored, Set, Undo, Unqueue, Unqueued,
+    Prompted, Prune, Pruned, Redo, Remove, Removed, Restored, Set, Undo, Unqueue, Unqueued, When,
 };
+use linger_protocol::token::Can;
 
 use serde_json::Value;
 
@@ -36,11 +36,18 @@ pub async fn create(services: &Services, caller: &Caller, mut params: Create) ->
     if !matches!(caller.authority(), Authority::Session(_)) {
         caller.must_be_outside(services, "create a session")?;
     }
-    if matches!(params.mode, Some(Mode::Edit | Mode::Auto)) {
-        caller.must_be_user(services, "create a session that asks less")?;
+    if let Some(mode) = params.mode {
+        caller.may_have_mode(services, mode, true)?;
     }
     if !params.directories.is_empty() {
-        caller.must_be_user(services, "add a directory to a session")?;
+        caller.must_be_process(services, "add a directory to a session")?;
+    }
+    if caller.token().is_some() {
+        caller.may_make_sessions()?;
+        must_bring_nothing(services, caller, &params.env)?;
+        // Of what it is, and not of what it is called: the session's own directory has no links.
+        params.cwd = directory(&params.cwd).await?;
+        caller.may_look_into(services, &params.cwd).await?;
     }
     // Of the variables nothing is stored with the key.
     let env = std::mem::take(&mut params.env);
@@ -52,7 +59,7 @@ pub async fn create(services: &Services, caller: &Caller, mut params: Create) ->
         Authority::Session(session) => Some(session.clone()),
         Authority::Peer(_) | Authority::Daemon => None,
     };
-    match services.registry.create(params, parent, key).await {
+    match services.registry.create(params, parent, caller.loosest(services), key).await {
         Err(error) if error.code() == Some(Code::NoModel) => {
             let default = || services.config.current().ok().and_then(|config| config.model.clone());
             let provider = named.or_else(default).unwrap_or_default();
@@ -66,7 +73,7 @@ pub async fn create(services: &Services, caller: &Caller, mut params: Create) ->
 
 /// Sessions, the latest first; matches are searched in carried over ones too.
 pub async fn list(services: &Services, caller: &Caller, params: List) -> Result<Vec<Info>, RpcError> {
-    let readable = caller.readable(services).await?;
+    let among = caller.readable(services).await?.sessions();
     let cwd = match params.cwd {
         None => None,
         Some(cwd) => {
@@ -84,10 +91,8 @@ pub async fn list(services: &Services, caller: &Caller, params: List) -> Result<
         let window = catalogue.as_ref().and_then(|catalogue| catalogue.window(&info.model));
         Info { context_window: window, left: attention.left(&info.session), ..info }
     };
-    let wanted = Wanted { matching: params.matching, cwd, bin: Some(params.bin), lasting: params.lasting };
-    let mut rows = services.store.sessions(wanted, (limit, params.before), info).await?;
-    rows.retain(|row| readable.has(&row.session));
-    Ok(rows)
+    let wanted = Wanted { matching: params.matching, cwd, bin: Some(params.bin), lasting: params.lasting, among };
+    Ok(services.store.sessions(wanted, (limit, params.before), info).await?)
 }
 
 /// Subscribes to the session's events after a cursor, stored and new.
@@ -98,7 +103,7 @@ pub async fn attach(
 ) -> Result<(Attached, Subscription), RpcError> {
     caller.may_read(services, &params.session).await?;
     let env = brought(services, caller, params.env);
-    let person = params.person && caller.is_user(services);
+    let person = params.person && caller.is_person(services);
     let attach = |reply| Command::Attach(params.after, person, env, reply);
     let reading = services.registry.ask(&params.session, attach).await?;
     let attached = Attached { cursor: Position::after(reading.head).cursor(), missing_env: reading.missing.clone() };
@@ -107,9 +112,17 @@ pub async fn attach(
 
 /// The secret variables that a request brings; none from a process that the daemon started.
 fn brought(services: &Services, caller: &Caller, env: BTreeMap<String, String>) -> BTreeMap<String, String> {
-    match env.is_empty() || caller.must_be_user(services, "bring variables").is_err() {
+    match env.is_empty() || caller.must_be_process(services, "bring variables").is_err() {
         true => BTreeMap::new(),
         false => env,
+    }
+}
+
+/// Fails for variables from a connection with a token.
+fn must_bring_nothing(services: &Services, caller: &Caller, env: &BTreeMap<String, String>) -> Result<(), RpcError> {
+    match env.is_empty() || caller.is_plain() {
+        true => Ok(()),
+        false => caller.must_be_process(services, "bring variables"),
     }
 }
 
@@ -122,6 +135,10 @@ pub async fn env(services: &Services, caller: &Caller, params: Named) -> Result<
 /// Queues a prompt; answers once it is on disk.
 pub async fn prompt(services: &Services, caller: &Caller, mut params: Prompt) -> Result<Prompted, RpcError> {
     caller.may_change(services, &params.session, "send a prompt").await?;
+    let can = if matches!(params.when, None | Some(When::Queue)) { Can::Speak } else { Can::Steer };
+    caller.must_have(services, can, "send such a prompt")?;
+    caller.may_run_in(services, &params.session).await?;
+    must_bring_nothing(services, caller, &params.env)?;
     let (by, session) = (caller.author(), params.session.clone());
     let env = std::mem::take(&mut params.env);
     let key = Key::of("session/prompt", session.as_str(), params.key.take(), &params)?;
@@ -204,6 +221,7 @@ pub async fn cancel(services: &Services, caller: &Caller, mut params: Cancel) ->
 /// Resumes an offered turn, or starts prompts that are still queued after a cancel or an error.
 pub async fn resume(services: &Services, caller: &Caller, mut params: Keyed) -> Result<Empty, RpcError> {
     caller.may_change(services, &params.session, "continue a turn").await?;
+    caller.may_run_in(services, &params.session).await?;
     let key = Key::of("session/continue", params.session.as_str(), params.key.take(), &params)?;
     services.registry.ask(&params.session, |reply| Command::Continue(KeyedReply { key, reply })).await?;
     Ok(Empty {})
@@ -211,11 +229,11 @@ pub async fn resume(services: &Services, caller: &Caller, mut params: Keyed) -> 
 
 /// Changes model, mode or name from the next step on.
 pub async fn set(services: &Services, caller: &Caller, mut params: Set) -> Result<Empty, RpcError> {
-    if params.mode.is_some() {
-        caller.must_be_user(services, "change the mode of a session")?;
+    if let Some(mode) = params.mode {
+        caller.may_have_mode(services, mode, false)?;
     }
     if !(params.add_directories.is_empty() && params.remove_directories.is_empty()) {
-        caller.must_be_user(services, "add or remove a directory of a session")?;
+        caller.must_be_process(services, "add or remove a directory of a session")?;
     }
     if !params.budget.is_empty() {
         caller.must_be_user(services, "change the budget of a session")?;
@@ -289,6 +307,7 @@ pub async fn remove(services: &Services, caller: &Caller, mut params: Remove) ->
 /// Deletes sessions that were unused for a while, or with `dry_run` lists them.
 pub async fn prune(services: &Services, caller: &Caller, mut params: Prune) -> Result<Pruned, RpcError> {
     caller.must_be_outside(services, "prune sessions")?;
+    caller.must_see_all("prune sessions")?;
     let key = Key::of("session/prune", "", params.key.take(), &params)?;
     // A repeated request waits for the outcome of the first.
     let _turn = match &key {

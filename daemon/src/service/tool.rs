@@ -22,7 +22,10 @@ pub async fn list(services: &Services, caller: &Caller, params: Tools) -> Result
             caller.may_read(services, &session).await?;
             Some(services.registry.ask(&session, Command::CallBasis).await?)
         }
-        Tools { cwd: Some(cwd), .. } => Some(of_new(services, cwd).await?),
+        Tools { cwd: Some(cwd), .. } => {
+            caller.may_look_into(services, &cwd).await?;
+            Some(of_new(services, cwd).await?)
+        }
         Tools { .. } => None,
     };
     let tools = basis.as_ref().map_or_else(|| services.env().tools.current(), |basis| basis.tools.clone());

@@ -6,22 +6,32 @@ use linger_protocol::tree::{
 };
 
 use super::{Caller, Services};
+use crate::registry::ForkAllows;
 use crate::store::idempotency::Key;
+
+/// What a fork may take over from its origin.
+fn allows(services: &Services, caller: &Caller) -> ForkAllows {
+    let directories = caller.must_be_process(services, "have the directories that a user added").is_ok();
+    ForkAllows { directories, most: caller.loosest(services) }
+}
 
 /// Makes a session that goes on from a point of another one.
 pub async fn fork(services: &Services, caller: &Caller, mut params: Fork) -> Result<ForkMade, RpcError> {
     caller.must_be_outside(services, "fork a session")?;
-    let is_user = caller.must_be_user(services, "fork a session").is_ok();
+    caller.may_make_sessions()?;
+    caller.may_read(services, &params.session).await?;
+    let allows = allows(services, caller);
     let key = Key::of("session/fork", params.session.as_str(), params.key.take(), &params)?;
-    services.registry.fork(params, is_user, key).await
+    services.registry.fork(params, allows, key).await
 }
 
 /// Goes back to before a prompt.
 pub async fn rewind(services: &Services, caller: &Caller, mut params: Rewind) -> Result<RewindDone, RpcError> {
     caller.must_be_outside(services, "rewind a session")?;
-    let is_user = caller.must_be_user(services, "rewind a session").is_ok();
+    caller.may_read(services, &params.session).await?;
+    let allows = allows(services, caller);
     let key = Key::of("session/rewind", params.session.as_str(), params.key.take(), &params)?;
-    services.registry.rewind(params, is_user, key, caller.author()).await
+    services.registry.rewind(params, allows, key, caller.author()).await
 }
 
 /// The prompts that a session can go back to.

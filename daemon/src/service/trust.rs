@@ -121,6 +121,7 @@ pub(super) async fn answered(
 /// What the files of a workspace set, and what waits.
 pub async fn get(services: &Services, caller: &Caller, params: Get) -> Result<Workspace, RpcError> {
     caller.must_be_outside(services, "read what a workspace sets")?;
+    caller.may_look_into(services, &params.cwd).await?;
     let (workspace, now) = look(services, &params.cwd).await?;
     let waits = |waiting: &Arc<Waiting>| Waits {
         digest: digest(&workspace, waiting),
@@ -139,7 +140,7 @@ pub async fn get(services: &Services, caller: &Caller, params: Get) -> Result<Wo
 
 /// Trusts what waits in a workspace.
 pub async fn confirm(services: &Services, caller: &Caller, params: Confirm) -> Result<Confirmed, RpcError> {
-    caller.must_be_user(services, "trust a workspace")?;
+    caller.must_be_process(services, "trust a workspace")?;
     let (root, now) = look(services, &params.workspace).await?;
     let Some(waiting) = now.waiting.clone() else { return Ok(Confirmed::default()) };
     if digest(&root, &waiting) != params.digest {
@@ -160,7 +161,7 @@ pub async fn list(services: &Services, caller: &Caller, _: Empty) -> Result<Vec<
 
 /// Trusts nothing of a workspace any more.
 pub async fn revoke(services: &Services, caller: &Caller, params: Revoke) -> Result<Revoked, RpcError> {
-    caller.must_be_user(services, "revoke trust")?;
+    caller.must_be_process(services, "revoke trust")?;
     let cwd = params.cwd;
     let known = services.config.trusts().into_iter().any(|(root, _)| root == cwd);
     let workspace = if known { cwd } else { look(services, &cwd).await?.0 };

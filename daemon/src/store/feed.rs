@@ -3,7 +3,7 @@
 //! A [`Place`] is the number of an event over all sessions with a mark of which event that is: in another database, such as one that
 //! took the place of a damaged one, the same number with the same mark is not found.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use linger_protocol::id::{Cursor, SessionId};
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -11,8 +11,8 @@ use tokio::sync::watch;
 
 use super::damage::is_damage;
 use super::event_row::{EVENT, stored};
-use super::read::tree;
 use super::reader::Lane;
+use super::scope::{self, Scope};
 use super::{LARGE, Store, StoreError};
 use crate::log::Stored;
 
@@ -69,8 +69,8 @@ pub struct Filter {
     pub sessions: Option<BTreeSet<SessionId>>,
     /// Only these kinds.
     pub kinds: Option<BTreeSet<String>>,
-    /// Only this session and its children, those to come included.
-    pub root: Option<SessionId>,
+    /// Only the sessions of this scope, those to come included.
+    pub scope: Scope,
 }
 
 /// Some events, and how far was read.
@@ -177,7 +177,8 @@ fn page(
     filter: &Filter,
     (bytes, has_room): (usize, bool),
 ) -> rusqlite::Result<FeedPage> {
-    let among = filter.root.as_ref().map(|root| tree(connection, root)).transpose()?;
+    // Which sessions of the page are in scope, as far as that was looked up.
+    let mut in_scope: HashMap<SessionId, bool> = HashMap::new();
     let mut page = FeedPage { at: after, ..FeedPage::default() };
     // Without `data`: of what is not wanted it is not read.
     let mut scan = connection
@@ -191,7 +192,14 @@ fn page(
             let kind = row.get_ref(3)?.as_str()?;
             filter.kinds.as_ref().is_none_or(|kinds| kinds.contains(kind))
                 && filter.sessions.as_ref().is_none_or(|sessions| sessions.contains(&session))
-                && among.as_ref().is_none_or(|tree| tree.contains(&session))
+                && match in_scope.get(&session) {
+                    Some(known) => *known,
+                    None => {
+                        let found = scope::has(connection, &filter.scope, &session)?;
+                        in_scope.insert(session.clone(), found);
+                        found
+                    }
+                }
                 && is_there(connection, &session)?
         };
         if is_wanted {

@@ -12,7 +12,12 @@ use rusqlite::Connection;
 use super::files;
 
 /// The schema, a step a version.
-const STEPS: [&str; 3] = [include_str!("schema/1.sql"), include_str!("schema/2.sql"), include_str!("schema/3.sql")];
+const STEPS: [&str; 4] = [
+    include_str!("schema/1.sql"),
+    include_str!("schema/2.sql"),
+    include_str!("schema/3.sql"),
+    include_str!("schema/4.sql"),
+];
 
 /// The version of the schema that this build knows.
 pub const SCHEMA: i64 = STEPS.len() as i64;

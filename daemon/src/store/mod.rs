@@ -26,6 +26,8 @@ pub(crate) mod read;
 mod reader;
 #[cfg(test)]
 pub(crate) mod rng;
+pub mod scope;
+pub mod token;
 mod upkeep;
 pub(crate) mod usage;
 pub mod words;
@@ -219,10 +221,15 @@ pub struct Spent {
     pub usage: Usage,
 }
 
+/// A change to rows that belong to no session.
+type Change = Box<dyn FnOnce(&Connection) -> rusqlite::Result<()> + Send>;
+
 enum Write {
     Append(Box<Append>),
     Remove(Arc<Log>, Vec<Outcome>, Done),
     Outcome(Outcome, Done),
+    /// A change to a table of no session; whether it must be on disk before it is answered.
+    Change(Change, bool, Done),
     Close(Done),
 }
 
@@ -238,6 +245,8 @@ pub struct Store {
     /// Content that is too large for a row.
     pub blobs: Blobs,
     intact: Arc<Intact>,
+    /// The tokens, as they were when the database was opened.
+    pub tokens: Arc<[token::TokenRow]>,
     /// Wakes the readers of all sessions after each commit with events.
     grown: watch::Sender<()>,
 }
@@ -249,6 +258,10 @@ impl Store {
         let path = open::own_path(path);
         let path = path.as_path();
         let (mut write, read) = open::open(path)?;
+        let tokens = token::all(&read).unwrap_or_else(|error| {
+            tracing::error!(target: "store", %error, "the tokens cannot be read: none is valid");
+            Vec::new()
+        });
         found.set_aside(aside::list(path));
         let ahead = ahead::Ahead::new(path, checkpoint::beside(&mut write, path, &found)?);
         let fixed = write.is_readonly(rusqlite::MAIN_DB)?;
@@ -263,7 +276,7 @@ impl Store {
             move || write::run(&write, &writes, upkeep, ahead, (&found, &grown), intact)
         })?;
         std::thread::Builder::new().name("store-read".to_owned()).spawn(move || reader::run(&read, &queries))?;
-        Ok(Self { found, path: path.into(), writer, reader, blobs, intact, grown })
+        Ok(Self { found, path: path.into(), writer, reader, blobs, intact, tokens: tokens.into(), grown })
     }
 
     /// Why nothing can be written, if the database's files were moved or replaced. Reads the directory.
@@ -299,6 +312,17 @@ impl Store {
     pub async fn remember(&self, outcome: Outcome) -> Result<(), StoreError> {
         let (done, answer) = oneshot::channel();
         self.writer.send(Write::Outcome(outcome, done));
+        answer.await.map_err(|_| ended())?
+    }
+
+    /// Changes rows of no session, in a transaction of its own; on disk when this returns, if `sync`.
+    async fn change(
+        &self,
+        sync: bool,
+        change: impl FnOnce(&Connection) -> rusqlite::Result<()> + Send + 'static,
+    ) -> Result<(), StoreError> {
+        let (done, answer) = oneshot::channel();
+        self.writer.send(Write::Change(Box::new(change), sync, done));
         answer.await.map_err(|_| ended())?
     }
 

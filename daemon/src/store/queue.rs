@@ -134,7 +134,9 @@ impl Write {
                 append.log.fail();
                 append.done
             }
-            Self::Remove(_, _, done) | Self::Outcome(_, done) | Self::Close(done) => Some(done),
+            Self::Remove(_, _, done) | Self::Outcome(_, done) | Self::Change(_, _, done) | Self::Close(done) => {
+                Some(done)
+            }
         };
         if let Some(done) = done {
             let _unheard = done.send(Err(error.clone()));

@@ -78,6 +78,7 @@ impl Store {
         let from = before.map_or((u64::MAX, String::new()), |row| (row.updated_at, row.session.0));
         self.read_in(Lane::Page, move |connection| {
             let updated_at = i64::try_from(from.0).unwrap_or(i64::MAX);
+            let among = wanted.among.as_ref().map(|among| serde_json::json!(among).to_string());
             let rows = connection
                 .prepare_cached(&format!(
                     "SELECT {SESSION} FROM session
@@ -87,11 +88,21 @@ impl Store {
                        AND (?6 IS NULL OR (state = '{BINNED}') = ?6)
                        AND (NOT ?7 OR name IS NOT NULL
                             OR NOT CASE WHEN json_valid(fold) THEN coalesce(json_extract(fold, '$.one_shot'), 0) ELSE 0 END)
+                       AND (?8 IS NULL OR id IN (SELECT value FROM json_each(?8)))
                        AND {IS_SESSION} AND updated_at <= ?4 AND (updated_at, id) < (?4, ?5)
                      ORDER BY updated_at DESC, id DESC LIMIT ?3",
                 ))?
                 .query_map(
-                    params![wanted.matching, wanted.cwd, limit, updated_at, from.1, wanted.bin, wanted.lasting],
+                    params![
+                        wanted.matching,
+                        wanted.cwd,
+                        limit,
+                        updated_at,
+                        from.1,
+                        wanted.bin,
+                        wanted.lasting,
+                        among
+                    ],
                     |row| session_row(row).map(&of),
                 )?
                 .collect();
@@ -341,8 +352,10 @@ impl Store {
         &self,
         session: Option<SessionId>,
         after: Option<After>,
+        among: Option<Vec<SessionId>>,
     ) -> Result<Vec<PendingQuestion>, StoreError> {
         let found = self.found.clone();
+        let among = among.map(|among| serde_json::json!(among).to_string());
         self.read_in(Lane::Page, move |connection| {
             let mut statement = connection.prepare_cached(
                 // A child has the questions of its own children, and a parent those of all of them.
@@ -355,11 +368,12 @@ impl Store {
                  JOIN session AS own ON own.id = question.session
                  LEFT JOIN session AS parent ON parent.id = own.parent
                  WHERE answer IS NULL AND (?1 IS NULL OR question.session IN (SELECT id FROM tree))
+                 AND (?4 IS NULL OR question.session IN (SELECT value FROM json_each(?4)))
                  AND (?2 IS NULL OR CASE WHEN json_valid(asked) THEN (json_extract(asked, '$.at'), question.id) > (?2, ?3) END)
                  ORDER BY CASE WHEN json_valid(asked) THEN json_extract(asked, '$.at') END, question.id",
             )?;
             let (at, id) = after.map(|after| (after.at as i64, after.question.0)).unzip();
-            let mut rows = statement.query(params![session.map(|id| id.0), at, id])?;
+            let mut rows = statement.query(params![session.map(|id| id.0), at, id, among])?;
             let (mut listed, mut size) = (Vec::new(), 0);
             while let Some(row) = rows.next()? {
                 size += row.get_ref(1)?.as_str().map_or(0, str::len);
@@ -443,6 +457,8 @@ pub struct Wanted {
     pub bin: Option<bool>,
     /// Only those with a name, or that were not made for one prompt.
     pub lasting: bool,
+    /// Only these.
+    pub among: Option<Vec<SessionId>>,
 }
 
 /// Which of the sessions that have not changed for a while.
@@ -523,6 +539,7 @@ fn one_by_one(
         wanted.matching.as_deref().is_none_or(|text| is_meant(row, text))
             && wanted.cwd.as_deref().is_none_or(|cwd| row.cwd == cwd)
             && wanted.bin.is_none_or(|bin| (row.state == BINNED) == bin)
+            && wanted.among.as_ref().is_none_or(|among| among.contains(&row.id))
             && !row.id.is_daemon()
             && (row.updated_at, &row.id.0) < (from.0, &from.1)
     };

@@ -14,7 +14,7 @@ use super::intact::Intact;
 use super::parts;
 use super::upkeep::{self, Upkeep};
 use super::usage;
-use super::{Append, Done, Fold, StoreError, Write};
+use super::{Append, Change, Done, Fold, StoreError, Write};
 use crate::fault;
 use crate::log::{Log, Piece, Stored};
 use crate::store::idempotency::Outcome;
@@ -66,6 +66,11 @@ pub(super) fn run(
             Some(Write::Outcome(outcome, done)) => {
                 let result =
                     set_sync(connection, true, &mut synced).and_then(|()| remember_alone(connection, &outcome));
+                // The caller may be gone.
+                let _unheard = done.send(result);
+            }
+            Some(Write::Change(change, sync, done)) => {
+                let result = set_sync(connection, sync, &mut synced).and_then(|()| change_alone(connection, change));
                 // The caller may be gone.
                 let _unheard = done.send(result);
             }
@@ -372,6 +377,12 @@ fn remember(connection: &Connection, session: &str, outcome: &Outcome) -> rusqli
 fn remember_alone(connection: &Connection, outcome: &Outcome) -> Result<(), StoreError> {
     let transaction = connection.unchecked_transaction()?;
     remember(&transaction, "", outcome)?;
+    Ok(transaction.commit()?)
+}
+
+fn change_alone(connection: &Connection, change: Change) -> Result<(), StoreError> {
+    let transaction = connection.unchecked_transaction()?;
+    change(&transaction)?;
     Ok(transaction.commit()?)
 }
 

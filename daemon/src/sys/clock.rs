@@ -24,6 +24,11 @@ pub fn random_word(length: usize) -> String {
     bytes.iter().map(|byte| char::from(ALPHABET.get(usize::from(byte & 31)).copied().unwrap_or(b'0'))).collect()
 }
 
+/// Random bytes for a secret; fails without entropy.
+pub fn random_bytes(bytes: &mut [u8]) -> Result<(), String> {
+    getrandom::fill(bytes).map_err(|error| error.to_string())
+}
+
 /// A random number from 0 to 1, for jitter.
 pub fn random_fraction() -> f64 {
     f64::from(getrandom::u32().unwrap_or_default()) / f64::from(u32::MAX)

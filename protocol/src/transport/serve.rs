@@ -58,6 +58,10 @@ const METHOD_NOT_FOUND: i32 = -32601;
 pub(super) const INVALID_PARAMS: i32 = -32602;
 const OVERSIZED_REQUEST: i32 = -32007;
 
+/// Decides by its name whether a method may run, when its turn has come; in the extensions of a connection.
+#[derive(Clone)]
+pub struct Gate(pub Arc<dyn Fn(&str) -> Result<(), RpcError> + Send + Sync>);
+
 /// Serves one connection until it ends.
 pub async fn serve<S>(stream: S, methods: Methods, extensions: Extensions, outbox: Outbox, outgoing: Outgoing)
 where
@@ -341,20 +345,25 @@ impl Connection {
     ) -> Pin<Box<dyn Future<Output = MethodResponse> + Send>> {
         let mut extensions = self.extensions.clone();
         extensions.insert(room);
-        match self.methods.method(name) {
-            Some(MethodCallback::Sync(method)) => {
-                let response = method(id, params, MAX_RESPONSE, extensions);
-                Box::pin(std::future::ready(response))
+        let (gate, name) = (extensions.get::<Gate>().cloned(), name.to_owned());
+        let method = self.methods.method(&name).cloned();
+        // Asked when the requests before it have taken effect, in a batch too.
+        Box::pin(async move {
+            if let Some(Err(error)) = gate.map(|Gate(may)| may(&name)) {
+                return MethodResponse::error(id, ErrorObjectOwned::from(error));
             }
-            Some(MethodCallback::Async(method)) => {
-                Box::pin(method(id, params, ConnectionId(0), MAX_RESPONSE, extensions))
+            match method {
+                Some(MethodCallback::Sync(method)) => method(id, params, MAX_RESPONSE, extensions),
+                Some(MethodCallback::Async(method)) => {
+                    method(id, params, ConnectionId(0), MAX_RESPONSE, extensions).await
+                }
+                Some(MethodCallback::Subscription(_) | MethodCallback::Unsubscription(_)) | None => {
+                    let hint = json!({ "hint": "`linger help schema` lists the methods" });
+                    let text = format!("unknown method '{name}'");
+                    MethodResponse::error(id, ErrorObjectOwned::owned(METHOD_NOT_FOUND, text, Some(hint)))
+                }
             }
-            Some(MethodCallback::Subscription(_) | MethodCallback::Unsubscription(_)) | None => {
-                let hint = json!({ "hint": "`linger help schema` lists the methods" });
-                let error = ErrorObjectOwned::owned(METHOD_NOT_FOUND, format!("unknown method '{name}'"), Some(hint));
-                Box::pin(std::future::ready(MethodResponse::error(id, error)))
-            }
-        }
+        })
     }
 }
 

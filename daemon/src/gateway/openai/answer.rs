@@ -5,6 +5,7 @@
 
 use hyper::StatusCode;
 use linger_protocol::completion::{self, CompletionEvent};
+use linger_protocol::error::Code;
 use linger_protocol::event::{Delta, Event, EventBody, Notification};
 use linger_protocol::id::{Cursor, MessageId, PromptId, SessionId, TurnId};
 use linger_protocol::message::{ContentBlock, Role, StopReason, Usage};
@@ -20,6 +21,7 @@ use super::Beside;
 use super::asked::{Asked, Target};
 use crate::gateway::reply::Failure;
 use crate::gateway::route::Client;
+use crate::gateway::wire::Trouble;
 use crate::sys::clock;
 
 /// How long a question of a session waits that was made for a request, in milliseconds: a script waits for the answer.
@@ -214,7 +216,13 @@ async fn create(
     let (unattended, key) = (Some(UNATTENDED), Some(format!("gateway-{}", clock::random_word(KEY))));
     let create =
         Create { cwd, model, mode, tools, agent, effort, unattended, one_shot: true, key, ..Create::default() };
-    Ok(client.wire.get("session/create", create).await?)
+    match client.wire.get("session/create", &create).await {
+        // The process at the other end is unknown: then it has the configuration's mode, or `ask`.
+        Err(Trouble::Refused(error)) if error.code() == Some(Code::NotAllowed) && mode.is_some() => {
+            Ok(client.wire.get("session/create", Create { mode: None, ..create }).await?)
+        }
+        created => Ok(created?),
+    }
 }
 
 impl Turn {

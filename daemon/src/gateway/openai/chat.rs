@@ -22,7 +22,7 @@ pub(super) async fn answer(client: Client, beside: Beside, body: Incoming) -> Re
     let permit = if is_stream { Some(client.stream_permit()?) } else { None };
     let mut running = answer::begin(client, beside, asked).await?;
     let session = running.session.clone();
-    let head = Head { id: name("chatcmpl"), created: clock::now() / 1000, model: running.model.clone() };
+    let head = Head { id: name("chatcmpl-"), created: clock::now() / 1000, model: running.model.clone() };
     if !is_stream {
         return Ok(with_session(json_of(&whole(&head, &mut running).await?)?, session.as_ref()));
     }

@@ -152,7 +152,7 @@ async fn tools(mut client: Client, beside: Beside) -> Result<Reply, Failure> {
 fn name(word: &str) -> String {
     /// The characters of the random one: 120 bits.
     const RANDOM: usize = 24;
-    format!("{word}_{}", crate::sys::clock::random_word(RANDOM))
+    format!("{word}{}", crate::sys::clock::random_word(RANDOM))
 }
 
 /// The first piece of a stream that is not only an event, if it comes soon, with the events before it; a failure has its own status then.

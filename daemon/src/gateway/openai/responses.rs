@@ -124,7 +124,7 @@ impl Response {
     fn new(model: String, body: &Map<String, Value>) -> Self {
         let said = |name: &str, absent: Value| body.get(name).cloned().unwrap_or(absent);
         let fields = json!({
-            "id": name("resp"), "object": "response", "created_at": clock::now() / 1000, "status": "in_progress",
+            "id": name("resp_"), "object": "response", "created_at": clock::now() / 1000, "status": "in_progress",
             "background": false, "error": null, "incomplete_details": null,
             "instructions": said("instructions", Value::Null),
             "max_output_tokens": said("max_output_tokens", Value::Null), "metadata": said("metadata", json!({})),
@@ -182,7 +182,7 @@ fn message_item(id: &str, text: &str) -> Value {
 fn call_items(content: &[ContentBlock]) -> Vec<Value> {
     let item = |block: &ContentBlock| match block {
         ContentBlock::ToolUse { call_id, name: tool, input, .. } => Some(json!({
-            "id": name("fc"), "type": "function_call", "status": "completed", "call_id": call_id, "name": tool,
+            "id": name("fc_"), "type": "function_call", "status": "completed", "call_id": call_id, "name": tool,
             "arguments": arguments(input),
         })),
         _ => None,
@@ -194,11 +194,11 @@ fn call_items(content: &[ContentBlock]) -> Vec<Value> {
 async fn whole(mut response: Response, running: &mut Running) -> Result<Value, Failure> {
     loop {
         match running.pieces.recv().await {
-            Some(Piece::Message(text)) => response.output.push(message_item(&name("msg"), &text)),
+            Some(Piece::Message(text)) => response.output.push(message_item(&name("msg_"), &text)),
             Some(Piece::Finished(finished)) => {
                 let text = final_text(&finished);
                 if response.output.is_empty() && !text.is_empty() {
-                    response.output.push(message_item(&name("msg"), &text));
+                    response.output.push(message_item(&name("msg_"), &text));
                 }
                 response.output.extend(call_items(&finished.content));
                 response.finish(&finished);
@@ -247,7 +247,7 @@ impl Stream {
     async fn text(&mut self, text: &str) -> Result<(), Gone> {
         let index = self.response.output.len();
         let is_new = self.open.is_none();
-        let (id, whole) = self.open.get_or_insert_with(|| (name("msg"), String::new()));
+        let (id, whole) = self.open.get_or_insert_with(|| (name("msg_"), String::new()));
         let id = id.clone();
         // The blank line between two messages stands for itself here.
         let text = if is_new { text.trim_start_matches('\n') } else { text };

@@ -62,6 +62,20 @@ impl Author {
     }
 }
 
+/// What an answer may decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerLimit {
+    /// Anything.
+    None,
+    /// What the grant of a token allows.
+    Grant {
+        /// Whether it may allow any call, or only those that change files in the workspace.
+        commands: bool,
+        /// The loosest mode that it may set.
+        most: Mode,
+    },
+}
+
 /// The open questions of the daemon's own that another one replaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stale {
@@ -133,7 +147,7 @@ pub enum Command {
     /// Change model, mode or name.
     Set(session::Set, KeyedReply),
     /// Answer a question.
-    Answer(question_wire::Answer, Author, KeyedReply),
+    Answer(question_wire::Answer, Author, AnswerLimit, KeyedReply),
     /// Ask a question that is not a permission; replies with its resolution.
     Ask(Box<Question>, Reply<Resolution>),
     /// Ask this about a subject in place of what is stale; replies with the question.
@@ -207,7 +221,7 @@ impl Command {
             Self::Cancel(_, asked)
             | Self::Continue(asked)
             | Self::Set(_, asked)
-            | Self::Answer(_, _, asked)
+            | Self::Answer(_, _, _, asked)
             | Self::Bin(asked)
             | Self::Remove(_, asked) => {
                 respond(asked.reply, Err(error));

@@ -11,6 +11,7 @@ mod background;
 mod bin;
 mod children;
 mod hooks;
+mod limit;
 mod messages;
 mod plan;
 mod questions;
@@ -63,8 +64,8 @@ use crate::tool::Workspace;
 use crate::tool::background::{Jobs, Report};
 
 pub use messages::{
-    AttachPoint, Author, CallBasis, Command, Ending, Fragment, KeyedReply, Named, NextStep, PermissionAnswer,
-    PermissionRequest, Reply, Stale, TurnMessage, Wanted,
+    AnswerLimit, AttachPoint, Author, CallBasis, Command, Ending, Fragment, KeyedReply, Named, NextStep,
+    PermissionAnswer, PermissionRequest, Reply, Stale, TurnMessage, Wanted,
 };
 pub use questions::answered_before;
 pub use record::{blob_fold, environment, idle_effort, question_fold, spent, stored, unknown_model};
@@ -438,7 +439,7 @@ impl Actor {
             Command::Undo(undo, key, by, reply) => self.undo(undo, key, by, reply).await,
             Command::Redo(redo, key, by, reply) => self.redo(redo, key, by, reply).await,
             Command::Set(set, asked) => self.set(set, asked).await,
-            Command::Answer(answer, by, asked) => self.answer(answer, by, asked).await,
+            Command::Answer(answer, by, limit, asked) => self.answer(answer, by, limit, asked).await,
             Command::Ask(question, reply) => self.ask_question(*question, reply),
             Command::AskAbout(about, stale, asked, reply) => {
                 self.ask_about(about, &stale, asked.map(|asked| *asked), reply)

@@ -18,7 +18,7 @@ use crate::tool::Access;
 const RANDOM: usize = 10;
 
 impl Actor {
-    pub(super) async fn answer(&mut self, answer: Answer, by: Author, asked: KeyedReply) {
+    pub(super) async fn answer(&mut self, answer: Answer, by: Author, limit: AnswerLimit, asked: KeyedReply) {
         let Some(KeyedReply { key, reply }) = self.first_time(asked).await else { return };
         let Some(asked) = self.state.question(&answer.question).cloned() else {
             // The question is closed; its answer is in the store, or queued there.
@@ -38,7 +38,7 @@ impl Actor {
             });
             return;
         }
-        if let Err(error) = self.may_answer(&asked, &answer) {
+        if let Err(error) = self.may_answer(&asked, &answer).and_then(|()| self.is_within(limit, &asked, &answer)) {
             return respond(reply, Err(error));
         }
         if let Err(error) = self.shows_what_runs(&asked).await {

@@ -124,7 +124,7 @@ async fn a_cancel_withdraws_the_question() {
     scene.cancel().await;
     scene.ends(1).await;
     assert_eq!(scene.count("question_resolved q1 withdrawn by cancelled by the user").await, 1);
-    assert_eq!(scene.env.store.pending(None, None).await.unwrap().len(), 0);
+    assert_eq!(scene.env.store.pending(None, None, None).await.unwrap().len(), 0);
 }
 
 #[tokio::test]

@@ -70,7 +70,7 @@ async fn asks(after_crash: AfterCrash, gate: Option<Arc<Semaphore>>) -> Scene {
 
 /// How many questions are listed.
 async fn pending(scene: &Scene) -> usize {
-    scene.env.store.pending(None, None).await.unwrap().len()
+    scene.env.store.pending(None, None, None).await.unwrap().len()
 }
 
 #[tokio::test]

@@ -1,0 +1,59 @@
+//! What an answer of a connection with a token may decide.
+//!
+//! It is looked at here and not by the method: the call that waits has its target as it was resolved when it was asked about, which
+//! is the one that runs. Deliberately absent: who has which token.
+
+use linger_protocol::permission::{Decision, Mode};
+use linger_protocol::question::{Answer, Subject};
+
+use super::*;
+use crate::agent::role::stricter;
+use crate::permission::{Rules, Verdict, decide};
+use crate::session::state::QuestionState;
+
+impl Actor {
+    /// Fails if an answer decides more than its limit allows.
+    pub(super) fn is_within(&self, limit: AnswerLimit, asked: &QuestionState, answer: &Answer) -> Result<(), RpcError> {
+        let AnswerLimit::Grant { commands, most } = limit else { return Ok(()) };
+        let refuse = |what: String| {
+            Err(RpcError::new(Code::NotAllowed, what).hint("answer it in a terminal: `linger inbox` lists what waits"))
+        };
+        let is_permission = asked.grant().is_some();
+        match asked.about {
+            Some(Subject::Configuration | Subject::Workspace | Subject::Unknown) => {
+                return refuse("a token may not answer what the daemon itself asks".to_owned());
+            }
+            Some(Subject::Plan) => {
+                let mode = answer.answer.parse::<Mode>().ok();
+                return match mode.filter(|mode| stricter(*mode, most) != *mode) {
+                    Some(mode) => refuse(format!("mode {mode} is looser than {most}, the loosest of the token")),
+                    None => Ok(()),
+                };
+            }
+            Some(Subject::Circles | Subject::Budget | Subject::Check) | None => {}
+        }
+        if !is_permission {
+            return Ok(());
+        }
+        if answer.answer == Decision::AllowAlways.name() {
+            return refuse(
+                "a token may not add a rule to the configuration: allow it once, or in this session".to_owned(),
+            );
+        }
+        match commands || self.edits(asked) {
+            true => Ok(()),
+            false => refuse("the token may answer only for calls that change files in the workspace".to_owned()),
+        }
+    }
+
+    /// Whether a question is about a call that mode `edit` would run by itself: a change of a file in the workspace, and of none that
+    /// steers git, linger or which programs run. Unknown is no: the call may not be there yet, after a restart.
+    fn edits(&self, asked: &QuestionState) -> bool {
+        let Phase::Running(running) = &self.phase else { return false };
+        running.waiting.get(&asked.id).is_some_and(|request| {
+            let info = request.info();
+            matches!(info.access, crate::tool::Access::Write(_))
+                && matches!(decide(&Rules::default(), &[], Mode::Edit, &info, &request.resolved), Verdict::Allow { .. })
+        })
+    }
+}

@@ -1,0 +1,140 @@
+//! OpenAI's interface: with OpenAI's own client for Python, and what becomes of a turn whose caller hangs up.
+
+use std::path::PathBuf;
+
+use linger_tests::harness::{Cli, Daemon, until};
+use linger_tests::model::{Gate, ModelServer, Recorded, Reply};
+use serde_json::{Value, json};
+
+use super::http::{get, post};
+use super::{Gateway, token};
+
+/// Where `.ci/run` puts what others wrote; nothing where it is not, which is said.
+fn installed() -> Option<PathBuf> {
+    let place = std::env::var_os("LINGER_MCP_SERVERS").map(PathBuf::from);
+    let place = place.unwrap_or_else(|| linger_tests::harness::profile().parent().unwrap().join("mcp-servers"));
+    let python = place.join("venv/bin/python");
+    let has = |python: &PathBuf| {
+        #[allow(clippy::disallowed_methods)] // Tests own the processes that they start.
+        let imported = std::process::Command::new(python).args(["-c", "import openai"]).output();
+        imported.is_ok_and(|output| output.status.success())
+    };
+    if has(&python) {
+        return Some(python);
+    }
+    assert!(std::env::var_os("CI").is_none(), "{} has no client of OpenAI: see tests/README.md", place.display());
+    eprintln!("not run: {} has no client of OpenAI; tests/README.md says how to install it", place.display());
+    None
+}
+
+/// What the model says to each request of the script.
+fn reply(request: &Recorded) -> Reply {
+    let words = request.last_words();
+    let has_tool = |name: &str| {
+        request.json["tools"].as_array().is_some_and(|tools| tools.iter().any(|tool| tool["function"]["name"] == name))
+    };
+    match () {
+        () if has_tool("weather") && request.after_tool() => Reply::text("It is sunny."),
+        () if has_tool("weather") => Reply::tool("weather", json!({ "city": "Rome" })),
+        () if words.contains("as json") => Reply::text("{\"answer\":42}"),
+        () if words.contains("say hello") => Reply::text("hello there"),
+        () if request.after_tool() => Reply::text("The command said hi."),
+        () => Reply::text("I look.").and_tool("bash", json!({ "command": "echo hi" })),
+    }
+}
+
+#[tokio::test]
+async fn the_python_client_of_openai_gets_what_it_asks_for() {
+    let Some(python) = installed() else { return };
+    let model = ModelServer::scripted(reply);
+    model.list("/v1/models", json!({ "object": "list", "data": [{ "id": "m", "object": "model" }] }));
+    let daemon = Daemon::start(&model).await;
+    let gateway = Gateway::start(&daemon).await;
+    let token = token(&daemon, &["observe", "speak"]).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    let url = format!("http://{}", gateway.http.host());
+    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("gateway/client.py");
+    let args = [script.to_str().unwrap(), &url, &token, &session];
+    let output = Cli::new(&python, daemon.env(false), daemon.workspace(), &args).run().await.exits(0);
+    assert!(output.stdout.contains("all is well"), "{output:?}");
+    // Nothing is kept of what asked a model alone: two sessions are of its tools, one was there.
+    let sessions = client.call("session/list", json!({})).await;
+    assert_eq!(sessions.as_array().unwrap().len(), 3, "{sessions}");
+    let log = std::fs::read_to_string(daemon.dirs.state().join("gateway.log")).unwrap();
+    assert!(log.contains("POST /v1/responses 200") && !log.contains("lng_"), "{log}");
+}
+
+#[tokio::test]
+async fn a_caller_that_hangs_up_cancels_what_was_begun_for_it_alone() {
+    let gates = [Gate::new(), Gate::new(), Gate::new()];
+    let replies = gates.clone().map(|gate| Reply::text("begun").gate(&gate).and_text("more"));
+    let model = ModelServer::with(replies);
+    let daemon = Daemon::start(&model).await;
+    let gateway = Gateway::start(&daemon).await;
+    let token = token(&daemon, &["observe", "speak"]).await;
+    let client = daemon.client().await;
+    let ask = |name: &str| {
+        post(
+            "/v1/chat/completions",
+            json!({ "model": name, "stream": true, "messages": [{ "role": "user", "content": "go" }] }),
+        )
+        .token(&token)
+    };
+    // A session that was made for the request: its turn is cancelled.
+    let mut stream = gateway.http.stream(ask("work/m|")).await;
+    stream.until("begun").await;
+    let made = stream.response.header("x-linger-session").unwrap().to_owned();
+    drop(stream);
+    client.attach(&made).await;
+    let finished = client.first(&made, "turn_finished").await.event;
+    assert_eq!(finished["stop_reason"], "cancelled");
+    // One that was there: its turn goes on.
+    let bound = client.session().await;
+    let mut stream = gateway.http.stream(ask("work/m").header("x-linger-session", &bound)).await;
+    stream.until("begun").await;
+    drop(stream);
+    gates[1].open();
+    assert_eq!(client.first(&bound, "turn_finished").await.event["stop_reason"], "end_turn");
+    // A model alone: it is asked no more.
+    let mut stream = gateway.http.stream(ask("work/m")).await;
+    stream.until("begun").await;
+    drop(stream);
+    until("the completion's connection is gone", async || {
+        let status = client.call("daemon/status", json!({})).await;
+        (status["connections"] == 1).then_some(())
+    })
+    .await;
+    model.forgive();
+}
+
+#[tokio::test]
+async fn all_events_come_by_name_and_errors_in_the_form_that_clients_know() {
+    let model = ModelServer::with([Reply::text("hello")]);
+    let daemon = Daemon::start(&model).await;
+    let gateway = Gateway::start(&daemon).await;
+    let token = token(&daemon, &["observe", "speak"]).await;
+    let ask = |body: Value| post("/v1/chat/completions?events=all", body).token(&token);
+    let messages = json!([{ "role": "user", "content": "go" }]);
+    let mut stream =
+        gateway.http.stream(ask(json!({ "model": "work/m|", "stream": true, "messages": messages }))).await;
+    let mut names = Vec::new();
+    while let Some((_, name, data)) = stream.any().await {
+        if data == "[DONE]" {
+            break;
+        }
+        let data: Value = serde_json::from_str(&data).unwrap();
+        names.push(if name.is_empty() { data["object"].clone() } else { data["event"]["kind"].clone() });
+    }
+    for name in ["session_created", "turn_started", "chat.completion.chunk", "turn_finished"] {
+        assert!(names.contains(&json!(name)), "{name}: {names:?}");
+    }
+    let wrong = gateway.http.send(ask(json!({ "model": "work/m", "messages": [] }))).await;
+    assert_eq!((wrong.status, &wrong.json()["error"]["type"]), (400, &json!("invalid_request_error")));
+    let none = gateway.http.send(get("/v1/models").token("x")).await;
+    assert_eq!((none.status, &none.json()["error"]["type"]), (401, &json!("authentication_error")));
+    let observer = super::token(&daemon, &["observe"]).await;
+    let refused = post("/v1/chat/completions", json!({ "model": "work/m", "messages": messages })).token(&observer);
+    let refused = gateway.http.send(refused).await;
+    assert_eq!((refused.status, &refused.json()["error"]["type"]), (403, &json!("permission_error")));
+}

@@ -5,8 +5,8 @@ import { byId, dialog, el, failed, fill, picture, toast } from './dom.js';
 import { bytes, tokens } from './format.js';
 import { Failure, call, change, http } from './wire.js';
 
-const PICTURE = 4 << 20; // What a picture of a prompt may have; a larger one is drawn smaller
-const PICTURE_SIDE = 2000;
+const PICTURE = 512 << 10; // What a picture of a prompt may have: a request to the gateway has 1 MiB. A larger one is drawn smaller
+const PICTURE_SIDE = 1568;
 const FILE = 64 << 20; // What the gateway takes as a file
 const ROWS = 12;
 const MODES = { ask: 'ask first', edit: 'edit files', auto: 'all by itself', plan: 'plan only' };
@@ -25,7 +25,7 @@ async function smaller(file) {
   const canvas = document.createElement('canvas');
   Object.assign(canvas, { width: bitmap.width * scale, height: bitmap.height * scale });
   canvas.getContext('2d').drawImage(bitmap, 0, 0, canvas.width, canvas.height);
-  return new Promise((done) => canvas.toBlob(done, 'image/jpeg', 0.85));
+  return new Promise((done) => canvas.toBlob(done, 'image/jpeg', 0.8));
 }
 
 export class Compose {
@@ -151,6 +151,7 @@ export function choose(title, placeholder, rows, pick, empty) {
   const input = el('input', { type: 'search', placeholder, 'aria-label': placeholder, autocomplete: 'off' });
   const list = el('div', { class: 'choices' });
   const node = dialog(title, input, list);
+  input.focus();
   let latest = 0;
   const draw = async () => {
     const mine = (latest += 1);

@@ -24,7 +24,7 @@ export class Feed {
         const block = this.blocks[target.dataset.n];
         if (block?.node !== target) continue;
         block.near = isIntersecting;
-        this.want(block);
+        if (isIntersecting || block.drawn) this.want(block);
       }
     }, { root: scroller, rootMargin: `${NEAR}px 0px` });
     this.scrolled = () => {
@@ -52,6 +52,7 @@ export class Feed {
     Object.assign(this, { blocks: [], of: new Map(), wanted: new Set(), dirty: new Set(), views: new Map() });
     this.node.replaceChildren();
     for (const item of items) this.push(item);
+    for (const block of this.blocks) block.node.style.height = `${block.items.length * GUESS}px`;
     this.blocks.slice(-2).forEach((block) => this.mount(block));
     this.toEnd();
   }
@@ -67,12 +68,12 @@ export class Feed {
     block.items.push(item);
     this.of.set(item, block);
     if (block.drawn) block.node.append(this.view(item).node);
-    else block.node.style.height = `${block.items.length * GUESS}px`;
+    return block;
   }
   add(item) {
-    this.push(item);
-    const block = this.of.get(item);
-    if (!block.drawn && this.atEnd) this.mount(block);
+    const block = this.push(item);
+    // The last block has elements, so that what streams into it is seen.
+    if (!block.drawn) this.mount(block);
     this.schedule();
   }
   changed(item) {

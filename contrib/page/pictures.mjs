@@ -104,13 +104,14 @@ try {
   await page.until(`document.querySelector('dialog .choice')?.innerText.includes('nested')`);
   await take(page, '6-search');
   await page.key('Escape');
+  await page.until(`!document.querySelector('dialog')`);
 
   await page.send('Emulation.setDeviceMetricsOverride', { width: 390, height: 780, deviceScaleFactor: 1, mobile: true });
   await page.eval(`location.hash = 'question=${one}'`);
   await page.until(`document.querySelectorAll('#stream .question').length === 1`);
   await take(page, '7-phone');
   await page.send('Emulation.setDeviceMetricsOverride', { width: 1100, height: 760, deviceScaleFactor: 1, mobile: false });
-  await page.send('Emulation.setEmulatedMedia', { features: [{ name: 'prefers-color-scheme', value: 'dark' }] });
+  await page.colours('dark');
   const session = await page.eval(`[...document.querySelectorAll('.session')].find((it) => it.textContent.includes('release-notes')).dataset.session`);
   await page.eval(`location.hash = 'session=${session}'`);
   await page.until(`document.querySelector('article.end')`);

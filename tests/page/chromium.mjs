@@ -54,7 +54,7 @@ export class Browser {
     await page.send('Network.enable');
     await page.send('Log.enable');
     await page.send('Emulation.setDeviceMetricsOverride', { width, height, deviceScaleFactor: mobile ? 2 : 1, mobile });
-    await page.send('Emulation.setEmulatedMedia', { features: [{ name: 'prefers-color-scheme', value: dark ? 'dark' : 'light' }] });
+    await page.colours(dark ? 'dark' : 'light');
     return page;
   }
 
@@ -125,6 +125,12 @@ class Page {
 
   click(selector) {
     return this.until(`(() => { const it = document.querySelector(${JSON.stringify(selector)}); if (!it || it.disabled || it.hidden) return false; it.click(); return true; })()`, `${selector} can be clicked`);
+  }
+
+  // Light or dark, and nothing that moves.
+  colours(value) {
+    const features = [{ name: 'prefers-color-scheme', value }, { name: 'prefers-reduced-motion', value: 'reduce' }];
+    return this.send('Emulation.setEmulatedMedia', { features });
   }
 
   // A key as a person presses it.

@@ -148,7 +148,7 @@ export class Compose {
 
 // A dialog with a list of buttons and a field that filters them; Enter takes what was typed where nothing fits.
 export function choose(title, placeholder, rows, pick, empty) {
-  const input = el('input', { type: 'search', placeholder, 'aria-label': placeholder, autocomplete: 'off' });
+  const input = el('input', { placeholder, 'aria-label': placeholder, autocomplete: 'off' });
   const list = el('div', { class: 'choices' });
   const node = dialog(title, input, list);
   input.focus();

@@ -127,12 +127,12 @@ async fn a_question_is_answered_in_the_page_or_elsewhere_and_everybody_sees_who_
     let Some(mut page) = Page::open(&daemon, "question", &url, &[&session]).await else { return };
     other.prompt(&session, "go").await;
     page.reaches("answered").await;
-    let first = other.nth(&session, "permission_resolved", 0).await;
+    let first = other.nth(&session, "permission_resolved", 1).await;
     assert_eq!(first.event["decision"], "allow_once");
     assert_ne!(first.event["by"], "another");
     page.go().await;
     page.reaches("asked").await;
-    let second = other.nth(&session, "permission_requested", 1).await;
+    let second = other.nth(&session, "permission_requested", 2).await;
     let answer = json!({ "permission": second.event["permission"], "decision": "reject_once", "reason": "no" });
     other.call("permission/answer", answer).await;
     page.go().await;
@@ -226,7 +226,7 @@ async fn nothing_that_a_model_a_tool_or_a_name_says_runs_or_is_html() {
     let command = format!("printf '%s\\n' '{tool}'; head -c 300000 /dev/zero | tr '\\0' y");
     let model = ModelServer::scripted(move |request| match request.after_tool() {
         true => Reply::text(words.clone()),
-        false => Reply::new().thinking(&HOSTILE.join("\n"), "").and_tool("bash", json!({ "command": command })),
+        false => Reply::tool("bash", json!({ "command": command })),
     });
     let daemon = Daemon::start_with(&model, setup("auto")).await;
     let url = link(&daemon).await;

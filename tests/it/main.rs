@@ -48,6 +48,7 @@ mod network;
 mod no_file;
 mod oauth;
 mod outage;
+mod page;
 mod permission;
 mod pictures;
 mod power;

@@ -30,7 +30,10 @@ pub async fn list(services: &Services, caller: &Caller, params: List) -> Result<
             caller.may_read(services, &session).await?;
             Some(services.registry.ask(&session, Command::CallBasis).await?.workspace.root.clone())
         }
-        None => params.cwd,
+        None => {
+            caller.must_be_outside(services, "list MCP servers")?;
+            params.cwd
+        }
     };
     let Some(cwd) = cwd else { return Ok(measured(services.env().servers.list(None)).await) };
     let (root, now) = trust::look(services, &cwd).await?;
@@ -86,7 +89,9 @@ pub async fn restart(services: &Services, caller: &Caller, params: Named) -> Res
 }
 
 /// What a server wrote and logged last.
-pub async fn logs(services: &Services, _: &Caller, params: Named) -> Result<Logs, RpcError> {
+pub async fn logs(services: &Services, caller: &Caller, params: Named) -> Result<Logs, RpcError> {
+    // A server of all sessions may write about each of them.
+    caller.must_be_outside(services, "read what an MCP server wrote")?;
     let root = root(services, params.cwd.as_deref()).await?;
     let lines = services.env().servers.logs(&params.server, root.as_deref());
     Ok(Logs { lines: lines.ok_or_else(|| unknown(&params.server))? })

@@ -22,8 +22,14 @@ pub async fn list(services: &Services, caller: &Caller, params: Tools) -> Result
             caller.may_read(services, &session).await?;
             Some(services.registry.ask(&session, Command::CallBasis).await?)
         }
-        Tools { cwd: Some(cwd), .. } => Some(of_new(services, cwd).await?),
-        Tools { .. } => None,
+        Tools { cwd: Some(cwd), .. } => {
+            caller.must_be_outside(services, "read the rules")?;
+            Some(of_new(services, cwd).await?)
+        }
+        Tools { .. } => {
+            caller.root(services)?;
+            None
+        }
     };
     let tools = basis.as_ref().map_or_else(|| services.env().tools.current(), |basis| basis.tools.clone());
     let mut rows = Vec::new();

@@ -262,10 +262,10 @@ mod tests {
     }
 
     /// Commands whose output is of another form, or none.
-    const WITHOUT_JSON: [&str; 5] = ["acp", "completions", "help", "mcp serve", "__complete"];
+    const WITHOUT_JSON: [&str; 4] = ["acp", "completions", "help", "mcp serve"];
 
     fn without_json(command: &clap::Command, name: &str, found: &mut Vec<String>) {
-        for below in command.get_subcommands() {
+        for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
             let name = format!("{name} {}", below.get_name()).trim().to_owned();
             let takes = below.get_arguments().any(|argument| argument.get_id() == "json");
             // A group alone does nothing.

@@ -101,7 +101,11 @@ async fn an_answer_that_only_the_log_has_permits_nothing_after_a_repair() {
         let row = back.call("session/list", json!({ "matching": session })).await[0].clone();
         assert_eq!(row["mode"], "ask");
 
-        // It asks again.
+        // What is confirmed is asked again too.
+        let waiting = back.call("config/get", json!({})).await["waiting"].clone();
+        assert!(waiting["changes"].as_array().is_some_and(|changes| !changes.is_empty()), "{waiting}");
+        daemon.cli(&["config", "confirm", "--yes"]).run().await.exits(0);
+        // The call asks again.
         model.push([crate::bash(&daemon.effect("once")), Reply::text("done")]);
         back.prompt(&session, "go on").await;
         let again = back.nth(&session, "permission_requested", 2).await;

@@ -105,12 +105,13 @@ async fn an_answer_that_only_the_log_has_permits_nothing_after_a_repair() {
         let waiting = back.call("config/get", json!({})).await["waiting"].clone();
         assert!(waiting["changes"].as_array().is_some_and(|changes| !changes.is_empty()), "{waiting}");
         daemon.cli(&["config", "confirm", "--yes"]).run().await.exits(0);
-        // The call asks again.
+        // The call asks again; the model's answer to the first one comes before it.
+        assert_eq!(back.turn(&session, "hello").await.str("stop_reason"), "end_turn");
         model.push([crate::bash(&daemon.effect("once")), Reply::text("done")]);
         back.prompt(&session, "go on").await;
         let again = back.nth(&session, "permission_requested", 2).await;
         answer(&back, again.str("permission"), "allow_once").await;
-        assert_eq!(back.nth(&session, "turn_finished", 2).await.str("stop_reason"), "end_turn");
+        assert_eq!(back.nth(&session, "turn_finished", 3).await.str("stop_reason"), "end_turn");
         assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "once\n");
         drop(client);
         stop(&daemon).await;

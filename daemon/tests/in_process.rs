@@ -14,7 +14,7 @@ use linger_protocol::place::Places;
 use linger_protocol::session::{Attach, Create, List, Prompt, Set};
 use lingerd::Options;
 use lingerd::rpc::in_process::in_process;
-use lingerd::service::{Authority, Caller, Services, Setup, daemon, session};
+use lingerd::service::{Authority, Caller, Services, Setup, daemon, mcp, session};
 use lingerd::session::subscription::Subscription;
 use lingerd::sys::peer::{self, Peer};
 use serde_json::{Value, json};
@@ -179,8 +179,27 @@ async fn a_process_of_a_tool_reads_its_own_session_and_its_children_and_changes_
     let unplaced = process(std::process::id());
     refused.push(session::list(&services, &unplaced, List::default()).await.map(drop));
     refused.push(session::attach(&services, &unplaced, attach(&own)).await.map(drop));
+    // What belongs to no session, or to a directory.
+    let nothing = || json!({});
+    let here = || json!({ "cwd": dir.path() });
+    for (caller, params) in [(&tool, here()), (&unplaced, here()), (&unplaced, nothing())] {
+        let tools = serde_json::from_value(params).unwrap();
+        refused.push(lingerd::service::tool::list(&services, caller, tools).await.map(drop));
+    }
+    for params in [here(), nothing()] {
+        let servers = serde_json::from_value(params).unwrap();
+        refused.push(mcp::list(&services, &tool, servers).await.map(drop));
+    }
+    let logs = serde_json::from_value(json!({ "server": "any" })).unwrap();
+    refused.push(mcp::logs(&services, &tool, logs).await.map(drop));
     let codes: Vec<_> = refused.into_iter().map(|result| result.unwrap_err().code()).collect();
     assert_eq!(codes, vec![Some(Code::NotAllowed); codes.len()]);
+    for params in [nothing(), json!({ "session": own })] {
+        lingerd::service::tool::list(&services, &tool, serde_json::from_value(params).unwrap())
+            .await
+            .map(drop)
+            .unwrap();
+    }
 
     session::cancel(&services, &me, cancel(&own)).await.unwrap();
     services.registry.pause().await;

@@ -48,6 +48,7 @@ pub struct Item {
 
 /// Whose a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::open)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// The user's.
@@ -63,6 +64,7 @@ pub enum Scope {
 
 /// Whether sessions have a skill, command or agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::open)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// They have it.

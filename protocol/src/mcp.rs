@@ -8,6 +8,7 @@ use crate::message::ContentBlock;
 
 /// Who shares one process of a server, or one connection to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::open)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// All sessions.
@@ -23,6 +24,7 @@ pub enum Scope {
 
 /// How a server is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::open)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// It does not run; the next call starts it.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// What notes are about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::open)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// The user, in all workspaces.

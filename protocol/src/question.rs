@@ -59,6 +59,7 @@ pub enum Blocks {
 
 /// What a question is about that the daemon asks by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::open)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
     /// Changes of the configuration that wait; `config/get` has them too.

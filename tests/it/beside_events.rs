@@ -3,6 +3,7 @@
 use linger_tests::check::Seen;
 use linger_tests::harness::{Client, Daemon, until};
 use linger_tests::model::{Gate, ModelServer, Reply};
+use lingerd::store::event_sum;
 use rusqlite::Connection;
 use serde_json::json;
 
@@ -52,6 +53,67 @@ async fn a_permission_waits_although_the_state_of_its_session_has_changed() {
         assert_eq!(back.first(&session, "turn_finished").await.str("stop_reason"), "end_turn", "{sql}");
         daemon.check(&[&client, &back], &model);
         assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "once\n");
+        stop(&daemon).await;
+    }
+}
+
+/// Puts an event after the last one of a session, as a program with the database can.
+fn forge(path: &std::path::Path, session: &str, event: serde_json::Value) {
+    let connection = Connection::open(path).unwrap();
+    let last = "SELECT max(seq) + 1, (SELECT max(n) + 1 FROM event), max(at) FROM event WHERE session = ?";
+    let (seq, n, at): (i64, i64, i64) =
+        connection.query_row(last, [session], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
+    let mut event = event;
+    (event["seq"], event["at"]) = (json!(seq), json!(at));
+    let (kind, data) = (event["kind"].as_str().unwrap().to_owned(), event.to_string());
+    let insert = "INSERT INTO event (n, session, seq, at, kind, data, sum) VALUES (?, ?, ?, ?, ?, ?, ?)";
+    let with = |sum: Option<i64>| connection.execute(insert, (n, session, seq, at, &kind, &data, sum));
+    assert!(with(None).is_err(), "no event is without a sum");
+    assert_eq!(with(Some(event_sum(session.as_bytes(), &data))).unwrap(), 1);
+}
+
+#[tokio::test]
+async fn an_answer_that_only_the_log_has_permits_nothing_after_a_repair() {
+    for mode in [false, true] {
+        let model = ModelServer::start();
+        let (daemon, client, session, asked) = asking(&model).await;
+        damage(&daemon, |path| {
+            if mode {
+                forge(path, &session, json!({ "kind": "session_changed", "mode": "auto" }));
+            }
+            let answer = json!({ "kind": "permission_resolved", "turn": "t1", "permission": asked.str("permission"),
+                                 "decision": "allow_session", "by": "linger@pts/0" });
+            forge(path, &session, answer);
+            let confirmed = json!({ "kind": "config_confirmed", "by": "linger@pts/0", "changes": [],
+                                    "digest": "sha256:0", "settings": { "mode": "auto" } });
+            forge(path, "daemon", confirmed);
+        })
+        .await;
+        daemon.launch().await;
+        doctor(&daemon, &["--repair", "--force"], true, "carried over (1)").await;
+        let back = daemon.client().await;
+        back.attach(&session).await;
+        let ended = back.first(&session, "turn_finished").await;
+        assert_eq!(ended.str("stop_reason"), "error", "{:?}", ended.event);
+        let said = |code: &str| back.look(|seen| seen.of("notice").any(|notice| notice.str("code") == code));
+        assert!(said("rebuilt") && said("damaged"));
+        assert!(!daemon.side_effects().exists(), "nobody has allowed it");
+        let row = back.call("session/list", json!({ "matching": session })).await[0].clone();
+        assert_eq!(row["mode"], "ask");
+
+        // What is confirmed is asked again too.
+        let waiting = back.call("config/get", json!({})).await["waiting"].clone();
+        assert!(waiting["changes"].as_array().is_some_and(|changes| !changes.is_empty()), "{waiting}");
+        daemon.cli(&["config", "confirm", "--yes"]).run().await.exits(0);
+        // The call asks again; the model's answer to the first one comes before it.
+        assert_eq!(back.turn(&session, "hello").await.str("stop_reason"), "end_turn");
+        model.push([crate::bash(&daemon.effect("once")), Reply::text("done")]);
+        back.prompt(&session, "go on").await;
+        let again = back.nth(&session, "permission_requested", 2).await;
+        answer(&back, again.str("permission"), "allow_once").await;
+        assert_eq!(back.nth(&session, "turn_finished", 3).await.str("stop_reason"), "end_turn");
+        assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "once\n");
+        drop(client);
         stop(&daemon).await;
     }
 }

@@ -106,7 +106,16 @@ async fn what_is_wrong_with_a_certificate_is_said_in_words() {
     let other = Front::tls(&authority, &["other.test"], model.address());
     let expired = Front::expired(&authority, &["localhost"], model.address());
     let plain = Front::saying(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n");
+    let (own, pem) = Front::own(&["localhost"], model.address());
+    let pinned = dir.path().join("own.pem");
+    std::fs::write(&pinned, pem).unwrap();
+    let pinned = format!("ca_file = \"{}\"", pinned.display());
     for (port, network, expect) in [
+        (
+            own.address.port(),
+            pinned.as_str(),
+            "is not trusted: it is made as an authority's (CA:TRUE), also where ca_file",
+        ),
         (other.address.port(), trusted.as_str(), "is not trusted: it is for other.test; see whether base_url"),
         (expired.address.port(), &trusted, "is not trusted: it has expired, or this machine's clock is wrong"),
         (plain.address.port(), &trusted, "does not speak TLS at this port: should base_url begin with http://?"),
@@ -123,6 +132,19 @@ async fn what_is_wrong_with_a_certificate_is_said_in_words() {
         check(&daemon, &client, &model, &[]);
     }
     assert!(model.requests().is_empty());
+}
+
+#[tokio::test]
+async fn http_to_a_port_with_tls_is_said() {
+    let (model, authority) = (answering(), Authority::default());
+    let front = Front::tls(&authority, &["localhost"], model.address());
+    let setup = setup(&format!("http://localhost:{}/v1", front.address.port()), "", &[]);
+    let config = setup.config.replace("[network]", "patience = 0\n[network]");
+    let daemon = Daemon::start_with(&model, Setup { config, ..setup }).await;
+    let client = daemon.client().await;
+    let said = turn(&client).await;
+    assert!(said.contains("should base_url begin with https://?"), "{said}");
+    check(&daemon, &client, &model, &[]);
 }
 
 #[tokio::test]

@@ -227,6 +227,16 @@ async fn a_provider_that_does_not_list_its_models_is_named_and_the_others_are_li
     assert_eq!(all.stderr.lines().count(), 2, "{}", all.stderr);
     let listed = names(&all.stdout);
     assert!(listed.contains(&"claude/w") && listed.contains(&"gone/m") && listed.contains(&"work/MODEL"), "{listed:?}");
+
+    // Doctor says which servers it has contacted, and contacts all of them if it is asked to.
+    let plain = daemon.cli(&["doctor"]).run().await.stdout;
+    assert!(plain.contains("✓ model gone/m; not contacted (--probe asks it)"), "{plain}");
+    let probed = daemon.cli(&["doctor", "--probe"]).run().await.exits(1).stdout;
+    for expect in ["✗ provider gone: cannot connect", "✗ provider work: ", "✓ provider claude answers: 1 models"]
+    {
+        assert!(probed.contains(expect), "{expect}: {probed}");
+    }
     // No key goes anywhere but into its header.
-    assert!(!all.stderr.contains("canary") && !daemon.log().contains("canary"));
+    let said = [all.stderr, plain, probed].concat();
+    assert!(!said.contains("canary") && !daemon.log().contains("canary"));
 }

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener as StdListener};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
+use rcgen::{BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
@@ -106,6 +106,16 @@ impl Authority {
         file
     }
 
+    /// What `openssl req -x509` makes: one certificate, an authority's, that a server for `names` shows itself.
+    fn own(names: &[&str]) -> (TlsAcceptor, String) {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).expect("names");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params.self_signed(&key).expect("a certificate");
+        (acceptor(&certificate, &key), certificate.pem())
+    }
+
     /// What a server for `names` shows; one that has expired if it is not `valid`.
     fn acceptor(&self, names: &[&str], valid: bool) -> TlsAcceptor {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
@@ -115,15 +125,19 @@ impl Authority {
         }
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
-        let key = PrivateKeyDer::try_from(key.serialize_der()).expect("a key");
-        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("versions")
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate.der().clone()], key)
-            .expect("a certificate that fits its key");
-        TlsAcceptor::from(Arc::new(config))
+        acceptor(&certificate, &key)
     }
+}
+
+fn acceptor(certificate: &Certificate, key: &KeyPair) -> TlsAcceptor {
+    let key = PrivateKeyDer::try_from(key.serialize_der()).expect("a key");
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], key)
+        .expect("a certificate that fits its key");
+    TlsAcceptor::from(Arc::new(config))
 }
 
 /// Another address of a model.
@@ -142,6 +156,12 @@ impl Front {
     /// As [`Self::tls`], with a certificate that has expired.
     pub fn expired(authority: &Authority, names: &[&str], model: SocketAddr) -> Self {
         Self::with(authority.acceptor(names, false), model)
+    }
+
+    /// As [`Self::tls`], with a certificate of the server's own as `openssl req -x509` makes it; and that as PEM.
+    pub fn own(names: &[&str], model: SocketAddr) -> (Self, String) {
+        let (acceptor, pem) = Authority::own(names);
+        (Self::with(acceptor, model), pem)
     }
 
     fn with(acceptor: TlsAcceptor, model: SocketAddr) -> Self {

@@ -278,6 +278,28 @@ mod tests {
         }
     }
 
+    /// Commands whose output is of another form, or none.
+    const WITHOUT_JSON: [&str; 4] = ["acp", "completions", "help", "mcp serve"];
+
+    fn without_json(command: &clap::Command, name: &str, found: &mut Vec<String>) {
+        for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+            let name = format!("{name} {}", below.get_name()).trim().to_owned();
+            let takes = below.get_arguments().any(|argument| argument.get_id() == "json");
+            // A group alone does nothing.
+            if !takes && !below.is_subcommand_required_set() && !WITHOUT_JSON.contains(&name.as_str()) {
+                found.push(name.clone());
+            }
+            without_json(below, &name, found);
+        }
+    }
+
+    #[test]
+    fn every_command_prints_json() {
+        let mut found = Vec::new();
+        without_json(&<Arguments as clap::CommandFactory>::command(), "", &mut found);
+        assert_eq!(found, Vec::<String>::new(), "`--json` is missing");
+    }
+
     #[test]
     fn limits_checks_and_directories_are_read() {
         let words = "linger run --max-cost 0.50 --max-tokens 2k --max-time 2h --max-steps 9 --until true --tries 3 --add-dir x p";

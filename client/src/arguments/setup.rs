@@ -74,6 +74,9 @@ pub(crate) enum Memory {
         /// About the user, for all workspaces
         #[arg(long)]
         user: bool,
+        /// Print one JSON object: the note
+        #[arg(long)]
+        json: bool,
     },
     /// Open one in $VISUAL or $EDITOR
     Edit(MemoryNamed),
@@ -88,6 +91,9 @@ pub(crate) struct MemoryNamed {
     /// The one about the user
     #[arg(long)]
     pub(crate) user: bool,
+    /// Print one JSON object: the note
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// What to do with skills, commands, agents, or the files of tools.
@@ -158,7 +164,7 @@ pub(crate) enum Configure {
     /// Set one key in the file, in force at once
     Set(ConfigSetting),
     /// Edit the file with $VISUAL or $EDITOR; it is checked, written, and in force at once
-    Edit,
+    Edit(Json),
 }
 
 #[derive(Debug, Args)]

@@ -29,7 +29,7 @@ pub(super) fn run(args: Config) -> Result<Exit, Failure> {
         Some(Configure::Get(args)) => get(&args),
         Some(Configure::Path(args)) => path(&args),
         Some(Configure::Set(args)) => set(args),
-        Some(Configure::Edit) => edit(),
+        Some(Configure::Edit(args)) => edit(&args),
     }
 }
 
@@ -185,7 +185,7 @@ pub(super) fn list(title: &str, changes: &[String]) -> Result<(), Failure> {
 }
 
 /// Lets the user edit a copy, which the daemon checks and writes.
-fn edit() -> Result<Exit, Failure> {
+fn edit(args: &Json) -> Result<Exit, Failure> {
     let mut client = Client::open_silent(None)?;
     let before = client.call(&ConfigGet(Get { text: true }))?.text;
     let before = before.ok_or_else(|| Failure::new(Exit::FAILED, "the daemon does not show the file"))?;
@@ -203,14 +203,14 @@ fn edit() -> Result<Exit, Failure> {
             fs::remove_file(&copy)?;
             edited?;
             Terminal::new().say("nothing was changed")?;
-            return Ok(Exit::GOOD);
+            return done(&Confirmed::default(), args.json, false);
         }
         edited.map_err(kept)?;
         let mut client = Client::open_silent(None)?;
         match write(&mut client, text, &before.digest) {
             Ok(Some(confirmed)) => {
                 fs::remove_file(&copy)?;
-                return done(&confirmed, false, false);
+                return done(&confirmed, args.json, false);
             }
             Ok(None) => return Err(kept(Failure::new(Exit::CANCELLED, "not confirmed"))),
             Err(failure) if !failure.is_no_answer() && Capabilities::detect().can_ask() => {

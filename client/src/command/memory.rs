@@ -32,23 +32,33 @@ pub(super) fn run(command: Memory) -> Result<Exit, Failure> {
                 }
             }
         }
-        Memory::Show(MemoryNamed { name, user }) => {
+        Memory::Show(MemoryNamed { name, user, json }) => {
             let all = client.call(&MemoryList(List { cwd: working_directory()?, text: true }))?;
             let note = find(&all, &name, user)?;
-            terminal.say(&clean_line(&note.path.to_string_lossy()))?;
-            terminal.text(note.text.as_deref().unwrap_or_default())?;
+            if json {
+                print_value(note)?;
+            } else {
+                terminal.say(&clean_line(&note.path.to_string_lossy()))?;
+                terminal.text(note.text.as_deref().unwrap_or_default())?;
+            }
         }
-        Memory::Add { text, user } => {
+        Memory::Add { text, user, json } => {
             let text = text.join(" ");
             let add = Add { cwd: working_directory()?, scope: scope(user), text, name: None };
             let note = client.call(&MemoryAdd(add))?;
-            terminal.say(&format!("noted as {}/{}", noun(note.scope), note.name))?;
+            done(&mut terminal, "noted as", &note, json)?;
         }
-        Memory::Edit(MemoryNamed { name, user }) => {
+        Memory::Edit(MemoryNamed { name, user, json }) => {
             let rows = list(&mut client)?;
-            return edit(find(&rows, &name, user)?);
+            let note = find(&rows, &name, user)?;
+            let exit = edit(note)?;
+            if json && exit == Exit::GOOD {
+                let all = client.call(&MemoryList(List { cwd: working_directory()?, text: true }))?;
+                all.iter().find(|it| it.path == note.path).map_or(Ok(()), print_value)?;
+            }
+            return Ok(exit);
         }
-        Memory::Rm(MemoryNamed { name, user }) => {
+        Memory::Rm(MemoryNamed { name, user, json }) => {
             let rows = list(&mut client)?;
             let note = find(&rows, &name, user)?;
             client.call(&MemoryRemove(Remove {
@@ -56,10 +66,18 @@ pub(super) fn run(command: Memory) -> Result<Exit, Failure> {
                 scope: note.scope,
                 name: note.name.clone(),
             }))?;
-            terminal.say(&format!("removed {}/{}", noun(note.scope), note.name))?;
+            done(&mut terminal, "removed", note, json)?;
         }
     }
     Ok(Exit::GOOD)
+}
+
+/// Says what was done with a note, or prints the note.
+fn done(terminal: &mut Terminal, what: &str, note: &Note, json: bool) -> Result<(), Failure> {
+    match json {
+        true => print_value(note),
+        false => Ok(terminal.say(&format!("{what} {}/{}", noun(note.scope), note.name))?),
+    }
 }
 
 fn list(client: &mut Client) -> Result<Vec<Note>, Failure> {

@@ -30,6 +30,9 @@ const MAX_LEFT: usize = 10_000;
 /// The `by` of questions whose answer is lost.
 const DAMAGE: &str = "damage";
 
+/// What is said of a session whose stored state is not what its events give.
+const REBUILT: &str = "the state of this session was made again from its events";
+
 /// The database that sessions are copied to.
 pub(super) struct Target<'a> {
     pub(super) connection: &'a Connection,
@@ -173,7 +176,7 @@ impl Carry<'_, '_> {
 
     /// Ends the transaction of a session: the events that a repair adds, and its other rows.
     fn end(&self, id: &str, examined: Examined, asked: BTreeMap<QuestionId, QuestionKind>) -> Result<(), StoreError> {
-        let Examined { mut state, env, results, broken, events, known, head, goes_on, .. } = examined;
+        let Examined { mut state, env, results, broken, events, known, head, goes_on, rebuilt, .. } = examined;
         let (updated_at, file) = (state.updated_at, self.file.display());
         let text = match &broken {
             None => format!("the database was set aside, and this session carried over whole from {file}"),
@@ -184,7 +187,10 @@ impl Carry<'_, '_> {
         };
         let (drafts, pieces) = match goes_on {
             true => (Vec::new(), read::pieces(&self.source.connection, id).unwrap_or_default()),
-            false => (cut_off(&state, &results), Vec::new()),
+            false => {
+                let why = if broken.is_some() { "a part of the session could not be read" } else { REBUILT };
+                (cut_off(&state, &results, why), Vec::new())
+            }
         };
         // Their answers are lost, or what they allow is.
         let waits = |id: &QuestionId| state.open_questions().any(|asked| asked.id == *id);
@@ -192,9 +198,13 @@ impl Carry<'_, '_> {
         let unanswered = unanswered.map(|(id, kind)| Draft::new(kind.withdrawn(id, DAMAGE.to_owned())));
         let unanswered: Vec<Draft> = unanswered.collect();
         let turn = state.turn.as_ref().filter(|_| drafts.is_empty()).map(|turn| turn.id.clone());
-        let notice = Draft { turn, ..Draft::new(EventBody::notice(Level::Warning, NoticeCode::Damaged, text)) };
+        let notice =
+            |code, text| Draft { turn: turn.clone(), ..Draft::new(EventBody::notice(Level::Warning, code, text)) };
+        let asks_again = format!("{REBUILT}; what was permitted is asked again");
+        let asks_again = rebuilt.then(|| notice(NoticeCode::Rebuilt, asks_again));
+        let notice = notice(NoticeCode::Damaged, text);
         let (mut new, mut folds, session) = (Vec::new(), vec![environment(&env)], SessionId::from(id));
-        for Draft { turn, body, .. } in unanswered.into_iter().chain(drafts).chain([notice]) {
+        for Draft { turn, body, .. } in unanswered.into_iter().chain(drafts).chain(asks_again).chain([notice]) {
             let event = Event { body, seq: Some(state.head + 1), at: clock::now(), turn };
             state.apply(&event);
             folds.extend(question_fold(&session, &event).into_iter().chain(spent(&event)));
@@ -274,8 +284,7 @@ impl Target<'_> {
 }
 
 /// Ends the running turn of a session that has lost events, so that nothing continues by itself.
-fn cut_off(state: &State, results: &HashMap<CallId, ContentBlock>) -> Vec<Draft> {
-    let why = "a part of the session could not be read";
+fn cut_off(state: &State, results: &HashMap<CallId, ContentBlock>, why: &str) -> Vec<Draft> {
     let finished = |prompt, usage, steps| EventBody::TurnFinished {
         prompt,
         stop_reason: StopReason::Error,

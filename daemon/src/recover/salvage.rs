@@ -4,6 +4,8 @@
 //! its number: an unreadable one is replaced by a `lost`, so that cursors and the numbers in the state stay valid.
 //! The stored state knows what the lost events did. If it is readable and nothing that it needs is lost, the session continues
 //! from it ([`Examined::goes_on`]); otherwise the state is folded from the other events, and nothing continues by itself.
+//! A state that the events give and that was not stored so may be what another program wrote: it permits nothing
+//! ([`Examined::rebuilt`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -37,6 +39,8 @@ pub(super) struct Examined {
     pub(super) state: State,
     /// Whether the session can continue from that state.
     pub(super) goes_on: bool,
+    /// Whether the stored state does not say that what it permits was permitted.
+    pub(super) rebuilt: bool,
     /// The variables of its tools.
     pub(super) env: BTreeMap<String, String>,
     /// Results of calls that are not in a message yet.
@@ -77,7 +81,9 @@ pub(super) fn examine(connection: &Connection, id: &str) -> Examined {
         let why = session.wrong.as_deref().unwrap_or_default();
         session.broken = Some(format!("{why}, and events after {} may be missing", session.head));
     }
-    session.goes_on = session.broken.is_none();
+    session.rebuilt =
+        stored.as_ref().is_none_or(|stored| stored.head != session.head || !permits_the_same(stored, &session.state));
+    session.goes_on = session.broken.is_none() && !(session.rebuilt && has_allowed(&session.state));
     if let Some(stored) = stored.filter(|stored| !session.goes_on && [session.head, session.known] == [stored.head; 2])
     {
         session.trust(stored);
@@ -136,6 +142,7 @@ impl Examined {
             asked && self.lost.iter().all(|(_, last)| *last <= state.before_turn)
         };
         self.goes_on = state.turn.as_ref().is_none_or(of_turn);
+        self.rebuilt = false;
         self.state = state;
     }
 
@@ -154,6 +161,27 @@ impl Examined {
         (self.events, self.head) = (self.events + 1, seq);
         Ok(())
     }
+}
+
+/// Whether both states permit the same.
+fn permits_the_same(one: &State, other: &State) -> bool {
+    let answers = |state: &State| -> Vec<_> {
+        let asked = state.turn.iter().flat_map(|turn| &turn.questions);
+        asked.map(|asked| (asked.id.clone(), asked.digest.clone(), asked.answer.clone())).collect()
+    };
+    one.mode == other.mode
+        && one.grants == other.grants
+        && one.directories == other.directories
+        && one.confirmed == other.confirmed
+        && one.trusted == other.trusted
+        && answers(one) == answers(other)
+}
+
+/// Whether a question has its answer, and the call that it holds up has not begun.
+fn has_allowed(state: &State) -> bool {
+    let Some(turn) = &state.turn else { return false };
+    let waits = |call: &CallId| turn.calls.iter().any(|it| it.id == *call && !it.started && !it.finished);
+    turn.questions.iter().any(|asked| asked.answer.is_some() && asked.call.as_ref().is_none_or(waits))
 }
 
 /// The ids of `known` and all other sessions, without those that the user has removed and that still have events.

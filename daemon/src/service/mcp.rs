@@ -32,6 +32,7 @@ pub async fn list(services: &Services, caller: &Caller, params: List) -> Result<
         }
         None => {
             may_look(services, caller, params.cwd.as_deref()).await?;
+            caller.must_be_outside(services, "list MCP servers")?;
             params.cwd
         }
     };
@@ -93,6 +94,8 @@ pub async fn restart(services: &Services, caller: &Caller, params: Named) -> Res
 /// What a server wrote and logged last.
 pub async fn logs(services: &Services, caller: &Caller, params: Named) -> Result<Logs, RpcError> {
     may_look(services, caller, params.cwd.as_deref()).await?;
+    // A server of all sessions may write about each of them.
+    caller.must_be_outside(services, "read what an MCP server wrote")?;
     let root = root(services, params.cwd.as_deref()).await?;
     let lines = services.env().servers.logs(&params.server, root.as_deref());
     Ok(Logs { lines: lines.ok_or_else(|| unknown(&params.server))? })

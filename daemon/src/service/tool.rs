@@ -24,9 +24,13 @@ pub async fn list(services: &Services, caller: &Caller, params: Tools) -> Result
         }
         Tools { cwd: Some(cwd), .. } => {
             caller.may_look_into(services, &cwd).await?;
+            caller.must_be_outside(services, "read the rules")?;
             Some(of_new(services, cwd).await?)
         }
-        Tools { .. } => None,
+        Tools { .. } => {
+            caller.scope(services)?;
+            None
+        }
     };
     let tools = basis.as_ref().map_or_else(|| services.env().tools.current(), |basis| basis.tools.clone());
     let mut rows = Vec::new();

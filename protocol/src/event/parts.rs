@@ -304,6 +304,8 @@ pub enum NoticeCode {
     /// What was stored was damaged. With a `seq`: what became of the session; without: its log cannot be read any further, and
     /// nothing follows.
     Damaged,
+    /// A repair made the session's state again from its events: what they permit is asked again.
+    Rebuilt,
     /// The session's model is unknown; the text names a known one with a similar name.
     UnknownModel,
     /// A rule of an `allow_always` answer could not be stored in the configuration; it holds in this session.

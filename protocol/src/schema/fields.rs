@@ -163,3 +163,23 @@ fn the_tables_of_the_document_are_those_of_the_types() {
     }
     assert!(shown == made, "the tables are old: `UPDATE_DOCUMENTS=1 cargo test -p linger-protocol tables` writes them");
 }
+
+#[test]
+fn what_a_build_does_not_know_is_no_word_of_the_wire() {
+    fn words(at: &Value, found: &mut Vec<String>) {
+        match at {
+            Value::Object(fields) => {
+                let of = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
+                if of("const") == "unknown" && of("description").contains("does not know") {
+                    found.push(of("description").to_owned());
+                }
+                fields.values().for_each(|inner| words(inner, found));
+            }
+            Value::Array(items) => items.iter().for_each(|inner| words(inner, found)),
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    words(&super::protocol(), &mut found);
+    assert_eq!(found, Vec::<String>::new(), "`transform = crate::schema::open` is missing");
+}

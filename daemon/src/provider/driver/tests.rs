@@ -495,3 +495,29 @@ fn waits_are_read_in_every_form() {
     check(None, Some("Sun, 06 Nov 1994 08:00:00 GMT"), Some(0));
     check(None, Some("soon"), None);
 }
+
+#[test]
+fn an_exhausted_limit_says_when_it_is_over() {
+    const NOW: u64 = 1_795_392_000_000;
+    let check = |headers: &[(&str, &str)], expect: Option<u64>| {
+        let header = |name: &str| headers.iter().find(|(it, _)| *it == name).map(|(_, value)| *value);
+        assert_eq!(limit_reset(header, NOW), expect.map(Duration::from_millis), "{headers:?}");
+    };
+    check(&[("x-ratelimit-reset-requests", "6m0s"), ("x-ratelimit-remaining-requests", "0")], Some(360_000));
+    check(&[("x-ratelimit-reset-tokens", "750ms"), ("x-ratelimit-remaining-tokens", "0")], Some(750));
+    check(&[("x-ratelimit-reset-tokens", "12.5")], Some(12_500));
+    // One that is not used up does not matter; of two that are, the later.
+    let both = [
+        ("x-ratelimit-reset-requests", "1h"),
+        ("x-ratelimit-remaining-requests", "7"),
+        ("x-ratelimit-reset-tokens", "2s"),
+    ];
+    check(&both, Some(2000));
+    check(&[("x-ratelimit-reset-requests", "3s"), ("x-ratelimit-reset-tokens", "2s")], Some(3000));
+    // Moments, in milliseconds and in seconds.
+    check(&[("x-ratelimit-reset", "1795392030000"), ("x-ratelimit-remaining", "0")], Some(30_000));
+    check(&[("x-ratelimit-reset", "1795392030")], Some(30_000));
+    check(&[("x-ratelimit-reset", "1795391000")], Some(0));
+    check(&[("x-ratelimit-reset", "soon")], None);
+    check(&[], None);
+}

@@ -502,7 +502,21 @@ impl State {
         }
     }
 
+    /// Nothing is permitted any more that only events say, which another program may have written.
+    fn ask_again(&mut self) {
+        if matches!(self.mode, Mode::Edit | Mode::Auto) {
+            self.mode = Mode::Ask;
+        }
+        self.grants.clear();
+        self.directories.clear();
+        self.trusted.clear();
+        self.confirmed = self.confirmed.take().map(|_| Value::Object(serde_json::Map::new()));
+    }
+
     fn notice(&mut self, code: Option<NoticeCode>) {
+        if code == Some(NoticeCode::Rebuilt) {
+            self.ask_again();
+        }
         self.in_turn(|turn| match code {
             Some(NoticeCode::Resumed) => {
                 turn.crashes += u32::from(turn.was_cut());
@@ -523,6 +537,7 @@ impl State {
                 | NoticeCode::KeyPending
                 | NoticeCode::Removed
                 | NoticeCode::Damaged
+                | NoticeCode::Rebuilt
                 | NoticeCode::UnknownModel
                 | NoticeCode::RuleNotStored
                 | NoticeCode::Agent

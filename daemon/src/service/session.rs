@@ -42,6 +42,9 @@ pub async fn create(services: &Services, caller: &Caller, mut params: Create) ->
     if !params.directories.is_empty() {
         caller.must_be_user(services, "add a directory to a session")?;
     }
+    if !params.allow.is_empty() {
+        caller.must_be_user(services, "create a session that asks less")?;
+    }
     // Of the variables nothing is stored with the key.
     let env = std::mem::take(&mut params.env);
     let key = Key::of("session/create", "", params.key.take(), &params)?;

@@ -246,6 +246,7 @@ impl Life {
             digest: SHOWN.to_owned(),
             rule: None,
             grant: "x".to_owned(),
+            grants: Vec::new(),
             options: Vec::new(),
             locations: Vec::new(),
             changes: Vec::new(),
@@ -288,7 +289,14 @@ impl Life {
 
     fn resolve(actor: &mut Session, decision: Decision, by: &str) {
         let (permission, by) = (PermissionId::from("q1"), by.to_owned());
-        actor.append(EventBody::PermissionResolved { permission, decision, by, process: None, reason: None });
+        actor.append(EventBody::PermissionResolved {
+            permission,
+            decision,
+            by,
+            process: None,
+            reason: None,
+            rules: Vec::new(),
+        });
     }
 
     /// A client answers.

@@ -306,7 +306,7 @@ pub enum NoticeCode {
     Damaged,
     /// The session's model is unknown; the text names a known one with a similar name.
     UnknownModel,
-    /// A rule of an `allow_always` answer could not be stored in the configuration; it holds in this session.
+    /// A rule of an `allow_always` or `reject_always` answer could not be stored in the configuration; it holds in this session.
     RuleNotStored,
     /// Changes of the configuration wait until a person confirms them.
     ConfigWaits,
@@ -320,6 +320,8 @@ pub enum NoticeCode {
     ServerFailed,
     /// A hook failed that holds up nothing.
     HookFailed,
+    /// The result of a tool does not fit the output schema that its MCP server gives for it; it is kept.
+    OutputSchema,
     /// Something that this build does not know.
     #[serde(other)]
     Unknown,

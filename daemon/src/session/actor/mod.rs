@@ -11,6 +11,7 @@ mod background;
 mod bin;
 mod children;
 mod hooks;
+mod lasting;
 mod messages;
 mod plan;
 mod questions;

@@ -427,7 +427,9 @@ fn short_grant(Action { grant, action, .. }: &Action, style: &Style) -> String {
 /// The rules of a line: several stand with `and` between them, as they are shown.
 fn split_rules(line: &str) -> Vec<String> {
     let mut rules: Vec<String> = line.split(") and ").map(|rule| format!("{})", rule.trim())).collect();
-    rules.last_mut().into_iter().for_each(|last| drop(last.pop()));
+    if let Some(last) = rules.last_mut() {
+        last.pop();
+    }
     rules
 }
 

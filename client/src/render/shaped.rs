@@ -37,7 +37,9 @@ impl Shaped {
                 self.running = Some(prompt.clone()).filter(|prompt| self.prompts.contains(prompt));
             }
             EventBody::TurnFinished { .. } => {
-                self.running.take().into_iter().for_each(|prompt| drop(self.prompts.remove(&prompt)));
+                if let Some(prompt) = self.running.take() {
+                    self.prompts.remove(&prompt);
+                }
                 *self = Self { prompts: std::mem::take(&mut self.prompts), ..Self::default() };
             }
             _ => {}
@@ -148,7 +150,7 @@ mod tests {
         let content = [ContentBlock::text("{\"answer\":\"x\"}")];
         assert_eq!(shaped.message(&content), Some(vec![ContentBlock::text("x")]));
         let delta = Delta { message: "m1".into(), block: 0, offset: 0, text: "{".to_owned() };
-        let finished = json!({ "kind": "turn_finished", "stop_reason": "end_turn", "usage": {} });
+        let finished = json!({ "kind": "turn_finished", "stop_reason": "end_turn", "usage": {}, "steps": 1 });
         shaped.event(&serde_json::from_value(finished).unwrap());
         assert_eq!((shaped.message(&content), shaped.text(&delta)), (None, Some(delta)));
     }

@@ -210,6 +210,18 @@ mod tests {
     }
 
     #[test]
+    fn structured_content_is_held_against_the_schema_of_the_tool() {
+        let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
+        let misfit = |result: Value| CallResult::parse(&result.to_string()).unwrap().misfit(&schema);
+        assert_eq!(misfit(json!({ "content": [], "structuredContent": { "n": 1 } })), None);
+        let wrong = misfit(json!({ "content": [], "structuredContent": { "n": "one" } })).unwrap();
+        assert!(wrong.contains("integer"), "{wrong}");
+        let none = misfit(json!({ "content": [{ "type": "text", "text": "1" }] }));
+        assert_eq!(none.as_deref(), Some("it has no structured content"));
+        assert_eq!(misfit(json!({ "content": [], "isError": true })), None, "a failure has another form");
+    }
+
+    #[test]
     fn structured_content_is_text_where_there_is_no_other() {
         let structured = json!({ "b": 1, "a": [2] });
         check(json!({ "content": [], "structuredContent": structured }), r#"{"b":1,"a":[2]}"#, 0, false);

@@ -31,6 +31,9 @@ pub const NAME: &str = "apply_patch";
 /// The longest diff that is shown of all files together, in bytes: four times that of one file.
 const DIFF_MAX: usize = 32 << 10;
 
+/// How much the files of one patch may have together, in bytes: they are in memory before and after.
+const TOTAL_MAX: usize = 64 << 20;
+
 /// The most paths that the description of a call names; the question shows all.
 const NAMED: usize = 4;
 
@@ -252,6 +255,11 @@ impl Patching {
         };
         if checks && let Err(why) = self.workspace.seen.check(&target, &before) {
             return Err(format!("{}: {why}", self.show(path)));
+        }
+        let size = |content: &Content| content.bytes().map_or(0, <[u8]>::len);
+        let total = planned.iter().map(|file| size(&file.change.before)).sum::<usize>() + size(&before);
+        if total > TOTAL_MAX {
+            return Err(format!("the files have more than {} MiB together; make several patches", TOTAL_MAX >> 20));
         }
         let (path, after) = (path.to_path_buf(), before.clone());
         let change = Change { path: target, before, after };

@@ -79,8 +79,8 @@ pub fn decode(kind: Kind, body: &[u8]) -> Result<MadeImage, String> {
 
 fn generation(model: &str, request: &ImageRequest) -> HttpRequest {
     let mut body = json!({ "model": model, "prompt": request.prompt, "n": 1, "output_format": request.format });
-    if let Some(size) = &request.size {
-        body["size"] = size.as_str().into();
+    if let (Some(size), Some(fields)) = (&request.size, body.as_object_mut()) {
+        fields.insert("size".to_owned(), size.as_str().into());
     }
     HttpRequest { path: "/images/generations".to_owned(), headers: Vec::new(), body: body.to_string().into_bytes() }
 }

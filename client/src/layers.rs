@@ -12,6 +12,7 @@ const ROOMS: &[&str] = &[
     "arguments",   // the command line, as clap reads it
     "follow",      // an attached session
     "question",    // permissions, as questions to a person
+    "difference",  // what a call would do to files
     "attachable",  // `@server:uri` and `/server:prompt`
     "mention",     // `@file` in a prompt
     "picture",     // `@picture.png` in a prompt

@@ -10,6 +10,7 @@ mod attachable;
 mod capacity;
 mod command;
 mod connect;
+mod difference;
 mod environment;
 mod error;
 mod follow;

@@ -3,12 +3,8 @@
 //! Only what was shown can be allowed: of a long permission the beginning and the end are shown, and the keys that allow it do
 //! nothing until `v` has shown the rest. Deliberately absent: kinds that a terminal cannot show, which are left to other clients.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
-use linger_protocol::blob::Get;
-use linger_protocol::event::{ChangeKind, Event, EventBody, FileChange};
-use linger_protocol::id::{BlobId, QuestionId, SessionId};
-use linger_protocol::method::BlobGet;
+use linger_protocol::event::{Event, EventBody, FileChange};
+use linger_protocol::id::{QuestionId, SessionId};
 use linger_protocol::permission::Decision;
 use linger_protocol::question::{
     Action, AlreadyAnswered, Answer, Blocks, PendingQuestion, Question as Asked, QuestionKind, QuestionOption, Subject,
@@ -16,11 +12,11 @@ use linger_protocol::question::{
 use serde_json::Value;
 
 use crate::connect::Client;
+use crate::difference::Differences;
 use crate::environment::short_path;
 use crate::error::Failure;
 use crate::idempotency::key;
 use crate::render::decision_text;
-use crate::render::diff::Difference;
 use crate::render::style::Style;
 use crate::terminal::{clean_exact, clean_exact_line, clean_line};
 
@@ -32,9 +28,6 @@ const LINE: usize = 160;
 
 /// Characters of a rule's pattern that are shown where the action stands above it.
 const MAX_GRANT: usize = 40;
-
-/// The bytes of a change that is compared here; of a larger one the arguments are shown.
-const MAX_COMPARED: u64 = 2 << 20;
 
 /// The keys of a choice's options; those beyond are answered by name.
 const NUMBERS: &str = "123456789";
@@ -58,10 +51,10 @@ pub(crate) struct Question {
     rule: Option<String>,
     /// Whether it is the check of the turn, which no model asked for.
     is_check: bool,
-    /// The change of a file that it is about, until that was looked at.
-    change: Option<FileChange>,
-    /// What the change does.
-    difference: Option<Difference>,
+    /// The changes of files that it is about, until they were looked at.
+    changes: Vec<FileChange>,
+    /// What the changes do; none unless all could be looked at.
+    differences: Differences,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -87,6 +80,8 @@ pub(crate) enum Press {
     Write,
     /// The reason why it is denied is to be written: a line for [`Questions::deny`].
     Reason,
+    /// The rule that always allows it is to be written, in the place of this one: a line for [`Questions::always`].
+    Rule(String),
     /// The first question has this answer.
     Answer(Answer),
 }
@@ -97,8 +92,7 @@ impl Question {
         // Whose it is does not matter to the one who reads its events.
         let question = Self::of_pending(&PendingQuestion::of_event(&SessionId::default(), event)?)?;
         let EventBody::PermissionRequested { rule, changes, .. } = &event.body else { return Some(question) };
-        let change = <[FileChange; 1]>::try_from(changes.clone()).ok().map(|[change]| change);
-        Some(Self { rule: rule.clone(), change, ..question })
+        Some(Self { rule: rule.clone(), changes: changes.clone(), ..question })
     }
 
     /// The question of a row of `question/list`, if it is of a kind that can be shown.
@@ -111,7 +105,7 @@ impl Question {
             _ => return None,
         };
         let (id, holds_up, digest) = (row.question.clone(), *blocks != Blocks::Nothing, digest.clone());
-        let (rule, change, difference) = (None, None, None);
+        let (rule, changes, differences) = (None, Vec::new(), Differences::default());
         let is_check = row.asked.about == Some(Subject::Check);
         Some(Self {
             id,
@@ -123,8 +117,8 @@ impl Question {
             writes: false,
             rule,
             is_check,
-            change,
-            difference,
+            changes,
+            differences,
         })
     }
 
@@ -140,9 +134,7 @@ impl Question {
                 let mut out =
                     format!("{mark} {who} wants to run in {}{}\n", clean_line(&cwd), clean_exact_line(&asked));
                 self.parts(action).iter().for_each(|part| indent(&mut out, part, most));
-                if let Some(difference) = &self.difference {
-                    out.push_str(&format!("    {}\n{}", difference.summary(), difference.text(style, most)));
-                }
+                out.push_str(&self.differences.text(style, &action.cwd, most));
                 out
             }
             Body::Form(text, schema) => {
@@ -170,7 +162,7 @@ impl Question {
         let is_long = |part: &String| lines(&clean_exact(part)).len() > LINES.iter().sum();
         match &self.body {
             Body::Permission(action) => {
-                let long = self.difference.as_ref().is_some_and(|it| it.len() > LINES.iter().sum());
+                let long = self.differences.len() > LINES.iter().sum();
                 !self.whole && (long || self.parts(action).iter().any(is_long))
             }
             Body::Choice(..) | Body::Form(..) => false,
@@ -219,10 +211,10 @@ impl Question {
     /// The keys that mean something: those that answer, or show the rest and deny.
     pub(crate) fn answers(&self) -> &'static str {
         match &self.body {
-            Body::Permission(_) if self.is_cut() && self.writes => "vVnNrR?",
+            Body::Permission(_) if self.is_cut() && self.writes => "vVnNxXrR?",
             Body::Permission(_) if self.is_cut() => "vVnN",
-            Body::Permission(_) if self.is_edit() && self.writes => "yYsSaAeEnNrRvV?",
-            Body::Permission(_) if self.writes => "yYsSaAnNrRvV?",
+            Body::Permission(_) if self.is_edit() && self.writes => "yYsSaAeEnNxXrRvV?",
+            Body::Permission(_) if self.writes => "yYsSaAnNxXrRvV?",
             Body::Permission(_) => "yYsSaAnN",
             Body::Choice(_, options) => NUMBERS.get(..options.len()).unwrap_or(NUMBERS),
             Body::Form(..) if self.writes => "wWnN",
@@ -240,25 +232,40 @@ impl Question {
             "y  runs it, this once".to_owned(),
             format!("s  runs it, and whatever fits {grant} in this session"),
             format!("a  runs it, and writes the rule {grant} into the configuration"),
+            "A  the same with a rule that you edit first".to_owned(),
         ];
         if self.is_edit() {
             lines.push("e  mode edit: changes of files in the workspace run without asking".to_owned());
         }
         lines.push("n  does not run it; r asks you why, and the model reads that".to_owned());
+        lines.push(format!("x  does not run it, and writes a rule that refuses {grant} from now on"));
         lines.push("v  shows all of it; Esc stops the turn; Shift-Tab changes the mode".to_owned());
         lines.join("\n")
     }
 
+    /// Whether a call or the turn waits for the answer.
+    pub(crate) fn holds_up(&self) -> bool {
+        self.holds_up
+    }
+
+    /// The rules that `always` would write, if it is a permission.
+    fn grant(&self) -> String {
+        match &self.body {
+            Body::Permission(action) => action.grant.clone(),
+            Body::Choice(..) | Body::Form(..) => String::new(),
+        }
+    }
+
     /// Whether it is about a change of a file by a tool of ours.
     fn is_edit(&self) -> bool {
-        matches!(&self.body, Body::Permission(action) if matches!(action.tool.as_str(), "edit" | "write"))
+        matches!(&self.body, Body::Permission(action) if matches!(action.tool.as_str(), "edit" | "write" | "apply_patch"))
     }
 
     /// What would run, less the texts that the difference shows.
     fn parts(&self, action: &Action) -> Vec<String> {
-        match (&self.difference, action.input.as_object()) {
-            (Some(_), Some(input)) if self.is_edit() => {
-                let shown = |name: &str| ["old", "new", "edits", "content"].contains(&name);
+        match action.input.as_object() {
+            Some(input) if self.is_edit() && !self.differences.is_empty() => {
+                let shown = |name: &str| ["old", "new", "edits", "content", "input", "patch"].contains(&name);
                 let rest =
                     input.iter().filter(|(name, _)| !shown(name)).map(|(name, value)| (name.clone(), value.clone()));
                 parts(&Action { input: Value::Object(rest.collect()), ..action.clone() })
@@ -334,7 +341,7 @@ impl Question {
     /// The answer to exactly what was shown.
     pub(crate) fn answer(&self, answer: String, reason: Option<String>) -> Result<Answer, Failure> {
         let (question, digest) = (self.id.clone(), Some(self.digest.clone()));
-        Ok(Answer { question, answer, value: None, reason, digest, key: Some(key()?) })
+        Ok(Answer { question, answer, value: None, reason, digest, rules: Vec::new(), key: Some(key()?) })
     }
 }
 
@@ -379,11 +386,12 @@ fn fields(schema: &Value) -> Vec<String> {
 }
 
 /// The words of `linger answer` for a permission.
-const WORDS: [(&str, Decision); 4] = [
+const WORDS: [(&str, Decision); 5] = [
     ("allow", Decision::AllowOnce),
     ("session", Decision::AllowSession),
     ("always", Decision::AllowAlways),
     ("deny", Decision::RejectOnce),
+    ("never", Decision::RejectAlways),
 ];
 
 /// What would run: the action, and each argument but the command or the path that it is.
@@ -416,6 +424,15 @@ fn short_grant(Action { grant, action, .. }: &Action, style: &Style) -> String {
     }
 }
 
+/// The rules of a line: several stand with `and` between them, as they are shown.
+fn split_rules(line: &str) -> Vec<String> {
+    let mut rules: Vec<String> = line.split(") and ").map(|rule| format!("{})", rule.trim())).collect();
+    if let Some(last) = rules.last_mut() {
+        last.pop();
+    }
+    rules
+}
+
 /// The decision that a key stands for.
 fn decision(key: char) -> Option<Decision> {
     Some(match key {
@@ -423,6 +440,7 @@ fn decision(key: char) -> Option<Decision> {
         's' | 'S' => Decision::AllowSession,
         'a' | 'A' => Decision::AllowAlways,
         'n' | 'N' => Decision::RejectOnce,
+        'x' | 'X' => Decision::RejectAlways,
         _ => return None,
     })
 }
@@ -502,6 +520,7 @@ impl Questions {
             '?' => return Ok(Press::Help),
             'e' | 'E' => return Ok(Press::Edits),
             'r' | 'R' => return Ok(Press::Reason),
+            'A' if question.writes => return Ok(Press::Rule(question.grant())),
             _ => {}
         }
         let Some(name) = question.option(key).map(str::to_owned) else {
@@ -531,26 +550,22 @@ impl Questions {
         Ok(Some(answer))
     }
 
+    /// Allows the first question always, by rules that were written, if that is still `id`.
+    pub(crate) fn always(&mut self, id: &QuestionId, rules: &str) -> Result<Option<Answer>, Failure> {
+        let first = self.open.iter_mut().find(|question| !question.answered);
+        let Some(question) = first.filter(|question| question.id == *id) else { return Ok(None) };
+        let answer = question.answer(Decision::AllowAlways.name().to_owned(), None)?;
+        question.answered = true;
+        Ok(Some(Answer { rules: split_rules(rules), ..answer }))
+    }
+
     /// Fetches what the change of the first question would do. What cannot be fetched is not shown; then its arguments are.
     pub(crate) fn look(&mut self, client: &mut Client) {
         let Some(question) = self.open.iter_mut().find(|question| !question.answered) else { return };
         if !question.is_edit() {
             return;
         }
-        let Some(FileChange { before, after: Some(after), bytes, kind, .. }) = question.change.take() else { return };
-        // Of a file whose former content is not kept nothing can be compared.
-        if bytes > MAX_COMPARED || (before.is_none() && kind != ChangeKind::Create) {
-            return;
-        }
-        let Some(after) = text_of_blob(client, after) else { return };
-        let before = match before {
-            Some(before) => match text_of_blob(client, before) {
-                Some(before) => Some(before),
-                None => return,
-            },
-            None => None,
-        };
-        question.difference = Some(Difference::of(before.as_deref(), &after));
+        question.differences = Differences::of(client, std::mem::take(&mut question.changes));
     }
 
     /// The daemon did not take an answer: the question is still to be asked.
@@ -563,20 +578,6 @@ impl Questions {
     pub(crate) fn remove(&mut self, id: &QuestionId) {
         self.open.retain(|question| question.id != *id);
     }
-}
-
-/// A blob that is text, whole.
-fn text_of_blob(client: &mut Client, blob: BlobId) -> Option<String> {
-    let (mut bytes, mut offset) = (Vec::new(), Some(0));
-    while offset.is_some() {
-        let piece = client.call(&BlobGet(Get { blob: blob.clone(), offset, length: None })).ok()?;
-        bytes.extend(BASE64.decode(piece.data).ok()?);
-        offset = piece.next;
-        if bytes.len() as u64 > MAX_COMPARED {
-            return None;
-        }
-    }
-    String::from_utf8(bytes).ok()
 }
 
 fn indent(out: &mut String, text: &str, [head, tail]: [usize; 2]) {
@@ -636,14 +637,14 @@ mod tests {
             writes: false,
             rule: None,
             is_check: false,
-            change: None,
-            difference: None,
+            changes: Vec::new(),
+            differences: Differences::default(),
         }
     }
 
     fn action(tool: &str, action: &str, input: Value, grant: &str) -> Action {
         let (tool, action, grant) = (tool.to_owned(), action.to_owned(), grant.to_owned());
-        Action { permission: "q1".into(), tool, action, input, cwd: "/w".into(), grant }
+        Action { permission: "q1".into(), tool, action, input, cwd: "/w".into(), grant, grants: Vec::new() }
     }
 
     #[test]

@@ -164,7 +164,7 @@ fn a_permission_that_cannot_be_answered_here_ends_run_and_wait_with_3() {
     let ran = fake.run(&["run", "x"]);
     assert_eq!((ran.code, ran.out.as_str()), (Some(3), ""));
     assert!(ran.err.contains("bash wants to run in /w\n    cargo test\n"), "{}", ran.err);
-    assert!(ran.err.contains("`linger answer q1 allow|session|always|deny`"), "{}", ran.err);
+    assert!(ran.err.contains("`linger answer q1 allow|session|always|deny|never`"), "{}", ran.err);
 
     let fake = Fake::one(|daemon| {
         daemon.hello();

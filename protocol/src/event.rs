@@ -106,6 +106,12 @@ pub enum EventBody {
         /// The agent that it is.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         agent: Option<AgentRole>,
+        /// The rules of calls that run in it without asking.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        allow: Vec<String>,
+        /// What its system prompt has beside the daemon's own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        system: Option<String>,
         /// The variables that tools of this session get; the value of a secret one is [`crate::variable::IN_MEMORY`].
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         env: BTreeMap<String, String>,
@@ -429,8 +435,11 @@ pub enum EventBody {
         digest: String,
         /// The rule that asked, or null when the mode did.
         rule: Option<String>,
-        /// The rule that `allow_session` and `allow_always` would add.
+        /// The rule that `allow_session` and `allow_always` would add, and `reject_always` as one that refuses.
         grant: String,
+        /// Those rules, if the call touches several things: then `grant` names them all, for people.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        grants: Vec<String>,
         /// The decisions that can be given.
         options: Vec<Decision>,
         /// The files and directories that the call is about.
@@ -457,6 +466,9 @@ pub enum EventBody {
         /// The reason, for the model.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
+        /// The rules that it adds, where the answer names others than the question.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        rules: Vec<String>,
     },
     /// Something waits for a person that is no permission; it may belong to the daemon's own log and to no session.
     QuestionAsked {

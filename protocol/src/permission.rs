@@ -61,13 +61,16 @@ pub enum Decision {
     AllowAlways,
     /// This call does not run.
     RejectOnce,
+    /// This call does not run, and those alike in this workspace are refused from now on.
+    RejectAlways,
     /// The turn ended before anybody answered; never an answer of a client.
     Cancelled,
 }
 
 impl Decision {
     /// The decisions that an answer may have.
-    pub const ANSWERS: [Self; 4] = [Self::AllowOnce, Self::AllowSession, Self::AllowAlways, Self::RejectOnce];
+    pub const ANSWERS: [Self; 5] =
+        [Self::AllowOnce, Self::AllowSession, Self::AllowAlways, Self::RejectOnce, Self::RejectAlways];
 
     /// Its name on the wire: as an answer to a question, the option's.
     pub fn name(self) -> &'static str {
@@ -76,6 +79,7 @@ impl Decision {
             Self::AllowSession => "allow_session",
             Self::AllowAlways => "allow_always",
             Self::RejectOnce => "reject_once",
+            Self::RejectAlways => "reject_always",
             Self::Cancelled => "cancelled",
         }
     }
@@ -92,8 +96,14 @@ impl Decision {
             Self::AllowSession => "allow in this session",
             Self::AllowAlways => "allow always",
             Self::RejectOnce => "deny",
+            Self::RejectAlways => "deny always",
             Self::Cancelled => "cancelled",
         }
+    }
+
+    /// Whether it adds rules.
+    pub fn lasts(self) -> bool {
+        matches!(self, Self::AllowSession | Self::AllowAlways | Self::RejectAlways)
     }
 
     /// Whether the call may run.
@@ -142,8 +152,11 @@ pub struct Pending {
     pub cwd: PathBuf,
     /// The hash of tool, arguments and directory.
     pub digest: String,
-    /// The rule that `allow_session` and `allow_always` would add.
+    /// The rule that `allow_session` and `allow_always` would add, and `reject_always` as one that refuses.
     pub grant: String,
+    /// Those rules, if the call touches several things: then `grant` names them all, for people.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<String>,
     /// When it was asked, in Unix milliseconds.
     pub at: u64,
 }
@@ -162,6 +175,9 @@ pub struct Answer {
     /// The digest that was shown; an answer to something else is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
+    /// The rules that a lasting decision adds, in place of those that were shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<String>,
     /// Idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -223,13 +239,16 @@ pub struct Explained {
     pub path: Option<PathBuf>,
 }
 
-/// A rule that an `allow_always` answer added to the configuration: a row of `permission/rules`.
+/// A rule that an `allow_always` or `reject_always` answer added to the configuration: a row of `permission/rules`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AlwaysRule {
     /// The root of the workspace in which it holds.
     pub workspace: PathBuf,
     /// The rule.
     pub rule: String,
+    /// Whether it refuses.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub refuses: bool,
     /// When it was added, in Unix milliseconds; absent if the daemon's log does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<u64>,

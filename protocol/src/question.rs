@@ -35,7 +35,14 @@ impl QuestionKind {
         match self {
             Self::Permission => {
                 let decision = Decision::Cancelled;
-                EventBody::PermissionResolved { permission: question, decision, by, process: None, reason: None }
+                EventBody::PermissionResolved {
+                    permission: question,
+                    decision,
+                    by,
+                    process: None,
+                    reason: None,
+                    rules: Vec::new(),
+                }
             }
             Self::Choice | Self::Form | Self::Unknown => {
                 EventBody::QuestionResolved { question, answer: None, value: None, by, process: None, reason: None }
@@ -138,8 +145,11 @@ pub struct Action {
     pub input: Value,
     /// Where it will run.
     pub cwd: PathBuf,
-    /// The rule that `allow_session` and `allow_always` would add.
+    /// The rule that `allow_session` and `allow_always` would add, and `reject_always` as one that refuses.
     pub grant: String,
+    /// Those rules, if the call touches several things: then `grant` names them all, for people.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<String>,
 }
 
 /// A question that waits: a row of `question/list`.
@@ -178,11 +188,12 @@ impl PendingQuestion {
                 cwd,
                 digest,
                 grant,
+                grants,
                 about,
                 ..
             } => {
                 let (id, tool, action, input) = (permission.clone(), tool.clone(), action.clone(), input.clone());
-                let (cwd, grant) = (cwd.clone(), grant.clone());
+                let (cwd, grant, grants) = (cwd.clone(), grant.clone(), grants.clone());
                 let asked = Question {
                     kind: QuestionKind::Permission,
                     blocks: Blocks::Call,
@@ -191,7 +202,7 @@ impl PendingQuestion {
                     text: String::new(),
                     options: Decision::ANSWERS.map(|it| QuestionOption::new(it.name(), it.label())).to_vec(),
                     schema: None,
-                    permission: Some(Action { permission: id, tool, action, input, cwd, grant }),
+                    permission: Some(Action { permission: id, tool, action, input, cwd, grant, grants }),
                     digest: digest.clone(),
                 };
                 (permission.clone(), asked)
@@ -204,7 +215,7 @@ impl PendingQuestion {
     /// The row of `permission/list`, if it is a permission.
     pub fn into_permission(self) -> Option<permission::Pending> {
         let Self { session, asked, at, .. } = self;
-        let Action { permission, tool, action, input, cwd, grant } = asked.permission?;
+        let Action { permission, tool, action, input, cwd, grant, grants } = asked.permission?;
         let (session, call) = (session?, asked.call?);
         Some(permission::Pending {
             permission,
@@ -216,6 +227,7 @@ impl PendingQuestion {
             cwd,
             digest: asked.digest,
             grant,
+            grants,
             at,
         })
     }
@@ -258,6 +270,9 @@ pub struct Answer {
     /// The digest that was shown; an answer to something else is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
+    /// The rules that a lasting decision about a call adds, in place of those that were shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<String>,
     /// Idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,

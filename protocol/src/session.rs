@@ -55,6 +55,13 @@ pub struct Create {
     /// The name of the agent that the session is (`agent/list`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
+    /// Rules of calls that run in this session without asking, as `permissions.allow` has them; at most 64. Like a mode that asks
+    /// less, they take a process of the user.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<String>,
+    /// What its system prompt has beside the daemon's own, at most 16 KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<String>,
     /// A name, unique among sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,

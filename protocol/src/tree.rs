@@ -141,6 +141,9 @@ pub struct Forked {
     /// The agent that it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Role>,
+    /// What its system prompt has beside the daemon's own, as the creator of the first one wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<String>,
     /// The directories that a user added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub directories: Vec<PathBuf>,

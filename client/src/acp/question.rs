@@ -57,7 +57,7 @@ impl Open {
             }
         };
         let (question, digest) = (self.question, Some(self.digest));
-        Some(Answer { question, answer, value, reason: None, digest, key: Some(key) })
+        Some(Answer { question, answer, value, reason: None, digest, rules: Vec::new(), key: Some(key) })
     }
 }
 
@@ -127,6 +127,7 @@ fn options(asked: &Question) -> Vec<PermissionOption> {
             }
             Some(Decision::AllowAlways) => (format!("Always allow {grant}"), PermissionOptionKind::AllowAlways),
             Some(Decision::RejectOnce) => ("Deny".to_owned(), PermissionOptionKind::RejectOnce),
+            Some(Decision::RejectAlways) => (format!("Always deny {grant}"), PermissionOptionKind::RejectAlways),
             Some(_) => ("Allow once".to_owned(), PermissionOptionKind::AllowOnce),
             None if ["stop", "decline", "no", "not_yet"].contains(&name) => {
                 (label.to_owned(), PermissionOptionKind::RejectOnce)

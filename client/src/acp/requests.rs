@@ -300,6 +300,8 @@ fn blank(cwd: PathBuf) -> Create {
         directories: Vec::new(),
         tools: None,
         agent: None,
+        allow: Vec::new(),
+        system: None,
         name: None,
         one_shot: false,
         env: std::collections::BTreeMap::new(),

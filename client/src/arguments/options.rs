@@ -44,6 +44,12 @@ pub(crate) struct Choice {
     /// The agent that the session is; `linger agents list` lists them
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
+    /// A rule of calls that run in this session without asking, such as 'bash(cargo test:*)'; may be repeated
+    #[arg(long, value_name = "RULE")]
+    pub(crate) allow: Vec<String>,
+    /// Add the text of this file to the system prompt
+    #[arg(long, value_name = "FILE")]
+    pub(crate) system: Option<PathBuf>,
     /// A name for the session
     #[arg(long)]
     pub(crate) name: Option<String>,

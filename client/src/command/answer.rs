@@ -86,6 +86,7 @@ fn gone(client: &mut Client, args: &Answer) -> Result<Exit, Failure> {
         reason: None,
         // The digest of nothing: this answers no question, even if it waits again.
         digest: Some("none".to_owned()),
+        rules: Vec::new(),
         key: None,
     };
     match client.call_raw(&QuestionAnswer(answer))? {

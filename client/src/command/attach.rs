@@ -128,6 +128,14 @@ fn adopted(client: &mut Client, info: Info, choice: Choice) -> Result<Info, Fail
         return Err(Failure::usage("the agent of a session is chosen when it is created")
             .hint("`linger -n --agent …` starts a new one"));
     }
+    if !choice.allow.is_empty() {
+        return Err(Failure::usage("the rules of a session are given when it is created, or by answers")
+            .hint("`linger -n --allow …` starts a new one"));
+    }
+    if choice.system.is_some() {
+        return Err(Failure::usage("the system prompt of a session is chosen when it is created")
+            .hint("`linger -n --system …` starts a new one"));
+    }
     match run::adopt(client, &info, choice)? {
         true => client.session_info(&info.session),
         false => Ok(info),

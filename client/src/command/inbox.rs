@@ -105,8 +105,8 @@ fn hint(rows: &[PendingQuestion]) -> &'static str {
     let permissions = rows.iter().filter(|row| row.asked.permission.is_some()).count();
     match (rows.len(), permissions) {
         (0, _) => "nothing waits",
-        (all, some) if all == some => "answer with `linger answer PERMISSION allow|session|always|deny`",
+        (all, some) if all == some => "answer with `linger answer PERMISSION allow|session|always|deny|never`",
         (_, 0) => "answer with `linger answer QUESTION OPTION`",
-        _ => "answer with `linger answer ID allow|session|always|deny`, a choice with the name of an option",
+        _ => "answer with `linger answer ID allow|session|always|deny|never`, a choice with the name of an option",
     }
 }

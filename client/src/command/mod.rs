@@ -51,6 +51,8 @@ mod usage;
 mod validate;
 mod wait;
 
+use std::io::Read as _;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use linger_protocol::id::SessionId;
@@ -133,10 +135,14 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
     }
 }
 
+/// The longest addition to the system prompt, in bytes: what the daemon takes.
+const MAX_SYSTEM: u64 = 16 << 10;
+
 /// Creates a session in the user's directory; `one_shot` if it is for one prompt.
 fn made(client: &mut Client, choice: Choice, one_shot: bool) -> Result<Created, Failure> {
-    let Choice { model, mode, effort, patience, fallback, unattended, limits, add_dir, tools, agent, name, directory } =
-        choice;
+    let Choice { model, mode, effort, patience, fallback, unattended, limits, add_dir, .. } = choice;
+    let Choice { tools, agent, allow, system, name, directory, .. } = choice;
+    let system = system.as_deref().map(system_of).transpose()?;
     let tools = Some(tools).filter(|tools| !tools.is_empty());
     let (effort, fallback) = (effort.unwrap_or_default(), Some(fallback).filter(|models| !models.is_empty()));
     let create = Create {
@@ -151,6 +157,8 @@ fn made(client: &mut Client, choice: Choice, one_shot: bool) -> Result<Created, 
         directories: absolute(add_dir)?,
         tools,
         agent,
+        allow,
+        system,
         name,
         one_shot,
         env: client.session_env(),
@@ -158,6 +166,19 @@ fn made(client: &mut Client, choice: Choice, one_shot: bool) -> Result<Created, 
         key: Some(key()?),
     };
     client.call(&SessionCreate(create))
+}
+
+/// The text that a file adds to the system prompt.
+fn system_of(path: &Path) -> Result<String, Failure> {
+    let failed = |why: String| Failure::usage(format!("--system {}: {why}", path.display()));
+    let file = std::fs::File::open(path).map_err(|error| failed(error.to_string()))?;
+    let mut text = String::new();
+    let read = file.take(MAX_SYSTEM + 1).read_to_string(&mut text);
+    read.map_err(|error| failed(error.to_string()))?;
+    if text.len() as u64 > MAX_SYSTEM {
+        return Err(failed(format!("it has more than {MAX_SYSTEM} bytes")).hint("put longer text into AGENTS.md"));
+    }
+    Ok(text)
 }
 
 /// As [`made`], for a command that does not show the session's first events: prints the warning.

@@ -242,6 +242,8 @@ pub(super) fn adopt(client: &mut Client, info: &Info, choice: Choice) -> Result<
         name,
         tools: _,
         agent: _,
+        allow: _,
+        system: _,
         directory: _,
     } = choice;
     let fallback = Some(fallback).filter(|models| !models.is_empty());
@@ -590,7 +592,7 @@ impl Running {
         };
         match self.questions.press(pressed)? {
             Press::Nothing => return Ok(()),
-            Press::Show | Press::Write | Press::Help | Press::Edits | Press::Reason => {}
+            Press::Show | Press::Write | Press::Help | Press::Edits | Press::Reason | Press::Rule(_) => {}
             Press::Answer(answer) => self.attachment.request(Request::Answer(answer))?,
         }
         self.ask()

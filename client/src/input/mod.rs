@@ -74,6 +74,10 @@ pub(crate) enum Names {
     Agents,
     /// Commands, skills, and prompts of MCP servers: what a slash may begin.
     Commands,
+    /// MCP servers, as a resource of theirs begins: `server:`.
+    Servers,
+    /// Resources of MCP servers: `server:uri`.
+    Resources,
 }
 
 impl Event {

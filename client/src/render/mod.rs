@@ -19,6 +19,7 @@ pub(crate) mod near;
 pub(crate) mod permissions;
 pub(crate) mod servers;
 pub(crate) mod sessions;
+mod shaped;
 pub(crate) mod since;
 pub(crate) mod style;
 pub(crate) mod table;
@@ -41,6 +42,7 @@ use crate::terminal::{Output, clean, clean_exact_line, clean_line};
 use markdown::width::hang_lines;
 use markdown::{GUTTER, Look, Prose};
 use serde_json::Value;
+use shaped::Shaped;
 use style::Style;
 
 /// How events are shown.
@@ -130,6 +132,8 @@ pub(crate) struct Renderer {
     /// The text that streams, and the thinking; both behind a gutter.
     prose: Prose,
     thought: Prose,
+    /// What is held back of answers that have to fit a schema.
+    shaped: Shaped,
     calls: HashMap<CallId, Call>,
     /// The call whose line was printed last.
     last_call: Option<CallId>,
@@ -164,6 +168,7 @@ impl Renderer {
             block: None,
             prose: Prose::new(look),
             thought: Prose::new(Look { markdown: false, dim: true, ..look }),
+            shaped: Shaped::default(),
             calls: HashMap::new(),
             last_call: None,
             mine: HashSet::new(),
@@ -214,8 +219,14 @@ impl Renderer {
     /// The output for an event.
     pub(crate) fn event(&mut self, event: &Event) -> Vec<Output> {
         let mut out = Vec::new();
+        self.shaped.event(&event.body);
         match &event.body {
-            EventBody::TextDelta(delta) => self.text_delta(delta, &mut out),
+            EventBody::TextDelta(delta) if self.settings.raw => self.text_delta(delta, &mut out),
+            EventBody::TextDelta(delta) => {
+                if let Some(delta) = self.shaped.text(delta) {
+                    self.text_delta(&delta, &mut out);
+                }
+            }
             EventBody::ThinkingDelta(delta) => self.thinking_delta(delta, &mut out),
             EventBody::HostedDelta { tool, part, delta } => self.hosted_delta(*tool, *part, delta, &mut out),
             EventBody::ChildUpdated(update) => self.child(update, &mut out),
@@ -250,7 +261,11 @@ impl Renderer {
             }
             EventBody::Message { content, interrupted, cut, .. } => {
                 self.wait = None;
-                self.message(content, *interrupted, *cut, &mut out);
+                if let Some(delta) = self.shaped.end() {
+                    self.text_delta(&delta, &mut out);
+                }
+                let shown = self.shaped.message(content).filter(|_| !self.settings.raw);
+                self.message(shown.as_deref().unwrap_or(content), *interrupted, *cut, &mut out);
             }
             EventBody::ToolStarted { call_id, tool, action, tool_kind, .. } => {
                 self.tool_started(call_id, (tool, *tool_kind), action, &mut out);
@@ -693,6 +708,7 @@ pub(crate) fn decision_text(decision: Decision) -> &'static str {
         Decision::AllowSession => "allowed in this session",
         Decision::AllowAlways => "allowed always",
         Decision::RejectOnce => "denied",
+        Decision::RejectAlways => "denied always",
         Decision::Cancelled => "not answered: the turn ended",
     }
 }

@@ -9,12 +9,13 @@ use crate::terminal::clean_exact_line;
 /// A line for each rule that an answer added: its age, the workspace, the rule.
 pub(crate) fn listing(rules: &[AlwaysRule], now: u64) -> Vec<String> {
     if rules.is_empty() {
-        return vec!["nothing is always allowed; an answer `always` adds a rule".to_owned()];
+        return vec!["nothing is always allowed or denied; an answer `always` or `never` adds a rule".to_owned()];
     }
     let row = |row: &AlwaysRule| {
         let age = row.at.map_or_else(|| "-".to_owned(), |at| age(at, now));
         let root = row.workspace.to_string_lossy();
-        vec![age, clean_exact_line(&root), clean_exact_line(&row.rule)]
+        let denies = if row.refuses { "deny " } else { "" };
+        vec![age, clean_exact_line(&root), format!("{denies}{}", clean_exact_line(&row.rule))]
     };
     columns(&rules.iter().map(row).collect::<Vec<_>>())
 }
@@ -45,9 +46,12 @@ mod tests {
 
     #[test]
     fn rules_and_decisions_are_lines() {
-        let rule = |at, rule: &str| AlwaysRule { workspace: "/w".into(), rule: rule.to_owned(), at };
+        let rule = |at: Option<u64>, rule: &str| {
+            let refuses = at.is_none();
+            AlwaysRule { workspace: "/w".into(), rule: rule.to_owned(), refuses, at }
+        };
         let rules = [rule(Some(0), "bash(cargo test:*)"), rule(None, "bash(a\u{1b}b)")];
-        assert_eq!(listing(&rules, 61_000), ["1 min  /w  bash(cargo test:*)", "-      /w  bash(a␛b)"]);
+        assert_eq!(listing(&rules, 61_000), ["1 min  /w  bash(cargo test:*)", "-      /w  deny bash(a␛b)"]);
         let said = Explained {
             verdict: ToolDecision::Allow,
             by: "rule bash(cargo test:*)".to_owned(),

@@ -24,6 +24,8 @@ pub(super) enum Writing {
     Answer,
     /// Why a permission is denied.
     Reason,
+    /// The rule that always allows it.
+    Rule,
 }
 
 impl Repl {
@@ -50,7 +52,28 @@ impl Repl {
         let asked = Asked { request: self.request, keys: question.answers(), alone };
         self.terminal.print(lines)?;
         self.terminal.ask(&hang_lines(&text, terminal_width()), asked)?;
+        self.asks = true;
         Ok(())
+    }
+
+    /// The user turns to something else: a question that holds up nothing is answered only once it is shown again.
+    pub(super) fn set_aside(&mut self) {
+        if self.questions.first().is_some_and(|question| !question.holds_up()) {
+            self.asks = false;
+            self.input.above.iter().for_each(Above::unask);
+        }
+    }
+
+    /// Handles a line that is nothing but a key of the first question; `request`: the question that was on the screen.
+    pub(super) fn answered(&mut self, key: char, request: Option<u32>) -> Result<(), Failure> {
+        let why = match (self.asks, request.is_none_or(|request| request == self.request)) {
+            (true, true) => return self.press(key),
+            // A question that was not on the screen yet, or another one, is not what it answers.
+            (true, false) => "not an answer: the question came while you typed",
+            (false, _) => "not sent: this question still waits; once more answers it, more words are a prompt",
+        };
+        self.say(why)?;
+        self.show_question()
     }
 
     /// Handles a key that does not belong to the line being read.
@@ -110,6 +133,11 @@ impl Repl {
             }
             Press::Write => return self.begin_writing(Writing::Answer, "write the answer"),
             Press::Reason => return self.begin_writing(Writing::Reason, "write the reason, which the model reads"),
+            Press::Rule(rule) => {
+                self.begin_writing(Writing::Rule, "write the rule; Tab gives the one that was shown")?;
+                self.keys.suggest(rule);
+                return Ok(());
+            }
             Press::Answer(answer) => self.attachment.request(Request::Answer(answer))?,
         }
         self.show_question()
@@ -136,6 +164,7 @@ impl Repl {
                 let answer = match writing {
                     Writing::Answer => self.questions.write(&id, text.trim()),
                     Writing::Reason => self.questions.deny(&id, text.trim()),
+                    Writing::Rule => self.questions.always(&id, text.trim()),
                 };
                 match answer {
                     // What was written is wrong, not the session.

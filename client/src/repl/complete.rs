@@ -75,8 +75,10 @@ struct Found {
 
 fn found(typed: &str, known: &Known, places: &[PathBuf]) -> Option<Found> {
     if let Some(files) = files::mentioned(typed, places) {
-        let choices = |names: Vec<String>| names.into_iter().map(|name| Choice::new(name, "")).collect();
-        return Some(Found { start: files.start, begin: choices(files.begin), others: choices(files.fuzzy) });
+        let choices = |names: Vec<String>| names.into_iter().map(|name| Choice::new(name, "")).collect::<Vec<_>>();
+        let (mut begin, others) = (choices(files.begin), choices(files.fuzzy));
+        begin.extend(resources(typed, files.start, known));
+        return Some(Found { start: files.start, begin, others });
     }
     if !typed.starts_with('/') || typed.contains('\n') {
         return None;
@@ -107,6 +109,26 @@ fn found(typed: &str, known: &Known, places: &[PathBuf]) -> Option<Found> {
         Argument::Names(names) => known.get(names),
     };
     Some(among(start, word, choices))
+}
+
+/// The servers and their resources that a name may become which begins at `start`: `@server:uri`.
+fn resources(typed: &str, start: usize, known: &Known) -> Vec<Choice> {
+    let word = typed.get(start..).unwrap_or_default();
+    let names = match word.split_once(':') {
+        Some((server, _)) if is_server(server) => Names::Resources,
+        None if word.is_empty() || is_server(word) => Names::Servers,
+        // A path, or a name in quotes.
+        _ => return Vec::new(),
+    };
+    let is_bare = typed.get(..start).is_some_and(|before| before.ends_with('@'));
+    let mut found = if is_bare { known.get(names) } else { Vec::new() };
+    found.retain(|choice| choice.text.starts_with(word));
+    found
+}
+
+/// Whether a server may be called so.
+fn is_server(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
 }
 
 /// Of these those that begin like the word; if there are none, those that have its letters.
@@ -198,6 +220,10 @@ mod tests {
                 let list = match names {
                     Names::Models => vec![Choice::new("mock/large", ""), Choice::new("mock/small", "")],
                     Names::Commands => vec![Choice::new("/review", "a command")],
+                    Names::Servers => vec![Choice::new("docs:", "")],
+                    Names::Resources => {
+                        vec![Choice::new("docs:file:///a.md", "the first"), Choice::new("docs:file:///b.md", "")]
+                    }
                     Names::Sessions | Names::Agents => Vec::new(),
                 };
                 answers.put(names, list);
@@ -232,6 +258,8 @@ mod tests {
         check("/ef", &["/effort "]);
         check("/rev", &["/review"]);
         check("/effort x", &["/effort xhigh"]);
+        check("see @do", &["see @docs:", "see @docs:file:///", "see @docs:file:///a.md", "see @docs:file:///b.md"]);
+        assert_eq!(tabs("see @\"do", 1), [None], "a file's name in quotes");
         assert_eq!(tabs("/mode plan and", 1), [None]);
         assert_eq!(tabs("words", 1), [None]);
     }

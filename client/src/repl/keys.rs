@@ -83,6 +83,8 @@ struct State {
     picker: Option<Picker>,
     /// Whether the line answers a question, so that it is text whatever it begins with.
     writing: bool,
+    /// What Tab puts into the empty line that answers a question.
+    suggestion: Option<String>,
 }
 
 impl Keys {
@@ -99,12 +101,18 @@ impl Keys {
             completer: Completer::default(),
             picker: None,
             writing: false,
+            suggestion: None,
         };
         Self { sender, above, style, state: Arc::new(Mutex::new(state)), searching: Arc::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tab puts this into the line that answers a question.
+    pub(super) fn suggest(&self, text: String) {
+        self.lock().suggestion = Some(text);
     }
 
     /// A line is read from now on.
@@ -120,7 +128,8 @@ impl Keys {
 
     /// Whether the next line answers a question, from now on.
     pub(super) fn set_writing(&self, writing: bool) {
-        self.lock().writing = writing;
+        let mut state = self.lock();
+        (state.writing, state.suggestion) = (writing, None);
     }
 
     /// Whether the line answers a question.
@@ -271,6 +280,9 @@ impl Keys {
         }
         let held = self.lock().held.take();
         match (code, modifiers) {
+            (KeyCode::Tab, Modifiers::NONE) if line.is_empty() && self.lock().suggestion.is_some() => {
+                Some(Cmd::Insert(1, self.lock().suggestion.clone().unwrap_or_default()))
+            }
             (KeyCode::Char('C'), Modifiers::CTRL) if self.searching.load(Ordering::SeqCst) => Some(Cmd::Abort),
             (KeyCode::Char('C'), Modifiers::CTRL) => {
                 self.send(Hotkey::Interrupt { empty: line.is_empty() });

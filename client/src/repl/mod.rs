@@ -82,6 +82,8 @@ struct Repl {
     /// Whether the terminal knows escape sequences.
     escapes: bool,
     questions: Questions,
+    /// Whether the first question is what the screen asks.
+    asks: bool,
     /// The session's name, or its id.
     label: String,
     /// Its directory.
@@ -179,6 +181,7 @@ pub(crate) fn repl(client: Client, look: &Capabilities, info: Info) -> Result<Ex
         known,
         workspace,
         questions: Questions::with_lines(),
+        asks: false,
         label,
         cwd: PathBuf::new(),
         model: String::new(),

@@ -56,16 +56,9 @@ impl Repl {
             return Ok(None);
         }
         if let Some(key) = only(&text).filter(|key| self.questions.has(*key)) {
-            // A question that was not on the screen yet, or another one, is not what it answers.
-            match request.is_none_or(|request| request == self.request) {
-                true => self.press(key)?,
-                false => {
-                    self.say("not an answer: the question came while you typed")?;
-                    self.show_question()?;
-                }
-            }
-            return Ok(None);
+            return self.answered(key, request).map(|()| None);
         }
+        self.set_aside();
         if matches!(text.trim(), "exit" | "quit" | ":q") {
             return self.leave().map(Some);
         }

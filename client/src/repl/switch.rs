@@ -1,10 +1,16 @@
 //! Lists to choose from, and going over to another session: `/model`, `/agent`, `/resume`, `/new`.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use linger_protocol::RpcError;
 use linger_protocol::agent::{Item, List, Status};
 use linger_protocol::daemon::Models;
 use linger_protocol::id::{Cursor, SessionId};
-use linger_protocol::method::{AgentList, CommandList, Method, ModelList, SessionCreate, SessionList, SkillList};
+use linger_protocol::mcp;
+use linger_protocol::method::{
+    AgentList, CommandList, McpList, McpResources, Method, ModelList, SessionCreate, SessionList, SkillList,
+};
 use linger_protocol::session::{Create, Info, List as Sessions, Set};
 
 use super::Repl;
@@ -35,6 +41,18 @@ pub(super) enum What {
     Session,
 }
 
+/// How long a list of resources may take: a server may have to start, and the session waits.
+const RESOURCES: Duration = Duration::from_secs(2);
+
+/// A resource as `@` names it, up to where a template leaves something open; absent if it cannot be typed.
+fn resource(row: &mcp::Resource) -> Option<Choice> {
+    let uri = row.uri.split('{').next().unwrap_or_default();
+    let text = format!("{}:{uri}", row.server);
+    let can_be_typed = !text.contains(char::is_whitespace) && clean_line(&text) == text;
+    let note = if row.about.is_empty() { &row.name } else { &row.about };
+    can_be_typed.then(|| Choice::new(text, clean_line(note)))
+}
+
 impl Repl {
     /// Asks the daemon; what it refuses is said, and nothing comes of it.
     pub(super) fn ask_daemon<M: Method>(&mut self, method: &M) -> Result<Option<M::Result>, Failure> {
@@ -56,6 +74,7 @@ impl Repl {
 
     fn names(&mut self, names: Names) -> Result<Vec<Choice>, Failure> {
         let list = List { cwd: self.cwd.clone(), ..List::default() };
+        let session_id = self.attachment.session.clone();
         let client = &mut self.attachment.client;
         Ok(match names {
             Names::Models => {
@@ -79,6 +98,15 @@ impl Repl {
                 let mut rows = client.call(&CommandList(list.clone()))?;
                 rows.extend(client.call(&SkillList(list))?);
                 rows.iter().filter(|it| is_there(it)).map(|it| item("/", it)).collect()
+            }
+            Names::Servers => {
+                let rows = client.call(&McpList(mcp::List { session: Some(session_id), cwd: None }))?;
+                rows.iter().map(|row| Choice::new(format!("{}:", clean_line(&row.server)), "an MCP server")).collect()
+            }
+            Names::Resources => {
+                let offered = mcp::Offered { session: Some(session_id), cwd: None, env: BTreeMap::new(), server: None };
+                let rows = client.call_within(&McpResources(offered), RESOURCES)?;
+                rows.iter().filter_map(resource).collect()
             }
         })
     }

@@ -31,8 +31,8 @@ pub enum EditError {
     Io(#[from] io::Error),
 }
 
-/// `text` with `rule` added to the workspace's `allow` list; `None` if it is there already.
-pub(super) fn append(text: &str, root: &Path, rule: &str) -> io::Result<Option<String>> {
+/// `text` with `rule` added to the workspace's `list`, `allow` or `deny`; `None` if it is there already.
+pub(super) fn append(text: &str, root: &Path, list: &str, rule: &str) -> io::Result<Option<String>> {
     let root = root.to_str().ok_or_else(|| io::Error::other("the workspace's path is not UTF-8"))?;
     let mut document: DocumentMut = text.parse().map_err(io::Error::other)?;
     let mut implicit = Table::new();
@@ -41,10 +41,10 @@ pub(super) fn append(text: &str, root: &Path, rule: &str) -> io::Result<Option<S
     let workspaces = table(document.as_table_mut(), "workspaces", implicit)?;
     let workspace = table(workspaces, root, Table::new())?;
     let allow = workspace
-        .entry("allow")
+        .entry(list)
         .or_insert_with(|| Item::Value(Value::Array(Array::new())))
         .as_array_mut()
-        .ok_or_else(|| io::Error::other("`allow` is not a list"))?;
+        .ok_or_else(|| io::Error::other(format!("`{list}` is not a list")))?;
     if allow.iter().any(|entry| entry.as_str() == Some(rule)) {
         return Ok(None);
     }
@@ -60,19 +60,24 @@ pub(super) fn append(text: &str, root: &Path, rule: &str) -> io::Result<Option<S
     Ok(Some(document.to_string()))
 }
 
-/// `text` without `rule` in the `allow` lists of workspaces, of the one with this root or of all; and the roots where it stood.
-pub(super) fn without_rule(text: &str, root: Option<&Path>, rule: &str) -> io::Result<(String, Vec<PathBuf>)> {
+/// `text` without `rule` in the lists of workspaces, of the one with this root or of all; and the roots where it stood, with
+/// whether it refused there.
+pub(super) fn without_rule(text: &str, root: Option<&Path>, rule: &str) -> io::Result<(String, Vec<(PathBuf, bool)>)> {
     let mut document: DocumentMut = text.parse().map_err(io::Error::other)?;
     let mut removed = Vec::new();
     let workspaces = document.get_mut("workspaces").and_then(Item::as_table_like_mut);
     for (name, workspace) in workspaces.into_iter().flat_map(|table| table.iter_mut()) {
         let this = PathBuf::from(name.get());
-        let allow = workspace.as_table_like_mut().and_then(|it| it.get_mut("allow")).and_then(Item::as_array_mut);
-        let Some(allow) = allow.filter(|_| root.is_none_or(|root| root == this)) else { continue };
-        let before = allow.len();
-        allow.retain(|entry| entry.as_str().map(str::trim) != Some(rule));
-        if allow.len() < before {
-            removed.push(this);
+        let Some(lists) = workspace.as_table_like_mut().filter(|_| root.is_none_or(|root| root == this)) else {
+            continue;
+        };
+        for (name, refuses) in [("allow", false), ("deny", true)] {
+            let Some(list) = lists.get_mut(name).and_then(Item::as_array_mut) else { continue };
+            let before = list.len();
+            list.retain(|entry| entry.as_str().map(str::trim) != Some(rule));
+            if list.len() < before {
+                removed.push((this.clone(), refuses));
+            }
         }
     }
     Ok((document.to_string(), removed))

@@ -10,6 +10,7 @@ mod delegation;
 mod edit;
 mod gateway;
 mod hooks;
+mod images;
 pub mod instructions;
 mod mcp_json;
 mod notices;
@@ -47,9 +48,10 @@ pub use attention::Attention;
 pub use delegation::Delegation;
 pub use edit::EditError;
 pub use hooks::{Hook, HookEvent};
+pub use images::Images;
 pub use mcp_json::MCP_JSON;
 pub use own::{MCP_FILES, OwnFiles};
-pub use policy::Policy;
+pub use policy::{Policy, Settled};
 pub use source::ConfigError;
 pub use store::{ConfigStore, Confirmed, Record, Reload, Waiting};
 pub use trust::{Now as WorkspaceNow, WaitingServer};
@@ -132,14 +134,16 @@ pub struct Config {
     pub delegation: Delegation,
     /// The private hosts that `fetch` may reach.
     pub fetch_private: Vec<String>,
+    /// `provider/model` that makes images; absent: a preset's whose key is there.
+    pub image_model: Option<String>,
     /// Tools of MCP servers that take more than this of the model's window, in percent, are found in place of sent.
     pub mcp_direct_percent: u8,
     /// Which variables of a client's environment tools get.
     pub env: Choice,
     /// The rules for every session.
     pub rules: Rules,
-    /// The rules that `allow_always` answers added, by root of the workspace.
-    pub workspaces: BTreeMap<PathBuf, Vec<Rule>>,
+    /// The rules that `allow_always` and `reject_always` answers added, by root of the workspace.
+    pub workspaces: BTreeMap<PathBuf, AlwaysRules>,
     /// The providers, by name.
     pub providers: BTreeMap<String, ProviderConfig>,
     /// Providers of the file of whose table something waits until a person confirms it.
@@ -191,6 +195,7 @@ struct Written {
 struct ToolsWritten {
     bash_timeout_s: u64,
     fetch_private: Vec<String>,
+    image: Option<String>,
     mcp_direct_percent: u8,
 }
 
@@ -213,6 +218,16 @@ struct PermissionsWritten {
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 struct WorkspaceWritten {
     allow: Vec<String>,
+    deny: Vec<String>,
+}
+
+/// What answers settled for a workspace.
+#[derive(Clone, Debug, Default)]
+pub struct AlwaysRules {
+    /// What runs.
+    pub allow: Vec<Rule>,
+    /// What is refused.
+    pub deny: Vec<Rule>,
 }
 
 impl Default for Written {
@@ -247,7 +262,7 @@ impl Default for Written {
 
 impl Default for ToolsWritten {
     fn default() -> Self {
-        Self { bash_timeout_s: 120, fetch_private: Vec::new(), mcp_direct_percent: 10 }
+        Self { bash_timeout_s: 120, fetch_private: Vec::new(), image: None, mcp_direct_percent: 10 }
     }
 }
 
@@ -288,9 +303,9 @@ impl Config {
         written.with_home(home).into_config(&Source::new(&file, "", &nowhere), places, home, names)
     }
 
-    /// The rules that `allow_always` answers added for the workspace with this root.
-    pub fn grants(&self, root: &Path) -> &[Rule] {
-        self.workspaces.get(root).map_or(&[], Vec::as_slice)
+    /// The rules that answers added for the workspace with this root.
+    pub fn always(&self, root: &Path) -> Option<&AlwaysRules> {
+        self.workspaces.get(root)
     }
 }
 
@@ -332,7 +347,9 @@ impl Written {
             if !Path::new(root).is_absolute() {
                 return Err(source.error(&["workspaces", root], "a workspace is named by its absolute path"));
             }
-            workspaces.insert(PathBuf::from(root), rules(&["workspaces", root, "allow"], &workspace.allow)?);
+            let of = |name: &str, list: &[String]| rules(&["workspaces", root, name], list);
+            let always = AlwaysRules { allow: of("allow", &workspace.allow)?, deny: of("deny", &workspace.deny)? };
+            workspaces.insert(PathBuf::from(root), always);
         }
         let warnings = self.warnings(source, &rules_everywhere, &workspaces, names);
         let hooks = hooks::check(&self.hooks, names)
@@ -361,6 +378,7 @@ impl Written {
             retention_ms,
             bash_timeout_s: self.tools.bash_timeout_s,
             fetch_private: self.tools.fetch_private,
+            image_model: self.tools.image,
             mcp_direct_percent: self.tools.mcp_direct_percent,
             delegation: self.delegate,
             env: Choice { pass: self.env.pass, deny: self.env.deny, keys },
@@ -391,6 +409,9 @@ impl Written {
         }
         if !(1..=TIMEOUT_MAX_S).contains(&self.tools.bash_timeout_s) {
             return Err(source.error(&["tools", "bash_timeout_s"], format!("must be from 1 to {TIMEOUT_MAX_S}")));
+        }
+        if self.tools.image.as_ref().is_some_and(|model| !model.contains('/')) {
+            return Err(source.error(&["tools", "image"], "name a model as provider/model, such as openai/gpt-image-1"));
         }
         for (i, host) in self.tools.fetch_private.iter().enumerate() {
             if !network::is_host(host) {
@@ -524,16 +545,19 @@ impl Written {
         &self,
         source: &Source<'_>,
         rules: &Rules,
-        workspaces: &BTreeMap<PathBuf, Vec<Rule>>,
+        workspaces: &BTreeMap<PathBuf, AlwaysRules>,
         names: &Names,
     ) -> Vec<String> {
         let mut warnings = Vec::new();
         for (root, rules) in workspaces {
             let root = root.to_string_lossy();
-            for (i, rule) in rules.iter().enumerate() {
-                let line = source.line(&["workspaces", &root, "allow", &format!("[{i}]")]);
-                let warning = rule.warning(true, names);
-                warnings.extend(warning.map(|text| format!("config.toml:{line}: workspaces.\"{root}\".allow: {text}")));
+            for (name, list, allows) in [("allow", &rules.allow, true), ("deny", &rules.deny, false)] {
+                for (i, rule) in list.iter().enumerate() {
+                    let line = source.line(&["workspaces", &root, name, &format!("[{i}]")]);
+                    let warning = rule.warning(allows, names);
+                    let told = |text| format!("config.toml:{line}: workspaces.\"{root}\".{name}: {text}");
+                    warnings.extend(warning.map(told));
+                }
             }
         }
         for (name, list, allows) in

@@ -17,6 +17,17 @@ use crate::permission::{CallInfo, ResolvedAccess, Rule, Rules, Verdict, decide, 
 use crate::sys::disk;
 use crate::tool::{Access, Hidden, Workspace};
 
+/// What a session has settled about its calls.
+#[derive(Clone, Copy, Debug)]
+pub struct Settled<'a> {
+    /// What no rule decides.
+    pub mode: Mode,
+    /// The rules that answers added to it.
+    pub grants: &'a [String],
+    /// Those that refuse.
+    pub denied: &'a [String],
+}
+
 /// Decides on calls, for all sessions.
 #[derive(Debug)]
 pub struct Policy {
@@ -83,10 +94,10 @@ impl Policy {
         }
     }
 
-    /// Decides one call of a session; `granted` are the rules that answers added to it.
+    /// Decides one call of a session.
     pub fn decide(
         &self,
-        (mode, granted): (Mode, &[String]),
+        Settled { mode, grants, denied }: Settled<'_>,
         call: &CallInfo<'_>,
         resolved: &ResolvedAccess,
         workspace: &Workspace,
@@ -94,10 +105,20 @@ impl Policy {
         match self.config.current() {
             Ok(config) => {
                 let tools = self.config.tools().current();
-                let granted = granted.iter().filter_map(|rule| Rule::parse(rule, tools.names()).ok());
-                let grants: Vec<Rule> = granted.chain(config.grants(&workspace.root).iter().cloned()).collect();
+                let parsed = |rules: &[String]| -> Vec<Rule> {
+                    rules.iter().filter_map(|rule| Rule::parse(rule, tools.names()).ok()).collect()
+                };
+                let (mut grants, mut denied) = (parsed(grants), parsed(denied));
+                if let Some(always) = config.always(&workspace.root) {
+                    grants.extend(always.allow.iter().cloned());
+                    denied.extend(always.deny.iter().cloned());
+                }
                 let files = self.config.workspace(&workspace.root);
-                let verdict = decide(&rules(&config, files.as_deref()), &grants, mode, call, resolved);
+                let mut rules = rules(&config, files.as_deref());
+                if !denied.is_empty() {
+                    rules.to_mut().deny.extend(denied);
+                }
+                let verdict = decide(&rules, &grants, mode, call, resolved);
                 match verdict {
                     // What it would narrow is unknown.
                     Verdict::Allow { .. } if call.access != Access::Nothing && is_broken(files.as_deref()) => {
@@ -112,7 +133,7 @@ impl Policy {
     }
 
     /// Where a rule stands that [`Self::decide`] names.
-    pub fn place_of(&self, rule: &str, granted: &[String], workspace: &Workspace) -> Option<String> {
+    pub fn place_of(&self, rule: &str, settled: &Settled<'_>, workspace: &Workspace) -> Option<String> {
         let config = self.config.current().ok()?;
         let has = |list: &[Rule]| list.iter().any(|it| it.to_string() == rule);
         let lists = [("deny", &config.rules.deny), ("ask", &config.rules.ask), ("allow", &config.rules.allow)];
@@ -125,11 +146,15 @@ impl Policy {
         if let Some((name, _)) = lists.iter().find(|(_, list)| has(list)) {
             return Some(format!("permissions.{name} of the workspace's .linger/config.toml"));
         }
-        if granted.iter().any(|it| it == rule) {
+        if settled.grants.iter().chain(settled.denied).any(|it| it == rule) {
             return Some("an answer in this session".to_owned());
         }
-        let root = workspace.root.display();
-        has(config.grants(&workspace.root)).then(|| format!("what is always allowed in {root}"))
+        let (root, always) = (workspace.root.display(), config.always(&workspace.root)?);
+        match (has(&always.allow), has(&always.deny)) {
+            (true, _) => Some(format!("what is always allowed in {root}")),
+            (_, true) => Some(format!("what is always refused in {root}")),
+            _ => None,
+        }
     }
 
     /// The paths that rules hide from a call of `tool`.
@@ -150,17 +175,25 @@ impl Policy {
         })
     }
 
-    /// Writes a rule into the configuration, for the workspace with this root. After [`disk::TIMEOUT`] it returns and the write
-    /// continues in the background. `failed` gets the reason if the rule cannot be written.
-    pub async fn grant_always(&self, root: &Path, rule: String, failed: impl FnOnce(String) + Send + 'static) {
+    /// Writes rules into the configuration, for the workspace with this root; `refuses`: into `deny`. After [`disk::TIMEOUT`] it
+    /// returns and the write continues in the background. `failed` gets the reason if a rule cannot be written.
+    pub async fn keep_always(
+        &self,
+        root: &Path,
+        refuses: bool,
+        rules: Vec<String>,
+        failed: impl FnOnce(String) + Send + 'static,
+    ) {
         let (config, root) = (self.config.clone(), root.to_path_buf());
-        let granted = tokio::task::spawn_blocking(move || {
-            if let Err(error) = config.grant(&root, &rule) {
-                tracing::warn!(target: "permission", rule, %error, "cannot write the rule into the configuration");
-                failed(format!("allowed in this session only: cannot store the rule: {error}"));
+        let kept = tokio::task::spawn_blocking(move || {
+            let kept = rules.iter().try_for_each(|rule| config.always(&root, refuses, rule));
+            if let Err(error) = kept {
+                tracing::warn!(target: "permission", ?rules, %error, "cannot write a rule into the configuration");
+                let what = if refuses { "refused" } else { "allowed" };
+                failed(format!("{what} in this session only: cannot store the rule: {error}"));
             }
         });
-        let _in_time = timeout(disk::TIMEOUT, granted).await;
+        let _in_time = timeout(disk::TIMEOUT, kept).await;
     }
 }
 

@@ -45,7 +45,7 @@ pub type Environment = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// The providers that sessions can use.
 pub struct Providers {
-    config: Arc<ConfigStore>,
+    pub(super) config: Arc<ConfigStore>,
     /// The keys in memory.
     pub keys: Arc<Keys>,
     /// Sources of keys other than the environment.
@@ -234,6 +234,11 @@ impl Providers {
     /// The context window of a model, in tokens, if known.
     pub fn window(&self, model: &str) -> Option<u64> {
         self.catalogue().ok()?.window(model)
+    }
+
+    /// Whether a model changes files by patches: as configured, else by its name.
+    pub fn patches(&self, model: &str) -> bool {
+        self.catalogue().is_ok_and(|catalogue| catalogue.patches(model))
     }
 
     /// Resolves the name of a model, or the default model.

@@ -483,18 +483,19 @@ impl ConfigStore {
         read(&self.places.config_file())
     }
 
-    /// Adds `rule` to the workspace's `allow` list in the file, confirmed; comments and order stay. Blocks on the disk.
-    pub fn grant(&self, root: &Path, rule: &str) -> Result<(), EditError> {
+    /// Adds `rule` to the workspace's `allow` list in the file, or to `deny`, confirmed; comments and order stay. Blocks on the
+    /// disk.
+    pub fn always(&self, root: &Path, refuses: bool, rule: &str) -> Result<(), EditError> {
         self.change("an answer", |text| {
             self.parse(text).map_err(EditError::Broken)?;
-            Ok(edit::append(text, root, rule)?)
+            Ok(edit::append(text, root, if refuses { "deny" } else { "allow" }, rule)?)
         })
         .map(drop)
     }
 
-    /// Removes `rule` from the `allow` lists of workspaces, of the one with this root or of all; gives the roots where it stood.
-    /// Blocks on the disk.
-    pub fn revoke(&self, root: Option<&Path>, rule: &str, by: &str) -> Result<Vec<PathBuf>, EditError> {
+    /// Removes `rule` from the lists of workspaces, of the one with this root or of all; gives the roots where it stood, with
+    /// whether it refused there. Blocks on the disk.
+    pub fn revoke(&self, root: Option<&Path>, rule: &str, by: &str) -> Result<Vec<(PathBuf, bool)>, EditError> {
         let mut removed = Vec::new();
         self.change(by, |text| {
             self.parse(text).map_err(EditError::Broken)?;

@@ -59,12 +59,16 @@ fn a_rule_that_is_always_allowed_is_taken_back_where_it_stands() {
     let text = "mode = \"ask\" # mine\n[workspaces.\"/a\"]\nallow = [\"bash(x)\", \"bash(y)\"]\n[workspaces.\"/b\"]\nallow = [\"bash(x)\"]\n";
     house.write(text);
     let store = house.open();
-    assert_eq!(store.revoke(Some(Path::new("/a")), "bash(x)", "me").unwrap(), [Path::new("/a")]);
+    assert_eq!(store.revoke(Some(Path::new("/a")), "bash(x)", "me").unwrap(), [("/a".into(), false)]);
     assert_eq!(house.text(), text.replace("[\"bash(x)\", \"bash(y)\"]", "[ \"bash(y)\"]"));
-    assert_eq!(store.current().unwrap().grants(Path::new("/a")).len(), 1);
-    assert_eq!(store.revoke(None, "bash(z)", "me").unwrap(), Vec::<PathBuf>::new());
-    assert_eq!(store.revoke(None, "bash(x)", "me").unwrap(), [Path::new("/b")]);
-    assert!(store.current().unwrap().grants(Path::new("/b")).is_empty());
+    assert_eq!(store.current().unwrap().always(Path::new("/a")).unwrap().allow.len(), 1);
+    assert_eq!(store.revoke(None, "bash(z)", "me").unwrap(), []);
+    assert_eq!(store.revoke(None, "bash(x)", "me").unwrap(), [("/b".into(), false)]);
+    store.always(Path::new("/b"), true, "bash(rm:*)").unwrap();
+    assert_eq!(store.current().unwrap().always(Path::new("/b")).unwrap().deny.len(), 1);
+    assert!(house.text().ends_with("[workspaces.\"/b\"]\nallow = []\ndeny = [\"bash(rm:*)\"]\n"), "{}", house.text());
+    assert_eq!(store.revoke(None, "bash(rm:*)", "me").unwrap(), [("/b".into(), true)]);
+    assert!(store.current().unwrap().always(Path::new("/b")).unwrap().allow.is_empty());
 }
 
 #[test]
@@ -80,7 +84,7 @@ fn the_line_of_an_added_rule_is_that_of_its_change() {
             Ok(())
         })),
     );
-    store.grant(Path::new("/a b"), "bash(echo \"x\")").unwrap();
+    store.always(Path::new("/a b"), false, "bash(echo \"x\")").unwrap();
     assert_eq!(*added.lock().unwrap(), [always_line("/a b", "bash(echo \"x\")")]);
 }
 
@@ -175,8 +179,8 @@ allow = ["bash(make)"]
     assert_eq!(texts(&config.rules.allow), ["read(**)", "bash(git status)"]);
     assert_eq!(texts(&config.rules.ask), ["bash(git push:*)"]);
     assert_eq!(texts(&config.rules.deny), ["read(**/.env)"]);
-    assert_eq!(texts(config.grants(Path::new("/home/x/proj"))), ["bash(make)"]);
-    assert!(config.grants(Path::new("/home/x")).is_empty());
+    assert_eq!(texts(&config.always(Path::new("/home/x/proj")).unwrap().allow), ["bash(make)"]);
+    assert!(config.always(Path::new("/home/x")).is_none());
     assert_eq!(config.warnings, [""; 0]);
 }
 
@@ -236,7 +240,7 @@ fn an_error_names_file_line_and_key() {
         (
             "[models.\"openai/gpt-5\"]\ncontext = 1",
             "/c/config.toml:2:1: models.\"openai/gpt-5\".context: unknown field `context`, expected one of `context_window`, \
-             `max_output`, `input_price`, `output_price`, `cache_read_price`, `cache_write_price`, `effort`, `headers`, \
+             `max_output`, `input_price`, `output_price`, `cache_read_price`, `cache_write_price`, `effort`, `apply_patch`, `headers`, \
              `query`, `body`, `fallback`, `fallback_after`",
         ),
         ("max_steps = 0", "/c/config.toml:1:1: max_steps: must be at least 1"),
@@ -427,11 +431,12 @@ fn a_grant_keeps_comments_and_form() {
     let house = house();
     house.write("# mine\nmode = \"ask\" # for now\n\n[workspaces.\"/w\"] # work\nallow = [\n    \"bash(a)\", # first\n]\n\n[env]\npass = []\n");
     let store = house.open();
-    store.grant(Path::new("/w"), "bash(echo \"x\" (y)\nz)").unwrap();
-    store.grant(Path::new("/w"), "bash(a)").unwrap();
-    store.grant(Path::new("/v"), "edit(src/a.rs)").unwrap();
+    store.always(Path::new("/w"), false, "bash(echo \"x\" (y)\nz)").unwrap();
+    store.always(Path::new("/w"), false, "bash(a)").unwrap();
+    store.always(Path::new("/v"), false, "edit(src/a.rs)").unwrap();
     let config = store.current().unwrap();
-    let texts = |root: &str| config.grants(Path::new(root)).iter().map(ToString::to_string).collect::<Vec<_>>();
+    let texts =
+        |root: &str| config.always(Path::new(root)).unwrap().allow.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(texts("/w"), ["bash(a)", "bash(echo \"x\" (y)\nz)"]);
     assert_eq!(texts("/v"), ["edit(src/a.rs)"]);
     let expected = [
@@ -447,7 +452,8 @@ fn a_grant_that_would_make_the_file_too_large_to_read_is_refused() {
     let house = house();
     house.write("");
     let store = house.open();
-    let error = store.grant(Path::new("/w"), &format!("bash({})", "x".repeat(1 << 20))).unwrap_err().to_string();
+    let error =
+        store.always(Path::new("/w"), false, &format!("bash({})", "x".repeat(1 << 20))).unwrap_err().to_string();
     assert!(error.ends_with("the file would be larger than 1048576 bytes"), "{error}");
     assert_eq!(store.reload(), Reload::Unchanged);
 }
@@ -457,7 +463,7 @@ fn the_first_grant_makes_a_file_that_others_cannot_read() {
     let house = house();
     std::fs::remove_dir(&house.places.config).unwrap();
     let store = house.open();
-    store.grant(Path::new("/w"), "bash(a)").unwrap();
+    store.always(Path::new("/w"), false, "bash(a)").unwrap();
     assert_eq!(house.text(), "[workspaces.\"/w\"]\nallow = [\"bash(a)\"]\n");
     assert_eq!(std::fs::metadata(house.places.config_file()).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(std::fs::metadata(&house.places.config).unwrap().permissions().mode() & 0o777, 0o700);
@@ -469,12 +475,12 @@ fn a_grant_does_not_touch_a_broken_file_and_adds_no_broken_rule() {
     let house = house();
     house.write("max_steps = 0\n");
     let store = house.open();
-    let error = store.grant(Path::new("/w"), "bash(a)").unwrap_err();
+    let error = store.always(Path::new("/w"), false, "bash(a)").unwrap_err();
     assert!(matches!(&error, EditError::Broken(_)) && error.to_string().contains("max_steps"), "{error}");
     assert_eq!(house.text(), "max_steps = 0\n");
     house.write("max_steps = 1\n");
-    assert!(matches!(store.grant(Path::new("/w"), "bash(a"), Err(EditError::Refused(_))));
-    assert!(matches!(store.grant(Path::new("w"), "bash(a)"), Err(EditError::Refused(_))));
+    assert!(matches!(store.always(Path::new("/w"), false, "bash(a"), Err(EditError::Refused(_))));
+    assert!(matches!(store.always(Path::new("w"), false, "bash(a)"), Err(EditError::Refused(_))));
     assert_eq!(house.text(), "max_steps = 1\n");
 }
 
@@ -485,7 +491,7 @@ fn a_grant_follows_a_link_and_keeps_the_mode() {
     std::fs::write(&target, "").unwrap();
     std::fs::set_permissions(&target, std::fs::Permissions::from_mode(0o640)).unwrap();
     std::os::unix::fs::symlink(&target, house.places.config_file()).unwrap();
-    house.open().grant(Path::new("/w"), "bash(a)").unwrap();
+    house.open().always(Path::new("/w"), false, "bash(a)").unwrap();
     assert!(house.places.config_file().is_symlink());
     assert!(std::fs::read_to_string(&target).unwrap().contains("bash(a)"));
     assert_eq!(std::fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o640);
@@ -518,10 +524,10 @@ fn grants_from_many_sides_are_all_kept() {
     std::thread::scope(|scope| {
         for i in 0..8 {
             let store = &store;
-            scope.spawn(move || store.grant(Path::new("/w"), &format!("bash({i})")).unwrap());
+            scope.spawn(move || store.always(Path::new("/w"), false, &format!("bash({i})")).unwrap());
         }
     });
-    assert_eq!(store.current().unwrap().grants(Path::new("/w")).len(), 8);
+    assert_eq!(store.current().unwrap().always(Path::new("/w")).unwrap().allow.len(), 8);
 }
 
 #[test]
@@ -661,12 +667,12 @@ fn what_linger_writes_is_confirmed_and_what_waits_goes_on_waiting() {
     let (store, kept) = recorded(&house, None);
     house.write("# mine\nmode = \"ask\" # for now\n[permissions]\nallow = ['bash(evil)']\n");
     store.reload();
-    store.grant(Path::new("/w"), "bash(a)").unwrap();
+    store.always(Path::new("/w"), false, "bash(a)").unwrap();
     assert_eq!(store.set("mode", "auto", "me").unwrap().len(), 1);
     assert_eq!(store.set("permissions.deny", "['read(x)']", "me").unwrap(), [""; 0]);
     let config = store.current().unwrap();
     assert_eq!((config.mode, config.rules.allow.len(), config.rules.deny.len()), (Mode::Auto, 0, 1));
-    assert_eq!(config.grants(Path::new("/w")).len(), 1);
+    assert_eq!(config.always(Path::new("/w")).unwrap().allow.len(), 1);
     assert_eq!(store.waiting().unwrap().lines().len(), 1, "the rule that nobody confirmed");
     let expected = serde_json::json!({
         "mode": "auto", "workspaces": { "/w": { "allow": ["bash(a)"] } },

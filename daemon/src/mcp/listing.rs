@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::permission::hash;
+use crate::provider::schema::check;
 use crate::tool::set::MCP;
 use crate::tool::text;
 
@@ -47,6 +48,9 @@ pub(super) struct ToolInfo {
     /// The arguments that HTTP has in headers too: where each is in the arguments, as a JSON pointer, and the name of its header.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) headers: Vec<(String, String)>,
+    /// JSON Schema of the structured content of its results, if it has a usable one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) output_schema: Option<Value>,
 }
 
 impl ToolInfo {
@@ -135,7 +139,18 @@ fn tool(server: &str, name: &str, item: &Value, problems: &mut Vec<String>) -> R
     let description = about("description").or_else(|| about("title")).or(title).unwrap_or(name);
     let read_only = item.pointer("/annotations/readOnlyHint").and_then(Value::as_bool).unwrap_or_default();
     let (wire, description) = (wire_name(server, name), described(description));
-    Ok(ToolInfo { tool: name.to_owned(), name: wire, description, schema, read_only, headers })
+    let output_schema = item.get("outputSchema").filter(|schema| match check(schema) {
+        Ok(()) => true,
+        Err(why) => {
+            problems.push(format!(
+                "tool {}: its results are not checked: the output schema is unusable: {why}",
+                shown(name)
+            ));
+            false
+        }
+    });
+    let output_schema = output_schema.cloned();
+    Ok(ToolInfo { tool: name.to_owned(), name: wire, description, schema, read_only, headers, output_schema })
 }
 
 /// Finds the arguments that are wanted in headers (2026-07-28, "x-mcp-header"). Fails on one that cannot be in one: the revision
@@ -255,6 +270,7 @@ mod tests {
             schema,
             read_only: true,
             headers: Vec::new(),
+            output_schema: None,
         };
         assert_eq!(listing, Listing { tools: vec![tool], problems: Vec::new() });
     }
@@ -316,6 +332,16 @@ mod tests {
         );
         refuse(json!({ "a": of("string", "") }), "the `x-mcp-header` of its argument `a` is not the name of a header");
         refuse(json!({ "a": of("string", "A"), "b": of("string", "a") }), "two arguments have the header `a`");
+    }
+
+    #[test]
+    fn an_output_schema_is_kept_if_it_can_be_checked() {
+        let of = |schema: Value| listing(json!([{ "name": "x", "outputSchema": schema }]));
+        let schema = json!({ "type": "object", "required": ["n"] });
+        assert_eq!(of(schema.clone()).tools[0].output_schema, Some(schema));
+        let unusable = of(json!({ "type": "thing" }));
+        assert_eq!((unusable.tools.len(), &unusable.tools[0].output_schema), (1, &None));
+        assert!(unusable.problems[0].starts_with("tool `x`: its results are not checked: "), "{:?}", unusable.problems);
     }
 
     #[test]

@@ -11,6 +11,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::provider::schema::fits;
+
 /// The most images of one result.
 const MAX_IMAGES: usize = 8;
 
@@ -23,6 +25,8 @@ pub(super) struct CallResult {
     pub(super) images: Vec<ContentBlock>,
     /// Whether the tool failed.
     pub(super) is_error: bool,
+    /// The structured content, if it has some.
+    pub(super) structured: Option<Value>,
 }
 
 #[derive(Default, Deserialize)]
@@ -57,10 +61,20 @@ impl CallResult {
             result.add(block);
         }
         // A server that gives structured content should give it as text too.
-        if let Some(structured) = written.structured_content.filter(|_| result.text.trim().is_empty()) {
+        if let Some(structured) = written.structured_content.as_ref().filter(|_| result.text.trim().is_empty()) {
             result.say(&structured.to_string());
         }
+        result.structured = written.structured_content;
         Ok(result)
+    }
+
+    /// What is wrong with the structured content of a success, by the schema that the tool has for it.
+    pub(super) fn misfit(&self, schema: &Value) -> Option<String> {
+        match &self.structured {
+            _ if self.is_error => None,
+            None => Some("it has no structured content".to_owned()),
+            Some(structured) => fits(schema, structured).err(),
+        }
     }
 
     /// What `resources/read` gave.
@@ -193,6 +207,18 @@ mod tests {
         let audio = json!({ "type": "audio", "data": "AAAAAA==", "mimeType": "audio/wav" });
         check(json!({ "content": [audio] }), "[audio audio/wav of 4 bytes, left out]", 0, false);
         check(json!({ "content": [{ "type": "video" }] }), "[content of type `video`, left out]", 0, false);
+    }
+
+    #[test]
+    fn structured_content_is_held_against_the_schema_of_the_tool() {
+        let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
+        let misfit = |result: Value| CallResult::parse(&result.to_string()).unwrap().misfit(&schema);
+        assert_eq!(misfit(json!({ "content": [], "structuredContent": { "n": 1 } })), None);
+        let wrong = misfit(json!({ "content": [], "structuredContent": { "n": "one" } })).unwrap();
+        assert!(wrong.contains("integer"), "{wrong}");
+        let none = misfit(json!({ "content": [{ "type": "text", "text": "1" }] }));
+        assert_eq!(none.as_deref(), Some("it has no structured content"));
+        assert_eq!(misfit(json!({ "content": [], "isError": true })), None, "a failure has another form");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use linger_protocol::event::Outcome;
+use linger_protocol::message::ContentBlock;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
@@ -123,7 +124,7 @@ impl McpCall {
         };
         let mut following = Following { server: &self.server, ask, output: &mut output, shown: Shown::default() };
         let called = connection.call(&self.tool, &self.input, limit, &mut following).await;
-        let CallResult { text, images, is_error } = match called {
+        let result = match called {
             Ok(result) => result,
             Err(CallError::Refused(why)) => {
                 let text = format!("the MCP server {name} refused the call: {why}");
@@ -138,6 +139,8 @@ impl McpCall {
                 return ToolOutput { outcome: Outcome::Unknown, ..ToolOutput::error(self.server.redacted(&text)) };
             }
         };
+        let (result, misfit) = self.checked(result).await;
+        let CallResult { text, images, is_error, .. } = result;
         // Before it is stored or a model reads it: the variables of a server are for its process alone.
         let text = self.server.redacted(&text);
         if !text.is_empty() {
@@ -148,8 +151,31 @@ impl McpCall {
             kept.content.clear();
         }
         kept.content.extend(images);
+        let mut notices = Vec::new();
+        if let Some(why) = misfit {
+            // The result is kept: what it says may serve all the same.
+            let why = self.server.redacted(&why);
+            kept.content
+                .push(ContentBlock::text(format!("[this result does not fit the output schema of the tool: {why}]")));
+            let tool = text::one_line(&self.tool.name);
+            notices.push(format!("a result of {tool} does not fit its output schema: {}", text::one_line(&why)));
+        }
         let (content, output, whole) = (kept.content, kept.segments, kept.whole);
-        ToolOutput { content, is_error, output, whole, ..ToolOutput::text("") }
+        ToolOutput { content, is_error, output, whole, notices, ..ToolOutput::text("") }
+    }
+
+    /// The result, and what is wrong with it by the tool's output schema.
+    async fn checked(&self, result: CallResult) -> (CallResult, Option<String>) {
+        let Some(schema) = self.tool.output_schema.clone() else { return (result, None) };
+        let check = move || {
+            let misfit = result.misfit(&schema);
+            (result, misfit)
+        };
+        // A large value takes a while.
+        tokio::task::spawn_blocking(check).await.unwrap_or_else(|error| {
+            let text = format!("the result cannot be checked: {error}");
+            (CallResult { text, is_error: true, ..CallResult::default() }, None)
+        })
     }
 }
 

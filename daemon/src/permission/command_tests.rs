@@ -299,7 +299,7 @@ proptest! {
         let house = tests::house();
         let call = |text: &str| CallInfo { tool: "bash", changes: true, access: Access::Command(text.to_owned()) };
         let resolved = |call: &CallInfo<'_>| ResolvedAccess::of(&call.access, &house.workspace, &Rules::default());
-        let rule = grant_for(&call(&one), &resolved(&call(&one)));
+        let rule = grants_for(&call(&one), &resolved(&call(&one))).concat();
         let grants = [Rule::parse(&rule, &tests::names()).unwrap()];
         let granted = |text: &str| {
             let call = call(text);

@@ -87,7 +87,7 @@ fn an_answer_that_lasts_is_for_the_command_whichever_tool_runs_it() {
         let access = Access::Command(line.to_owned());
         let resolved = ResolvedAccess::of(&access, &house.workspace, &Rules::default());
         let call = CallInfo { tool, changes: true, access };
-        let grant = grant_for(&call, &resolved);
+        let grant = grants_for(&call, &resolved).concat();
         assert_eq!(grant, expect);
         let grant = Rule::parse(&grant, &names()).unwrap();
         assert!(matches!(decide(&Rules::default(), &[grant], Mode::Ask, &call, &resolved), Verdict::Allow { .. }));

@@ -23,10 +23,11 @@ use sha2::{Digest as _, Sha256};
 pub use rule::{Rule, RuleError};
 
 use crate::tool::added::AddedDirs;
+use crate::tool::image::NAME as IMAGE;
 use crate::tool::memory::NAME as MEMORY;
 use crate::tool::set::{Names, Takes};
 use crate::tool::skill::NAME as SKILL;
-use crate::tool::{Access, Workspace};
+use crate::tool::{Access, Targets, Workspace};
 use rule::{Effect, PathBases, Target};
 
 /// The configured rules, and the directories that their patterns need.
@@ -89,19 +90,25 @@ pub enum Verdict {
     },
 }
 
-/// The target of a call with symlinks resolved, and the directories that rules are relative to.
+/// The targets of a call with symlinks resolved, and the directories that rules are relative to.
 #[derive(Debug)]
 pub struct ResolvedAccess {
     bases: PathBases,
-    /// Absent when the call touches no path.
+    /// One for each of [`Access::each`].
+    parts: Vec<Part>,
+}
+
+/// One thing that a call touches.
+#[derive(Debug)]
+struct Part {
+    /// Absent when it is no path.
     target: Option<Target>,
     /// Whether the call writes what controls git, linger, or which programs run: mode `edit` asks.
     is_guarded: bool,
 }
 
-impl ResolvedAccess {
-    /// Blocks on the disk unless the access is a command: never call it on the runtime thread.
-    pub fn of(access: &Access, workspace: &Workspace, rules: &Rules) -> Self {
+impl Part {
+    fn of(access: &Access, workspace: &Workspace, rules: &Rules) -> Self {
         let target = Target::of(access, workspace);
         let writes = target.as_ref().filter(|_| matches!(access, Access::Write(_)));
         let is_guarded = writes.is_some_and(|target| {
@@ -110,11 +117,19 @@ impl ResolvedAccess {
                 || controls_git_or_linger(target, &own)
                 || home::steers(target, workspace, rules.home.as_deref())
         });
-        let bases = match target {
-            Some(_) => PathBases::of(workspace, rules.home.as_deref()),
-            None => PathBases::unresolved(workspace),
+        Self { target, is_guarded }
+    }
+}
+
+impl ResolvedAccess {
+    /// Blocks on the disk unless the access is a command: never call it on the runtime thread.
+    pub fn of(access: &Access, workspace: &Workspace, rules: &Rules) -> Self {
+        let parts: Vec<Part> = access.each().iter().map(|part| Part::of(part, workspace, rules)).collect();
+        let bases = match parts.iter().any(|part| part.target.is_some()) {
+            true => PathBases::of(workspace, rules.home.as_deref()),
+            false => PathBases::unresolved(workspace),
         };
-        Self { bases, target, is_guarded }
+        Self { bases, parts }
     }
 
     /// The same target with the added directories of now: a call that waits may lie in one that was added since.
@@ -122,9 +137,26 @@ impl ResolvedAccess {
         self.bases.added = added.now();
     }
 
-    /// The file that the call reaches; absent when it touches no path.
+    /// The file that the call reaches, the first of several; absent when it touches no path.
     pub fn target(&self) -> Option<&Path> {
-        self.target.as_ref().map(|target| target.resolved.as_path())
+        self.parts.iter().find_map(|part| Some(part.target.as_ref()?.resolved.as_path()))
+    }
+
+    /// The files that a call with this access reaches.
+    pub fn targets(&self, access: &Access) -> Targets {
+        let paths = access.each().iter().zip(&self.parts);
+        paths
+            .filter_map(|(access, part)| Some((access.path()?.into(), part.target.as_ref()?.resolved.clone())))
+            .collect()
+    }
+
+    /// The parts of a call, each as a call of its own: what it only reads, it does not change.
+    fn each<'a>(&'a self, call: &'a CallInfo<'a>) -> impl Iterator<Item = (CallInfo<'a>, &'a Part)> {
+        let is_one = self.parts.len() == 1;
+        call.access.each().iter().zip(&self.parts).map(move |(access, part)| {
+            let changes = call.changes && (is_one || access.reads().is_none());
+            (CallInfo { tool: call.tool, changes, access: access.clone() }, part)
+        })
     }
 }
 
@@ -134,8 +166,34 @@ pub fn reads_by_command(tool: &str, access: &Access) -> bool {
 }
 
 /// Decides one call; `grants` are the grants of the session and of the workspace.
+/// Decides one call; `grants` are the grants of the session and of the workspace. Of a call that touches several things, each is
+/// decided on, and the strictest decision counts.
 pub fn decide(rules: &Rules, grants: &[Rule], mode: Mode, call: &CallInfo<'_>, resolved: &ResolvedAccess) -> Verdict {
-    let ResolvedAccess { bases, target, .. } = resolved;
+    let verdicts = resolved.each(call).map(|(call, part)| decide_part(rules, grants, mode, &call, (resolved, part)));
+    verdicts.reduce(stricter).unwrap_or(Verdict::Ask { rule: None })
+}
+
+/// The stricter of two decisions on parts of one call.
+fn stricter(one: Verdict, other: Verdict) -> Verdict {
+    match (one, other) {
+        (deny @ Verdict::Deny { .. }, _) | (_, deny @ Verdict::Deny { .. }) => deny,
+        (ask @ Verdict::Ask { rule: Some(_) }, _) | (_, ask @ Verdict::Ask { .. }) => ask,
+        (ask @ Verdict::Ask { .. }, _) => ask,
+        (Verdict::Allow { by }, Verdict::Allow { by: other }) if by.split(", ").any(|it| it == other) => {
+            Verdict::Allow { by }
+        }
+        (Verdict::Allow { by }, Verdict::Allow { by: other }) => Verdict::Allow { by: format!("{by}, {other}") },
+    }
+}
+
+/// Decides what touches one thing.
+fn decide_part(
+    rules: &Rules,
+    grants: &[Rule],
+    mode: Mode,
+    call: &CallInfo<'_>,
+    (ResolvedAccess { bases, .. }, Part { target, is_guarded }): (&ResolvedAccess, &Part),
+) -> Verdict {
     // What narrows `read` narrows the tool that reads a skill's files.
     let as_read = CallInfo { tool: "read", ..call.clone() };
     let first = |list: &[Rule], effect| {
@@ -174,7 +232,7 @@ pub fn decide(rules: &Rules, grants: &[Rule], mode: Mode, call: &CallInfo<'_>, r
         // Notes are the user's own; writing them asks, unless everything runs.
         _ if [SKILL, MEMORY].contains(&call.tool) => read_only,
         Mode::Ask | Mode::Plan => read_only && inside,
-        Mode::Edit if matches!(call.access, Access::Write(_)) => inside && !resolved.is_guarded,
+        Mode::Edit if matches!(call.access, Access::Write(_)) => inside && !is_guarded,
         Mode::Edit => read_only && inside,
     };
     if allowed { Verdict::Allow { by: format!("mode {mode}") } } else { Verdict::Ask { rule: None } }
@@ -182,7 +240,9 @@ pub fn decide(rules: &Rules, grants: &[Rule], mode: Mode, call: &CallInfo<'_>, r
 
 /// Whether a hook with this matcher is about the call: it matches as generously as a rule in `deny`.
 pub fn concerns(matcher: &Rule, call: &CallInfo<'_>, resolved: &ResolvedAccess) -> bool {
-    matcher.matches(call, resolved.target.as_ref(), &resolved.bases, Effect::Narrow)
+    resolved
+        .each(call)
+        .any(|(call, part)| matcher.matches(&call, part.target.as_ref(), &resolved.bases, Effect::Narrow))
 }
 
 /// The words of a command line that is one simple command, as [`script`] reads it.
@@ -228,15 +288,28 @@ pub fn hides(
     move |path| hidden.iter().any(|rule| matches(rule, path))
 }
 
-/// The rule that `allow_session` and `allow_always` add: exactly this command, file or host, or this version of a server's tool; or all commands that begin
-/// with this program and subcommand ([`subcommand`]).
-pub fn grant_for(call: &CallInfo<'_>, resolved: &ResolvedAccess) -> String {
+/// The rules that `allow_session` and `allow_always` add, one for each thing that the call touches: exactly this command, file or
+/// host, or this version of a server's tool; or all commands that begin with this program and subcommand ([`subcommand`]).
+pub fn grants_for(call: &CallInfo<'_>, resolved: &ResolvedAccess) -> Vec<String> {
+    let mut grants = Vec::new();
+    for (call, part) in resolved.each(call) {
+        let grant = grant_for(&call, part.target.as_ref(), &resolved.bases);
+        if !grants.contains(&grant) {
+            grants.push(grant);
+        }
+    }
+    grants
+}
+
+fn grant_for(call: &CallInfo<'_>, target: Option<&Target>, bases: &PathBases) -> String {
     let tool = match call.access {
         Access::Write(_) => "edit",
+        // Its own rules are for hosts.
+        Access::Read(_) if call.tool == IMAGE => "read",
         Access::Command(_) | Access::Inspect { .. } => "bash",
         _ => call.tool,
     };
-    let Some(target) = resolved.target.as_ref().filter(|_| call.access.command().is_none()) else {
+    let Some(target) = target.filter(|_| call.access.command().is_none()) else {
         return match &call.access {
             // With a blank behind it the star is one, and not the beginning of more.
             Access::Command(text) if let Some(start) = subcommand::of(text) => format!("{tool}({start}:*)"),
@@ -248,7 +321,7 @@ pub fn grant_for(call: &CallInfo<'_>, resolved: &ResolvedAccess) -> String {
             _ => tool.to_owned(),
         };
     };
-    let path = match resolved.bases.relative(&target.resolved) {
+    let path = match bases.relative(&target.resolved) {
         Some(path) if path.as_os_str().is_empty() => ".".to_owned(),
         // Without the `./` a file called `~` would be taken for the home directory.
         Some(path) if path.starts_with("~") => format!("./{}", globset::escape(&path.to_string_lossy())),
@@ -258,13 +331,14 @@ pub fn grant_for(call: &CallInfo<'_>, resolved: &ResolvedAccess) -> String {
     format!("{tool}({path})")
 }
 
-/// `rule`, made by [`grant_for`], in the form that means the same in every directory: a path becomes absolute.
+/// `rule`, as [`grants_for`] or a person writes it, in the form that means the same in every directory: a path becomes absolute.
 /// A command or a host needs no change.
 pub fn grant_everywhere(rule: &str, cwd: &Path, names: &Names) -> String {
     let Some((tool, path)) = rule.strip_suffix(')').and_then(|rule| rule.split_once('(')) else {
         return rule.to_owned();
     };
-    if names.takes(tool) != Some(Takes::Path) || path.starts_with('/') {
+    let is_everywhere = path.starts_with(['/', '*']) || path == "~" || path.starts_with("~/");
+    if names.takes(tool) != Some(Takes::Path) || is_everywhere {
         return rule.to_owned();
     }
     let cwd = globset::escape(&cwd.to_string_lossy());

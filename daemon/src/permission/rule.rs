@@ -3,7 +3,7 @@
 //! | tool | covers |
 //! |---|---|
 //! | `edit`, `write` | every call that changes a file, whichever tool makes it; the two words mean the same |
-//! | `read` | every call that reads a file (in *deny* and *ask* also `edit`, whose errors quote it), and the roots of `ls`, `glob` and `grep`; in *allow* those three only when the pattern ends in `**`, for they read the whole tree below |
+//! | `read` | every call that reads a file (in *deny* and *ask* also `edit` and `apply_patch`, whose errors quote it), and the roots of `ls`, `glob` and `grep`; in *allow* those three only when the pattern ends in `**`, for they read the whole tree below |
 //! | `bash` | every call that runs a command, whichever tool makes it; with a pattern also those of `git` that only read |
 //! | `mcp__server__*` | calls of all tools of that server |
 //! | `ls`, `glob`, `grep`, `git`, `mcp__server__tool`, others | calls of that tool |
@@ -29,6 +29,8 @@ use globset::{GlobBuilder, GlobMatcher};
 use super::CallInfo;
 use super::script::{self, Words};
 use super::subcommand;
+use crate::tool::apply_patch::NAME as APPLY_PATCH;
+use crate::tool::image::NAME as IMAGE;
 use crate::tool::pattern::too_large;
 use crate::tool::set::{MCP, Names, Takes};
 use crate::tool::{Access, Workspace, text};
@@ -38,6 +40,9 @@ const PATTERN_MAX: usize = 16 * 1024;
 
 /// How much of a rule that is too large its error shows, in characters.
 const SHOWN: usize = 60;
+
+/// The tools whose errors quote the files that they change.
+const QUOTING: [&str; 2] = ["edit", APPLY_PATCH];
 
 /// Separators of a command line: deny and ask rules check each part by itself.
 const SEPARATORS: [char; 9] = [';', '|', '&', '\n', '(', ')', '{', '}', '`'];
@@ -294,7 +299,9 @@ impl Rule {
             ("bash", Access::Inspect { .. }) => self.pattern.is_some(),
             ("read", Access::Inspect { .. }) => effect == Effect::Narrow,
             // It tells what is in the file, if only by what it does not find there.
-            ("read", Access::Write(_)) => call.tool == "edit" && effect == Effect::Narrow,
+            ("read", Access::Write(_)) => QUOTING.contains(&call.tool) && effect == Effect::Narrow,
+            // It reads the file alone.
+            ("read", Access::Read(_)) if call.tool == IMAGE => true,
             ("read", Access::Read(_)) => match &self.pattern {
                 Some(Pattern { path: Some(pattern), .. }) => effect == Effect::Narrow || pattern.whole_tree,
                 _ => true,

@@ -65,7 +65,8 @@ impl Swapped {
         calls: usize,
         gets_through: impl Fn(&ToolOutput) -> bool,
     ) -> Vec<ToolOutput> {
-        let tools = builtin();
+        let mut tools = builtin();
+        tools.push(std::sync::Arc::new(crate::tool::apply_patch::ApplyPatch));
         let tool = tools.iter().find(|known| known.name() == tool).unwrap();
         let names = tools.iter().map(|tool| (tool.name(), tool.pattern())).collect();
         let deny = deny.iter().map(|rule| Rule::parse(rule, &names).unwrap()).collect();
@@ -79,7 +80,7 @@ impl Swapped {
             }
             let hides = hides(&rules, tool.name(), info.access.path().unwrap(), &self.workspace);
             let context = Context {
-                target: resolved.target().map(Path::to_path_buf),
+                targets: resolved.targets(&info.access),
                 hidden: std::sync::Arc::new(hides),
                 ..test_context(&self.workspace, mpsc::channel(1).0)
             };
@@ -133,6 +134,9 @@ fn no_edit_and_no_new_directory_leaves_the_workspace() {
     let edit = |n: usize| json!({"path": "d/x", "old": words[n % 2], "new": words[n % 2 + 1]});
     swapped.run("edit", edit, &[], READS, |_| true);
     assert_eq!(std::fs::read_to_string(swapped.base.join("out/x")).unwrap(), "hidden");
+    let patch =
+        |n: usize| json!({"input": format!("*** Begin Patch\n*** Add File: d/patched{n}/y\n+x\n*** End Patch")});
+    swapped.run("apply_patch", patch, &[], READS, |it| !it.is_error);
     let deep = |n: usize| json!({"path": format!("d/new{n}/y"), "content": "x"});
     swapped.run("write", deep, &[], READS, |it| !it.is_error);
     assert_eq!(swapped.count("out"), 1);

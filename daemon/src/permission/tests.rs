@@ -559,7 +559,7 @@ proptest! {
 }
 
 fn granting(house: &House, call: &CallInfo<'_>) -> String {
-    grant_for(call, &ResolvedAccess::of(&call.access, &house.workspace, &Rules::default()))
+    grants_for(call, &ResolvedAccess::of(&call.access, &house.workspace, &Rules::default())).concat()
 }
 
 #[test]
@@ -606,7 +606,7 @@ fn what_is_granted_is_this_host_and_this_tool() {
     let house = house();
     let grant = |call: &str| {
         let call = house.call(call);
-        grant_for(&call, &ResolvedAccess::of(&call.access, &house.workspace, &Rules::default()))
+        grants_for(&call, &ResolvedAccess::of(&call.access, &house.workspace, &Rules::default())).concat()
     };
     assert_eq!(grant("fetch example.org"), "fetch(example.org)");
     assert_eq!(grant("mcp__db__query db"), "mcp__db__query(#1a)");

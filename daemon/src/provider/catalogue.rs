@@ -27,7 +27,7 @@ use super::effort;
 use super::gemini::{self, Gemini};
 use super::hosted::Hosted;
 use super::keys::{Account, Bearer, Keys};
-use super::models::{self, ModelConfig, ModelInfo, Price, Prices};
+use super::models::{self, ModelConfig, ModelInfo, Price, Prices, is_trained_on_patches};
 use super::network::Network;
 use super::ollama::{self, Ollama};
 use super::openai::OpenAi;
@@ -161,6 +161,11 @@ impl Resolved {
     /// Whether all calls are sent with `reasoning_content`, even another model's.
     pub fn has_reasoning(&self) -> bool {
         self.compat.reasoning_content == Some(true)
+    }
+
+    /// Its wire format.
+    pub fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// Host and port of its endpoint; absent if it needs no network.
@@ -578,6 +583,13 @@ impl Catalogue {
     pub fn window(&self, origin: &str) -> Option<u64> {
         let (name, model) = origin.split_once('/')?;
         self.facts(name, self.entries.get(name)?, model).window
+    }
+
+    /// Whether a model (`provider/model`) changes files by patches.
+    pub fn patches(&self, origin: &str) -> bool {
+        let Some((name, model)) = origin.split_once('/') else { return false };
+        let known = self.entries.get(name).and_then(|entry| self.facts(name, entry, model).apply_patch);
+        known.unwrap_or_else(|| is_trained_on_patches(model))
     }
 
     fn entry(&self, name: &str) -> Result<&Entry, ResolveError> {

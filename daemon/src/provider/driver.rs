@@ -321,7 +321,7 @@ pub async fn get(
         let target = Target::of(endpoint, &asked.path).await?;
         let request = match asked.body.is_empty() {
             true => target.client.get(target.url.clone()),
-            false => post(&target, asked.body),
+            false => post(&target, asked.body, &asked.headers),
         };
         let response = send_authorized(endpoint, &target, request, asked.headers).await?;
         read_whole(response, most).await
@@ -345,7 +345,8 @@ async fn read_whole(mut response: reqwest::Response, most: usize) -> Result<Vec<
 /// Sends the request; fails unless the response is a success.
 async fn send(endpoint: Endpoint, encoded: super::HttpRequest) -> Result<reqwest::Response, Failure> {
     let target = Target::of(&endpoint, &encoded.path).await?;
-    let response = send_authorized(&endpoint, &target, post(&target, encoded.body), encoded.headers).await?;
+    let request = post(&target, encoded.body, &encoded.headers);
+    let response = send_authorized(&endpoint, &target, request, encoded.headers).await?;
     let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if !kind.starts_with("text/html") {
         return Ok(response);
@@ -354,9 +355,13 @@ async fn send(endpoint: Endpoint, encoded: super::HttpRequest) -> Result<reqwest
     Err(page(&String::from_utf8_lossy(&body)).asked(&target.url))
 }
 
-/// A request with this JSON.
-fn post(target: &Target, body: Vec<u8>) -> reqwest::RequestBuilder {
-    target.client.post(target.url.clone()).header("content-type", "application/json").body(body)
+/// A request with this body: JSON, unless the headers to come say otherwise.
+fn post(target: &Target, body: Vec<u8>, headers: &[(&'static str, String)]) -> reqwest::RequestBuilder {
+    let request = target.client.post(target.url.clone()).body(body);
+    match headers.iter().any(|(name, _)| *name == "content-type") {
+        true => request,
+        false => request.header("content-type", "application/json"),
+    }
 }
 
 /// Where a request goes: its URL and its route.

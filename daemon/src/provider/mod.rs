@@ -17,6 +17,7 @@ pub mod encoding;
 mod failure;
 pub mod gemini;
 pub mod hosted;
+pub mod image;
 pub mod key_source;
 pub mod keychain;
 pub mod keys;
@@ -218,9 +219,9 @@ pub struct ToolSpec {
 pub struct HttpRequest {
     /// Appended to the provider's base URL; begins with `/`.
     pub path: String,
-    /// Headers beside `content-type: application/json` and the key's.
+    /// Headers beside the key's; without a `content-type` that is `application/json`.
     pub headers: Vec<(&'static str, String)>,
-    /// JSON.
+    /// JSON, mostly.
     pub body: Vec<u8>,
 }
 

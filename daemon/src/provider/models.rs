@@ -40,6 +40,8 @@ pub struct ModelInfo {
     pub prices: Prices,
     /// The reasoning effort of sessions that set none.
     pub effort: Effort,
+    /// Whether it changes files by patches rather than by replacing pieces; absent: by its name, [`is_trained_on_patches`].
+    pub apply_patch: Option<bool>,
 }
 
 /// Prices in US dollars per million tokens, which is micro-dollars per token.
@@ -87,6 +89,8 @@ pub struct ModelConfig {
     pub cache_write_price: Option<f64>,
     /// [`ModelInfo::effort`].
     pub effort: Option<Effort>,
+    /// [`ModelInfo::apply_patch`].
+    pub apply_patch: Option<bool>,
     /// Headers of the user's own, in place of the provider's with the same names.
     pub headers: Fields,
     /// Query parameters, likewise.
@@ -139,6 +143,7 @@ impl ModelConfig {
                 long: if priced.is_some() { [None; TIERS] } else { known.prices.long },
             },
             effort: self.effort.unwrap_or(known.effort),
+            apply_patch: self.apply_patch.or(known.apply_patch),
         }
     }
 }
@@ -151,6 +156,7 @@ impl ModelInfo {
             max_output: self.max_output.or(other.max_output),
             prices: self.prices.or(other.prices),
             effort: if self.effort.is_auto() { other.effort } else { self.effort },
+            apply_patch: self.apply_patch.or(other.apply_patch),
         }
     }
 }
@@ -195,6 +201,16 @@ impl Prices {
 /// `dollars` per million tokens, if plausible.
 pub fn price_of(dollars: f64) -> Option<f64> {
     (0.0..=MAX_PRICE).contains(&dollars).then_some(dollars)
+}
+
+/// The families that OpenAI trained on `apply_patch`, by the beginning of their names.
+const PATCHING: [&str; 7] = ["gpt-5", "gpt-4.1", "gpt-oss", "codex", "o3", "o4-mini", "chatgpt-5"];
+
+/// Whether a model of this name, with or without its maker before it (`openai/gpt-5`), is trained on patches.
+pub fn is_trained_on_patches(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    let follows = |rest: &str| rest.is_empty() || !rest.starts_with(|c: char| c.is_ascii_alphanumeric());
+    PATCHING.iter().any(|family| name.strip_prefix(family).is_some_and(follows))
 }
 
 /// The models of a preset in the table, in its order.
@@ -251,7 +267,7 @@ fn parse(rest: &str) -> Option<ModelInfo> {
         let Some(above) = fields.next() else { break };
         *tier = Some((above.parse().ok()?, price(&mut fields)?));
     }
-    Some(ModelInfo { window, max_output, prices: Prices { usual, long }, effort: Effort::Auto })
+    Some(ModelInfo { window, max_output, prices: Prices { usual, long }, ..ModelInfo::default() })
 }
 
 fn price<'a>(fields: &mut impl Iterator<Item = &'a str>) -> Option<Price> {
@@ -377,6 +393,24 @@ mod tests {
         assert_eq!(said(1.000_000_000_1).or(known).prices.long, known.prices.long);
         assert_eq!(said(1.0).or(known), ModelInfo { window: Some(9), ..known });
         assert_eq!(said(0.9).or(known), ModelInfo { max_output: known.max_output, ..said(0.9) });
+    }
+
+    #[test]
+    fn the_families_that_write_patches_are_known_by_name() {
+        for (name, expect) in [
+            ("gpt-5", true),
+            ("gpt-5.2-codex", true),
+            ("openai/gpt-5-mini", true),
+            ("gpt-oss:20b", true),
+            ("o3-pro", true),
+            ("gpt-4o", false),
+            ("gpt-50", false),
+            ("o30", false),
+            ("claude-sonnet-5", false),
+            ("", false),
+        ] {
+            assert_eq!(is_trained_on_patches(name), expect, "{name}");
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::agent::role::stricter;
 use crate::agent::{Agent, Kind, Library};
 use crate::diagnostics::nearest::nearest;
 use crate::diagnostics::secret::Secret;
+use crate::permission::Rule;
 use crate::process::server::UMASK;
 use crate::provider::tools::is_among;
 use crate::session::actor::{Actor, add_directories, idle_effort, unknown_model};
@@ -33,6 +34,12 @@ pub(super) const ID: usize = 10;
 
 /// How alike a name must be to be suggested.
 const NEAR: f32 = 0.7;
+
+/// The most rules that a session may begin with: a command line has few.
+const MAX_ALLOWED: usize = 64;
+
+/// The longest addition to the system prompt, in bytes: it is in the session's state. Longer text belongs into `AGENTS.md`.
+const MAX_SYSTEM: usize = 16 << 10;
 
 /// Sessions in the database; a row and its log take some KiB at least.
 pub(super) const MAX_SESSIONS: u32 = 100_000;
@@ -99,6 +106,12 @@ impl Registry {
         for dir in &params.directories {
             add_directories(&mut added, &[directory(dir).await?])?;
         }
+        let (allow, system) = (params.allow, params.system.filter(|system| !system.trim().is_empty()));
+        self.check_rules(&allow)?;
+        if system.as_ref().is_some_and(|system| system.len() > MAX_SYSTEM || system.contains('\0')) {
+            let text = format!("the addition to the system prompt may have {MAX_SYSTEM} bytes, and no NUL");
+            return Err(RpcError::new(Code::TooMuch, text).hint("put longer text into AGENTS.md"));
+        }
         let _named = match &params.name {
             Some(name) => Some(env.names.take(&env.store, name, None).await?),
             None => None,
@@ -162,6 +175,8 @@ impl Registry {
             tools,
             one_shot,
             agent,
+            allow,
+            system,
             env: env_of,
         };
         let (done, committed) = oneshot::channel();
@@ -199,6 +214,24 @@ impl Registry {
 }
 
 impl Registry {
+    /// Checks the rules that a session begins with: each must be one that can match.
+    fn check_rules(&self, rules: &[String]) -> Result<(), RpcError> {
+        let bad = |why: String| {
+            RpcError::new(Code::BadRule, why).hint("write `tool` or `tool(pattern)`, such as `bash(cargo test:*)`")
+        };
+        if rules.len() > MAX_ALLOWED {
+            return Err(RpcError::new(Code::TooMuch, format!("a session may begin with {MAX_ALLOWED} rules")));
+        }
+        let tools = self.env.tools.current();
+        for rule in rules {
+            let rule = Rule::parse(rule, tools.names()).map_err(|error| bad(error.to_string()))?;
+            if let Some(warning) = rule.warning(true, tools.names()) {
+                return Err(bad(warning));
+            }
+        }
+        Ok(())
+    }
+
     /// What the agent of this name makes of a new session.
     async fn cast(&self, name: &str, cwd: &Path, params: &Create) -> Result<Cast, RpcError> {
         let env = &self.env;

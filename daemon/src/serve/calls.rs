@@ -1,6 +1,5 @@
 //! One call of the host: its arguments, whether it may run, and its result.
 
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -10,12 +9,12 @@ use linger_protocol::permission::Mode;
 use serde_json::{Value, json};
 use tokio::sync::{RwLock, mpsc};
 
-use crate::permission::{CallInfo, ResolvedAccess, Rule, Rules, Verdict, decide, digest, grant_for, hides};
+use crate::permission::{CallInfo, ResolvedAccess, Rule, Rules, Verdict, decide, digest, grants_for, hides};
 use crate::process::server::Children;
 use crate::store::blob::Blobs;
 use crate::tool::background::Jobs;
 use crate::tool::set::ToolSet;
-use crate::tool::{Access, Call, Context, Effects, Hidden, Invalid, OutputDelta, ToolOutput, Workspace};
+use crate::tool::{Access, Call, Context, Effects, Hidden, Invalid, OutputDelta, Targets, ToolOutput, Workspace};
 
 /// Pieces of output that wait for the host; beyond that the tool waits.
 const OUTPUT_QUEUE: usize = 4;
@@ -54,8 +53,8 @@ pub(super) enum Permission {
     Asked {
         /// What would run.
         action: String,
-        /// The rule that would allow it from now on.
-        grant: String,
+        /// The rules that would allow it from now on.
+        grants: Vec<String>,
     },
     /// It does not run; why.
     Refused(String),
@@ -93,8 +92,8 @@ impl Calls {
             Verdict::Allow { .. } => Permission::Given,
             Verdict::Deny { reason, .. } => Permission::Refused(reason),
             Verdict::Ask { .. } => {
-                let grant = grant_for(&info, &prepared.resolved);
-                Permission::Asked { action: prepared.shown(), grant }
+                let grants = grants_for(&info, &prepared.resolved);
+                Permission::Asked { action: prepared.shown(), grants }
             }
         }
     }
@@ -114,8 +113,8 @@ impl Calls {
             true => (Some(self.order.read().await), None),
             false => (None, Some(self.order.write().await)),
         };
-        let target = resolved.target().map(Path::to_path_buf);
-        if let Err(why) = self.leads_to(&effects.access, target.as_ref()).await {
+        let targets = resolved.targets(&effects.access);
+        if let Err(why) = self.leads_to(&effects.access, &targets).await {
             return refused(&why);
         }
         let (sender, mut pieces) = mpsc::channel(OUTPUT_QUEUE);
@@ -124,7 +123,7 @@ impl Calls {
         let nobody = || Err(Invalid("questions to the user are not possible here".to_owned()));
         let context = Context {
             call: format!("serve/{id}"),
-            target,
+            targets,
             output: sender,
             blobs: self.blobs.clone(),
             hidden: self.hidden(&tool, &effects.access),
@@ -159,12 +158,14 @@ impl Calls {
     }
 
     /// Fails if a link has changed since the call was permitted.
-    async fn leads_to(&self, access: &Access, permitted: Option<&PathBuf>) -> Result<(), String> {
-        let Some(permitted) = permitted else { return Ok(()) };
-        let now = self.resolve(access).await.map_err(|invalid| invalid.0)?;
-        match now.target() == Some(permitted) {
-            true => Ok(()),
-            false => Err(format!("{} was approved, but the path now leads elsewhere", permitted.display())),
+    async fn leads_to(&self, access: &Access, permitted: &Targets) -> Result<(), String> {
+        if permitted.is_empty() {
+            return Ok(());
+        }
+        let now = self.resolve(access).await.map_err(|invalid| invalid.0)?.targets(access);
+        match permitted.moved(&now) {
+            None => Ok(()),
+            Some((was, _)) => Err(format!("{} was approved, but the path now leads elsewhere", was.display())),
         }
     }
 
@@ -186,10 +187,7 @@ impl Prepared {
     /// What would run, with the file that it reaches.
     fn shown(&self) -> String {
         let action = format!("{}: {}", self.tool, self.call.action());
-        match (self.effects.access.path(), self.resolved.target()) {
-            (Some(path), Some(real)) if path != real => format!("{action} (which is {})", real.display()),
-            _ => action,
-        }
+        action + &self.resolved.targets(&self.effects.access).said()
     }
 }
 

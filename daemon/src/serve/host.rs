@@ -246,14 +246,18 @@ impl Host {
         match self.0.calls.permission(&prepared) {
             Permission::Given => {}
             Permission::Refused(why) => return Ok(era.complete(refused(&why))),
-            Permission::Asked { action, grant } => match self.ask(era, params, &prepared, &action).await {
+            Permission::Asked { action, grants } => match self.ask(era, params, &prepared, &action).await {
                 Answer::Decided(decision) if decision == ALLOW => {}
-                Answer::Decided(decision) if decision == ALWAYS => self.0.calls.grant(&grant),
+                Answer::Decided(decision) if decision == ALWAYS => {
+                    grants.iter().for_each(|grant| self.0.calls.grant(grant));
+                }
                 Answer::Decided(_) => return Ok(era.complete(refused("the user does not allow it"))),
                 Answer::Later(wanted) => return Ok(wanted),
                 Answer::Nobody => {
+                    let allow: Vec<String> = grants.iter().map(|grant| format!("--allow '{grant}'")).collect();
                     let why = format!(
-                        "it needs permission, and this host cannot ask for it; start the server with --allow '{grant}'"
+                        "it needs permission, and this host cannot ask for it; start the server with {}",
+                        allow.join(" ")
                     );
                     return Ok(era.complete(refused(&why)));
                 }

@@ -182,7 +182,7 @@ fn unknown(library: &Library, name: &str) -> RpcError {
 
 /// A file that a command names, as far as the session may read it without asking.
 async fn read(services: &Services, basis: &CallBasis, file: &str) -> Result<String, String> {
-    let CallBasis { mode, grants, workspace, .. } = basis;
+    let CallBasis { workspace, .. } = basis;
     let path = match file.strip_prefix("~/").zip(services.config.home()) {
         Some((below, home)) => home.join(below),
         None => workspace.cwd.join(file),
@@ -191,7 +191,7 @@ async fn read(services: &Services, basis: &CallBasis, file: &str) -> Result<Stri
     let policy = &services.env().policy;
     let resolved = policy.resolve(&access, workspace).await.ok_or_else(|| disk::unresponsive(&workspace.cwd))?;
     let call = CallInfo { tool: "read", changes: false, access };
-    match policy.decide((*mode, grants), &call, &resolved, workspace) {
+    match policy.decide(basis.settled(), &call, &resolved, workspace) {
         Verdict::Allow { .. } => {}
         Verdict::Ask { .. } => {
             return Err(format!("@{file}: reading it would ask; a command reads what needs no permission"));

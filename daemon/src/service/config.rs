@@ -299,10 +299,16 @@ pub async fn confirm(services: &Services, caller: &Caller, params: Confirm) -> R
     if let Some(question) = services.config_question.about(&waiting)
         && options.iter().any(|option| option.name == CONFIRM)
     {
-        let answer =
-            Answer { question, answer: CONFIRM.to_owned(), value: None, reason: None, digest: None, key: None };
-        let given =
-            |reply| Command::Answer(answer, caller.author(), AnswerLimit::None, KeyedReply { key: None, reply });
+        let answer = Answer {
+            question,
+            answer: CONFIRM.to_owned(),
+            value: None,
+            reason: None,
+            digest: None,
+            rules: Vec::new(),
+            key: None,
+        };
+        let given = |reply| Command::Answer(answer, caller.author(), AnswerLimit::None, KeyedReply { key: None, reply });
         match services.registry.ask(&SessionId::daemon(), given).await {
             Err(error) if error.code() != Some(Code::AlreadyAnswered) => return Err(error),
             Ok(()) | Err(_) => {}

@@ -17,8 +17,8 @@ use crate::config::always_line;
 use crate::permission::{CallInfo, Rule, Verdict, words_of};
 use crate::session::actor::{CallBasis, Command};
 use crate::sys::disk;
-use crate::tool::Access;
 use crate::tool::set::{MCP, Takes};
+use crate::tool::{Access, apply_patch};
 
 /// The kind of event that says which rules were added.
 const CONFIRMED: &[&str] = &["config_confirmed"];
@@ -43,14 +43,14 @@ pub async fn explain(services: &Services, caller: &Caller, params: Explain) -> R
         }
         (None, None) => return Err(RpcError::new(Code::BadRule, "a session or a directory is needed")),
     };
-    let CallBasis { mode, grants, workspace, .. } = &basis;
+    let CallBasis { mode, workspace, .. } = &basis;
     let (name, changes, access) = call(&basis, params.call.trim())?;
     let policy = &services.env().policy;
     let Some(resolved) = policy.resolve(&access, workspace).await else {
         return Err(RpcError::new(Code::Storage, disk::unresponsive(&workspace.cwd)));
     };
     let call = CallInfo { tool: &name, changes, access };
-    let (verdict, by, rule) = match policy.decide((*mode, grants), &call, &resolved, workspace) {
+    let (verdict, by, rule) = match policy.decide(basis.settled(), &call, &resolved, workspace) {
         Verdict::Allow { by } => {
             let rule = by.strip_prefix("rule ").map(str::to_owned);
             (ToolDecision::Allow, by, rule)
@@ -64,7 +64,7 @@ pub async fn explain(services: &Services, caller: &Caller, params: Explain) -> R
             (ToolDecision::Deny, by, rule)
         }
     };
-    let place = rule.and_then(|rule| policy.place_of(&rule, grants, workspace));
+    let place = rule.and_then(|rule| policy.place_of(&rule, &basis.settled(), workspace));
     let (cwd, path) = (workspace.cwd.clone(), resolved.target().map(Path::to_path_buf));
     Ok(Explained { verdict, by, place, mode: *mode, cwd, path })
 }
@@ -87,7 +87,8 @@ fn call(basis: &CallBasis, text: &str) -> Result<(String, bool, Access), RpcErro
         return Err(bad(format!("no tool is called `{name}`{near}")));
     };
     let tool = basis.tools.get(name);
-    let changes = tool.is_some_and(|tool| tool.changes());
+    // Not every session has it.
+    let changes = name == apply_patch::NAME || tool.is_some_and(|tool| tool.changes());
     let of_server = name.strip_prefix(MCP).and_then(|rest| rest.split_once("__"));
     let needs = |noun: &str| bad(format!("name the {noun}: `{name}({noun})`"));
     let path = || PathBuf::from(what);
@@ -119,17 +120,20 @@ fn call(basis: &CallBasis, text: &str) -> Result<(String, bool, Access), RpcErro
     Ok((name.to_owned(), changes, access))
 }
 
-/// The rules that `allow_always` answers added.
+/// The rules that `allow_always` and `reject_always` answers added.
 pub async fn rules(services: &Services, caller: &Caller, _: Empty) -> Result<Vec<AlwaysRule>, RpcError> {
     caller.must_be_outside(services, "read the rules")?;
     config::refresh(services).await;
     let config = services.config.current()?;
     let times = times(services).await?;
-    let row = |(root, rule): (&PathBuf, &Rule)| {
+    let row = |(root, refuses, rule): (&PathBuf, bool, &Rule)| {
         let at = times.get(&always_line(&root.to_string_lossy(), &rule.to_string())).copied();
-        AlwaysRule { workspace: root.clone(), rule: rule.to_string(), at }
+        AlwaysRule { workspace: root.clone(), rule: rule.to_string(), refuses, at }
     };
-    let all = config.workspaces.iter().flat_map(|(root, rules)| rules.iter().map(move |rule| (root, rule)));
+    let all = config.workspaces.iter().flat_map(|(root, rules)| {
+        let allowed = rules.allow.iter().map(|rule| (false, rule));
+        allowed.chain(rules.deny.iter().map(|rule| (true, rule))).map(move |(refuses, rule)| (root, refuses, rule))
+    });
     Ok(all.map(row).collect())
 }
 
@@ -141,10 +145,10 @@ pub async fn remove(services: &Services, caller: &Caller, params: RemoveRule) ->
     let removed = config::blocking(move || store.revoke(workspace.as_deref(), &name, &by)).await?;
     config::apply(services).await;
     if removed.is_empty() {
-        let error = RpcError::new(Code::BadRule, format!("no workspace always allows `{}`", rule.trim()));
+        let error = RpcError::new(Code::BadRule, format!("no workspace always allows or refuses `{}`", rule.trim()));
         return Err(error.hint("`linger permissions` lists the rules; others are in config.toml, see `linger config`"));
     }
-    let row = |workspace| AlwaysRule { workspace, rule: rule.trim().to_owned(), at: None };
+    let row = |(workspace, refuses)| AlwaysRule { workspace, rule: rule.trim().to_owned(), refuses, at: None };
     Ok(RulesRemoved { removed: removed.into_iter().map(row).collect() })
 }
 

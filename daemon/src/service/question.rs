@@ -56,9 +56,9 @@ pub async fn decide(
         return Err(RpcError::new(Code::NotAllowed, "'cancelled' is not an answer").hint("cancel the turn instead"));
     }
     let key = Key::of("permission/answer", params.permission.as_str(), params.key.take(), &params)?;
-    let permission::Answer { permission, decision, reason, digest, .. } = params;
+    let permission::Answer { permission, decision, reason, digest, rules, .. } = params;
     let (question, answer) = (permission.clone(), decision.name().to_owned());
-    let answer = Answer { question, answer, value: None, reason, digest, key: None };
+    let answer = Answer { question, answer, value: None, reason, digest, rules, key: None };
     give(services, caller, answer, key).await.map_err(|error| of_permission(error, &permission))
 }
 

@@ -50,6 +50,9 @@ pub async fn create(services: &Services, caller: &Caller, mut params: Create) ->
         params.cwd = directory(&params.cwd).await?;
         caller.may_look_into(services, &params.cwd).await?;
     }
+    if !params.allow.is_empty() {
+        caller.must_be_user(services, "create a session that asks less")?;
+    }
     // Of the variables nothing is stored with the key.
     let env = std::mem::take(&mut params.env);
     let key = Key::of("session/create", "", params.key.take(), &params)?;

@@ -61,9 +61,9 @@ pub(super) async fn of_new(services: &Services, cwd: PathBuf) -> Result<CallBasi
     let workspace = env.workspace(&SessionId::default(), &cwd, BTreeMap::new(), disk::TIMEOUT).await;
     env.read_workspace(&workspace).await;
     let tools = env.servers.tools_in(&workspace.root).current();
-    let (grants, mode) = (Vec::new(), env.policy.mode(config.mode, &workspace));
+    let (grants, denied, mode) = (Vec::new(), Vec::new(), env.policy.mode(config.mode, &workspace));
     let (workspace, model) = (Arc::new(workspace), String::new());
-    Ok(CallBasis { tools, mode, grants, workspace, role: None, model, is_busy: false })
+    Ok(CallBasis { tools, mode, grants, denied, workspace, role: None, model, is_busy: false })
 }
 
 fn effect(tool: &dyn Tool) -> ToolEffect {
@@ -81,7 +81,7 @@ fn effect(tool: &dyn Tool) -> ToolEffect {
 
 /// What is said of a plain call; absent if the disk does not answer.
 async fn verdict(services: &Services, tool: &dyn Tool, effect: ToolEffect, basis: &CallBasis) -> Option<ToolVerdict> {
-    let CallBasis { mode, grants, workspace, .. } = basis;
+    let CallBasis { mode, workspace, .. } = basis;
     let inside = workspace.root.join("a file");
     let access = match effect {
         ToolEffect::Reads => Access::Read(inside),
@@ -98,7 +98,7 @@ async fn verdict(services: &Services, tool: &dyn Tool, effect: ToolEffect, basis
     let resolved = policy.resolve(&access, workspace).await?;
     let call = CallInfo { tool: tool.name(), changes: tool.changes(), access };
     let said = |verdict, by| Some(ToolVerdict { verdict, by });
-    match policy.decide((*mode, grants), &call, &resolved, workspace) {
+    match policy.decide(basis.settled(), &call, &resolved, workspace) {
         Verdict::Allow { by } => said(ToolDecision::Allow, by),
         Verdict::Ask { rule } => {
             said(ToolDecision::Ask, rule.map_or_else(|| format!("mode {mode}"), |rule| format!("rule {rule}")))

@@ -5,13 +5,12 @@
 //! and no second start: it is joined, or runs again if it only reads.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use linger_protocol::checkpoint::Checkpoint;
-use linger_protocol::event::{AfterCrash, EventBody, Location, Outcome, ToolKind};
+use linger_protocol::event::{AfterCrash, EventBody, Level, Location, NoticeCode, Outcome, ToolKind};
 use linger_protocol::id::{CallId, SessionId};
 use linger_protocol::message::{ContentBlock, ImageSource, text_of};
 use serde_json::Value;
@@ -23,7 +22,7 @@ use super::actor::{Fragment, PermissionAnswer, PermissionRequest, TurnMessage};
 use super::call_hooks::{Hooked, NotRun, Prepared};
 use super::delegate::Delegation;
 use super::env::Env;
-use super::preview::Preview;
+use super::preview::{Preview, place};
 use super::state::State;
 use super::turn::{Emitter, TurnEnded};
 use crate::fault;
@@ -34,7 +33,7 @@ use crate::store::blob::{Held, StowError, in_base64};
 use crate::sys::disk;
 use crate::tool::background::Jobs;
 use crate::tool::set::ToolSet;
-use crate::tool::{Access, Call, Context, Effects, OutputDelta, ToolOutput, Workspace};
+use crate::tool::{Access, Call, Context, Effects, OutputDelta, Targets, ToolOutput, Workspace};
 
 /// Pieces of output queued for the log; beyond that the tool waits.
 const OUTPUT_QUEUE: usize = 4;
@@ -96,8 +95,8 @@ struct Checked {
     tool: String,
     kind: ToolKind,
     digest: String,
-    /// The file that it reached when permission was asked; it runs on that one, and follows no link to it.
-    target: Option<PathBuf>,
+    /// The files that it reached when permission was asked; it runs on those, and follows no link to them.
+    targets: Targets,
     effects: Effects,
     begun: Option<Begun>,
     input: Arc<Value>,
@@ -213,15 +212,15 @@ impl Runner {
             Err(NotRun(outcome, why)) => return self.refuse(id, &name, outcome, why).map(Slot::Done),
         };
         let Prepared { input, call, effects, resolved, hooked } = prepared;
-        let target = resolved.target().map(Path::to_path_buf);
-        let Some((call, preview)) = self.preview(call, target.as_deref()).await else {
+        let targets = resolved.targets(&effects.access);
+        let Some((call, preview)) = self.preview(call, &targets).await else {
             return refuse(format!("not run: {}", disk::unresponsive(&self.workspace.cwd)));
         };
         let digest = digest(&name, &input, &self.workspace.cwd);
         let input = Arc::new(input);
         let kind = tool.kind();
         let checked =
-            Checked { id, tool: name, kind, digest, target, effects, begun: None, input, preview, call, hooked };
+            Checked { id, tool: name, kind, digest, targets, effects, begun: None, input, preview, call, hooked };
         let permitted = Some(self.ask(&checked, resolved)?);
         Ok(Slot::Ready(Box::new(Ready { checked, permitted })))
     }
@@ -245,8 +244,8 @@ impl Runner {
         // Its start is recorded.
         let kind = ToolKind::Other;
         let (begun, preview, hooked) = (Some(begun), Preview::of(&*call), Hooked::default());
-        let checked =
-            Checked { id, tool: name, kind, digest, target: None, effects, begun, input, preview, call, hooked };
+        let targets = Targets::default();
+        let checked = Checked { id, tool: name, kind, digest, targets, effects, begun, input, preview, call, hooked };
         Ok(Slot::Ready(Box::new(Ready { checked, permitted: None })))
     }
 
@@ -311,10 +310,10 @@ impl Runner {
             Some(_) => true,
             None => self.start(&checked, before.clone()).await?,
         };
-        let Checked { id, tool, target, effects, begun, preview, call, hooked, input, .. } = checked;
+        let Checked { id, tool, targets, effects, begun, preview, call, hooked, input, .. } = checked;
         let began = Instant::now();
         let output = match can_begin {
-            true => self.run_call(&id, (&tool, target), &effects, begun, call).await?,
+            true => self.run_call(&id, (&tool, targets.clone()), &effects, begun, call).await?,
             false => ToolOutput::error(disk::unresponsive(&self.workspace.cwd)),
         };
         let (mut output, images) = self.stow(output).await;
@@ -324,7 +323,9 @@ impl Runner {
         let (outcome, took) = (output.outcome, began.elapsed());
         fault::point("call.finished");
         self.checkpoint_after(before).await?;
-        self.finish(id, &tool, (took.as_millis() as u64, preview.locations), outcome, output, images)
+        let mut locations = preview.locations;
+        place(&mut locations, &output.changes, &targets);
+        self.finish(id, &tool, (took.as_millis() as u64, locations), outcome, output, images)
     }
 
     /// The reason why a call must not run, if any.
@@ -336,7 +337,7 @@ impl Runner {
             }
             PermissionAnswer::Yes(_) | PermissionAnswer::ForNow(_) => fault::point("call.permitted"),
         }
-        self.leads_elsewhere(&checked.effects.access, checked.target.as_ref()).await
+        self.leads_elsewhere(&checked.effects.access, &checked.targets).await
     }
 
     /// Records the start of a call, and the checkpoint before it; false if it cannot begin.
@@ -379,23 +380,23 @@ impl Runner {
     }
 
     /// The reason why a permitted call must not run: a symlink changed, and it would target another file.
-    async fn leads_elsewhere(&self, access: &Access, target: Option<&PathBuf>) -> Option<String> {
-        let target = target?;
-        match self.env.policy.resolve(access, &self.workspace).await {
-            None => Some(format!("not run: {}", disk::unresponsive(&self.workspace.cwd))),
-            Some(resolved) if resolved.target() == Some(target) => None,
-            Some(resolved) => {
-                let now = resolved.target().unwrap_or(Path::new("")).display();
-                Some(format!("not run: {} was approved, but the path now leads to {now}", target.display()))
-            }
+    async fn leads_elsewhere(&self, access: &Access, targets: &Targets) -> Option<String> {
+        if targets.is_empty() {
+            return None;
         }
+        let Some(resolved) = self.env.policy.resolve(access, &self.workspace).await else {
+            return Some(format!("not run: {}", disk::unresponsive(&self.workspace.cwd)));
+        };
+        let now = resolved.targets(access);
+        let (was, now) = targets.moved(&now)?;
+        Some(format!("not run: {} was approved, but the path now leads to {}", was.display(), now.display()))
     }
 
     /// Runs or joins the call, and forwards its output.
     async fn run_call(
         &self,
         id: &CallId,
-        (tool, target): (&str, Option<PathBuf>),
+        (tool, targets): (&str, Targets),
         effects: &Effects,
         begun: Option<Begun>,
         call: Box<dyn Call>,
@@ -403,7 +404,7 @@ impl Runner {
         let (sender, mut pieces) = mpsc::channel(OUTPUT_QUEUE);
         let context = Context {
             call: format!("{}/{id}", self.session),
-            target,
+            targets,
             output: sender,
             blobs: self.env.store.blobs.clone(),
             hidden: self.env.policy.hidden(tool, &effects.access, &self.workspace),
@@ -459,7 +460,7 @@ impl Runner {
         &self,
         call_id: CallId,
         tool: &str,
-        (ms, mut locations): (u64, Vec<Location>),
+        (ms, locations): (u64, Vec<Location>),
         outcome: Outcome,
         mut output: ToolOutput,
         mut blobs: Vec<Held>,
@@ -470,17 +471,17 @@ impl Runner {
             let text = format!(
                 "[the result of {size} bytes is left out: all results of one answer may have {MAX_RESULTS} bytes; make this call alone]"
             );
-            let ToolOutput { whole, diff, change, exit, .. } = output;
-            output = ToolOutput { whole, diff, change, exit, ..ToolOutput::error(text) };
+            let ToolOutput { whole, diff, changes, exit, .. } = output;
+            output = ToolOutput { whole, diff, changes, exit, ..ToolOutput::error(text) };
             blobs.clear();
         }
-        let ToolOutput { content, is_error, output, whole, diff, change, exit, plan, .. } = output;
-        let change = change.map(|kept| {
-            locations.iter_mut().for_each(|location| location.line = kept.line);
+        let ToolOutput { content, is_error, output, whole, diff, changes, exit, plan, notices, .. } = output;
+        let mut changed = Vec::new();
+        for kept in changes {
+            changed.push(kept.change);
             blobs.extend(kept.blobs);
-            kept.change
-        });
-        let changes = change.into_iter().collect();
+        }
+        let changes = changed;
         let (file, blob) = (whole.as_ref().and_then(Held::path), whole.as_ref().map(|held| held.id().clone()));
         whole.iter().for_each(|whole| self.workspace.seen.output(whole));
         blobs.extend(whole);
@@ -503,7 +504,9 @@ impl Runner {
         };
         let plan = plan.map(|entries| Draft::new(EventBody::Plan { entries }));
         let finished = Draft { blobs, ..Draft::new(finished) };
-        self.emit.drafts(plan.into_iter().chain([finished]).collect(), false, None)?;
+        let notice = |text| Draft::new(EventBody::notice(Level::Warning, NoticeCode::OutputSchema, text));
+        let notices = notices.into_iter().map(notice);
+        self.emit.drafts(plan.into_iter().chain(notices).chain([finished]).collect(), false, None)?;
         Ok(result)
     }
 }

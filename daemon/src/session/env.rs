@@ -22,10 +22,9 @@ use super::delegate::Child;
 use super::names::Names;
 use super::queued_bytes::QueuedBytes;
 use crate::agent::{self, Entry, Library};
-use crate::config::ConfigStore;
-use crate::config::Policy;
 use crate::config::instructions::workspace_root;
 use crate::config::providers::Providers;
+use crate::config::{ConfigStore, Images, Policy};
 use crate::diagnostics::secret::SecretVariables;
 use crate::fault;
 use crate::log::Log;
@@ -37,11 +36,12 @@ use crate::store::Store;
 use crate::sys::disk;
 use crate::tool::added::AddedDirs;
 use crate::tool::checkpoint::Checkpoints;
+use crate::tool::image::{Image, ImageModels};
 use crate::tool::notes::Notes;
 use crate::tool::program::Program;
 use crate::tool::seen::{Seen, Writers};
 use crate::tool::set::{Offered, ToolSet, Tools};
-use crate::tool::{BoxFuture, Workspace};
+use crate::tool::{BoxFuture, Tool, Workspace};
 
 /// The beginning of linger's own system prompts.
 pub const SYSTEM: &str = include_str!("system.md");
@@ -69,6 +69,10 @@ pub struct Env {
     pub policy: Arc<Policy>,
     /// The tools; a turn takes the current set before each step.
     pub tools: Tools,
+    /// The providers that make images.
+    pub images: Arc<dyn ImageModels>,
+    /// The tool for that.
+    pub image_tool: Arc<dyn Tool>,
     /// The MCP servers, which add to the tools.
     pub servers: Arc<Servers>,
     /// All children.
@@ -154,6 +158,7 @@ impl Env {
         let (keys, http) = (providers.keys.clone(), providers.http());
         let logins = Arc::new(Logins::new(http.clone(), keys.clone(), providers.key_sources.clone()));
         let outside = Outside { children: children.clone(), keys, http, logins };
+        let images: Arc<dyn ImageModels> = Arc::new(Images(providers.clone()));
         let servers = Servers::new(tools.clone(), outside, places.server_tools());
         let checkpoints = Checkpoints::below(places.checkpoints(), children.clone());
         let (watched, to_watch) = mpsc::unbounded_channel();
@@ -164,6 +169,8 @@ impl Env {
             policy: Arc::new(Policy::new(config.clone())),
             config,
             providers,
+            image_tool: Arc::new(Image(images.clone())),
+            images,
             tools,
             servers,
             children,
@@ -319,7 +326,13 @@ impl Env {
 
     /// What a session has of the tools that only some have: `depth` is how far it is from one that a user started.
     pub fn offered(&self, skills: bool, depth: u32) -> Offered {
-        Offered { skills, notes: self.config.memory(), delegates: depth < self.config.delegation().depth }
+        Offered {
+            skills,
+            notes: self.config.memory(),
+            delegates: depth < self.config.delegation().depth,
+            patches: false,
+            images: false,
+        }
     }
 
     /// The tools of a session of the workspace with this model that has `only` these. What those of MCP servers may take of a
@@ -329,7 +342,8 @@ impl Env {
         let tokens = window / 100 * u64::from(self.config.mcp_direct_percent());
         let tools = self.servers.tools_in(root);
         let room = usize::try_from(tokens.saturating_mul(BYTES_PER_TOKEN)).unwrap_or(usize::MAX);
-        tools.of(only, room, offered)
+        let (patches, images) = (self.providers.patches(model), self.images.chosen().is_some());
+        tools.with(only, room, Offered { patches, images, ..offered }, Some(&self.image_tool))
     }
 }
 

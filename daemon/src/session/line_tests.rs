@@ -73,6 +73,8 @@ impl Session {
                 tools,
                 one_shot,
                 agent,
+                allow: Vec::new(),
+                system: None,
                 env,
             },
         );

@@ -222,8 +222,8 @@ impl Session {
 }
 
 impl Life {
-    /// A turn whose one call has asked for permission, all of it on disk.
-    fn asked(plant: Plant, runs: &'static str, crash: usize) -> Arc<Self> {
+    /// A turn whose one call has asked for permission, with the events so far.
+    fn begun() -> Session {
         let mut session = Session { state: State::default(), queue: Vec::new(), stopped: false };
         let call_id = CallId::from("c1");
         let input = serde_json::json!({});
@@ -246,11 +246,19 @@ impl Life {
             digest: SHOWN.to_owned(),
             rule: None,
             grant: "x".to_owned(),
+            grants: Vec::new(),
             options: Vec::new(),
             locations: Vec::new(),
             changes: Vec::new(),
             about: None,
         });
+        session
+    }
+
+    /// The same, all of it on disk.
+    fn asked(plant: Plant, runs: &'static str, crash: usize) -> Arc<Self> {
+        // On a stack of its own: loom's are small.
+        let mut session = std::thread::spawn(Self::begun).join().unwrap();
         let log = std::mem::take(&mut session.queue);
         Arc::new(Self {
             plant,
@@ -288,7 +296,14 @@ impl Life {
 
     fn resolve(actor: &mut Session, decision: Decision, by: &str) {
         let (permission, by) = (PermissionId::from("q1"), by.to_owned());
-        actor.append(EventBody::PermissionResolved { permission, decision, by, process: None, reason: None });
+        actor.append(EventBody::PermissionResolved {
+            permission,
+            decision,
+            by,
+            process: None,
+            reason: None,
+            rules: Vec::new(),
+        });
     }
 
     /// A client answers.

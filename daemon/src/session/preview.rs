@@ -1,11 +1,23 @@
 //! What a call is about and would change, as far as that can be told before it runs: for those who decide on it.
 
+use std::io;
+
 use linger_protocol::event::{FileChange, Location};
 
 use super::calls::Runner;
 use crate::store::blob::Held;
 use crate::sys::disk;
-use crate::tool::{Access, Call};
+use crate::tool::change::KeptChange;
+use crate::tool::{Access, Call, Targets};
+
+/// Sets the lines of the locations whose files change.
+pub fn place(locations: &mut [Location], changes: &[KeptChange], targets: &Targets) {
+    for location in locations {
+        let target = targets.of(&location.path).unwrap_or(&location.path);
+        let change = changes.iter().find(|kept| kept.change.path == target);
+        change.into_iter().for_each(|kept| location.line = kept.line);
+    }
+}
 
 /// What a call is about and would change.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,30 +33,32 @@ pub struct Preview {
 impl Preview {
     /// What the arguments alone say.
     pub fn of(call: &dyn Call) -> Self {
-        Self { locations: call.location().into_iter().collect(), ..Self::default() }
+        Self { locations: call.locations(), ..Self::default() }
+    }
+
+    fn add(&mut self, kept: KeptChange, targets: &Targets) {
+        place(&mut self.locations, std::slice::from_ref(&kept), targets);
+        self.changes.push(kept.change);
+        self.blobs.extend(kept.blobs);
     }
 }
 
 impl Runner {
-    /// Looks at what `call` would change at `target`; nothing to see is no error, as the call itself says what is wrong. Gives
+    /// Looks at what `call` would change at its `targets`; nothing to see is no error, as the call itself says what is wrong. Gives
     /// nothing if the disk does not answer.
-    pub(super) async fn preview(
-        &self,
-        call: Box<dyn Call>,
-        target: Option<&std::path::Path>,
-    ) -> Option<(Box<dyn Call>, Preview)> {
+    pub(super) async fn preview(&self, call: Box<dyn Call>, targets: &Targets) -> Option<(Box<dyn Call>, Preview)> {
         let mut preview = Preview::of(&*call);
-        let (Access::Write(_), Some(target)) = (call.effects().access, target) else { return Some((call, preview)) };
-        let (target, blobs) = (target.to_path_buf(), self.env.store.blobs.clone());
-        let look = move || {
-            let kept = call.preview(&target).and_then(|change| change.keep(&blobs).ok());
-            (call, kept)
-        };
-        let (call, kept) = disk::probe(&self.workspace.cwd, disk::TIMEOUT, look).await?;
-        if let Some(kept) = kept {
-            preview.locations.iter_mut().for_each(|location| location.line = kept.line);
-            (preview.changes, preview.blobs) = (vec![kept.change], kept.blobs);
+        let writes = call.effects().access.each().iter().any(|access| matches!(access, Access::Write(_)));
+        if !writes || targets.is_empty() {
+            return Some((call, preview));
         }
-        Some((call, preview))
+        let (targets, blobs) = (targets.clone(), self.env.store.blobs.clone());
+        let look = move || {
+            let kept: io::Result<Vec<KeptChange>> =
+                call.preview(&targets).iter().map(|change| change.keep(&blobs)).collect();
+            kept.unwrap_or_default().into_iter().for_each(|kept| preview.add(kept, &targets));
+            (call, preview)
+        };
+        disk::probe(&self.workspace.cwd, disk::TIMEOUT, look).await
     }
 }

@@ -103,6 +103,7 @@ impl Scene {
             digest: "sha256:0".to_owned(),
             rule: None,
             grant: "bash(true)".to_owned(),
+            grants: Vec::new(),
             options: Vec::new(),
             locations: Vec::new(),
             changes: Vec::new(),

@@ -5,6 +5,7 @@
 
 mod apply;
 mod children;
+mod questions;
 #[cfg(test)]
 mod tests;
 pub mod tree;
@@ -33,6 +34,7 @@ use super::budget::BudgetState;
 use super::circles::{Circles, Made};
 use super::compaction::Effort;
 use super::until::UntilState;
+use crate::config::Settled;
 use crate::log::cursor::Position;
 use crate::permission::hash;
 use crate::question;
@@ -112,6 +114,12 @@ pub struct State {
     pub updated_at: u64,
     /// Rules that answers added for this session.
     pub grants: Vec<String>,
+    /// What the system prompt has beside the daemon's own, as its creator wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub added_system: Option<String>,
+    /// Rules that refuse, which answers added.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub denied: Vec<String>,
     /// The instruction files of the last system prompt.
     pub instructions: Vec<Instruction>,
     /// The digest of the skills that its model is told of; absent without any.
@@ -367,6 +375,9 @@ pub struct QuestionState {
     pub digest: String,
     /// The possible answers.
     pub options: Options,
+    /// The rules that a lasting decision adds, if they are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<String>,
     /// What it is about, if the daemon asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<Subject>,
@@ -388,7 +399,7 @@ pub enum Options {
 }
 
 /// How a question ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resolution {
     /// The name of the option that was chosen; absent if the question was withdrawn.
     pub answer: Option<String>,
@@ -401,6 +412,9 @@ pub struct Resolution {
     pub at: u64,
     /// The reason given with the answer.
     pub reason: Option<String>,
+    /// The rules that it adds, where they are others than those of the question.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<String>,
 }
 
 /// The digest of the skills that a model is told of; absent without any.
@@ -424,7 +438,10 @@ impl QuestionState {
     /// Whether somebody denied this call.
     pub fn denies(&self, call: &CallId) -> bool {
         let by_user = |given: &Resolution| given.by != question::UNATTENDED;
-        self.call.as_ref() == Some(call) && self.is_answered("reject_once") && self.answer.as_ref().is_some_and(by_user)
+        let rejects = [Decision::RejectOnce, Decision::RejectAlways].map(Decision::name);
+        self.call.as_ref() == Some(call)
+            && rejects.iter().any(|rejects| self.is_answered(rejects))
+            && self.answer.as_ref().is_some_and(by_user)
     }
 
     /// The rule that a lasting decision adds; absent if it is not a permission.
@@ -432,6 +449,14 @@ impl QuestionState {
         match &self.options {
             Options::Permission(grant) => Some(grant),
             Options::Choice(_) => None,
+        }
+    }
+
+    /// The rules that a lasting decision adds; none if it is not a permission.
+    pub fn rules(&self) -> Vec<String> {
+        match &self.options {
+            Options::Permission(grant) if self.grants.is_empty() => vec![grant.clone()],
+            _ => self.grants.clone(),
         }
     }
 
@@ -459,17 +484,17 @@ impl QuestionState {
 
     /// The event that withdraws it.
     pub fn withdrawn(&self, why: &str) -> EventBody {
-        self.resolved(Resolution { answer: None, value: None, by: why.to_owned(), at: 0, reason: None }, None)
+        self.resolved(Resolution { by: why.to_owned(), ..Resolution::default() }, None)
     }
 
     /// The event that resolves it; without an `answer` it is withdrawn.
     pub fn resolved(&self, given: Resolution, process: Option<Process>) -> EventBody {
-        let Resolution { answer, value, by, reason, .. } = given;
+        let Resolution { answer, value, by, reason, rules, .. } = given;
         let question = self.id.clone();
         match &self.options {
             Options::Permission(_) => {
                 let decision = answer.and_then(|name| Decision::answer(&name)).unwrap_or(Decision::Cancelled);
-                EventBody::PermissionResolved { permission: question, decision, by, process, reason }
+                EventBody::PermissionResolved { permission: question, decision, by, process, reason, rules }
             }
             Options::Choice(_) => EventBody::QuestionResolved { question, answer, value, by, process, reason },
         }
@@ -477,6 +502,11 @@ impl QuestionState {
 }
 
 impl State {
+    /// What it has settled about its calls.
+    pub fn settled(&self) -> Settled<'_> {
+        Settled { mode: self.mode, grants: &self.grants, denied: &self.denied }
+    }
+
     /// The stored form: JSON whose last field is a checksum of the text before it, in hexadecimal.
     pub fn to_stored(&self) -> String {
         let mut text = serde_json::to_string(self).unwrap_or_default();

@@ -11,9 +11,13 @@ use super::handle::Entry;
 use super::replace::{Piece, replace_all};
 use super::set::Takes;
 use super::{
-    BoxFuture, Call, Context, Effects, Invalid, Tool, ToolKind, ToolOutput, Workspace, args, blocking, file, path,
+    BoxFuture, Call, Context, Effects, Invalid, Targets, Tool, ToolKind, ToolOutput, Workspace, args, blocking, file,
+    path,
 };
 use crate::store::blob::Blobs;
+
+/// Its name.
+pub(super) const NAME: &str = "edit";
 
 /// The tool.
 pub(super) struct Edit;
@@ -33,7 +37,7 @@ const EDITS_MAX: usize = 100;
 
 impl Tool for Edit {
     fn name(&self) -> &str {
-        "edit"
+        NAME
     }
 
     fn description(&self) -> &str {
@@ -99,10 +103,13 @@ impl Call for Editing {
         Effects::write(self.path.clone())
     }
 
-    fn preview(&self, target: &Path) -> Option<Change> {
-        let text = Entry::at(target).and_then(|entry| file::text(&entry)).ok()?;
-        let edited = replace_all(&text, &self.pieces).ok()?;
-        Some(Change::written(target, Content::Known(text.into()), edited.text))
+    fn preview(&self, targets: &Targets) -> Vec<Change> {
+        let change = |target: &Path| {
+            let text = Entry::at(target).and_then(|entry| file::text(&entry)).ok()?;
+            let edited = replace_all(&text, &self.pieces).ok()?;
+            Some(Change::written(target, Content::Known(text.into()), edited.text))
+        };
+        targets.of(&self.path).and_then(change).into_iter().collect()
     }
 
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput> {
@@ -127,7 +134,7 @@ impl Editing {
             Err(why) => return Ok(ToolOutput::error(format!("{shown} is unchanged: {why}"))),
         };
         let change = Change::written(target, Content::Known(text.clone().into()), edited.text.as_bytes());
-        let change = Some(change.keep(blobs)?);
+        let changes = vec![change.keep(blobs)?];
         entry.replace(edited.text.as_bytes())?;
         let said = match edited.count {
             1 => format!("edited {shown}, {}", edited.place),
@@ -136,7 +143,7 @@ impl Editing {
         let diff = file::diff(&shown, &text, &edited.text);
         let told = self.workspace.seen.wrote(target, edited.text.as_bytes(), diff.as_deref());
         let said = told.into_iter().fold(said, |said, told| format!("{said}\n{told}"));
-        Ok(ToolOutput { diff, change, ..ToolOutput::text(said) })
+        Ok(ToolOutput { diff, changes, ..ToolOutput::text(said) })
     }
 }
 

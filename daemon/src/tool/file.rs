@@ -109,7 +109,7 @@ pub(super) fn failure(workspace: &Workspace, path: &Path, target: &Path, error: 
     ToolOutput::error(explain(workspace, path, target, error))
 }
 
-fn explain(workspace: &Workspace, path: &Path, target: &Path, error: &io::Error) -> String {
+pub(super) fn explain(workspace: &Workspace, path: &Path, target: &Path, error: &io::Error) -> String {
     let shown = show(&workspace.cwd, path);
     if !workspace.cwd.is_dir() {
         return gone(workspace);

@@ -140,7 +140,10 @@ impl Call for Running {
         Box::pin(async move {
             match &self.inspection {
                 Some(inspection) => {
-                    let root = context.target.clone().unwrap_or_else(|| self.workspace.root.clone());
+                    let root = context
+                        .targets
+                        .of(&self.workspace.root)
+                        .map_or_else(|| self.workspace.root.clone(), Path::to_path_buf);
                     let looked = inspect(inspection, root, &self.workspace, context).await;
                     looked.unwrap_or_else(|why| ToolOutput::error(why.0))
                 }

@@ -66,13 +66,14 @@ fn inputs(tool: &dyn Tool) -> Vec<Value> {
 fn no_argument_makes_a_tool_panic_and_every_refusal_is_short() {
     let (_dir, workspace) = test_workspace();
     let mut tried = 0;
-    for tool in builtin() {
+    let patches: [std::sync::Arc<dyn Tool>; 1] = [std::sync::Arc::new(super::apply_patch::ApplyPatch)];
+    for tool in builtin().into_iter().chain(patches) {
         for input in inputs(tool.as_ref()) {
             let shown: String = input.to_string().chars().take(80).collect();
             let completed = if tool.completes() { tool.complete(&input, &workspace) } else { Ok(None) };
             let called = completed
                 .and_then(|completed| tool.prepare(completed.as_ref().unwrap_or(&input), &workspace))
-                .map(|call| (call.effects(), call.effects(), call.location()));
+                .map(|call| (call.effects(), call.effects(), call.locations()));
             match called {
                 Ok((first, again, _)) => assert_eq!(first, again, "{} {shown}", tool.name()),
                 Err(why) => {

@@ -15,7 +15,9 @@ use serde_json::Value;
 use super::change::{Change, Content};
 use super::handle::Entry;
 use super::set::Takes;
-use super::{BoxFuture, Call, Context, Effects, Invalid, Tool, ToolOutput, Workspace, args, blocking, file, text};
+use super::{
+    BoxFuture, Call, Context, Effects, Invalid, Targets, Tool, ToolOutput, Workspace, args, blocking, file, text,
+};
 
 /// Its name.
 pub const NAME: &str = "memory";
@@ -240,7 +242,7 @@ impl Changing {
         let (before, after) = (of(&change.before).unwrap_or_default(), self.text.clone().unwrap_or_default());
         let verb = if self.text.is_some() { "wrote" } else { "removed" };
         let diff = file::diff(&format!("memory/{shown}.md"), &before, &after);
-        Ok(ToolOutput { diff, change: Some(kept), ..ToolOutput::text(format!("{verb} the note {shown}")) })
+        Ok(ToolOutput { diff, changes: vec![kept], ..ToolOutput::text(format!("{verb} the note {shown}")) })
     }
 }
 
@@ -254,8 +256,8 @@ impl Call for Changing {
         Effects::write(self.path.clone())
     }
 
-    fn preview(&self, target: &Path) -> Option<Change> {
-        self.change(target).ok()
+    fn preview(&self, targets: &Targets) -> Vec<Change> {
+        targets.of(&self.path).and_then(|target| self.change(target).ok()).into_iter().collect()
     }
 
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput> {
@@ -302,7 +304,8 @@ mod tests {
         let call = |input: Value| Memory.prepare(&input, &workspace).unwrap();
         let write = call(json!({ "action": "write", "scope": "user", "name": "a", "text": "x" }));
         assert_eq!(write.effects(), Effects::write(workspace.notes.user.join("a.md")));
-        let preview = write.preview(&workspace.notes.user.join("a.md")).unwrap();
+        let path = workspace.notes.user.join("a.md");
+        let preview = write.preview(&[(path.clone(), path)].into_iter().collect()).remove(0);
         assert_eq!((preview.before, preview.after), (Content::Missing, Content::Known(b"x\n".into())));
         assert!(!call(json!({ "action": "read", "name": "a" })).effects().changes);
     }

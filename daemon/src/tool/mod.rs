@@ -4,7 +4,9 @@
 //! for permission and then runs it. A call whose future is dropped stops: whatever it had started is ended by its guards.
 //! Deliberately absent: permissions, and anything about the log.
 
+mod access;
 pub mod added;
+pub mod apply_patch;
 mod args;
 mod ask_user;
 pub(crate) mod background;
@@ -24,6 +26,7 @@ mod glob;
 mod grep;
 pub(crate) mod handle;
 mod ignored;
+pub mod image;
 mod ls;
 pub mod memory;
 pub mod notes;
@@ -49,7 +52,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use linger_protocol::event::{AfterCrash, Exit, Location, Outcome, OutputSegment, PlanEntry, ToolKind};
+use linger_protocol::event::{Exit, Location, Outcome, OutputSegment, PlanEntry, ToolKind};
 use linger_protocol::id::{CallId, SessionId};
 use linger_protocol::message::ContentBlock;
 use linger_protocol::question::QuestionOption;
@@ -61,6 +64,7 @@ use tokio_util::sync::CancellationToken;
 use crate::diagnostics::secret::SecretVariables;
 use crate::process::server::{Children, Spawn};
 use crate::store::blob::{Blobs, Held};
+pub use access::{Access, Effects, Targets};
 use background::Jobs;
 pub(crate) use bash::TIMEOUT_MAX_S;
 use change::{Change, KeptChange};
@@ -132,13 +136,15 @@ pub trait Call: Send + Sync {
     fn action(&self) -> String;
     /// What it does to the world, for permission, order and recovery; the same each time.
     fn effects(&self) -> Effects;
-    /// The place that its arguments name.
-    fn location(&self) -> Option<Location> {
-        self.effects().access.path().map(|path| Location { path: path.to_path_buf(), line: None })
+    /// The places that its arguments name.
+    fn locations(&self) -> Vec<Location> {
+        let effects = self.effects();
+        let paths = effects.access.each().iter().filter_map(Access::path);
+        paths.map(|path| Location { path: path.to_path_buf(), line: None }).collect()
     }
-    /// What it would make of the file at `target`, which is its path with every link resolved; for calls that write one. Blocks.
-    fn preview(&self, _target: &Path) -> Option<Change> {
-        None
+    /// What it would make of the files at `targets`, its paths with every link resolved; for calls that write. Blocks.
+    fn preview(&self, _targets: &Targets) -> Vec<Change> {
+        Vec::new()
     }
     /// Runs it.
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput>;
@@ -150,118 +156,6 @@ pub trait Call: Send + Sync {
             outcome: Outcome::Unknown,
             ..ToolOutput::error("[interrupted, outcome unknown: the daemon was restarted while this call ran]")
         }))
-    }
-}
-
-/// What a call does to the world.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Effects {
-    /// What it touches, for rules and modes.
-    pub access: Access,
-    /// Whether it may change anything; then its start is on disk before it runs, and mode `plan` refuses it.
-    pub changes: bool,
-    /// Whether it runs at the same time as its neighbours that overlap; the others run alone and in the model's order.
-    pub overlaps: bool,
-    /// What a restart does with it once it has started.
-    pub after_crash: AfterCrash,
-}
-
-impl Effects {
-    /// Reads a file or a directory tree.
-    pub fn read(path: impl Into<PathBuf>) -> Self {
-        Self { changes: false, overlaps: true, ..Self::change(Access::Read(path.into())) }
-    }
-
-    /// Gets something from a host, which changes nothing here.
-    pub fn fetch(host: impl Into<String>) -> Self {
-        let after_crash = AfterCrash::Again;
-        Self { changes: false, overlaps: true, after_crash, ..Self::change(Access::Network(host.into())) }
-    }
-
-    /// Changes a file.
-    pub fn write(path: impl Into<PathBuf>) -> Self {
-        Self::change(Access::Write(path.into()))
-    }
-
-    /// Runs a command.
-    pub fn command(command: impl Into<String>) -> Self {
-        Self::change(Access::Command(command.into()))
-    }
-
-    /// Runs a command that only reads, below `root`.
-    pub fn inspect(command: impl Into<String>, root: impl Into<PathBuf>) -> Self {
-        let (command, root) = (command.into(), root.into());
-        Self { changes: false, overlaps: true, ..Self::change(Access::Inspect { command, root }) }
-    }
-
-    /// Shows or asks something; a restart does it again.
-    pub fn nothing() -> Self {
-        let after_crash = AfterCrash::Again;
-        Self { changes: false, overlaps: true, after_crash, ..Self::change(Access::Nothing) }
-    }
-
-    /// May change anything within `access`, alone, with an outcome that is unknown after a restart.
-    pub fn change(access: Access) -> Self {
-        Self { access, changes: true, overlaps: false, after_crash: AfterCrash::Unknown }
-    }
-}
-
-/// What a call touches.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Reads a file or a directory tree; absolute, without `.` and `..`.
-    Read(PathBuf),
-    /// Changes or makes a file; absolute, without `.` and `..`.
-    Write(PathBuf),
-    /// Runs a command, which may do anything.
-    Command(String),
-    /// Runs a command that is known to read only what is below a directory.
-    Inspect {
-        /// The command.
-        command: String,
-        /// The directory; absolute, without `.` and `..`.
-        root: PathBuf,
-    },
-    /// Talks to a host: its name or address, as the call has it.
-    Network(String),
-    /// Touches nothing: it shows or asks something. It needs no permission, unless a rule says so.
-    Nothing,
-    /// Asks a server that extends the daemon to do something; what that touches is not known.
-    Other {
-        /// The server.
-        server: String,
-        /// The tool, as the server calls it.
-        tool: String,
-        /// What the tool was when it was permitted ([`Tool::version`]).
-        version: String,
-    },
-}
-
-impl Access {
-    /// The file or directory.
-    pub fn path(&self) -> Option<&Path> {
-        match self {
-            Self::Read(path) | Self::Write(path) | Self::Inspect { root: path, .. } => Some(path),
-            Self::Command(_) | Self::Network(_) | Self::Nothing | Self::Other { .. } => None,
-        }
-    }
-
-    /// The directory or file that it reads.
-    pub fn reads(&self) -> Option<&Path> {
-        self.path().filter(|_| !matches!(self, Self::Write(_)))
-    }
-
-    /// The command that it runs.
-    pub fn command(&self) -> Option<&str> {
-        match self {
-            Self::Command(command) | Self::Inspect { command, .. } => Some(command),
-            _ => None,
-        }
-    }
-
-    /// Whether it leaves what the rules of files and the workspace can hold.
-    pub fn is_outside(&self) -> bool {
-        matches!(self, Self::Network(_) | Self::Other { .. })
     }
 }
 
@@ -335,8 +229,8 @@ impl Workspace {
 pub struct Context {
     /// Names the call among those of all sessions, and stays the same after a restart.
     pub call: String,
-    /// The path that was permitted, with every link resolved; absent for a call without a path.
-    pub target: Option<PathBuf>,
+    /// The paths that were permitted, with every link resolved; none for a call without a path.
+    pub targets: Targets,
     /// Takes output while the call runs; waits when the reader is behind.
     pub output: mpsc::Sender<OutputDelta>,
     /// Where the whole of an output that is too long goes.
@@ -360,7 +254,12 @@ pub struct Context {
 impl Context {
     /// Where `path` leads to, as it was permitted.
     fn reached(&self, workspace: &Workspace, path: &Path) -> PathBuf {
-        self.target.clone().unwrap_or_else(|| workspace.resolve(path))
+        match self.targets.of(path) {
+            Some(target) => target.to_path_buf(),
+            None if self.targets.is_empty() => workspace.resolve(path),
+            // No such path was permitted: opened as it is, it is refused if there is a link in it.
+            None => path.to_path_buf(),
+        }
     }
 }
 
@@ -427,12 +326,14 @@ pub struct ToolOutput {
     pub whole: Option<Held>,
     /// A unified diff of what changed; bounded.
     pub diff: Option<String>,
-    /// The file that it changed.
-    pub change: Option<KeptChange>,
+    /// The files that it changed.
+    pub changes: Vec<KeptChange>,
     /// How its process ended by itself.
     pub exit: Option<Exit>,
     /// The plan that the call shows.
     pub plan: Option<Vec<PlanEntry>>,
+    /// What people are told of it: a result that is not as its tool says.
+    pub notices: Vec<String>,
 }
 
 impl ToolOutput {
@@ -445,9 +346,10 @@ impl ToolOutput {
             output: Vec::new(),
             whole: None,
             diff: None,
-            change: None,
+            changes: Vec::new(),
             exit: None,
             plan: None,
+            notices: Vec::new(),
         }
     }
 
@@ -558,7 +460,7 @@ pub(crate) mod tests {
     pub(crate) fn test_context(workspace: &Workspace, output: mpsc::Sender<OutputDelta>) -> Context {
         Context {
             call: "s/c1".to_owned(),
-            target: None,
+            targets: Targets::default(),
             output,
             blobs: Blobs::beside(&workspace.cwd.join("out/linger.db")),
             hidden: Arc::new(|_| false),

@@ -109,8 +109,8 @@ impl Call for Reading {
         }
     }
 
-    fn location(&self) -> Option<Location> {
-        Some(Location { path: self.path.clone(), line: (self.first > 1).then_some(self.first) })
+    fn locations(&self) -> Vec<Location> {
+        vec![Location { path: self.path.clone(), line: (self.first > 1).then_some(self.first) }]
     }
 
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput> {

@@ -101,7 +101,7 @@ fn places(text: &str, old: &str) -> Vec<usize> {
 }
 
 /// Whether every line ends as in Windows; models write plain line ends whatever they read.
-fn windows(text: &str) -> bool {
+pub(super) fn windows(text: &str) -> bool {
     let (all, crlf) = (text.matches('\n').count(), text.matches("\r\n").count());
     all > 0 && all == crlf
 }
@@ -124,22 +124,28 @@ fn ambiguous(text: &str, places: &[usize]) -> String {
     format!("`old` occurs {count}, at lines {}{more}; give more lines around it, or set `all`", lines.join(", "))
 }
 
-/// Why `old` may not be there, with the nearest lines. A text is searched as a whole, for line by line a long `old` would take hours.
+/// Why `old` may not be there, with the nearest lines.
 fn missing(text: &str, old: &str) -> String {
+    nearest_lines(text, old, "`old`")
+}
+
+/// Why `old`, which is called `what`, may not be there, with the nearest lines. A text is searched as a whole, for line by line a long
+/// `old` would take hours.
+pub(super) fn nearest_lines(text: &str, old: &str, what: &str) -> String {
     let (lines, wanted) = (trimmed(text), trimmed(old.trim()));
     let found = |wanted: &str| lines.find(wanted).map(|place| line_of(&lines, place));
-    let Some(first) = old.trim().lines().next() else { return "`old` was not found".to_owned() };
+    let Some(first) = old.trim().lines().next() else { return format!("{what} was not found") };
     let count = old.trim().lines().count();
     if let Some(line) = found(&wanted) {
-        return format!("`old` was not found; line {line} differs only in white space:\n{}", shown(text, line, count));
+        return format!("{what} was not found; line {line} differs only in white space:\n{}", shown(text, line, count));
     }
     if let Some(line) = found(&trimmed(first)) {
         let near = shown(text, line, count);
-        return format!("`old` was not found; line {line} is like its first, but what follows differs:\n{near}");
+        return format!("{what} was not found; line {line} is like its first, but what follows differs:\n{near}");
     }
     match nearest(text, old) {
-        Some(line) => format!("`old` was not found; the nearest lines are\n{}", shown(text, line, count)),
-        None => "`old` was not found; read the file again".to_owned(),
+        Some(line) => format!("{what} was not found; the nearest lines are\n{}", shown(text, line, count)),
+        None => format!("{what} was not found; read the file again"),
     }
 }
 

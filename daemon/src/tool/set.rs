@@ -12,13 +12,16 @@ use linger_protocol::message::HostedTool;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::apply_patch::{self, ApplyPatch};
 use super::call_tool::{self, CallTool};
 use super::delegate;
 use super::find_tools::FindTools;
+use super::image;
 use super::memory::{self, Memory};
 use super::program::PREFIX;
 use super::skill::{self, Skill};
 use super::{Invalid, Tool, text};
+use super::{edit, write};
 use crate::provider::ToolSpec;
 use crate::provider::tools::{ToolSpecs, is_among};
 
@@ -113,8 +116,13 @@ impl ToolSet {
             input_schema: tool.schema(),
         };
         let specs = ToolSpecs::new(kept.iter().filter(|tool| is_told(tool.as_ref())).map(spec).collect());
-        // Sessions that have skills or notes have them.
-        let skill = [(skill::NAME, Skill.pattern()), (memory::NAME, Memory.pattern())];
+        // Sessions that have skills or notes have them, and those whose models write patches.
+        let skill = [
+            (skill::NAME, Skill.pattern()),
+            (memory::NAME, Memory.pattern()),
+            (apply_patch::NAME, ApplyPatch.pattern()),
+            (image::NAME, Takes::Host),
+        ];
         let names = kept.iter().map(|tool| (tool.name(), tool.pattern())).chain(skill).collect();
         Self { tools: kept, by_name, specs, names }
     }
@@ -195,6 +203,18 @@ pub struct Offered {
     pub notes: bool,
     /// It may delegate.
     pub delegates: bool,
+    /// Its model changes files by patches, and so has the tool for them in the place of the two that replace and write.
+    pub patches: bool,
+    /// A provider makes images for it, and it has the tool for them.
+    pub images: bool,
+}
+
+/// Whether a session that has `only` these tools has the one for patches; `is_used`: its model changes files by them. It can do
+/// what the two together can, and no less.
+fn patches(only: Option<&[String]>, is_used: bool) -> bool {
+    let Some(named) = only else { return is_used };
+    let has = |name: &str| named.iter().any(|it| it == name);
+    has(apply_patch::NAME) || is_used && has(edit::NAME) && has(write::NAME)
 }
 
 /// By the digest of the whole set, the names in the part, whether those of servers are found, and what else the session has.
@@ -221,12 +241,26 @@ impl Tools {
     /// Of the set as it is now, the tools of a session that has `only` these, as [`is_among`] compares them. If those of servers
     /// would take more than `room` bytes of each request, models are told how to find them in place of what they are.
     pub fn of(&self, only: Option<&[String]>, room: usize, offered: Offered) -> Arc<ToolSet> {
+        self.with(only, room, offered, None)
+    }
+
+    /// As [`Self::of`]; `image` makes images, if the session has such a tool.
+    pub fn with(
+        &self,
+        only: Option<&[String]>,
+        room: usize,
+        offered: Offered,
+        image: Option<&Arc<dyn Tool>>,
+    ) -> Arc<ToolSet> {
         let whole = self.current();
         let is_found = whole.served_size(only) > room;
         let reads_skills = offered.skills && is_among(only, skill::NAME);
         let has_notes = offered.notes && is_among(only, memory::NAME);
-        let offered = Offered { skills: reads_skills, notes: has_notes, ..offered };
-        if only.is_none() && !is_found && !reads_skills && !has_notes && offered.delegates {
+        let patches = patches(only, offered.patches);
+        let image = image.filter(|_| offered.images && is_among(only, image::NAME));
+        let images = image.is_some();
+        let offered = Offered { skills: reads_skills, notes: has_notes, patches, images, ..offered };
+        if only.is_none() && !is_found && !reads_skills && !has_notes && offered.delegates && !patches && !images {
             return whole;
         }
         let key = (whole.specs().digest().to_owned(), only.map(<[String]>::to_vec), is_found, offered);
@@ -234,8 +268,13 @@ impl Tools {
         parts.retain(|_, part| part.strong_count() > 0);
         parts.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
             let skill = reads_skills.then(|| Arc::new(Skill) as Arc<dyn Tool>);
-            let has = |name: &str| is_among(only, name) && (offered.delegates || name != delegate::NAME);
-            let part = whole.iter().filter(|tool| has(tool.name())).cloned();
+            let has = |name: &str| match name {
+                delegate::NAME => offered.delegates && is_among(only, name),
+                edit::NAME | write::NAME => is_among(only, name) && !patches,
+                name => is_among(only, name),
+            };
+            let patch = patches.then(|| Arc::new(ApplyPatch) as Arc<dyn Tool>);
+            let part = whole.iter().filter(|tool| has(tool.name())).cloned().chain(patch).chain(image.cloned());
             let notes = has_notes.then(|| Arc::new(Memory) as Arc<dyn Tool>);
             let part = ToolSet::new(part.chain(notes).chain(skill));
             let part = Arc::new(if is_found { part.with_found() } else { part });
@@ -248,8 +287,12 @@ impl Tools {
     pub fn unknown(&self, only: &[String]) -> Option<String> {
         let whole = self.current();
         let hosted = HostedTool::ALL.map(HostedTool::name);
-        let names: Vec<&str> =
-            whole.iter().map(|tool| tool.name()).chain(hosted).chain([skill::NAME, memory::NAME]).collect();
+        let names: Vec<&str> = whole
+            .iter()
+            .map(|tool| tool.name())
+            .chain(hosted)
+            .chain([skill::NAME, memory::NAME, apply_patch::NAME, image::NAME])
+            .collect();
         let is_known = |it: &&String| it.starts_with(MCP) || it.starts_with(PREFIX) || names.contains(&it.as_str());
         let unknown = only.iter().find(|it| !is_known(it))?;
         let near = text::did_you_mean(unknown, &names);
@@ -278,8 +321,8 @@ mod tests {
     use crate::provider::support::request;
     use crate::provider::{Encoding, Message, Request};
 
-    const ALL: Offered = Offered { skills: false, notes: false, delegates: true };
-    const SKILLED: Offered = Offered { skills: true, notes: false, delegates: true };
+    const ALL: Offered = Offered { skills: false, notes: false, delegates: true, patches: false, images: false };
+    const SKILLED: Offered = Offered { skills: true, ..ALL };
 
     #[test]
     fn the_first_request_with_all_tools_of_the_daemon_is_small_in_each_format() {

@@ -11,9 +11,13 @@ use super::change::{Change, Content};
 use super::handle::Entry;
 use super::set::Takes;
 use super::{
-    BoxFuture, Call, Context, Effects, Invalid, Tool, ToolKind, ToolOutput, Workspace, args, blocking, file, path,
+    BoxFuture, Call, Context, Effects, Invalid, Targets, Tool, ToolKind, ToolOutput, Workspace, args, blocking, file,
+    path,
 };
 use crate::store::blob::Blobs;
+
+/// Its name.
+pub(super) const NAME: &str = "write";
 
 /// The tool.
 pub(super) struct Write;
@@ -27,7 +31,7 @@ struct Args {
 
 impl Tool for Write {
     fn name(&self) -> &str {
-        "write"
+        NAME
     }
 
     fn description(&self) -> &str {
@@ -71,15 +75,16 @@ impl Call for Writing {
         Effects::write(self.path.clone())
     }
 
-    fn preview(&self, target: &Path) -> Option<Change> {
-        match Entry::at(target) {
+    fn preview(&self, targets: &Targets) -> Vec<Change> {
+        let change = |target: &Path| match Entry::at(target) {
             Ok(entry) => self.change(target, &entry).ok(),
             // Its directories are made when it runs.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Some(Change::written(target, Content::Missing, self.content.as_bytes()))
             }
             Err(_) => None,
-        }
+        };
+        targets.of(&self.path).and_then(change).into_iter().collect()
     }
 
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput> {
@@ -113,7 +118,7 @@ impl Writing {
         let told = self.workspace.seen.wrote(target, self.content.as_bytes(), diff.as_deref());
         let told = told.map(|told| format!("\n{told}")).unwrap_or_default();
         let said = ToolOutput::text(format!("{verb} {shown}, {} bytes{told}", self.content.len()));
-        Ok(ToolOutput { diff, change: Some(kept), ..said })
+        Ok(ToolOutput { diff, changes: vec![kept], ..said })
     }
 
     fn change(&self, target: &Path, entry: &Entry) -> io::Result<Change> {

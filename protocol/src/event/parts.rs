@@ -308,7 +308,7 @@ pub enum NoticeCode {
     Rebuilt,
     /// The session's model is unknown; the text names a known one with a similar name.
     UnknownModel,
-    /// A rule of an `allow_always` answer could not be stored in the configuration; it holds in this session.
+    /// A rule of an `allow_always` or `reject_always` answer could not be stored in the configuration; it holds in this session.
     RuleNotStored,
     /// Changes of the configuration wait until a person confirms them.
     ConfigWaits,
@@ -324,6 +324,8 @@ pub enum NoticeCode {
     HookFailed,
     /// What commands change in the workspace cannot be undone: no checkpoint of it can be taken. Once a session.
     NoCheckpoint,
+    /// The result of a tool does not fit the output schema that its MCP server gives for it; it is kept.
+    OutputSchema,
     /// Something that this build does not know.
     #[serde(other)]
     Unknown,

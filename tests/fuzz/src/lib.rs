@@ -206,7 +206,7 @@ pub fn config(data: &[u8]) {
     let places = Places { config: dir("c"), data: dir("d"), state: dir("s"), socket: dir("s").join("lingerd.sock") };
     let error = match Config::parse(&text, &places, Some(Path::new("/home/u")), Tools::default().current().names()) {
         Ok(config) => {
-            let _any = config.grants(Path::new("/home/u/w"));
+            let _any = config.always(Path::new("/home/u/w"));
             return config.warnings.iter().for_each(|line| assert!(line.starts_with("config.toml:"), "{line}"));
         }
         Err(error) => error,

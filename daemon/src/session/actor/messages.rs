@@ -20,7 +20,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::children::ChildReport;
 use super::respond;
-use crate::config::Confirmed;
+use crate::config::{Confirmed, Settled};
 use crate::log::cursor::Position;
 use crate::log::{Log, PieceKind};
 use crate::permission::{CallInfo, ResolvedAccess};
@@ -96,6 +96,8 @@ pub struct CallBasis {
     pub mode: Mode,
     /// The rules that answers added to it.
     pub grants: Vec<String>,
+    /// Those that refuse.
+    pub denied: Vec<String>,
     /// Where it works.
     pub workspace: Arc<Workspace>,
     /// The agent that it is.
@@ -104,6 +106,13 @@ pub struct CallBasis {
     pub model: String,
     /// Whether a turn runs or prompts wait.
     pub is_busy: bool,
+}
+
+impl CallBasis {
+    /// What is settled about the calls.
+    pub fn settled(&self) -> Settled<'_> {
+        Settled { mode: self.mode, grants: &self.grants, denied: &self.denied }
+    }
 }
 
 /// The command or skill that a prompt named.

@@ -12,6 +12,7 @@ mod bin;
 mod checkpoints;
 mod children;
 mod hooks;
+mod lasting;
 mod limit;
 mod messages;
 mod plan;

@@ -78,8 +78,12 @@ impl Actor {
             return respond(reply, Err(error));
         }
         let Author { name, process } = by;
-        let given =
-            Resolution { answer: Some(answer.answer), value: None, by: name.clone(), at: 0, reason: answer.reason };
+        let given = Resolution {
+            answer: Some(answer.answer),
+            by: name.clone(),
+            reason: answer.reason,
+            ..Resolution::default()
+        };
         let mut drafts = vec![Draft::new(asked.resolved(given, process))];
         drafts.extend(mode.map(|mode| Draft::new(EventBody::mode_changed(mode))));
         let goes_on = !content.is_empty();

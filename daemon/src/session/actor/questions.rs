@@ -6,8 +6,10 @@
 use linger_protocol::event::Process;
 use linger_protocol::question::{AlreadyAnswered, Answer, Blocks, Question, QuestionOption, Subject};
 
+use super::lasting::{for_always, in_words};
 use super::*;
 use crate::config::{Confirmed, UnknownPrice};
+use crate::permission::grants_for;
 use crate::question;
 use crate::session::state::{GO_ON, QuestionState, Resolution, STOP, Turn};
 use crate::store::Store;
@@ -56,20 +58,21 @@ impl Actor {
             self.steer(content, &by);
         }
         let outcome = self.remember(key, &());
-        let grant = asked.grant().filter(|_| answer.answer == Decision::AllowAlways.name()).map(str::to_owned);
-        let Answer { answer, value, reason, .. } = answer;
+        let lasting = for_always(&asked, &answer);
+        let Answer { answer, value, reason, rules, .. } = answer;
         let Author { name, process } = by;
-        let given = Resolution { answer: Some(answer), value, by: name, at: 0, reason };
+        let given = Resolution { answer: Some(answer), value, by: name, at: 0, reason, rules };
         let committed = self.resolve(&asked, given, process, outcome);
         let tools = self.env.servers.tools_in(&self.workspace.root).current();
         let (session, host, policy) = (self.id.clone(), self.host.clone(), self.env.policy.clone());
         let (root, cwd) = (self.workspace.root.clone(), self.state.cwd.clone());
         tokio::spawn(async move {
             let result = committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
-            if let Some(grant) = grant.filter(|_| result.is_ok()) {
-                // A request after the answer finds the rule in force. If writing fails, the rule holds for the session only.
+            if let Some((refuses, rules)) = lasting.filter(|_| result.is_ok()) {
+                // A request after the answer finds the rules in force. If writing fails, they hold for the session only.
                 let failed = move |text| host.warn(&session, NoticeCode::RuleNotStored, text);
-                policy.grant_always(&root, grant_everywhere(&grant, &cwd, tools.names()), failed).await;
+                let rules = rules.iter().map(|rule| grant_everywhere(rule, &cwd, tools.names())).collect();
+                policy.keep_always(&root, refuses, rules, failed).await;
             }
             respond(reply, result.map_err(RpcError::from));
         });
@@ -110,14 +113,7 @@ impl Actor {
             let hint = format!("question/list shows the schema of {}", asked.id);
             return Err(RpcError::new(Code::BadValue, format!("question {}: {why}", asked.id)).hint(hint));
         }
-        let lasting = [Decision::AllowSession, Decision::AllowAlways].map(Decision::name);
-        let grant = asked.grant().filter(|_| lasting.contains(&answer.answer.as_str()));
-        let has_room = |grant: &str| self.state.grants.len() < MAX_GRANTS && grant.len() <= MAX_GRANT;
-        if grant.is_some_and(|grant| !self.state.grants.iter().any(|it| it == grant) && !has_room(grant)) {
-            let limit = format!("a session may have {MAX_GRANTS} allowed rules of {MAX_GRANT} bytes each");
-            return Err(RpcError::new(Code::TooMuch, limit).hint("allow it once"));
-        }
-        Ok(())
+        self.may_last(asked, answer)
     }
 
     /// The words for the model that come with the answer to go on.
@@ -136,7 +132,7 @@ impl Actor {
         if let Some(asked) = asked {
             let Author { name: by, process } = by.clone();
             let (answer, reason) = (Some(GO_ON.to_owned()), None);
-            drop(self.resolve(&asked, Resolution { answer, value: None, by, at: 0, reason }, process, None));
+            drop(self.resolve(&asked, Resolution { answer, by, reason, ..Resolution::default() }, process, None));
         }
     }
 
@@ -168,7 +164,7 @@ impl Actor {
     fn decide(&mut self, id: &QuestionId, decision: Decision, by: &str, reason: Option<String>) {
         if let Some(asked) = self.state.question(id).cloned() {
             let (answer, by) = (Some(decision.name().to_owned()), by.to_owned());
-            drop(self.resolve(&asked, Resolution { answer, value: None, by, at: 0, reason }, None, None));
+            drop(self.resolve(&asked, Resolution { answer, by, reason, ..Resolution::default() }, None, None));
         }
     }
 
@@ -266,7 +262,7 @@ impl Actor {
         let spent = self.state.budget.question(&self.state.usage, self.is_unpriced());
         if let (Some(asked), None) = (asked, spent) {
             let by = "the budget is another one".to_owned();
-            drop(self.resolve(&asked, Resolution { answer: None, value: None, by, at: 0, reason: None }, None, None));
+            drop(self.resolve(&asked, Resolution { by, ..Resolution::default() }, None, None));
         }
     }
 
@@ -305,12 +301,7 @@ impl Actor {
             .partition(|it| asked.as_ref().is_some_and(|asked| asked.digest == it.digest));
         for question in stale {
             let by = "what it is about has changed".to_owned();
-            drop(self.resolve(
-                &question,
-                Resolution { answer: None, value: None, by, at: 0, reason: None },
-                None,
-                None,
-            ));
+            drop(self.resolve(&question, Resolution { by, ..Resolution::default() }, None, None));
         }
         let question = match (same.first(), asked) {
             (Some(same), _) => Some(same.id.clone()),
@@ -363,7 +354,7 @@ impl Actor {
         let askers = self.askers.remove(question)?;
         let EventBody::QuestionResolved { answer, value, by, reason, .. } = &event.body else { return None };
         let (answer, value, by, reason) = (answer.clone(), value.clone(), by.clone(), reason.clone());
-        Some((askers, Resolution { answer, value, by, at: event.at, reason }))
+        Some((askers, Resolution { answer, value, by, at: event.at, reason, rules: Vec::new() }))
     }
 
     /// Events that must precede `body`: questions of a call that ends are withdrawn.
@@ -394,7 +385,7 @@ impl Actor {
     }
 
     fn verdict(&self, request: &PermissionRequest) -> Verdict {
-        let policy = (self.state.mode, self.state.grants.as_slice());
+        let policy = self.state.settled();
         self.env.policy.decide(policy, &request.info(), &request.resolved, &self.workspace)
     }
 
@@ -407,7 +398,7 @@ impl Actor {
         let earlier = earlier.into_iter().next();
         for asked in other.iter().filter(|asked| asked.answer.is_none()) {
             let by = "the call differs".to_owned();
-            drop(self.resolve(asked, Resolution { answer: None, value: None, by, at: 0, reason: None }, None, None));
+            drop(self.resolve(asked, Resolution { by, ..Resolution::default() }, None, None));
         }
         let verdict = match earlier {
             // Asked before a restart; the digest is the one that was shown.
@@ -442,14 +433,12 @@ impl Actor {
     }
 
     pub(super) fn ask(&mut self, mut request: PermissionRequest, rule: Option<String>) {
-        // Show the file that the call reaches, not only its name.
-        if let Some(path) = request.effects.access.path()
-            && let Some(real) = request.resolved.target().filter(|real| *real != path)
-        {
-            request.action = format!("{} (which is {})", request.action, real.display());
-        }
+        // Show the files that the call reaches, not only their names.
+        request.action += &request.resolved.targets(&request.effects.access).said();
         let id = new_id();
-        let grant = crate::permission::grant_for(&request.info(), &request.resolved);
+        let grants = grants_for(&request.info(), &request.resolved);
+        let grant = in_words(&grants);
+        let grants = if grants.len() > 1 { grants } else { Vec::new() };
         let preview = request.preview.clone();
         let until = self.state.turn.as_ref().and_then(|turn| turn.until.as_ref());
         let is_check = until.is_some_and(|until| until.call.as_ref() == Some(&request.call_id));
@@ -463,6 +452,7 @@ impl Actor {
             digest: request.digest.clone(),
             rule,
             grant,
+            grants,
             options: Decision::ANSWERS.to_vec(),
             locations: preview.locations,
             changes: preview.changes,
@@ -504,13 +494,13 @@ const ELSEWHERE: &str = "the path leads to another file than the one that was sh
 /// Whether the tool of a server says otherwise what it does than when it was asked about.
 fn is_changed(grant: Option<&str>, request: &PermissionRequest) -> bool {
     matches!(request.effects.access, Access::Other { .. })
-        && crate::permission::grant_for(&request.info(), &request.resolved) != grant.unwrap_or_default()
+        && in_words(&grants_for(&request.info(), &request.resolved)) != grant.unwrap_or_default()
 }
 
 /// Whether the call would reach another file than the one that was shown.
 fn elsewhere(grant: Option<&str>, request: &PermissionRequest) -> bool {
     request.resolved.target().is_some()
-        && crate::permission::grant_for(&request.info(), &request.resolved) != grant.unwrap_or_default()
+        && in_words(&grants_for(&request.info(), &request.resolved)) != grant.unwrap_or_default()
 }
 
 /// The error for an answer to a closed or unknown question.

@@ -90,6 +90,7 @@ impl Actor {
             ),
             mode: self.state.mode,
             grants: self.state.grants.clone(),
+            denied: self.state.denied.clone(),
             workspace: self.workspace.clone(),
             role: self.state.role.clone(),
             model: self.state.model.clone(),

@@ -75,6 +75,8 @@ impl Scene {
             one_shot: false,
             tools: None,
             agent: None,
+            allow: Vec::new(),
+            system: None,
             cwd: cwd.clone(),
             setup: Some(env.setup(&resolved, &cwd, None, env.offered(false, 0))),
             model: resolved.origin,

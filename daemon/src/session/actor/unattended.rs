@@ -50,7 +50,7 @@ impl Actor {
             tracing::info!(target: "question", session = %self.id, question = %asked.id, "denied: unattended");
             let answer = asked.unanswered().map(str::to_owned);
             let (by, reason) = (question::UNATTENDED.to_owned(), Some(reason.clone()));
-            drop(self.resolve(&asked, Resolution { answer, value: None, by, at: 0, reason }, None, None));
+            drop(self.resolve(&asked, Resolution { answer, by, reason, ..Resolution::default() }, None, None));
         }
     }
 }
@@ -71,6 +71,7 @@ mod tests {
             call: None,
             digest: String::new(),
             options: Options::Permission(String::new()),
+            grants: Vec::new(),
             about: None,
             schema: None,
             answer: None,

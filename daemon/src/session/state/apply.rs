@@ -6,17 +6,13 @@
 use std::sync::Arc;
 
 use linger_protocol::event::{Asks, Event, EventBody, NoticeCode, Outcome};
-use linger_protocol::id::{CallId, MessageId, PromptId, QuestionId};
+use linger_protocol::id::{CallId, MessageId, PromptId};
 use linger_protocol::message::{ContentBlock, Role, StopReason, Usage};
-use linger_protocol::permission::{Decision, Mode};
-use linger_protocol::question::{Blocks, Subject};
+use linger_protocol::permission::Mode;
 use linger_protocol::session::{ProviderWait, State as Doing, Until, When};
 use serde_json::Value;
 
-use super::{
-    BackgroundState, Call, Compaction, Counts, GO_ON, MemoryIndex, Options, QuestionState, Queued, Resolution, Run,
-    STOP, Shape, State, Turn, skills_digest,
-};
+use super::{BackgroundState, Call, Compaction, Counts, MemoryIndex, Queued, Run, Shape, State, Turn, skills_digest};
 use crate::provider::retry;
 use crate::session::circles::{Circles, Made};
 use crate::session::compaction::Effort;
@@ -54,8 +50,12 @@ impl State {
                 tools,
                 one_shot,
                 agent,
+                allow,
+                system,
                 ..
             } => {
+                self.grants.clone_from(allow);
+                self.added_system.clone_from(system);
                 self.delegated.clone_from(delegated);
                 self.one_shot = *one_shot;
                 self.role.clone_from(agent);
@@ -236,39 +236,15 @@ impl State {
                     job.ended = Some(format!("[{background} has ended: {how}{file} (`{command}`)]\n{output}"));
                 }
             }
-            EventBody::PermissionRequested { permission, call_id, digest, grant, .. } => {
-                let (id, seq, at, call) = (permission.clone(), self.head, event.at, Some(call_id.clone()));
-                let (digest, options) = (digest.clone(), Options::Permission(grant.clone()));
-                let (about, schema) = (None, None);
-                self.asked(
-                    Blocks::Call,
-                    QuestionState { id, seq, at, call, digest, options, about, schema, answer: None },
-                );
-            }
-            EventBody::PermissionResolved { permission, decision, by, reason, .. } => {
-                let answer = (*decision != Decision::Cancelled).then(|| decision.name().to_owned());
-                let (by, reason) = (by.clone(), reason.clone());
-                self.resolved(permission, Resolution { answer, value: None, by, at: event.at, reason });
-            }
-            EventBody::QuestionAsked { question, asked } => {
-                let options = Options::Choice(asked.options.iter().map(|option| option.name.clone()).collect());
-                let (id, seq, at) = (question.clone(), self.head, event.at);
-                let (call, digest) = (asked.call.clone(), asked.digest.clone());
-                let (about, schema) = (asked.about, asked.schema.clone());
-                self.asked(
-                    asked.blocks,
-                    QuestionState { id, seq, at, call, digest, options, about, schema, answer: None },
-                );
-            }
+            EventBody::PermissionRequested { .. }
+            | EventBody::PermissionResolved { .. }
+            | EventBody::QuestionAsked { .. }
+            | EventBody::QuestionResolved { .. } => self.apply_question(event),
             EventBody::ConfigConfirmed { settings, workspace, .. } => match workspace {
                 None => self.confirmed = Some(settings.clone()),
                 Some(root) if settings.is_null() => drop(self.trusted.remove(root)),
                 Some(root) => drop(self.trusted.insert(root.clone(), settings.clone())),
             },
-            EventBody::QuestionResolved { question, answer, value, by, reason, .. } => {
-                let (answer, by, reason) = (answer.clone(), by.clone(), reason.clone());
-                self.resolved(question, Resolution { answer, value: value.clone(), by, at: event.at, reason });
-            }
             EventBody::CompactionStarted { prompt, tokens, .. } => {
                 let compaction = Compaction { prompt: prompt.clone(), tokens: *tokens };
                 self.in_turn(|turn| turn.compaction = Some(compaction));
@@ -439,43 +415,6 @@ impl State {
         });
     }
 
-    /// Adds a question, which blocks an open call, the turn, or nothing.
-    fn asked(&mut self, blocks: Blocks, question: QuestionState) {
-        match blocks {
-            Blocks::Nothing => self.questions.push(question),
-            Blocks::Turn => self.in_turn(|turn| turn.questions.push(QuestionState { call: None, ..question })),
-            Blocks::Call => self.in_turn(|turn| {
-                if turn.calls.iter().any(|call| question.call.as_ref() == Some(&call.id)) {
-                    turn.questions.push(question);
-                }
-            }),
-        }
-    }
-
-    fn resolved(&mut self, id: &QuestionId, resolution: Resolution) {
-        self.questions.retain(|question| question.id != *id);
-        let (mut grant, mut raised) = (None, false);
-        self.in_turn(|turn| {
-            if let Some(asked) = turn.questions.iter_mut().find(|asked| asked.id == *id) {
-                if let Some("allow_session" | "allow_always") = resolution.answer.as_deref() {
-                    grant = asked.grant().map(str::to_owned);
-                }
-                asked.answer = Some(resolution);
-                if asked.about == Some(Subject::Budget) && !asked.is_answered(STOP) {
-                    raised = asked.is_answered(GO_ON);
-                    turn.questions.retain(|asked| asked.id != *id);
-                } else if asked.about == Some(Subject::Circles) && asked.is_answered(GO_ON) {
-                    turn.circles = Circles::default();
-                    turn.questions.retain(|asked| asked.id != *id);
-                }
-            }
-        });
-        if raised {
-            self.budget.raise(&self.usage);
-        }
-        self.grants.extend(grant.filter(|grant| !self.grants.contains(grant)));
-    }
-
     /// Folds a lost event conservatively: never reuses an id, starts a prompt or keeps a permission that it may have affected.
     fn lost(&mut self) {
         let Counts { turns, messages, calls, prompts, background } = &mut self.counts;
@@ -546,6 +485,7 @@ impl State {
                 | NoticeCode::ServerFailed
                 | NoticeCode::HookFailed
                 | NoticeCode::NoCheckpoint
+                | NoticeCode::OutputSchema
                 | NoticeCode::Unknown,
             )
             | None => {}

@@ -17,6 +17,7 @@ mod files;
 mod hooks;
 mod hostile;
 mod outages;
+mod patches;
 mod permissions;
 mod plan;
 mod prompts;
@@ -197,6 +198,8 @@ impl Scene {
             one_shot: false,
             tools: None,
             agent: None,
+            allow: Vec::new(),
+            system: None,
             cwd,
             model: model.to_owned(),
             mode,
@@ -318,7 +321,8 @@ impl Scene {
         });
         let question: QuestionId = asked.collect::<Vec<_>>()[n - 1].clone();
         let (answer, reason) = (option.to_owned(), reason.map(str::to_owned));
-        let answer = question::Answer { question, answer, value: None, reason, digest: None, key: None };
+        let answer =
+            question::Answer { question, answer, value: None, reason, digest: None, rules: Vec::new(), key: None };
         self.asked(|asked| Command::Answer(answer, Author::named("someone"), AnswerLimit::None, asked)).await
     }
 

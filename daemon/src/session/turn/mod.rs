@@ -126,6 +126,8 @@ pub struct Turn {
     memory: Option<state::MemoryIndex>,
     /// The system prompt without it.
     system: String,
+    /// What that has beside the daemon's own, as the session's creator wrote it.
+    added_system: Option<String>,
     /// The agent that the session is.
     role: Option<Role>,
     /// The most steps that its agent wants.
@@ -210,6 +212,7 @@ impl Turn {
             host,
             memory: state.memory.clone(),
             system: String::new(),
+            added_system: state.added_system.clone(),
             role: state.role.clone(),
             role_steps: None,
             created_at: state.created_at,

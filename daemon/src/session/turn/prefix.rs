@@ -84,6 +84,10 @@ impl Turn {
             Some(entry) => format!("{}\n{}\n", self.env.system, entry.item.body),
             None => self.env.system.clone(),
         };
+        let own = match &self.added_system {
+            Some(added) => format!("{}\n\n{}\n", own.trim_end(), added.trim()),
+            None => own,
+        };
         self.system = format!(
             "{own}\nDirectory: {}\n{}Platform: {}\nSession started: {}\n{}{}{}",
             self.workspace.cwd.display(),

@@ -64,8 +64,9 @@ impl Repository {
         let (sender, _receiver) = mpsc::channel(4096);
         let hidden: Vec<PathBuf> = hidden.iter().map(|name| self.path(name)).collect();
         let hidden: Hidden = Arc::new(move |path| hidden.iter().any(|hidden| path == hidden));
-        let context =
-            Context { hidden, target: Some(self.workspace.root.clone()), ..test_context(&self.workspace, sender) };
+        let root = self.workspace.root.clone();
+        let targets = [(root.clone(), root)].into_iter().collect();
+        let context = Context { hidden, targets, ..test_context(&self.workspace, sender) };
         let output = call.run(context).await;
         (output.content.iter().filter_map(ContentBlock::as_text).collect::<Vec<_>>().join("|"), output.is_error)
     }

@@ -1,0 +1,68 @@
+//! Decisions that last: the rules that they add to the session and, with `always`, to the configuration.
+//!
+//! They are those of the question, one for each thing that the call touches, or those that the answer names in their place: a
+//! person may have written them otherwise.
+
+use linger_protocol::question::Answer;
+
+use super::*;
+use crate::permission::Rule;
+use crate::session::state::QuestionState;
+
+/// The most rules that an answer may name: a person writes few.
+const MAX_RULES: usize = 32;
+
+/// The rules of a question, for people.
+pub(super) fn in_words(rules: &[String]) -> String {
+    rules.join(" and ")
+}
+
+/// Whether the rules of an answer refuse, and the rules, if the answer is one for always.
+pub(super) fn for_always(asked: &QuestionState, answer: &Answer) -> Option<(bool, Vec<String>)> {
+    asked.grant()?;
+    let refuses = match Decision::answer(&answer.answer)? {
+        Decision::AllowAlways => false,
+        Decision::RejectAlways => true,
+        _ => return None,
+    };
+    Some((refuses, rules_of(asked, answer)))
+}
+
+fn rules_of(asked: &QuestionState, answer: &Answer) -> Vec<String> {
+    if answer.rules.is_empty() { asked.rules() } else { answer.rules.clone() }
+}
+
+impl Actor {
+    /// Checks the rules that an answer adds: those that it names must be rules that can match, and there must be room for them.
+    pub(super) fn may_last(&self, asked: &QuestionState, answer: &Answer) -> Result<(), RpcError> {
+        let decision = asked.grant().and_then(|_| Decision::answer(&answer.answer)).filter(|decision| decision.lasts());
+        let Some(decision) = decision else {
+            let named = answer.rules.first();
+            return named.map_or(Ok(()), |rule| {
+                let text = format!("the answer {} adds no rule, and so not `{rule}`", answer.answer);
+                let lasting = Decision::ANSWERS.into_iter().filter(|decision| decision.lasts()).map(Decision::name);
+                let hint = format!("rules go with {}", lasting.collect::<Vec<_>>().join(", "));
+                Err(RpcError::new(Code::BadRule, text).hint(hint))
+            });
+        };
+        if answer.rules.len() > MAX_RULES {
+            return Err(RpcError::new(Code::TooMuch, format!("an answer may name {MAX_RULES} rules")));
+        }
+        let tools = self.env.servers.tools_in(&self.workspace.root).current();
+        for text in &answer.rules {
+            let bad = |why: String| RpcError::new(Code::BadRule, why).hint("correct the rule, or allow it once");
+            let rule = Rule::parse(text, tools.names()).map_err(|error| bad(error.to_string()))?;
+            if let Some(warning) = rule.warning(decision.allows(), tools.names()) {
+                return Err(bad(warning));
+            }
+        }
+        let had = if decision.allows() { &self.state.grants } else { &self.state.denied };
+        let rules = rules_of(asked, answer);
+        let new: Vec<&String> = rules.iter().filter(|rule| !had.contains(rule)).collect();
+        if had.len() + new.len() > MAX_GRANTS || new.iter().any(|rule| rule.len() > MAX_GRANT) {
+            let limit = format!("a session may have {MAX_GRANTS} rules of {MAX_GRANT} bytes each from answers");
+            return Err(RpcError::new(Code::TooMuch, limit).hint("decide on this call alone"));
+        }
+        Ok(())
+    }
+}

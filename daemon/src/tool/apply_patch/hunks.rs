@@ -1,0 +1,273 @@
+//! The pieces of a patch put into a text: each is looked for after the one before, exactly first and then more and more loosely,
+//! as the models that write patches expect. Pure.
+
+use std::cell::OnceCell;
+
+use super::super::file::TEXT_MAX;
+use super::super::replace::{nearest_lines, windows};
+use super::format::{Hunk, Line};
+
+/// How much is compared for one file, in lines and pieces of long ones: tenths of a second. A patch of a million equal lines would
+/// take hours.
+const COMPARED_MAX: usize = 20_000_000;
+
+/// So many bytes of a line count as one more line.
+const LONG: usize = 64;
+
+/// How loosely lines are compared; each level ignores more.
+const LEVELS: usize = 4;
+
+/// A text after its pieces are in.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Patched {
+    pub(super) text: String,
+    /// The new lines, from 1: the first and the last of each piece.
+    pub(super) places: Vec<(usize, usize)>,
+}
+
+/// Puts the pieces into `text`; the error says which does not fit, with the nearest lines.
+pub(super) fn apply(text: &str, hunks: &[Hunk]) -> Result<Patched, String> {
+    let file = File::of(text);
+    let end = if windows(text) { "\r\n" } else { "\n" };
+    let (mut out, mut places, mut at) = (Output::default(), Vec::new(), 0);
+    for hunk in hunks {
+        let old: Vec<&str> = hunk.lines.iter().filter_map(Line::old).collect();
+        let mut from = at;
+        for anchor in &hunk.anchors {
+            from = file
+                .find(&[anchor.as_str()], from, false)?
+                .ok_or_else(|| missing(text, hunk, anchor, "the line of `@@`"))?
+                + 1;
+        }
+        let place = match old.is_empty() {
+            // Behind what is named, or at the end.
+            true if hunk.anchors.is_empty() || hunk.at_end => file.lines.len(),
+            true => from,
+            // The line that is named may be the first of the piece.
+            false => match file.find(&old, from, hunk.at_end)? {
+                None if !hunk.anchors.is_empty() => file.find(&old, at.max(from - 1), hunk.at_end)?,
+                found => found,
+            }
+            .ok_or_else(|| missing(text, hunk, &old.join("\n"), "what should be there"))?,
+        };
+        out.extend(file.lines.get(at..place).unwrap_or_default());
+        (at, out.changed) = (place, None);
+        for line in &hunk.lines {
+            match line {
+                // The file's own line, not the model's.
+                Line::Keep(_) => out.extend(file.lines.get(at..at + 1).unwrap_or_default()),
+                Line::Add(line) => {
+                    out.push(line.trim_end_matches('\r'), end);
+                    out.change(out.count);
+                }
+                Line::Remove(_) => out.change(out.count + 1),
+            }
+            at += usize::from(line.old().is_some());
+        }
+        places.extend(out.changed);
+        if out.text.len() as u64 > TEXT_MAX {
+            return Err(format!("it would have more than the {TEXT_MAX} bytes that can be edited"));
+        }
+    }
+    out.extend(file.lines.get(at..).unwrap_or_default());
+    if out.text.len() as u64 > TEXT_MAX {
+        return Err(format!("it would have more than the {TEXT_MAX} bytes that can be edited"));
+    }
+    Ok(Patched { text: out.text, places })
+}
+
+/// What is written, and how many lines that are.
+#[derive(Default)]
+struct Output {
+    text: String,
+    count: usize,
+    /// The first and the last line of the piece being written that are not as they were.
+    changed: Option<(usize, usize)>,
+}
+
+impl Output {
+    /// Lines of the file, each with its end.
+    fn extend(&mut self, lines: &[&str]) {
+        for line in lines {
+            self.end_line("\n");
+            self.text.push_str(line);
+            self.count += 1;
+        }
+    }
+
+    fn push(&mut self, line: &str, end: &str) {
+        self.end_line(end);
+        self.text.extend([line, end]);
+        self.count += 1;
+    }
+
+    fn change(&mut self, line: usize) {
+        let (first, last) = self.changed.unwrap_or((line, line));
+        self.changed = Some((first, last.max(line)));
+    }
+
+    /// A last line without an end gets one when something follows.
+    fn end_line(&mut self, end: &str) {
+        if !self.text.is_empty() && !self.text.ends_with('\n') {
+            self.text.push_str(end);
+        }
+    }
+}
+
+struct File<'a> {
+    /// Its lines, each with its end.
+    lines: Vec<&'a str>,
+    /// The lines as each level compares them.
+    plain: [OnceCell<Vec<String>>; LEVELS],
+    compared: std::cell::Cell<usize>,
+}
+
+impl<'a> File<'a> {
+    fn of(text: &'a str) -> Self {
+        let lines = text.split_inclusive('\n').collect();
+        Self { lines, plain: Default::default(), compared: std::cell::Cell::default() }
+    }
+
+    /// Where `wanted` stands at or after line `from`, counted from 0; `at_end`: at the end of the file, if it is there.
+    fn find(&self, wanted: &[&str], from: usize, at_end: bool) -> Result<Option<usize>, String> {
+        for level in 0..LEVELS {
+            let wanted: Vec<String> = wanted.iter().map(|line| plain(line, level)).collect();
+            let Some(cell) = self.plain.get(level) else { break };
+            let lines = cell.get_or_init(|| self.lines.iter().map(|line| plain(line, level)).collect());
+            let Some(last) = lines.len().checked_sub(wanted.len()) else { return Ok(None) };
+            let end = at_end.then_some(last).filter(|last| *last >= from);
+            for place in end.into_iter().chain(from..=last) {
+                if self.matches(lines.get(place..).unwrap_or_default(), &wanted)? {
+                    return Ok(Some(place));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn matches(&self, lines: &[String], wanted: &[String]) -> Result<bool, String> {
+        for (line, wanted) in lines.iter().zip(wanted) {
+            let compared = self.compared.get() + 1 + line.len().min(wanted.len()) / LONG;
+            self.compared.set(compared);
+            if compared > COMPARED_MAX {
+                return Err("too much of it is alike to find the place; name a line near it after `@@`".to_owned());
+            }
+            if line != wanted {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// A line as a level compares it: as it is, without white space at its end, without any around it, with plain quotes and dashes.
+fn plain(line: &str, level: usize) -> String {
+    let line = line.strip_suffix('\n').unwrap_or(line);
+    let line = line.strip_suffix('\r').unwrap_or(line);
+    match level {
+        0 => line.to_owned(),
+        1 => line.trim_end().to_owned(),
+        2 => line.trim().to_owned(),
+        _ => line.trim().chars().map(ascii).collect(),
+    }
+}
+
+/// The plain form of a character that models write otherwise than files have it.
+fn ascii(c: char) -> char {
+    match c {
+        '\u{2010}'..='\u{2015}' | '\u{2212}' => '-',
+        '\u{2018}'..='\u{201b}' => '\'',
+        '\u{201c}'..='\u{201f}' => '"',
+        '\u{a0}' | '\u{2002}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' => ' ',
+        c => c,
+    }
+}
+
+/// Why a piece does not fit, with the nearest lines.
+fn missing(text: &str, hunk: &Hunk, wanted: &str, what: &str) -> String {
+    format!("the piece at line {} of the patch: {}", hunk.number, nearest_lines(text, wanted, what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::format::{Section, parse};
+    use super::*;
+
+    fn patched(text: &str, body: &str) -> Result<String, String> {
+        let sections = parse(&format!("*** Begin Patch\n*** Update File: a\n{body}\n*** End Patch"))?;
+        let [Section::Update { hunks, .. }] = sections.as_slice() else { return Err("one section".to_owned()) };
+        apply(text, hunks).map(|patched| patched.text)
+    }
+
+    fn check(text: &str, body: &str, expect: &str) {
+        assert_eq!(patched(text, body).as_deref(), Ok(expect), "{body}");
+    }
+
+    #[test]
+    fn pieces_are_put_in_their_places() {
+        check("a\nb\nc\n", "@@\n a\n-b\n+B\n c", "a\nB\nc\n");
+        check("a\nb\nc\n", " a\n+x\n+y", "a\nx\ny\nb\nc\n");
+        check("a\nx\nb\nx\n", "@@ b\n-x\n+y", "a\nx\nb\ny\n");
+        check(
+            "class A\ndef f\nx\nclass B\ndef f\nx\n",
+            "@@ class B\n@@ def f\n-x\n+y",
+            "class A\ndef f\nx\nclass B\ndef f\ny\n",
+        );
+        check("x\ny\nx\n", "-x\n+z\n*** End of File", "x\ny\nz\n");
+        check("a\n", "@@\n+b", "a\nb\n");
+        check("a\nb\n", "@@ a\n+x", "a\nx\nb\n");
+        check("a\nb\nc\nd\n", "-a\n+A\n@@\n-d\n+D", "A\nb\nc\nD\n");
+        check("fn f() {\n}\n", "@@ fn f() {\n-fn f() {\n+fn g() {\n }", "fn g() {\n}\n");
+        check("a\n\nb\n", " a\n\n-b\n+c", "a\n\nc\n");
+    }
+
+    #[test]
+    fn ends_of_lines_and_white_space_stay_as_the_file_has_them() {
+        check("a\r\nb\r\n", "-a\n+x\n b", "x\r\nb\r\n");
+        check("\tif x:  \n\t\ty\n", " if x:\n-y\n+\t\tz", "\tif x:  \n\t\tz\n");
+        check("say “a” – b\n-\n", " say \"a\" - b\n+c\n -", "say “a” – b\nc\n-\n");
+        check("a\nb", "-b\n+c", "a\nc\n");
+        check("a\nb", "-a\n+c", "c\nb");
+        check("b", "@@\n+c", "b\nc\n");
+        check("", "@@\n+c", "c\n");
+    }
+
+    #[test]
+    fn a_near_miss_is_told_with_the_nearest_lines() {
+        let error = patched("fn one() {}\nfn two() {}\n", "-fn twoo() {}\n+x").unwrap_err();
+        assert_eq!(
+            error,
+            "the piece at line 3 of the patch: what should be there was not found; the nearest lines are\n2\tfn two() {}\n"
+        );
+        assert!(patched("a\n", "@@ class X\n+x").unwrap_err().contains("the line of `@@` was not found"));
+        // Each piece is after the one before.
+        assert!(patched("a\nb\n", "-b\n+B\n@@\n-a\n+A").unwrap_err().contains("line 5 of the patch"));
+    }
+
+    #[test]
+    fn equal_lines_without_end_are_given_up() {
+        let text = "x\n".repeat(300_000);
+        let piece = format!("{}-y\n+z", " x\n".repeat(100_000));
+        assert!(patched(&text, &piece).unwrap_err().contains("too much of it is alike"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_a_piece_adds_and_removes_is_what_changes(
+            before in proptest::collection::vec("[ab]{0,2}", 0..8), at in 0usize..8, removed in 0usize..3, added in "[cd]{1,2}",
+        ) {
+            let at = at.min(before.len());
+            let to = (at + removed).min(before.len());
+            let text: String = before.iter().map(|line| format!("{line}\n")).collect();
+            let kept = before.iter().take(at).map(|line| Line::Keep(line.clone()));
+            let gone = before.get(at..to).unwrap_or_default().iter().map(|line| Line::Remove(line.clone()));
+            let lines: Vec<Line> = kept.chain(gone).chain([Line::Add(added.clone())]).collect();
+            let is_insert = at == 0 && to == 0;
+            let patched = apply(&text, &[Hunk { lines, ..Hunk::default() }]).unwrap().text;
+            let mut expect: Vec<String> = before.clone();
+            if is_insert { expect.push(added) } else { expect.splice(at..to, [added]); }
+            let expect: String = expect.iter().map(|line| format!("{line}\n")).collect();
+            proptest::prop_assert_eq!(patched, expect);
+        }
+    }
+}

@@ -310,13 +310,13 @@ impl Patching {
                 ))),
             };
         }
+        let mut said: Vec<String> = planned.iter().map(|file| self.said(file)).collect();
         for file in &planned {
-            match &file.change.after {
-                Content::Known(bytes) => self.workspace.seen.wrote(&file.change.path, bytes),
-                Content::Missing | Content::Unknown => {}
+            if let Content::Known(bytes) = &file.change.after {
+                let diff = self.file_diff(file);
+                said.extend(self.workspace.seen.wrote(&file.change.path, bytes, diff.as_deref()));
             }
         }
-        let said: Vec<String> = planned.iter().map(|file| self.said(file)).collect();
         Ok(ToolOutput { diff: self.diff(&planned), changes: kept, ..ToolOutput::text(said.join("\n")) })
     }
 
@@ -335,16 +335,17 @@ impl Patching {
         }
     }
 
-    fn diff(&self, planned: &[Planned]) -> Option<String> {
+    fn file_diff(&self, file: &Planned) -> Option<String> {
         let text = |content: &Content| match content {
             Content::Missing => Some(String::new()),
             Content::Known(bytes) => String::from_utf8(bytes.clone()).ok(),
             Content::Unknown => None,
         };
-        let of = |file: &Planned| {
-            file::diff(&self.show(&file.path), &text(&file.change.before)?, &text(&file.change.after)?)
-        };
-        let whole: String = planned.iter().filter_map(of).collect();
+        file::diff(&self.show(&file.path), &text(&file.change.before)?, &text(&file.change.after)?)
+    }
+
+    fn diff(&self, planned: &[Planned]) -> Option<String> {
+        let whole: String = planned.iter().filter_map(|file| self.file_diff(file)).collect();
         let kept = text::head(&whole, DIFF_MAX);
         match whole.len() - kept.len() {
             0 => Some(whole).filter(|whole| !whole.is_empty()),

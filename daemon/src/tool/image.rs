@@ -232,7 +232,8 @@ impl Making {
         self.may_replace(target, &before)?;
         let kept = Change::written(target, before, bytes.as_slice()).keep(blobs).map_err(failed)?;
         entry.replace(&bytes).map_err(failed)?;
-        self.workspace.seen.wrote(target, &bytes);
+        // A picture has no lines that could fit together with those of another session.
+        let _other = self.workspace.seen.wrote(target, &bytes, None);
         Ok(kept)
     }
 }

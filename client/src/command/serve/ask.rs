@@ -45,7 +45,8 @@ impl Server {
         let Open { question, digest, is_form, .. } = self.questions.remove(at);
         match result.as_ref().and_then(|result| answer(result, is_form)) {
             Some((answer, value, reason)) => {
-                let answer = Answer { question, answer, value, reason, digest: Some(digest), key: Some(key()?) };
+                let (digest, key) = (Some(digest), Some(key()?));
+                let answer = Answer { question, answer, value, reason, digest, rules: Vec::new(), key };
                 // Somebody may have been first, and then the question is gone: the next look says so.
                 let _refused = self.client.call_raw(&QuestionAnswer(answer))?;
             }

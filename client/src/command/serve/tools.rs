@@ -173,7 +173,8 @@ impl Server {
             _ => {
                 let Answering { question, digest, answer, reason, value } = read_arguments(arguments)?;
                 let (question, digest, key) = (question.as_str().into(), Some(digest), Some(key()?));
-                self.ask(&QuestionAnswer(question::Answer { question, answer, value, reason, digest, key }))?;
+                let rules = Vec::new();
+                self.ask(&QuestionAnswer(question::Answer { question, answer, value, reason, digest, rules, key }))?;
                 json!({ "answered": true })
             }
         }))

@@ -318,7 +318,10 @@ impl Scene {
         let question: QuestionId = asked.collect::<Vec<_>>()[n - 1].clone();
         let (answer, reason) = (option.to_owned(), reason.map(str::to_owned));
         let answer = question::Answer { question, answer, value: None, reason, digest: None, key: None };
-        self.asked(|asked| Command::Answer(answer, Author::named("someone"), AnswerLimit::None, asked)).await
+        self.asked(|asked| {
+            Command::Answer(answer, Author::named("someone"), crate::session::actor::AnswerLimit::None, asked)
+        })
+        .await
     }
 
     /// The daemon dies, and loads the session again.

@@ -9,8 +9,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    agent, artifact, blob, checkpoint, completion, config, daemon, events, key, mcp, memory, permission, question, search, session, token,
-    tree, trust, usage,
+    agent, artifact, blob, checkpoint, completion, config, daemon, events, key, mcp, memory, permission, question,
+    search, session, token, tree, trust, usage,
 };
 
 /// Parameters that know their method.

@@ -7,9 +7,9 @@ use jsonrpsee::core::RpcResult;
 use jsonrpsee::types::ErrorObjectOwned;
 use jsonrpsee::{Extensions, Methods, ResponsePayload};
 use linger_protocol::api::{
-    AgentApiServer, ArtifactApiServer, BlobApiServer, CompletionApiServer, ConfigApiServer, DaemonApiServer, EventsApiServer,
-    KeyApiServer, McpApiServer, MemoryApiServer, PermissionApiServer, QuestionApiServer, SessionApiServer,
-    TokenApiServer, TrustApiServer, UsageApiServer,
+    AgentApiServer, ArtifactApiServer, BlobApiServer, CompletionApiServer, ConfigApiServer, DaemonApiServer,
+    EventsApiServer, KeyApiServer, McpApiServer, MemoryApiServer, PermissionApiServer, QuestionApiServer,
+    SessionApiServer, TokenApiServer, TrustApiServer, UsageApiServer,
 };
 use linger_protocol::checkpoint::{Diff, Differences};
 use linger_protocol::daemon::{Checked, Empty, Hello, Keys, Model, Models, Status, Stop, Tool, Tools, Welcome};

@@ -308,7 +308,8 @@ pub async fn confirm(services: &Services, caller: &Caller, params: Confirm) -> R
             rules: Vec::new(),
             key: None,
         };
-        let given = |reply| Command::Answer(answer, caller.author(), AnswerLimit::None, KeyedReply { key: None, reply });
+        let given =
+            |reply| Command::Answer(answer, caller.author(), AnswerLimit::None, KeyedReply { key: None, reply });
         match services.registry.ask(&SessionId::daemon(), given).await {
             Err(error) if error.code() != Some(Code::AlreadyAnswered) => return Err(error),
             Ok(()) | Err(_) => {}

@@ -58,9 +58,12 @@ const METHOD_NOT_FOUND: i32 = -32601;
 pub(super) const INVALID_PARAMS: i32 = -32602;
 const OVERSIZED_REQUEST: i32 = -32007;
 
+/// Whether the method with this name may run.
+type MayRun = dyn Fn(&str) -> Result<(), RpcError> + Send + Sync;
+
 /// Decides by its name whether a method may run, when its turn has come; in the extensions of a connection.
 #[derive(Clone)]
-pub struct Gate(pub Arc<dyn Fn(&str) -> Result<(), RpcError> + Send + Sync>);
+pub struct Gate(pub Arc<MayRun>);
 
 /// Serves one connection until it ends.
 pub async fn serve<S>(stream: S, methods: Methods, extensions: Extensions, outbox: Outbox, outgoing: Outgoing)

@@ -48,7 +48,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, timeout};
 
-use super::actor::{Actor, Author, Command, KeyedReply, Reply, question_fold, stored};
+use super::actor::{Actor, AnswerLimit, Author, Command, KeyedReply, Reply, question_fold, stored};
 use super::env::{Env, Host, SYSTEM};
 use super::state::State;
 use crate::config::providers::Providers;

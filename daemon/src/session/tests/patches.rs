@@ -115,7 +115,7 @@ impl Scene {
         let question = asked.into_iter().nth(n - 1).unwrap();
         let (answer, rules) = (decision.name().to_owned(), rules.iter().map(|rule| (*rule).to_owned()).collect());
         let answer = question::Answer { question, answer, value: None, reason: None, digest: None, rules, key: None };
-        self.asked(|reply| Command::Answer(answer, Author::named("someone"), reply)).await
+        self.asked(|reply| Command::Answer(answer, Author::named("someone"), AnswerLimit::None, reply)).await
     }
 
     fn config(&self) -> String {

@@ -471,10 +471,11 @@ class AfterQuestion(TypedDict):
 
 
 class AlwaysRule(TypedDict):
-    """A rule that an `allow_always` answer added to the configuration: a row of `permission/rules`."""
+    """A rule that an `allow_always` or `reject_always` answer added to the configuration: a row of `permission/rules`."""
 
     workspace: str
     rule: str
+    refuses: NotRequired[bool]
     at: NotRequired[int | None]
 
 
@@ -485,6 +486,7 @@ class PermissionAnswerParams(TypedDict):
     decision: str
     reason: NotRequired[str | None]
     digest: NotRequired[str | None]
+    rules: NotRequired[list[str]]
     key: NotRequired[str | None]
 
 
@@ -496,6 +498,7 @@ class QuestionAnswerParams(TypedDict):
     value: NotRequired[Any]
     reason: NotRequired[str | None]
     digest: NotRequired[str | None]
+    rules: NotRequired[list[str]]
     key: NotRequired[str | None]
 
 
@@ -511,6 +514,21 @@ class AnyNotification(TypedDict):
     session: NotRequired[SessionId | None]
     cursor: Cursor
     event: Event
+
+
+class Artifact(TypedDict):
+    """An artifact: a row of `artifact/list`."""
+
+    id: ArtifactId
+    name: str
+    content_type: str
+    size: int
+    sha256: str
+    created_at: int
+    by: str
+
+
+ArtifactId: TypeAlias = "str"
 
 
 Asks: TypeAlias = "Literal['schema', 'again', 'go_on', 'ended', 'check', 'mode', 'child', 'output'] | str"
@@ -557,6 +575,33 @@ class Before(TypedDict):
     session: SessionId
 
 
+class BeforeArtifact(TypedDict):
+    """A row of `artifact/list`, of which these two fields count."""
+
+    created_at: int
+    id: ArtifactId
+
+
+class ArtifactBeginParams(TypedDict):
+    """`artifact/begin`: begins to put an artifact here."""
+
+    name: NotRequired[str | None]
+    content_type: NotRequired[str | None]
+    size: NotRequired[int | None]
+
+
+class ArtifactBeginResult(TypedDict):
+    """The result of `artifact/begin`."""
+
+    upload: UploadId
+
+
+class Behind(TypedDict):
+    """The process that a face speaks for, as `daemon/hello` says it: a connection with it may do less, never more."""
+
+    pid: NotRequired[int | None]
+
+
 class SessionBinParams(TypedDict):
     """`session/bin`: puts a session into the bin, where it stays for 30 days."""
 
@@ -586,6 +631,9 @@ By: TypeAlias = "Literal['day', 'model', 'session']"
 CallId: TypeAlias = "str"
 
 
+Can: TypeAlias = "Literal['observe', 'speak', 'steer', 'answer_edits', 'answer_commands', 'administer']"
+
+
 class SessionCancelParams(TypedDict):
     """`session/cancel`: stops the session's turn."""
 
@@ -603,6 +651,17 @@ class DaemonCheckResult(TypedDict):
     complete: NotRequired[bool]
     repairable: NotRequired[bool]
     damage: NotRequired[list[Damage]]
+
+
+class Checkpoint(TypedDict):
+    """The state of the files of a workspace at a moment: an event."""
+
+    checkpoint: str
+    root: str
+    call_id: CallId
+    since: NotRequired[str | None]
+    changed: NotRequired[int]
+    files: NotRequired[list[str]]
 
 
 ChildStatus: TypeAlias = "Literal['started', 'working', 'waiting', 'finished'] | str"
@@ -648,6 +707,74 @@ class SessionCompactionParams(TypedDict):
     """`session/compaction`: the compactions of a session's conversation, the latest first."""
 
     session: SessionId
+
+
+class CompletionCancelParams(TypedDict):
+    """`completion/cancel`: asks no more. The end of its connection does the same."""
+
+    completion: CompletionId
+
+
+class TextCompletionEvent(TypedDict):
+    """A piece of the answer's text."""
+
+    kind: Literal["text"]
+    block: int
+    text: str
+
+
+class ThinkingCompletionEvent(TypedDict):
+    """A piece of the answer's thinking."""
+
+    kind: Literal["thinking"]
+    block: int
+    text: str
+
+
+class CompletedCompletionEvent(TypedDict):
+    """The answer is whole."""
+
+    kind: Literal["completed"]
+    content: list[ContentBlock]
+    stop_reason: StopReason
+    usage: Usage
+
+
+class FailedCompletionEvent(TypedDict):
+    """There is no answer, or no more of it."""
+
+    kind: Literal["failed"]
+    message: str
+    hint: str
+    status: int
+
+
+CompletionEvent: TypeAlias = "TextCompletionEvent | ThinkingCompletionEvent | CompletedCompletionEvent | FailedCompletionEvent"
+
+
+CompletionId: TypeAlias = "str"
+
+
+class CompletionMessage(TypedDict):
+    """A message of such a conversation."""
+
+    role: Role
+    content: list[ContentBlock]
+
+
+class CompletionNotification(TypedDict):
+    """The `params` of a `completion/event` notification."""
+
+    completion: CompletionId
+    event: CompletionEvent
+
+
+class CompletionTool(TypedDict):
+    """A tool of the caller's."""
+
+    name: str
+    description: NotRequired[str]
+    input_schema: Any
 
 
 class ConfigGetResult(TypedDict):
@@ -758,6 +885,8 @@ class SessionCreateParams(TypedDict):
     directories: NotRequired[list[str]]
     tools: NotRequired[list[str] | None]
     agent: NotRequired[str | None]
+    allow: NotRequired[list[str]]
+    system: NotRequired[str | None]
     name: NotRequired[str | None]
     one_shot: NotRequired[bool]
     env: NotRequired[dict[str, str]]
@@ -794,7 +923,7 @@ class Damage(TypedDict):
 Damaged: TypeAlias = "Literal['in_use', 'database', 'newer', 'wal', 'session', 'unwritten', 'blob'] | str"
 
 
-Decision: TypeAlias = "Literal['allow_once', 'allow_session', 'allow_always', 'reject_once', 'cancelled']"
+Decision: TypeAlias = "Literal['allow_once', 'allow_session', 'allow_always', 'reject_once', 'reject_always', 'cancelled']"
 
 
 class Delegated(TypedDict):
@@ -812,6 +941,28 @@ class Delta(TypedDict):
     block: int
     offset: int
     text: str
+
+
+class SessionDiffParams(TypedDict):
+    """`session/diff`: what the turns of a session changed in files, those of its children too."""
+
+    session: SessionId
+    turn: NotRequired[TurnId | None]
+    stat: NotRequired[bool]
+
+
+class DiffChild(TypedDict):
+    """A child whose turns changed a file."""
+
+    session: SessionId
+    agent: str
+
+
+class SessionDiffResult(TypedDict):
+    """The result of `session/diff`."""
+
+    files: list[FileDiff]
+    missing: NotRequired[list[str]]
 
 
 Effort: TypeAlias = "Literal['auto', 'none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']"
@@ -843,6 +994,8 @@ class SessionCreatedEvent(TypedDict):
     tools: NotRequired[list[str] | None]
     one_shot: NotRequired[bool]
     agent: NotRequired[Role2 | None]
+    allow: NotRequired[list[str]]
+    system: NotRequired[str | None]
     env: NotRequired[dict[str, str]]
     seq: NotRequired[int | None]
     at: int
@@ -861,6 +1014,7 @@ class ForkedEvent(TypedDict):
     effort: NotRequired[Effort]
     tools: NotRequired[list[str] | None]
     agent: NotRequired[Role2 | None]
+    system: NotRequired[str | None]
     directories: NotRequired[list[str]]
     budget: NotRequired[Budget]
     unattended: NotRequired[Unattended]
@@ -1083,6 +1237,21 @@ class ToolFinishedEvent(TypedDict):
     turn: NotRequired[TurnId | None]
 
 
+class CheckpointEvent(TypedDict):
+    """A checkpoint of the workspace was taken, before a call that may change anything or after one that did."""
+
+    checkpoint: str
+    root: str
+    call_id: CallId
+    since: NotRequired[str | None]
+    changed: NotRequired[int]
+    files: NotRequired[list[str]]
+    kind: Literal["checkpoint"]
+    seq: NotRequired[int | None]
+    at: int
+    turn: NotRequired[TurnId | None]
+
+
 class UndoStartedEvent(TypedDict):
     """Changes of files are about to be undone, or made again after that."""
 
@@ -1163,6 +1332,7 @@ class PermissionRequestedEvent(TypedDict):
     digest: str
     rule: NotRequired[str | None]
     grant: str
+    grants: NotRequired[list[str]]
     options: list[Decision]
     locations: NotRequired[list[Location]]
     changes: NotRequired[list[FileChange]]
@@ -1181,6 +1351,7 @@ class PermissionResolvedEvent(TypedDict):
     by: str
     process: NotRequired[Process | None]
     reason: NotRequired[str | None]
+    rules: NotRequired[list[str]]
     seq: NotRequired[int | None]
     at: int
     turn: NotRequired[TurnId | None]
@@ -1391,7 +1562,13 @@ class CaughtUpEvent(TypedDict):
     turn: NotRequired[TurnId | None]
 
 
-Event: TypeAlias = "SessionCreatedEvent | ForkedEvent | RewoundEvent | UncompactedEvent | SessionChangedEvent | PromptAcceptedEvent | PromptUnqueuedEvent | TurnStartedEvent | MessageEvent | MessageSupersededEvent | CommandStartedEvent | CheckStartedEvent | ChildUpdatedEvent | ToolStartedEvent | ToolFinishedEvent | UndoStartedEvent | UndoneEvent | PlanEvent | BackgroundStartedEvent | BackgroundEndedEvent | PermissionRequestedEvent | PermissionResolvedEvent | QuestionAskedEvent | QuestionResolvedEvent | ConfigConfirmedEvent | TurnFinishedEvent | CompactionStartedEvent | CompactedEvent | CompactionFailedEvent | TrimmedEvent | LostEvent | NoticeEvent | TextDeltaEvent | ThinkingDeltaEvent | HostedDeltaEvent | ToolOutputDeltaEvent | CaughtUpEvent"
+Event: TypeAlias = "SessionCreatedEvent | ForkedEvent | RewoundEvent | UncompactedEvent | SessionChangedEvent | PromptAcceptedEvent | PromptUnqueuedEvent | TurnStartedEvent | MessageEvent | MessageSupersededEvent | CommandStartedEvent | CheckStartedEvent | ChildUpdatedEvent | ToolStartedEvent | ToolFinishedEvent | CheckpointEvent | UndoStartedEvent | UndoneEvent | PlanEvent | BackgroundStartedEvent | BackgroundEndedEvent | PermissionRequestedEvent | PermissionResolvedEvent | QuestionAskedEvent | QuestionResolvedEvent | ConfigConfirmedEvent | TurnFinishedEvent | CompactionStartedEvent | CompactedEvent | CompactionFailedEvent | TrimmedEvent | LostEvent | NoticeEvent | TextDeltaEvent | ThinkingDeltaEvent | HostedDeltaEvent | ToolOutputDeltaEvent | CaughtUpEvent"
+
+
+class TokenExchangeParams(TypedDict):
+    """`token/exchange`: gives a token for a code, once."""
+
+    code: str
 
 
 class Exit(TypedDict):
@@ -1428,6 +1605,25 @@ class FileChange(TypedDict):
     before: NotRequired[BlobId | None]
     after: NotRequired[BlobId | None]
     bytes: NotRequired[int]
+
+
+class FileDiff(TypedDict):
+    """How one file differs from what it was before the turns."""
+
+    path: str
+    kind: ChangeKind
+    added: int
+    removed: int
+    diff: NotRequired[str | None]
+    note: NotRequired[str | None]
+    child: NotRequired[DiffChild | None]
+
+
+class ArtifactFinishParams(TypedDict):
+    """`artifact/finish`: makes an artifact of what was written; it is on disk when this is answered."""
+
+    upload: UploadId
+    sha256: NotRequired[str | None]
 
 
 class McpFinishLoginParams(TypedDict):
@@ -1472,6 +1668,7 @@ class Forked(TypedDict):
     effort: NotRequired[Effort]
     tools: NotRequired[list[str] | None]
     agent: NotRequired[Role2 | None]
+    system: NotRequired[str | None]
     directories: NotRequired[list[str]]
     budget: NotRequired[Budget]
     unattended: NotRequired[Unattended]
@@ -1531,11 +1728,24 @@ class McpPromptParams(TypedDict):
     text: NotRequired[str]
 
 
+class Grant(TypedDict):
+    """What a connection with a token may do."""
+
+    name: str
+    can: list[Can]
+    sessions: NotRequired[list[SessionId] | None]
+    directory: NotRequired[str | None]
+    mode: NotRequired[Mode | None]
+    expires_at: int
+
+
 class DaemonHelloParams(TypedDict):
     """`daemon/hello`: agrees on a protocol version; the first thing a client says."""
 
     client: str
     protocol: list[int]
+    token: NotRequired[str | None]
+    behind: NotRequired[Behind | None]
 
 
 HostedPart: TypeAlias = "Literal['call', 'result', 'error'] | str"
@@ -1731,6 +1941,13 @@ class QuestionListParams(TypedDict):
     after: NotRequired[AfterQuestion | None]
 
 
+class ArtifactListParams(TypedDict):
+    """`artifact/list`: the artifacts, the latest first."""
+
+    limit: NotRequired[int | None]
+    before: NotRequired[BeforeArtifact | None]
+
+
 class KeyListResult(TypedDict):
     """The result of `key/list`."""
 
@@ -1788,6 +2005,26 @@ class McpLogsResult(TypedDict):
 MessageId: TypeAlias = "str"
 
 
+class TokenMintParams(TypedDict):
+    """`token/mint`: makes a token. Only a process that the daemon did not start may, and none with a token."""
+
+    name: str
+    can: NotRequired[list[Can] | None]
+    sessions: NotRequired[list[SessionId] | None]
+    directory: NotRequired[str | None]
+    mode: NotRequired[Mode | None]
+    days: NotRequired[int | None]
+    once: NotRequired[bool]
+
+
+class Minted(TypedDict):
+    """The result of `token/mint` and `token/exchange`."""
+
+    id: TokenId
+    token: str
+    grant: Grant
+
+
 Mode: TypeAlias = "Literal['ask', 'edit', 'auto', 'plan']"
 
 
@@ -1831,6 +2068,12 @@ class Named2(TypedDict):
     cwd: NotRequired[str | None]
 
 
+class NamedArtifact(TypedDict):
+    """A request that names an artifact and nothing else: `artifact/get` and `artifact/delete`."""
+
+    id: ArtifactId
+
+
 class NotRestored(TypedDict):
     """A file that could not be put back."""
 
@@ -1849,7 +2092,7 @@ class Note(TypedDict):
     text: NotRequired[str | None]
 
 
-NoticeCode: TypeAlias = "Literal['resumed', 'paused', 'continued', 'offered', 'unconfigured', 'retry', 'reached', 'fallback', 'key_missing', 'unconfirmed', 'key_pending', 'removed', 'key_found', 'damaged', 'unknown_model', 'rule_not_stored', 'config_waits', 'agent', 'files', 'storage', 'server_failed', 'hook_failed'] | str"
+NoticeCode: TypeAlias = "Literal['resumed', 'paused', 'continued', 'offered', 'unconfigured', 'retry', 'reached', 'fallback', 'key_missing', 'unconfirmed', 'key_pending', 'removed', 'key_found', 'damaged', 'rebuilt', 'unknown_model', 'rule_not_stored', 'config_waits', 'agent', 'files', 'storage', 'server_failed', 'hook_failed', 'no_checkpoint', 'output_schema'] | str"
 
 
 class Notification(TypedDict):
@@ -1908,6 +2151,7 @@ class Pending(TypedDict):
     cwd: str
     digest: str
     grant: str
+    grants: NotRequired[list[str]]
     at: int
 
 
@@ -1931,11 +2175,12 @@ class PendingQuestion(TypedDict):
     input: NotRequired[Any]
     cwd: NotRequired[str]
     grant: NotRequired[str]
+    grants: NotRequired[list[str]]
     digest: str
     at: int
 
 
-class BlobGetResult(TypedDict):
+class Piece(TypedDict):
     """A piece of a blob."""
 
     data: str
@@ -2069,6 +2314,7 @@ class Question(TypedDict):
     input: NotRequired[Any]
     cwd: NotRequired[str]
     grant: NotRequired[str]
+    grants: NotRequired[list[str]]
     digest: str
 
 
@@ -2083,6 +2329,14 @@ class QuestionOption(TypedDict):
 
     name: str
     label: str
+
+
+class ArtifactReadParams(TypedDict):
+    """`artifact/read`: its bytes, piece by piece."""
+
+    id: ArtifactId
+    offset: NotRequired[int | None]
+    length: NotRequired[int | None]
 
 
 class McpResourceParams(TypedDict):
@@ -2167,6 +2421,12 @@ class TrustRevokeParams(TypedDict):
     cwd: str
 
 
+class TokenRevokeParams(TypedDict):
+    """`token/revoke`: ends a token, and at once each connection that has it."""
+
+    id: TokenId
+
+
 class TrustRevokeResult(TypedDict):
     """The result of `trust/revoke`."""
 
@@ -2223,13 +2483,13 @@ class PermissionRemoveResult(TypedDict):
     removed: list[AlwaysRule]
 
 
-Scope: TypeAlias = "Literal['user', 'workspace', 'named', 'unknown']"
+Scope: TypeAlias = "Literal['user', 'workspace', 'named'] | str"
 
 
-Scope2: TypeAlias = "Literal['user', 'workspace', 'unknown']"
+Scope2: TypeAlias = "Literal['user', 'workspace'] | str"
 
 
-Scope3: TypeAlias = "Literal['user', 'workspace', 'session', 'unknown']"
+Scope3: TypeAlias = "Literal['user', 'workspace', 'session'] | str"
 
 
 class SessionSearchParams(TypedDict):
@@ -2318,10 +2578,29 @@ class Skill(TypedDict):
     digest: str
 
 
+class CompletionStartParams(TypedDict):
+    """`completion/start`: ask a model, and send what it answers as notifications."""
+
+    model: NotRequired[str | None]
+    system: NotRequired[str]
+    messages: list[CompletionMessage]
+    tools: NotRequired[list[CompletionTool]]
+    schema: NotRequired[Any]
+    max_tokens: NotRequired[int | None]
+    effort: NotRequired[Effort]
+
+
+class CompletionStartResult(TypedDict):
+    """The result of `completion/start`; pieces follow it."""
+
+    completion: CompletionId
+    model: str
+
+
 State: TypeAlias = "Literal['idle', 'running', 'waiting', 'offered']"
 
 
-State2: TypeAlias = "Literal['idle', 'starting', 'running', 'failed', 'waiting', 'needs_login', 'untrusted', 'left_out', 'unknown']"
+State2: TypeAlias = "Literal['idle', 'starting', 'running', 'failed', 'waiting', 'needs_login', 'untrusted', 'left_out'] | str"
 
 
 class DaemonStatusResult(TypedDict):
@@ -2345,13 +2624,14 @@ class DaemonStatusResult(TypedDict):
     running: int
     permissions: int
     questions: NotRequired[int]
+    tokens: NotRequired[int]
     connections: int
     damage: NotRequired[list[Damage]]
     storage: NotRequired[Storage | None]
     proxies: NotRequired[list[str]]
 
 
-Status2: TypeAlias = "Literal['active', 'waits', 'hidden', 'broken', 'unknown']"
+Status2: TypeAlias = "Literal['active', 'waits', 'hidden', 'broken'] | str"
 
 
 class DaemonStopParams(TypedDict):
@@ -2376,7 +2656,7 @@ class Storage(TypedDict):
     free: int
 
 
-Subject: TypeAlias = "Literal['configuration', 'circles', 'budget', 'workspace', 'plan', 'check', 'unknown']"
+Subject: TypeAlias = "Literal['configuration', 'circles', 'budget', 'workspace', 'plan', 'check'] | str"
 
 
 class EventsSubscribeParams(TypedDict):
@@ -2432,6 +2712,19 @@ class TitleCost(TypedDict):
 
     model: str
     usage: Usage
+
+
+TokenId: TypeAlias = "str"
+
+
+class TokenRow(TypedDict):
+    """A row of `token/list`."""
+
+    id: TokenId
+    grant: Grant
+    created_at: int
+    used_at: NotRequired[int | None]
+    code_until: NotRequired[int | None]
 
 
 class Tool(TypedDict):
@@ -2535,6 +2828,9 @@ class Until(TypedDict):
     tries: NotRequired[int | None]
 
 
+UploadId: TypeAlias = "str"
+
+
 class Usage(TypedDict):
     """Tokens, as the provider counted them, and what they cost; of one step, or the sum over some."""
 
@@ -2560,6 +2856,7 @@ class DaemonHelloResult(TypedDict):
 
     protocol: int
     version: str
+    grant: NotRequired[Grant | None]
     env: list[str]
     env_deny: NotRequired[list[str]]
     keys: list[str]
@@ -2591,6 +2888,20 @@ class ConfigWriteParams(TypedDict):
     text: str
     digest: str
     dry_run: NotRequired[bool]
+
+
+class ArtifactWriteParams(TypedDict):
+    """`artifact/write`: the next piece."""
+
+    upload: UploadId
+    offset: int
+    data: str
+
+
+class ArtifactWriteResult(TypedDict):
+    """The result of `artifact/write`."""
+
+    size: int
 
 
 class AlreadyAnsweredError(LingerError):
@@ -2733,6 +3044,18 @@ class FileChangedError(LingerError):
     code = -31050
 
 
+class UnauthorizedError(LingerError):
+    code = -31080
+
+
+class UnknownTokenError(LingerError):
+    code = -31081
+
+
+class UnknownArtifactError(LingerError):
+    code = -31082
+
+
 class InternalError(LingerError):
     code = -31099
 
@@ -2843,6 +3166,10 @@ class Methods:
         result: Restored = await self.call("session/redo", params)
         return result
 
+    async def session_diff(self, **params: Unpack[SessionDiffParams]) -> SessionDiffResult:
+        result: SessionDiffResult = await self.call("session/diff", params)
+        return result
+
     async def session_fork(self, **params: Unpack[SessionForkParams]) -> SessionForkResult:
         result: SessionForkResult = await self.call("session/fork", params)
         return result
@@ -2895,12 +3222,48 @@ class Methods:
         result: SessionSearchResult = await self.call("session/search", params)
         return result
 
+    async def completion_start(self, **params: Unpack[CompletionStartParams]) -> CompletionStartResult:
+        result: CompletionStartResult = await self.call("completion/start", params)
+        return result
+
+    async def completion_cancel(self, **params: Unpack[CompletionCancelParams]) -> Empty:
+        result: Empty = await self.call("completion/cancel", params)
+        return result
+
     async def usage_list(self, **params: Unpack[UsageListParams]) -> UsageListResult:
         result: UsageListResult = await self.call("usage/list", params)
         return result
 
-    async def blob_get(self, **params: Unpack[BlobGetParams]) -> BlobGetResult:
-        result: BlobGetResult = await self.call("blob/get", params)
+    async def blob_get(self, **params: Unpack[BlobGetParams]) -> Piece:
+        result: Piece = await self.call("blob/get", params)
+        return result
+
+    async def artifact_begin(self, **params: Unpack[ArtifactBeginParams]) -> ArtifactBeginResult:
+        result: ArtifactBeginResult = await self.call("artifact/begin", params)
+        return result
+
+    async def artifact_write(self, **params: Unpack[ArtifactWriteParams]) -> ArtifactWriteResult:
+        result: ArtifactWriteResult = await self.call("artifact/write", params)
+        return result
+
+    async def artifact_finish(self, **params: Unpack[ArtifactFinishParams]) -> Artifact:
+        result: Artifact = await self.call("artifact/finish", params)
+        return result
+
+    async def artifact_get(self, **params: Unpack[NamedArtifact]) -> Artifact:
+        result: Artifact = await self.call("artifact/get", params)
+        return result
+
+    async def artifact_read(self, **params: Unpack[ArtifactReadParams]) -> Piece:
+        result: Piece = await self.call("artifact/read", params)
+        return result
+
+    async def artifact_list(self, **params: Unpack[ArtifactListParams]) -> list[Artifact]:
+        result: list[Artifact] = await self.call("artifact/list", params)
+        return result
+
+    async def artifact_delete(self, **params: Unpack[NamedArtifact]) -> Empty:
+        result: Empty = await self.call("artifact/delete", params)
         return result
 
     async def key_list(self) -> KeyListResult:
@@ -2945,6 +3308,22 @@ class Methods:
 
     async def trust_revoke(self, **params: Unpack[TrustRevokeParams]) -> TrustRevokeResult:
         result: TrustRevokeResult = await self.call("trust/revoke", params)
+        return result
+
+    async def token_mint(self, **params: Unpack[TokenMintParams]) -> Minted:
+        result: Minted = await self.call("token/mint", params)
+        return result
+
+    async def token_exchange(self, **params: Unpack[TokenExchangeParams]) -> Minted:
+        result: Minted = await self.call("token/exchange", params)
+        return result
+
+    async def token_list(self) -> list[TokenRow]:
+        result: list[TokenRow] = await self.call("token/list")
+        return result
+
+    async def token_revoke(self, **params: Unpack[TokenRevokeParams]) -> Empty:
+        result: Empty = await self.call("token/revoke", params)
         return result
 
     async def skill_list(self, **params: Unpack[List3]) -> list[Item]:

@@ -523,12 +523,14 @@ export interface AfterQuestion {
   question: QuestionId;
 }
 
-/** A rule that an `allow_always` answer added to the configuration: a row of `permission/rules`. */
+/** A rule that an `allow_always` or `reject_always` answer added to the configuration: a row of `permission/rules`. */
 export interface AlwaysRule {
   /** The root of the workspace in which it holds. */
   workspace: string;
   /** The rule. */
   rule: string;
+  /** Whether it refuses. */
+  refuses?: boolean;
   /** When it was added, in Unix milliseconds; absent if the daemon's log does not say. */
   at?: number | null;
 }
@@ -543,6 +545,8 @@ export interface PermissionAnswerParams {
   reason?: string | null;
   /** The digest that was shown; an answer to something else is refused. */
   digest?: string | null;
+  /** The rules that a lasting decision adds, in place of those that were shown. */
+  rules?: Array<string>;
   /** Idempotency key. */
   key?: string | null;
 }
@@ -559,6 +563,8 @@ export interface QuestionAnswerParams {
   reason?: string | null;
   /** The digest that was shown; an answer to something else is refused. */
   digest?: string | null;
+  /** The rules that a lasting decision about a call adds, in place of those that were shown. */
+  rules?: Array<string>;
   /** Idempotency key. */
   key?: string | null;
 }
@@ -578,6 +584,27 @@ export interface AnyNotification {
   /** The event. */
   event: Event;
 }
+
+/** An artifact: a row of `artifact/list`. */
+export interface Artifact {
+  /** Its id, a UUID. */
+  id: ArtifactId;
+  /** The name of the file. */
+  name: string;
+  /** Such as `text/plain`; as it was said, and nothing to rely on. */
+  content_type: string;
+  /** Its bytes. */
+  size: number;
+  /** Their SHA-256, in hexadecimal digits. */
+  sha256: string;
+  /** When it was put here, in Unix milliseconds. */
+  created_at: number;
+  /** The client that put it here, or the name of its token's grant. */
+  by: string;
+}
+
+/** An artifact: a UUID. */
+export type ArtifactId = string;
 
 /** What the daemon asks of a model in the user's place. */
 export type Asks = "schema" | "again" | "go_on" | "ended" | "check" | "mode" | "child" | "output" | (string & {});
@@ -631,6 +658,36 @@ export interface Before {
   session: SessionId;
 }
 
+/** A row of `artifact/list`, of which these two fields count. */
+export interface BeforeArtifact {
+  /** When it was put here, in Unix milliseconds. */
+  created_at: number;
+  /** Its id. */
+  id: ArtifactId;
+}
+
+/** `artifact/begin`: begins to put an artifact here. */
+export interface ArtifactBeginParams {
+  /** The name of the file, without directories; `artifact` when absent. */
+  name?: string | null;
+  /** Such as `image/png`; `application/octet-stream` when absent. */
+  content_type?: string | null;
+  /** How many bytes will come, if that is known: what does not fit is refused before it is sent. */
+  size?: number | null;
+}
+
+/** The result of `artifact/begin`. */
+export interface ArtifactBeginResult {
+  /** What the pieces go to; it belongs to the connection. */
+  upload: UploadId;
+}
+
+/** The process that a face speaks for, as `daemon/hello` says it: a connection with it may do less, never more. */
+export interface Behind {
+  /** Its process; absent if the face cannot find it, such as one on another machine. */
+  pid?: number | null;
+}
+
 /** `session/bin`: puts a session into the bin, where it stays for 30 days. */
 export interface SessionBinParams {
   /** The session. */
@@ -665,6 +722,9 @@ export type By = "day" | "model" | "session";
 /** A tool call; unique within its session, given by the daemon and not by the provider. */
 export type CallId = string;
 
+/** One thing that a grant allows. */
+export type Can = "observe" | "speak" | "steer" | "answer_edits" | "answer_commands" | "administer";
+
 /** `session/cancel`: stops the session's turn. */
 export interface SessionCancelParams {
   /** The session. */
@@ -686,6 +746,22 @@ export interface DaemonCheckResult {
   repairable?: boolean;
   /** What is damaged, what was set aside, and what became of it. */
   damage?: Array<Damage>;
+}
+
+/** The state of the files of a workspace at a moment: an event. */
+export interface Checkpoint {
+  /** Its name: that of a tree of git. */
+  checkpoint: string;
+  /** The directory. */
+  root: string;
+  /** The call that it was taken for, before it ran or after it. */
+  call_id: CallId;
+  /** The checkpoint before the call, if this one is of after it; then they differ. */
+  since?: string | null;
+  /** How many files differ from that one. */
+  changed?: number;
+  /** The first 20 of these, relative to `root`. */
+  files?: Array<string>;
 }
 
 /** How far a child is. */
@@ -749,6 +825,84 @@ export interface CompactionRow {
 export interface SessionCompactionParams {
   /** The session. */
   session: SessionId;
+}
+
+/** `completion/cancel`: asks no more. The end of its connection does the same. */
+export interface CompletionCancelParams {
+  /** The completion. */
+  completion: CompletionId;
+}
+
+/** A piece of the answer's text. */
+export interface TextCompletionEvent {
+  kind: "text";
+  /** The block of the answer that it belongs to. */
+  block: number;
+  /** The piece. */
+  text: string;
+}
+
+/** A piece of the answer's thinking. */
+export interface ThinkingCompletionEvent {
+  kind: "thinking";
+  /** The block of the answer that it belongs to. */
+  block: number;
+  /** The piece. */
+  text: string;
+}
+
+/** The answer is whole. */
+export interface CompletedCompletionEvent {
+  kind: "completed";
+  /** The answer: it begins with the pieces. A call has the provider's name for it, or one of the daemon's. */
+  content: Array<ContentBlock>;
+  /** Why the model stopped. */
+  stop_reason: StopReason;
+  /** What it cost. */
+  usage: Usage;
+}
+
+/** There is no answer, or no more of it. */
+export interface FailedCompletionEvent {
+  kind: "failed";
+  /** One line for people. */
+  message: string;
+  /** What to do about it. */
+  hint: string;
+  /** What kind of failure it is, by the status that HTTP has for it. */
+  status: number;
+}
+
+/** A piece of a completion. After `completed` or `failed` nothing comes. */
+export type CompletionEvent = TextCompletionEvent | ThinkingCompletionEvent | CompletedCompletionEvent | FailedCompletionEvent;
+
+/** A completion without a session; unique within its connection. */
+export type CompletionId = string;
+
+/** A message of such a conversation. */
+export interface CompletionMessage {
+  /** The author. */
+  role: Role;
+  /** What is said: an image has its bytes in `data`. */
+  content: Array<ContentBlock>;
+}
+
+/** The `params` of a `completion/event` notification. */
+export interface CompletionNotification {
+  /** The completion. */
+  completion: CompletionId;
+  /** What came. */
+  event: CompletionEvent;
+}
+
+/** A tool of the caller's. */
+export interface CompletionTool {
+  /** Its name. */
+  name: string;
+  /** What the model is told about it. */
+  description?: string;
+  /** JSON Schema of its arguments. */
+  input_schema: unknown;
 }
 
 /** The result of `config/get`. */
@@ -887,6 +1041,10 @@ export interface SessionCreateParams {
   tools?: Array<string> | null;
   /** The name of the agent that the session is (`agent/list`). */
   agent?: string | null;
+  /** Rules of calls that run in this session without asking, as `permissions.allow` has them; at most 64. Like a mode that asks less, they take a process of the user. */
+  allow?: Array<string>;
+  /** What its system prompt has beside the daemon's own, at most 16 KiB. */
+  system?: string | null;
   /** A name, unique among sessions. */
   name?: string | null;
   /** Whether it is for one prompt, as `linger run` makes them: lists can leave it out while it has no name. */
@@ -940,7 +1098,7 @@ export interface Damage {
 export type Damaged = "in_use" | "database" | "newer" | "wal" | "session" | "unwritten" | "blob" | (string & {});
 
 /** The answer to a permission. */
-export type Decision = "allow_once" | "allow_session" | "allow_always" | "reject_once" | "cancelled";
+export type Decision = "allow_once" | "allow_session" | "allow_always" | "reject_once" | "reject_always" | "cancelled";
 
 /** What a child is for: part of its `session_created`. */
 export interface Delegated {
@@ -962,6 +1120,32 @@ export interface Delta {
   offset: number;
   /** The piece; cut between characters only. */
   text: string;
+}
+
+/** `session/diff`: what the turns of a session changed in files, those of its children too. */
+export interface SessionDiffParams {
+  /** The session. */
+  session: SessionId;
+  /** The turn, such as `t3`; without it, all turns together. */
+  turn?: TurnId | null;
+  /** Without the texts of the differences. */
+  stat?: boolean;
+}
+
+/** A child whose turns changed a file. */
+export interface DiffChild {
+  /** The child. */
+  session: SessionId;
+  /** The name of its agent. */
+  agent: string;
+}
+
+/** The result of `session/diff`. */
+export interface SessionDiffResult {
+  /** The files, by their paths; those of children after the session's own. */
+  files: Array<FileDiff>;
+  /** What is not in it, a sentence each: checkpoints that are gone, more files than it has room for. */
+  missing?: Array<string>;
 }
 
 /** How hard a model thinks before it answers. Each provider knows some of these; the nearest is asked for. */
@@ -1005,6 +1189,10 @@ export interface SessionCreatedEvent {
   one_shot?: boolean;
   /** The agent that it is. */
   agent?: Role2 | null;
+  /** The rules of calls that run in it without asking. */
+  allow?: Array<string>;
+  /** What its system prompt has beside the daemon's own. */
+  system?: string | null;
   /** The variables that tools of this session get; the value of a secret one is `crate::variable::IN_MEMORY`. */
   env?: Record<string, string>;
   /** Its number in the session: 1, 2, 3 … without a gap; absent for deltas and `caught_up`. */
@@ -1035,6 +1223,8 @@ export interface ForkedEvent {
   tools?: Array<string> | null;
   /** The agent that it is. */
   agent?: Role2 | null;
+  /** What its system prompt has beside the daemon's own, as the creator of the first one wrote it. */
+  system?: string | null;
   /** The directories that a user added. */
   directories?: Array<string>;
   /** Its budget, of which nothing is spent. */
@@ -1385,6 +1575,29 @@ export interface ToolFinishedEvent {
   turn?: TurnId | null;
 }
 
+/** A checkpoint of the workspace was taken, before a call that may change anything or after one that did. */
+export interface CheckpointEvent {
+  /** Its name: that of a tree of git. */
+  checkpoint: string;
+  /** The directory. */
+  root: string;
+  /** The call that it was taken for, before it ran or after it. */
+  call_id: CallId;
+  /** The checkpoint before the call, if this one is of after it; then they differ. */
+  since?: string | null;
+  /** How many files differ from that one. */
+  changed?: number;
+  /** The first 20 of these, relative to `root`. */
+  files?: Array<string>;
+  kind: "checkpoint";
+  /** Its number in the session: 1, 2, 3 … without a gap; absent for deltas and `caught_up`. */
+  seq?: number | null;
+  /** When it happened, in Unix milliseconds. */
+  at: number;
+  /** The turn that it is a part of. */
+  turn?: TurnId | null;
+}
+
 /** Changes of files are about to be undone, or made again after that. */
 export interface UndoStartedEvent {
   kind: "undo_started";
@@ -1503,8 +1716,10 @@ export interface PermissionRequestedEvent {
   digest: string;
   /** The rule that asked, or null when the mode did. */
   rule?: string | null;
-  /** The rule that `allow_session` and `allow_always` would add. */
+  /** The rule that `allow_session` and `allow_always` would add, and `reject_always` as one that refuses. */
   grant: string;
+  /** Those rules, if the call touches several things: then `grant` names them all, for people. */
+  grants?: Array<string>;
   /** The decisions that can be given. */
   options: Array<Decision>;
   /** The files and directories that the call is about. */
@@ -1534,6 +1749,8 @@ export interface PermissionResolvedEvent {
   process?: Process | null;
   /** The reason, for the model. */
   reason?: string | null;
+  /** The rules that it adds, where the answer names others than the question. */
+  rules?: Array<string>;
   /** Its number in the session: 1, 2, 3 … without a gap; absent for deltas and `caught_up`. */
   seq?: number | null;
   /** When it happened, in Unix milliseconds. */
@@ -1848,7 +2065,13 @@ export interface CaughtUpEvent {
 }
 
 /** One thing that happened in a session. */
-export type Event = SessionCreatedEvent | ForkedEvent | RewoundEvent | UncompactedEvent | SessionChangedEvent | PromptAcceptedEvent | PromptUnqueuedEvent | TurnStartedEvent | MessageEvent | MessageSupersededEvent | CommandStartedEvent | CheckStartedEvent | ChildUpdatedEvent | ToolStartedEvent | ToolFinishedEvent | UndoStartedEvent | UndoneEvent | PlanEvent | BackgroundStartedEvent | BackgroundEndedEvent | PermissionRequestedEvent | PermissionResolvedEvent | QuestionAskedEvent | QuestionResolvedEvent | ConfigConfirmedEvent | TurnFinishedEvent | CompactionStartedEvent | CompactedEvent | CompactionFailedEvent | TrimmedEvent | LostEvent | NoticeEvent | TextDeltaEvent | ThinkingDeltaEvent | HostedDeltaEvent | ToolOutputDeltaEvent | CaughtUpEvent;
+export type Event = SessionCreatedEvent | ForkedEvent | RewoundEvent | UncompactedEvent | SessionChangedEvent | PromptAcceptedEvent | PromptUnqueuedEvent | TurnStartedEvent | MessageEvent | MessageSupersededEvent | CommandStartedEvent | CheckStartedEvent | ChildUpdatedEvent | ToolStartedEvent | ToolFinishedEvent | CheckpointEvent | UndoStartedEvent | UndoneEvent | PlanEvent | BackgroundStartedEvent | BackgroundEndedEvent | PermissionRequestedEvent | PermissionResolvedEvent | QuestionAskedEvent | QuestionResolvedEvent | ConfigConfirmedEvent | TurnFinishedEvent | CompactionStartedEvent | CompactedEvent | CompactionFailedEvent | TrimmedEvent | LostEvent | NoticeEvent | TextDeltaEvent | ThinkingDeltaEvent | HostedDeltaEvent | ToolOutputDeltaEvent | CaughtUpEvent;
+
+/** `token/exchange`: gives a token for a code, once. */
+export interface TokenExchangeParams {
+  /** The code. */
+  code: string;
+}
 
 /** How the process of a call ended by itself: with a code, or by a signal. */
 export interface Exit {
@@ -1896,6 +2119,32 @@ export interface FileChange {
   after?: BlobId | null;
   /** How many bytes these blobs have. */
   bytes?: number;
+}
+
+/** How one file differs from what it was before the turns. */
+export interface FileDiff {
+  /** The file, absolute. */
+  path: string;
+  /** What became of it. */
+  kind: ChangeKind;
+  /** Lines that came. */
+  added: number;
+  /** Lines that went. */
+  removed: number;
+  /** A unified diff; absent if it was not asked for, for what is no text, and where there was no room for it. */
+  diff?: string | null;
+  /** Why there are no lines: it is no text, its content is not kept, only its mode differs. */
+  note?: string | null;
+  /** The child whose turns changed it; absent for the session's own. */
+  child?: DiffChild | null;
+}
+
+/** `artifact/finish`: makes an artifact of what was written; it is on disk when this is answered. */
+export interface ArtifactFinishParams {
+  /** As `artifact/begin` gave it. */
+  upload: UploadId;
+  /** The SHA-256 that the bytes should have, in hexadecimal digits; others are refused. */
+  sha256?: string | null;
 }
 
 /** `mcp/finish_login`: what the browser brought to `redirect`. */
@@ -1960,6 +2209,8 @@ export interface Forked {
   tools?: Array<string> | null;
   /** The agent that it is. */
   agent?: Role2 | null;
+  /** What its system prompt has beside the daemon's own, as the creator of the first one wrote it. */
+  system?: string | null;
   /** The directories that a user added. */
   directories?: Array<string>;
   /** Its budget, of which nothing is spent. */
@@ -2040,12 +2291,32 @@ export interface McpPromptParams {
   text?: string;
 }
 
+/** What a connection with a token may do. */
+export interface Grant {
+  /** Its name: the author in the log of what comes by it. */
+  name: string;
+  /** What it allows. */
+  can: Array<Can>;
+  /** Only these sessions and their children; all when absent. With them no session can be created. */
+  sessions?: Array<SessionId> | null;
+  /** Only sessions that work in this directory or below it, absolute and without links. */
+  directory?: string | null;
+  /** The loosest mode of what it creates, and that it sets; `ask` when absent. */
+  mode?: Mode | null;
+  /** Its end, in Unix milliseconds. */
+  expires_at: number;
+}
+
 /** `daemon/hello`: agrees on a protocol version; the first thing a client says. */
 export interface DaemonHelloParams {
   /** The client's name, as others see it in `by`: a program and its terminal, such as `linger@pts/3`. */
   client: string;
   /** The oldest and the newest protocol version that the client speaks. */
   protocol: Array<number>;
+  /** A token: the connection may do what its grant allows, and nothing that is for a user's own processes. */
+  token?: string | null;
+  /** For a face: the process that it speaks for. Without a token such a connection may only exchange a code. */
+  behind?: Behind | null;
 }
 
 /** What a `ContentBlock::Hosted` is. */
@@ -2320,6 +2591,14 @@ export interface QuestionListParams {
   after?: AfterQuestion | null;
 }
 
+/** `artifact/list`: the artifacts, the latest first. */
+export interface ArtifactListParams {
+  /** At most this many; 1000 when absent, and never more. */
+  limit?: number | null;
+  /** Only those that come after this one: the last row of the page before. */
+  before?: BeforeArtifact | null;
+}
+
 /** The result of `key/list`. */
 export interface KeyListResult {
   /** Each provider, by name. */
@@ -2383,6 +2662,34 @@ export interface McpLogsResult {
 /** A message; unique within its session. */
 export type MessageId = string;
 
+/** `token/mint`: makes a token. Only a process that the daemon did not start may, and none with a token. */
+export interface TokenMintParams {
+  /** The grant's name. */
+  name: string;
+  /** What it allows; `observe` and `speak` when absent. */
+  can?: Array<Can> | null;
+  /** Only these sessions and their children. */
+  sessions?: Array<SessionId> | null;
+  /** Only sessions in this directory, absolute; it must exist. */
+  directory?: string | null;
+  /** The loosest mode of what it creates, and that it sets; `ask` when absent. */
+  mode?: Mode | null;
+  /** How many days it lasts; 30 when absent, 3650 at most. */
+  days?: number | null;
+  /** Give a code, which `token/exchange` takes once within 5 minutes, in place of a token. */
+  once?: boolean;
+}
+
+/** The result of `token/mint` and `token/exchange`. */
+export interface Minted {
+  /** Its id: `token/revoke` takes it. */
+  id: TokenId;
+  /** The text of the token, or of the code; it is shown this once and not stored. */
+  token: string;
+  /** What it allows. */
+  grant: Grant;
+}
+
 /** What runs without being asked for. */
 export type Mode = "ask" | "edit" | "auto" | "plan";
 
@@ -2442,6 +2749,12 @@ export interface Named2 {
   cwd?: string | null;
 }
 
+/** A request that names an artifact and nothing else: `artifact/get` and `artifact/delete`. */
+export interface NamedArtifact {
+  /** Its id. */
+  id: ArtifactId;
+}
+
 /** A file that could not be put back. */
 export interface NotRestored {
   /** The file, absolute and without links. */
@@ -2467,7 +2780,7 @@ export interface Note {
 }
 
 /** What kind of notice it is. */
-export type NoticeCode = "resumed" | "paused" | "continued" | "offered" | "unconfigured" | "retry" | "reached" | "fallback" | "key_missing" | "unconfirmed" | "key_pending" | "removed" | "key_found" | "damaged" | "unknown_model" | "rule_not_stored" | "config_waits" | "agent" | "files" | "storage" | "server_failed" | "hook_failed" | (string & {});
+export type NoticeCode = "resumed" | "paused" | "continued" | "offered" | "unconfigured" | "retry" | "reached" | "fallback" | "key_missing" | "unconfirmed" | "key_pending" | "removed" | "key_found" | "damaged" | "rebuilt" | "unknown_model" | "rule_not_stored" | "config_waits" | "agent" | "files" | "storage" | "server_failed" | "hook_failed" | "no_checkpoint" | "output_schema" | (string & {});
 
 /** The `params` of a `session/event` notification. */
 export interface Notification {
@@ -2539,8 +2852,10 @@ export interface Pending {
   cwd: string;
   /** The hash of tool, arguments and directory. */
   digest: string;
-  /** The rule that `allow_session` and `allow_always` would add. */
+  /** The rule that `allow_session` and `allow_always` would add, and `reject_always` as one that refuses. */
   grant: string;
+  /** Those rules, if the call touches several things: then `grant` names them all, for people. */
+  grants?: Array<string>;
   /** When it was asked, in Unix milliseconds. */
   at: number;
 }
@@ -2579,8 +2894,10 @@ export interface PendingQuestion {
   input?: unknown;
   /** Where it will run. */
   cwd?: string;
-  /** The rule that `allow_session` and `allow_always` would add. */
+  /** The rule that `allow_session` and `allow_always` would add, and `reject_always` as one that refuses. */
   grant?: string;
+  /** Those rules, if the call touches several things: then `grant` names them all, for people. */
+  grants?: Array<string>;
   /** The hash of what is asked. */
   digest: string;
   /** When it was asked, in Unix milliseconds. */
@@ -2588,7 +2905,7 @@ export interface PendingQuestion {
 }
 
 /** A piece of a blob. */
-export interface BlobGetResult {
+export interface Piece {
   /** The bytes in base64. */
   data: string;
   /** How many bytes the whole blob has. */
@@ -2762,8 +3079,10 @@ export interface Question {
   input?: unknown;
   /** Where it will run. */
   cwd?: string;
-  /** The rule that `allow_session` and `allow_always` would add. */
+  /** The rule that `allow_session` and `allow_always` would add, and `reject_always` as one that refuses. */
   grant?: string;
+  /** Those rules, if the call touches several things: then `grant` names them all, for people. */
+  grants?: Array<string>;
   /** The hash of what is asked. */
   digest: string;
 }
@@ -2780,6 +3099,16 @@ export interface QuestionOption {
   name: string;
   /** What people read. */
   label: string;
+}
+
+/** `artifact/read`: its bytes, piece by piece. */
+export interface ArtifactReadParams {
+  /** Its id. */
+  id: ArtifactId;
+  /** Where the piece begins; 0 when absent. */
+  offset?: number | null;
+  /** How many bytes are wanted; a piece has 1 MiB at most, and so much when this is absent. */
+  length?: number | null;
 }
 
 /** `mcp/resource`: what a resource has, as blocks for a prompt. */
@@ -2880,6 +3209,12 @@ export interface TrustRevokeParams {
   cwd: string;
 }
 
+/** `token/revoke`: ends a token, and at once each connection that has it. */
+export interface TokenRevokeParams {
+  /** Its id. */
+  id: TokenId;
+}
+
 /** The result of `trust/revoke`. */
 export interface TrustRevokeResult {
   /** The root of the workspace. */
@@ -2954,13 +3289,13 @@ export interface PermissionRemoveResult {
 }
 
 /** Whose a file is. */
-export type Scope = "user" | "workspace" | "named" | "unknown";
+export type Scope = "user" | "workspace" | "named" | (string & {});
 
 /** What notes are about. */
-export type Scope2 = "user" | "workspace" | "unknown";
+export type Scope2 = "user" | "workspace" | (string & {});
 
 /** Who shares one process of a server, or one connection to it. */
-export type Scope3 = "user" | "workspace" | "session" | "unknown";
+export type Scope3 = "user" | "workspace" | "session" | (string & {});
 
 /** `session/search`: the messages that have these words. */
 export interface SessionSearchParams {
@@ -3080,11 +3415,37 @@ export interface Skill {
   digest: string;
 }
 
+/** `completion/start`: ask a model, and send what it answers as notifications. */
+export interface CompletionStartParams {
+  /** `provider/model`, or a provider alone for its default model; the configuration's default when absent. */
+  model?: string | null;
+  /** The system prompt. */
+  system?: string;
+  /** The conversation, which begins with a user's message: text, images, calls of the model and their results. Each call has its result in the next message. */
+  messages: Array<CompletionMessage>;
+  /** The caller's own tools; the model's calls of them are in the answer, and nothing runs. */
+  tools?: Array<CompletionTool>;
+  /** JSON Schema that the answer has to fit, as far as the provider can be held to it. */
+  schema?: unknown;
+  /** The most tokens of the answer; the configuration's for the model when absent. */
+  max_tokens?: number | null;
+  /** How hard the model thinks; the configuration's for the model when absent. */
+  effort?: Effort;
+}
+
+/** The result of `completion/start`; pieces follow it. */
+export interface CompletionStartResult {
+  /** The completion, unique within its connection. */
+  completion: CompletionId;
+  /** The model that is asked, `provider/model`. */
+  model: string;
+}
+
 /** What a session is doing. */
 export type State = "idle" | "running" | "waiting" | "offered";
 
 /** How a server is. */
-export type State2 = "idle" | "starting" | "running" | "failed" | "waiting" | "needs_login" | "untrusted" | "left_out" | "unknown";
+export type State2 = "idle" | "starting" | "running" | "failed" | "waiting" | "needs_login" | "untrusted" | "left_out" | (string & {});
 
 /** The result of `daemon/status`. */
 export interface DaemonStatusResult {
@@ -3124,6 +3485,8 @@ export interface DaemonStatusResult {
   permissions: number;
   /** Questions of any kind that wait for an answer, permissions among them. */
   questions?: number;
+  /** Tokens that are valid; see `token/list`. */
+  tokens?: number;
   /** Clients that are connected, this one included. */
   connections: number;
   /** Damage to what is stored, and what became of it. */
@@ -3135,7 +3498,7 @@ export interface DaemonStatusResult {
 }
 
 /** Whether sessions have a skill, command or agent. */
-export type Status2 = "active" | "waits" | "hidden" | "broken" | "unknown";
+export type Status2 = "active" | "waits" | "hidden" | "broken" | (string & {});
 
 /** `daemon/stop`: ends the daemon; running turns continue when it starts again. */
 export interface DaemonStopParams {
@@ -3167,7 +3530,7 @@ export interface Storage {
 }
 
 /** What a question is about that the daemon asks by itself. */
-export type Subject = "configuration" | "circles" | "budget" | "workspace" | "plan" | "check" | "unknown";
+export type Subject = "configuration" | "circles" | "budget" | "workspace" | "plan" | "check" | (string & {});
 
 /** `events/subscribe`: send the events of all sessions after a cursor, and all that follow. */
 export interface EventsSubscribeParams {
@@ -3235,6 +3598,23 @@ export interface TitleCost {
   model: string;
   /** The usage of its answer. */
   usage: Usage;
+}
+
+/** A token; the id is no secret. */
+export type TokenId = string;
+
+/** A row of `token/list`. */
+export interface TokenRow {
+  /** Its id. */
+  id: TokenId;
+  /** What it allows. */
+  grant: Grant;
+  /** When it was made, in Unix milliseconds. */
+  created_at: number;
+  /** When a connection last began with it, in Unix milliseconds. */
+  used_at?: number | null;
+  /** Until when its code can be exchanged, in Unix milliseconds; absent if it is a token. */
+  code_until?: number | null;
 }
 
 /** A row of `tool/list`. */
@@ -3361,6 +3741,9 @@ export interface Until {
   tries?: number | null;
 }
 
+/** An artifact that is being put at the daemon; unique within its connection. */
+export type UploadId = string;
+
 /** Tokens, as the provider counted them, and what they cost; of one step, or the sum over some. */
 export interface Usage {
   /** Tokens of the request, cached ones included. */
@@ -3395,6 +3778,8 @@ export interface DaemonHelloResult {
   protocol: number;
   /** The daemon's version. */
   version: string;
+  /** What the connection's token allows. */
+  grant?: Grant | null;
   /** Names of variables that `session/create` takes in `env` whatever they look like, and some that every session should have. */
   env: Array<string>;
   /** Names of variables that it never takes. */
@@ -3444,6 +3829,22 @@ export interface ConfigWriteParams {
   dry_run?: boolean;
 }
 
+/** `artifact/write`: the next piece. */
+export interface ArtifactWriteParams {
+  /** As `artifact/begin` gave it. */
+  upload: UploadId;
+  /** How many bytes went before: a piece that is sent twice is refused. */
+  offset: number;
+  /** The bytes in base64; at most 1 MiB of them. */
+  data: string;
+}
+
+/** The result of `artifact/write`. */
+export interface ArtifactWriteResult {
+  /** How many bytes there are: the next `offset`. */
+  size: number;
+}
+
 /** Each method with its params and its result. */
 export interface Methods {
   "daemon/hello": { params: DaemonHelloParams; result: DaemonHelloResult };
@@ -3465,6 +3866,7 @@ export interface Methods {
   "session/unqueue": { params: SessionUnqueueParams; result: SessionUnqueueResult };
   "session/undo": { params: SessionUndoParams; result: Restored };
   "session/redo": { params: SessionRedoParams; result: Restored };
+  "session/diff": { params: SessionDiffParams; result: SessionDiffResult };
   "session/fork": { params: SessionForkParams; result: SessionForkResult };
   "session/rewind": { params: SessionRewindParams; result: SessionRewindResult };
   "session/prompts": { params: SessionPromptsParams; result: Array<PromptRow> };
@@ -3478,8 +3880,17 @@ export interface Methods {
   "events/subscribe": { params: EventsSubscribeParams; result: EventsSubscribeResult };
   "events/unsubscribe": { params: Empty; result: Empty };
   "session/search": { params: SessionSearchParams; result: SessionSearchResult };
+  "completion/start": { params: CompletionStartParams; result: CompletionStartResult };
+  "completion/cancel": { params: CompletionCancelParams; result: Empty };
   "usage/list": { params: UsageListParams; result: UsageListResult };
-  "blob/get": { params: BlobGetParams; result: BlobGetResult };
+  "blob/get": { params: BlobGetParams; result: Piece };
+  "artifact/begin": { params: ArtifactBeginParams; result: ArtifactBeginResult };
+  "artifact/write": { params: ArtifactWriteParams; result: ArtifactWriteResult };
+  "artifact/finish": { params: ArtifactFinishParams; result: Artifact };
+  "artifact/get": { params: NamedArtifact; result: Artifact };
+  "artifact/read": { params: ArtifactReadParams; result: Piece };
+  "artifact/list": { params: ArtifactListParams; result: Array<Artifact> };
+  "artifact/delete": { params: NamedArtifact; result: Empty };
   "key/list": { params: Empty; result: KeyListResult };
   "key/set": { params: KeySetParams; result: KeyInfo };
   "key/remove": { params: KeyRemoveParams; result: KeyRemoveResult };
@@ -3491,6 +3902,10 @@ export interface Methods {
   "trust/confirm": { params: TrustConfirmParams; result: Confirmed };
   "trust/list": { params: Empty; result: Array<Trusted> };
   "trust/revoke": { params: TrustRevokeParams; result: TrustRevokeResult };
+  "token/mint": { params: TokenMintParams; result: Minted };
+  "token/exchange": { params: TokenExchangeParams; result: Minted };
+  "token/list": { params: Empty; result: Array<TokenRow> };
+  "token/revoke": { params: TokenRevokeParams; result: Empty };
   "skill/list": { params: List3; result: Array<Item> };
   "command/list": { params: List3; result: Array<Item> };
   "agent/list": { params: List3; result: Array<Item> };
@@ -3558,6 +3973,9 @@ export const ERRORS = {
   [-31070]: "UnknownMessage",
   [-31060]: "Binned",
   [-31050]: "FileChanged",
+  [-31080]: "Unauthorized",
+  [-31081]: "UnknownToken",
+  [-31082]: "UnknownArtifact",
   [-31099]: "Internal",
 } as const;
 

@@ -211,7 +211,7 @@ fn decide_part(
         return Verdict::Deny { reason: format!("the rule {rule} forbids it"), rule: Some(rule) };
     }
     let fetches = !call.changes && matches!(call.access, Access::Network(_));
-    if mode == Mode::Plan && !read_only && !fetches && !reads_by_command(&call.tool, &call.access) {
+    if mode == Mode::Plan && !read_only && !fetches && !reads_by_command(call.tool, &call.access) {
         return Verdict::Deny { rule: None, reason: "mode plan allows only what changes nothing".to_owned() };
     }
     if let Some(rule) = first(&rules.ask, Effect::Narrow) {

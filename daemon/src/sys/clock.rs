@@ -8,10 +8,15 @@ const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 /// A day in milliseconds.
 pub const DAY_MS: u64 = 86_400_000;
 
-/// The time in Unix milliseconds.
+/// The time, for comparison with that of a file.
 #[allow(clippy::disallowed_methods)] // The only clock read.
+pub fn system() -> SystemTime {
+    SystemTime::now()
+}
+
+/// The time in Unix milliseconds.
 pub fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+    system().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 /// A random word of `length` characters, five bits each.

@@ -36,7 +36,7 @@ pub(super) async fn take(git: &Git, state: &mut RootState) -> Result<String, Ski
         Err(Skip::Failed(why)) => {
             // An index that cannot be read, or a file that changed while it was read.
             tracing::debug!(target: "checkpoint", root = %git.root.display(), why, "tried again with a new index");
-            git.blocking(|git| git.forget_index()).await?;
+            git.blocking(Git::forget_index).await?;
             attempt(git, None).await
         }
         taken => taken,

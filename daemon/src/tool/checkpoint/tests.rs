@@ -272,7 +272,7 @@ async fn old_checkpoints_go_and_the_others_stay_whole() {
         taken.push(it.take().await);
     }
     let git = it.checkpoints.git(&it.workspace, &it.workspace.root);
-    let old = SystemTime::now() - Duration::from_secs(15 * 24 * 3600);
+    let old = crate::sys::clock::system() - Duration::from_secs(15 * 24 * 3600);
     for tree in &taken[..2] {
         fs::File::open(git.dir.join(directory::REFS).join(tree)).unwrap().set_modified(old).unwrap();
     }
@@ -283,7 +283,7 @@ async fn old_checkpoints_go_and_the_others_stay_whole() {
     assert!(gone.contains("14 days"), "{gone}");
     assert_eq!(it.take().await, taken[3]);
     // Half of them, when they take too much.
-    assert_eq!(upkeep::forget(&git.dir, SystemTime::now(), 0), 1);
+    assert_eq!(upkeep::forget(&git.dir, crate::sys::clock::system(), 0), 1);
     // A workspace that was not used.
     let unused = it.checkpoints.dir.join("unused");
     fs::create_dir(&unused).unwrap();

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::directory::{Git, OUTPUT_MAX, REFS};
 use super::{RootState, Skip};
+use crate::sys::clock;
 
 /// How long checkpoints are kept: as long as git keeps objects of a repository that nothing names.
 const MAX_AGE: Duration = Duration::from_secs(14 * 24 * 3600);
@@ -27,7 +28,7 @@ pub(super) fn is_due(state: &RootState) -> bool {
 /// Removes old checkpoints of one workspace, and the objects that only they name.
 pub(super) async fn prune(git: &Git, state: &mut RootState) {
     state.pruned_at = Some(Instant::now());
-    let removed = git.blocking(|git| forget(&git.dir, SystemTime::now(), MAX_ROOT)).await.unwrap_or_default();
+    let removed = git.blocking(|git| forget(&git.dir, clock::system(), MAX_ROOT)).await.unwrap_or_default();
     if removed == 0 {
         return;
     }
@@ -62,7 +63,7 @@ pub(super) fn sweep(all: &Path) {
     let mut dirs: Vec<(Option<SystemTime>, PathBuf)> =
         entries.flatten().map(|entry| (used(&entry.path()), entry.path())).collect();
     dirs.sort();
-    let now = SystemTime::now();
+    let now = clock::system();
     let mut total: u64 = dirs.iter().map(|(_, dir)| size(dir)).fold(0, u64::saturating_add);
     // The one that was used last may be in use.
     dirs.pop();

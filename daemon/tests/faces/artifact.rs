@@ -59,9 +59,9 @@ async fn what_was_put_is_read_by_range_survives_the_daemon_and_goes_with_its_byt
     let rest = person.ok("artifact/list", json!({ "before": listed[1] })).await;
     let mut ids: Vec<&Value> =
         listed.as_array().unwrap().iter().chain(rest.as_array().unwrap()).map(|it| &it["id"]).collect();
-    ids.sort_by_key(|id| id.to_string());
+    ids.sort_by_key(ToString::to_string);
     let mut expect = [&one["id"], &two["id"], &empty["id"]];
-    expect.sort_by_key(|id| id.to_string());
+    expect.sort_by_key(ToString::to_string);
     assert_eq!(ids, expect);
 
     let file = daemon.path().join("data/blobs").join(&hash[..2]).join(&hash[2..]);

@@ -222,7 +222,7 @@ async fn nothing_that_a_model_a_tool_or_a_name_says_runs_or_is_html() {
         format!("{}a", "- ".repeat(5000)),
     ];
     let words = [HOSTILE.join("\n\n"), bombs.concat()].concat();
-    let tool = HOSTILE.join("\n").replace('\0', "").replace('\'', "");
+    let tool = HOSTILE.join("\n").replace(['\0', '\''], "");
     let command = format!("printf '%s\\n' '{tool}'; head -c 300000 /dev/zero | tr '\\0' y");
     let model = ModelServer::scripted(move |request| match request.after_tool() {
         true => Reply::text(words.clone()),

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 use tokio::time::timeout;
 
-use http::{Http, get, post};
+use http::{Http, get, post, upload};
 
 /// A gateway beside a daemon.
 struct Gateway {
@@ -255,4 +255,50 @@ async fn slow_clients_and_half_requests_are_hung_up_and_a_thousand_connections_a
     // What is too large is refused by its length alone.
     let large = post("/rpc", json!({})).token(&token).header("content-length", "2000000");
     assert_eq!(gateway.http.send(large).await.status, 413);
+}
+
+#[tokio::test]
+async fn an_artifact_goes_in_and_comes_out_by_range_and_nothing_of_it_runs_in_a_browser() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let gateway = Gateway::start(&daemon).await;
+    let (speaks, observes) = (token(&daemon, &["observe", "speak"]).await, token(&daemon, &["observe"]).await);
+    // More than one piece.
+    let page = "<script>alert(1)</script>\n".repeat(100_000);
+    let put = upload("/artifact/", page.clone())
+        .header("content-type", "text/html")
+        .header("x-original-filename", "a%20%C3%A4.html");
+    assert_eq!(gateway.http.send(put.clone().token(&observes)).await.status, 403);
+    let made = gateway.http.send(put.token(&speaks)).await;
+    let row = made.json();
+    assert_eq!(
+        (made.status, row["name"].as_str(), row["size"].as_u64()),
+        (201, Some("a ä.html"), Some(page.len() as u64))
+    );
+    let path = format!("/artifact/{}", row["id"].as_str().unwrap());
+    let whole = gateway.http.send(get(&path).token(&observes)).await;
+    assert!(whole.status == 200 && whole.body == page.as_bytes(), "{} {} bytes", whole.status, whole.body.len());
+    let header = |name: &str| whole.header(name).map(str::to_owned);
+    assert_eq!(header("content-disposition").as_deref(), Some("attachment; filename*=UTF-8''a%20%C3%A4%2Ehtml"));
+    assert_eq!(header("content-security-policy").as_deref(), Some("default-src 'none'; sandbox"));
+    assert_eq!(header("x-content-type-options").as_deref(), Some("nosniff"));
+    let part = gateway.http.send(get(&path).token(&observes).header("range", "bytes=1048570-1048579")).await;
+    assert_eq!((part.status, part.body.as_slice()), (206, &page.as_bytes()[1_048_570..1_048_580]));
+    assert_eq!(part.header("content-range").map(str::to_owned), Some(format!("bytes 1048570-1048579/{}", page.len())));
+    let beyond = gateway.http.send(get(&path).token(&observes).header("range", "bytes=99999999-")).await;
+    assert_eq!(beyond.status, 416);
+    let head = gateway.http.send(get(&path).method("HEAD").token(&observes)).await;
+    let length = head.header("content-length").map(str::to_owned);
+    assert_eq!((head.status, length, head.body.len()), (200, Some(page.len().to_string()), 0));
+    let text = upload("/artifact/", "plain".to_owned()).header("content-type", "text/plain").token(&speaks);
+    let text = gateway.http.send(text).await.json();
+    let shown = gateway.http.send(get(&format!("/artifact/{}", text["id"].as_str().unwrap())).token(&speaks)).await;
+    assert!(shown.header("content-disposition").unwrap().starts_with("inline"), "{shown:?}");
+    assert_eq!(gateway.http.send(get("/artifact/").token(&observes)).await.json().as_array().unwrap().len(), 2);
+    assert_eq!(gateway.http.send(get(&format!("{path}/meta")).token(&observes)).await.json(), row);
+    assert_eq!(gateway.http.send(get(&path).method("DELETE").token(&observes)).await.status, 403);
+    assert_eq!(gateway.http.send(get(&path).method("DELETE").token(&speaks)).await.status, 204);
+    assert_eq!(gateway.http.send(get(&path).token(&speaks)).await.status, 404);
+    let much = get("/artifact/").method("POST").header("content-length", "99999999").token(&speaks);
+    assert_eq!(gateway.http.send(much).await.status, 413);
 }

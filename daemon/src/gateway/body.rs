@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use hyper::StatusCode;
-use hyper::body::{Body as _, Incoming};
+use hyper::body::{Body as _, Bytes, Incoming};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -31,21 +31,24 @@ pub(super) async fn read(mut body: Incoming, limit: usize) -> Result<Vec<u8>, Fa
         return Err(much());
     }
     let mut bytes = Vec::new();
-    loop {
-        let frame = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx));
-        let frame = timeout_at(deadline, timeout(SILENCE, frame)).await.ok().and_then(Result::ok);
-        let slow = || Failure::new(StatusCode::REQUEST_TIMEOUT, "timeout", "the request did not come whole in time");
-        match frame.ok_or_else(slow)? {
-            None => return Ok(bytes),
-            Some(Err(error)) => return Err(Failure::bad_request(format!("the request cannot be read: {error}"))),
-            Some(Ok(frame)) => {
-                let data = frame.into_data().unwrap_or_default();
-                if bytes.len() + data.len() > limit {
-                    return Err(much());
-                }
-                bytes.extend_from_slice(&data);
-            }
+    while let Some(data) = next(&mut body, deadline).await? {
+        if bytes.len() + data.len() > limit {
+            return Err(much());
         }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(bytes)
+}
+
+/// The next bytes of a body; `None` at its end.
+pub(super) async fn next(body: &mut Incoming, deadline: Instant) -> Result<Option<Bytes>, Failure> {
+    let frame = poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx));
+    let frame = timeout_at(deadline, timeout(SILENCE, frame)).await.ok().and_then(Result::ok);
+    let slow = || Failure::new(StatusCode::REQUEST_TIMEOUT, "timeout", "the request did not come whole in time");
+    match frame.ok_or_else(slow)? {
+        None => Ok(None),
+        Some(Err(error)) => Err(Failure::bad_request(format!("the request cannot be read: {error}"))),
+        Some(Ok(frame)) => Ok(Some(frame.into_data().unwrap_or_default())),
     }
 }
 

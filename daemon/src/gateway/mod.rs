@@ -13,10 +13,11 @@
 //! | `access`, `peer` | Host, Origin, tokens; the process at the other end |
 //! | `route`, `reply`, `body` | which request does what; responses; what a request sends |
 //! | `wire` | a connection to the daemon |
-//! | `login`, `rpc`, `events`, `blob`, `page` | the routes outside of `/v1` |
+//! | `login`, `rpc`, `events`, `artifact`, `blob`, `page` | the routes outside of `/v1` |
 //! | `openai` | the routes of `/v1` |
 
 mod access;
+mod artifact;
 mod blob;
 mod body;
 mod events;

@@ -132,6 +132,7 @@ impl From<RpcError> for Failure {
                 Code::UnknownSession
                 | Code::UnknownPermission
                 | Code::UnknownQuestion
+                | Code::UnknownArtifact
                 | Code::UnknownBlob
                 | Code::UnknownServer
                 | Code::UnknownMessage

@@ -19,7 +19,7 @@ use super::log::Line;
 use super::peer::{Ends, Peer, is_from_here};
 use super::reply::{Body, Failure, Reply};
 use super::wire::Wire;
-use super::{Gateway, blob, events, login, openai, page, rpc};
+use super::{Gateway, artifact, blob, events, login, openai, page, rpc};
 
 /// Keeps other origins from reading what a tag of theirs loads.
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
@@ -171,6 +171,11 @@ async fn route(
         (&Method::POST, ["rpc"]) => rpc::call(client, body).await,
         (&Method::GET, ["events"]) => events::stream(client, &query, &head.headers).await,
         (&Method::GET, ["blob", id]) => blob::get(client, id).await,
+        (&Method::POST, ["artifact", ""]) => artifact::put(client, &head.headers, body).await,
+        (&Method::GET, ["artifact", ""]) => artifact::list(client, &query).await,
+        (&Method::GET, ["artifact", id]) => artifact::get(client, id, &head.headers).await,
+        (&Method::GET, ["artifact", id, "meta"]) => artifact::meta(client, id).await,
+        (&Method::DELETE, ["artifact", id]) => artifact::delete(client, id).await,
         (_, ["v1", rest @ ..]) => openai::route(client, &method, rest, &query, &head.headers, body).await,
         (_, rest) => Err(unknown(rest)),
     }
@@ -179,7 +184,9 @@ async fn route(
 /// Why there is nothing here.
 fn unknown(parts: &[&str]) -> Failure {
     let allow = match parts {
-        [""] | ["me" | "events"] | ["page" | "blob", _] => "GET",
+        [""] | ["me" | "events"] | ["page" | "blob", _] | ["artifact", _, "meta"] => "GET",
+        ["artifact", ""] => "GET and POST",
+        ["artifact", _] => "GET and DELETE",
         ["login" | "logout" | "rpc"] => "POST",
         _ => {
             return Failure::not_found("there is nothing under this path")

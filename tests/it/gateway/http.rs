@@ -38,6 +38,11 @@ pub(crate) fn post(path: &str, body: Value) -> Request {
     Request { body, ..get(path).method("POST") }.header("content-type", "application/json")
 }
 
+/// A request with this body as it is.
+pub(crate) fn upload(path: &str, body: String) -> Request {
+    Request { body, ..get(path).method("POST") }
+}
+
 impl Request {
     pub(crate) fn method(mut self, method: &str) -> Self {
         self.method = method.to_owned();

@@ -165,7 +165,7 @@ async fn an_editor_sees_a_diff_before_it_allows_a_change_and_a_replay_shows_the_
     assert_eq!(diff["path"], json!(path), "{asked}");
     assert_eq!(call["locations"][0]["path"], json!(path), "{asked}");
     let kinds: Vec<_> = asked["params"]["options"].as_array().unwrap().iter().map(|it| it["kind"].clone()).collect();
-    assert_eq!(kinds, ["allow_once", "allow_always", "allow_always", "reject_once"]);
+    assert_eq!(kinds, ["allow_once", "allow_always", "allow_always", "reject_once", "reject_always"]);
     let outcome = json!({ "outcome": { "outcome": "selected", "optionId": "allow_once" } });
     editor.write(json!({ "jsonrpc": "2.0", "id": asked["id"], "result": outcome })).await;
     assert_eq!(editor.answer(prompt).await["result"]["stopReason"], "end_turn");

@@ -206,8 +206,10 @@ fn every_kind_of_event_is_shown_and_known_to_the_types() {
     let mut shown = BTreeSet::new();
     let live = blocks(&document, "jsonl").concat();
     let live = live.lines().filter_map(|line| line.strip_prefix("← ")).filter_map(|line| {
-        let event = serde_json::from_str::<Value>(line).unwrap()["params"]["event"].clone();
-        event.is_object().then_some(event)
+        let line = serde_json::from_str::<Value>(line).unwrap();
+        // A completion belongs to no session, and its events are of their own types.
+        let event = line["params"]["event"].clone();
+        (event.is_object() && line["method"] != "completion/event").then_some(event)
     });
     let single = blocks(&document, "json").concat();
     let single = single.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());

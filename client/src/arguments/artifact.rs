@@ -38,5 +38,8 @@ pub(crate) enum Artifact {
         /// Their ids, or beginnings of them
         #[arg(required = true)]
         artifacts: Vec<String>,
+        /// Print the row of each that is gone, as `linger artifact ls --json`
+        #[arg(long)]
+        json: bool,
     },
 }

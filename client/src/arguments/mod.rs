@@ -279,7 +279,7 @@ mod tests {
     }
 
     /// Commands whose output is of another form, or none.
-    const WITHOUT_JSON: [&str; 4] = ["acp", "completions", "help", "mcp serve"];
+    const WITHOUT_JSON: [&str; 5] = ["acp", "artifact get", "completions", "help", "mcp serve"];
 
     fn without_json(command: &clap::Command, name: &str, found: &mut Vec<String>) {
         for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {

@@ -46,7 +46,7 @@ pub(super) fn run(command: Artifact) -> Result<Exit, Failure> {
         Artifact::Put { file, name, content_type, json } => put(&mut client, &file, (name, content_type), json),
         Artifact::Get { artifact, output } => get(&mut client, &artifact, output),
         Artifact::Ls(args) => list(&mut client, args.json),
-        Artifact::Rm { artifacts } => remove(&mut client, &artifacts),
+        Artifact::Rm { artifacts, json } => remove(&mut client, &artifacts, json),
     }
 }
 
@@ -156,11 +156,14 @@ fn list(client: &mut Client, json: bool) -> Result<Exit, Failure> {
     Ok(Exit::GOOD)
 }
 
-fn remove(client: &mut Client, named: &[String]) -> Result<Exit, Failure> {
+fn remove(client: &mut Client, named: &[String], json: bool) -> Result<Exit, Failure> {
     // All are there before one is deleted.
     let found = named.iter().map(|named| find(client, named)).collect::<Result<Vec<_>, Failure>>()?;
     for artifact in found {
-        client.call(&ArtifactDelete(Named { id: artifact.id }))?;
+        client.call(&ArtifactDelete(Named { id: artifact.id.clone() }))?;
+        if json {
+            print_value(&artifact)?;
+        }
     }
     Ok(Exit::GOOD)
 }

@@ -23,7 +23,7 @@ pub(super) const TOPICS: [(&str, &str, &str); 17] = [
     ("keys", "provider keys, proxies, certificates", include_str!("../../../daemon/manual/keys.md")),
     ("servers", "MCP servers, which give the agent more tools", include_str!("../../../daemon/manual/servers.md")),
     ("editors", "linger in an editor that speaks ACP", include_str!("../../../daemon/manual/editors.md")),
-    ("gateway", "linger over HTTP: browsers, OpenAI clients", include_str!("../../../daemon/manual/gateway.md")),
+    ("http", "the gateway: browsers, OpenAI clients", include_str!("../../../daemon/manual/http.md")),
     ("configuration", "every key of config.toml", include_str!("../../../daemon/manual/configuration.md")),
     ("tokens", "access for other programs and machines", include_str!("../../../daemon/manual/tokens.md")),
     ("scripts", "pipes, JSON, exit codes, the socket", include_str!("../../../daemon/manual/scripts.md")),

@@ -190,7 +190,7 @@ fn unknown(parts: &[&str]) -> Failure {
         ["login" | "logout" | "rpc"] => "POST",
         _ => {
             return Failure::not_found("there is nothing under this path")
-                .hint("`linger help gateway` lists what there is");
+                .hint("`linger help http` lists what there is");
         }
     };
     Failure::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", format!("this takes {allow}"))

@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 const TURNED_AWAY: Duration = Duration::from_secs(1);
 
 /// What such a client gets.
-const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 68\r\n\
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 70\r\n\
                       connection: close\r\nretry-after: 1\r\n\r\n{\"error\":{\"code\":\"too_much\",\"message\":\"too many connections at once\"}}";
 
 /// Where clients come in.

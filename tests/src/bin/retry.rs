@@ -175,7 +175,10 @@ impl Run {
 /// The test that a line of output is about, and its result.
 fn reported(line: &str) -> Option<(&str, &str)> {
     // What a test prints without a line end stands before it.
-    let said = |(at, word): (usize, &str)| line.get(at + word.len()..)?.split_once(" ... ");
+    let said = |(at, word): (usize, &str)| {
+        let (name, result) = line.get(at + word.len()..)?.split_once(" ... ")?;
+        Some((name.strip_suffix(" - should panic").unwrap_or(name), result))
+    };
     let (name, result) = line.match_indices("test ").filter_map(said).find(|(name, _)| !name.contains(' '))?;
     let name = name.strip_suffix(" - should panic").unwrap_or(name);
     Some((name, result.split(',').next().unwrap_or(result)))

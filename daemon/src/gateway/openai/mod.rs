@@ -72,10 +72,7 @@ pub(super) async fn route(
         (&Method::GET, ["tools"]) => tools(client, beside).await,
         (_, ["chat", "completions"] | ["responses"]) => Err(wrong_method("POST")),
         (_, ["models", ..] | ["tools"]) => Err(wrong_method("GET")),
-        _ => {
-            Err(Failure::not_found("there is nothing under this path")
-                .hint("`linger help gateway` lists what there is"))
-        }
+        _ => Err(Failure::not_found("there is nothing under this path").hint("`linger help http` lists what there is")),
     }
 }
 

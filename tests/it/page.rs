@@ -31,6 +31,8 @@ impl Page {
         // A home of its own: the browser leaves files there.
         let cli =
             Cli::new(&node, daemon.env(false), daemon.workspace(), &args).env("CHROMIUM", chromium.to_str().unwrap());
+        // Less than a test waits for a line, so that it says what it waited for.
+        let cli = cli.env("PAGE_TIMEOUT_MS", "15000");
         let (script, stdin) = cli.talk().await;
         Some(Self { script, stdin })
     }

@@ -82,7 +82,7 @@ const cases = {
     await page.until(`${text('.question .main')}.includes('echo second')`);
     await step('asked');
     await page.until(`${text('article.call .said-short')}.some((it) => it.includes('denied by another: no'))`, 'who has answered elsewhere');
-    const id = await page.until(`[...document.querySelectorAll('.question')].find((it) => it.innerText.includes('Which colour?'))?.dataset.question`);
+    const id = await page.until(`document.querySelector('.question:has(.field)')?.dataset.question`);
     await page.eval(`location.hash = 'question=${id}'`);
     await page.until(`document.querySelector('#stream .question .field textarea, #stream .question .field input')`, 'the form alone');
     same(await page.eval(`document.querySelectorAll('.question').length`), 1, 'one question');

@@ -33,6 +33,8 @@ pub struct Fake {
 pub struct Connection {
     reader: BufReader<UnixStream>,
     writer: UnixStream,
+    /// The client, as it called itself in its hello.
+    client: String,
 }
 
 impl Fake {
@@ -45,7 +47,8 @@ impl Fake {
         let thread = std::thread::spawn(move || {
             for script in scripts {
                 let stream = accept(&listener);
-                let mut connection = Connection { reader: BufReader::new(stream.try_clone().unwrap()), writer: stream };
+                let reader = BufReader::new(stream.try_clone().unwrap());
+                let mut connection = Connection { reader, writer: stream, client: String::new() };
                 script(&mut connection);
             }
         });
@@ -203,7 +206,13 @@ impl Connection {
             "daemon/hello",
             json!({"protocol": 1, "version": env!("CARGO_PKG_VERSION"), "env": ["PATH_WE_WANT"], "keys": []}),
         );
-        assert!(params["client"].as_str().unwrap().starts_with("linger@"), "{params}");
+        params["client"].as_str().unwrap().clone_into(&mut self.client);
+        assert!(self.client.starts_with("linger@"), "{params}");
+    }
+
+    /// The client, as it called itself in its hello: its terminal has a number that a test does not choose.
+    pub fn client(&self) -> &str {
+        &self.client
     }
 
     /// Hello, create and attach, as `run` does them.

@@ -171,11 +171,7 @@ impl Pty {
     /// Waits for an open prompt. Between a turn and the prompt the terminal changes hands, and a key that is pressed just then may
     /// go to neither.
     pub async fn prompts(&self) {
-        until("an open prompt", async || {
-            let screen = self.screen();
-            (screen.lines().rev().find(|line| !line.trim().is_empty())?.trim() == ">").then_some(())
-        })
-        .await;
+        self.until_rows("an open prompt", |rows| rows.last().is_some_and(|row| row == ">")).await;
     }
 
     /// Waits for an open prompt, types Ctrl-D, and gives the exit code.

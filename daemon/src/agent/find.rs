@@ -15,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 use super::Kind;
 use crate::config::instructions::is_trusted;
 use crate::mcp::settings::SERVER_FILES;
+use crate::sys::disk;
 use crate::tool::handle::Entry;
 
 /// The largest file, in bytes: ten times a long skill.
@@ -195,7 +196,7 @@ impl Search<'_> {
     }
 
     fn walk(&mut self, dir: &Path, of_workspace: bool, depth: usize, paths: &mut Vec<PathBuf>) {
-        let Ok(real) = dir.canonicalize() else { return };
+        let Ok(real) = disk::canonicalize(dir) else { return };
         if of_workspace && !real.starts_with(self.root) {
             return self.left_out.push((dir.to_path_buf(), OUTSIDE.to_owned()));
         }

@@ -12,6 +12,7 @@ use linger_protocol::event::Instruction;
 use rustix::process::geteuid;
 use sha2::{Digest, Sha256};
 
+use crate::sys::disk;
 use crate::tool::handle::Entry;
 use crate::tool::text;
 
@@ -76,7 +77,7 @@ fn load_by(config: Option<&Path>, root: &Path, cwd: &Path, owner: &Owner) -> Vec
         let found = NAMES.iter().find_map(|name| {
             let path = directory.join(name);
             // What is judged is what is read: the file is opened without following a link.
-            let real = path.canonicalize().ok()?;
+            let real = disk::canonicalize(&path).ok()?;
             let (file, metadata) = Entry::at(&real).and_then(|entry| entry.open()).ok()?;
             let counts = Some(directory) == config || (is_ours(&path, &metadata) && harmless(&real, root));
             counts.then_some((path, file, metadata))

@@ -4,6 +4,7 @@
 //! timeout. An abandoned thread cannot be ended; the number of probes of one place is bounded, and other places are unaffected.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,6 +32,12 @@ const MAX_PROBES: usize = 16;
 /// The places with probes that run or wait. Process-wide: it bounds threads of the process, and a hung disk hangs for every daemon
 /// in it.
 static PLACES: Mutex<BTreeMap<PathBuf, Place>> = Mutex::new(BTreeMap::new());
+
+/// As [`Path::canonicalize`]; a file that does not exist costs one system call, not one for each directory above it.
+pub fn canonicalize(path: &Path) -> io::Result<PathBuf> {
+    path.symlink_metadata()?;
+    path.canonicalize()
+}
 
 /// A directory that is probed.
 struct Place {

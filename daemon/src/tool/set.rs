@@ -4,7 +4,7 @@
 //! takes it between two steps, so that the calls of an answer run with the tools that its request named.
 //! Deliberately absent: where tools come from.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -24,6 +24,9 @@ use super::{Invalid, Tool, text};
 use super::{edit, write};
 use crate::provider::ToolSpec;
 use crate::provider::tools::{ToolSpecs, is_among};
+
+/// So many parts of the set are kept though no turn has them: a user's sessions have the same few. One takes about 50 KB.
+const RECENT: usize = 4;
 
 /// So many names a model is told that called a tool which does not exist.
 const NAMED: usize = 40;
@@ -217,8 +220,25 @@ fn patches(only: Option<&[String]>, is_used: bool) -> bool {
     has(apply_patch::NAME) || is_used && has(edit::NAME) && has(write::NAME)
 }
 
-/// By the digest of the whole set, the names in the part, whether those of servers are found, and what else the session has.
-type Parts = HashMap<(String, Option<Vec<String>>, bool, Offered), Weak<ToolSet>>;
+/// The parts that a session has.
+#[derive(Debug, Default)]
+struct Parts {
+    /// By the digest of the whole set, the names in the part, whether those of servers are found, and what else the session has.
+    all: HashMap<(String, Option<Vec<String>>, bool, Offered), Weak<ToolSet>>,
+    /// Those used last, the last one at the end. Between two turns no session holds its part, and to make and render one takes
+    /// longer than all else that a prompt costs.
+    recent: VecDeque<Arc<ToolSet>>,
+}
+
+impl Parts {
+    fn keep(&mut self, part: &Arc<ToolSet>) {
+        self.recent.retain(|recent| !Arc::ptr_eq(recent, part));
+        self.recent.push_back(part.clone());
+        if self.recent.len() > RECENT {
+            self.recent.pop_front();
+        }
+    }
+}
 
 impl Default for Tools {
     /// The tools that come with the daemon.
@@ -265,8 +285,8 @@ impl Tools {
         }
         let key = (whole.specs().digest().to_owned(), only.map(<[String]>::to_vec), is_found, offered);
         let mut parts = self.0.parts.lock().unwrap_or_else(PoisonError::into_inner);
-        parts.retain(|_, part| part.strong_count() > 0);
-        parts.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
+        let known = parts.all.get(&key).and_then(Weak::upgrade);
+        let part = known.unwrap_or_else(|| {
             let skill = reads_skills.then(|| Arc::new(Skill) as Arc<dyn Tool>);
             let has = |name: &str| match name {
                 delegate::NAME => offered.delegates && is_among(only, name),
@@ -278,9 +298,12 @@ impl Tools {
             let notes = has_notes.then(|| Arc::new(Memory) as Arc<dyn Tool>);
             let part = ToolSet::new(part.chain(notes).chain(skill));
             let part = Arc::new(if is_found { part.with_found() } else { part });
-            parts.insert(key, Arc::downgrade(&part));
+            parts.all.retain(|_, part| part.strong_count() > 0);
+            parts.all.insert(key, Arc::downgrade(&part));
             part
-        })
+        });
+        parts.keep(&part);
+        part
     }
 
     /// Why a session cannot have `only` these tools; absent if it can. A server's tools may come later than the session.
@@ -372,6 +395,22 @@ mod tests {
         assert!(tools.of(Some(&read), 0, SKILLED).get("skill").is_none());
         assert_eq!(tools.current().names().takes("skill"), Some(Takes::Path));
         assert_eq!(tools.unknown(&["skill".to_owned()]), None);
+    }
+
+    #[test]
+    fn a_part_that_no_turn_has_is_not_made_again_for_the_next() {
+        let tools = Tools::default();
+        let first = Arc::downgrade(&tools.of(None, usize::MAX, SKILLED));
+        let next = tools.of(None, usize::MAX, SKILLED);
+        assert!(first.upgrade().is_some_and(|first| Arc::ptr_eq(&first, &next)));
+        drop(next);
+        // Others push it out, and so bound what is kept.
+        for n in 0..=RECENT {
+            tools.of(Some(&[format!("mcp__{n}")]), usize::MAX, ALL);
+        }
+        let parts = tools.0.parts.lock().unwrap();
+        assert_eq!((parts.recent.len(), parts.all.len()), (RECENT, RECENT + 1));
+        assert_eq!(parts.all.values().filter(|part| part.strong_count() > 0).count(), RECENT);
     }
 
     #[test]

@@ -88,8 +88,7 @@ impl Lane {
             if counts || (request.number == 0 && rounds == SHORT) {
                 pass(&mut baton, counts, rounds == ROUNDS && before == ROUNDS);
             }
-            let reply =
-                if before == rounds { Reply::text("done") } else { Reply::tool("bash", json!({ "command": "true" })) };
+            let reply = if before == rounds { Reply::text("done") } else { tool_call(request.number) };
             cpu = process::cpu_of_threads(pid);
             reply
         });
@@ -106,6 +105,11 @@ impl Lane {
         };
         counted.iter().map(round).collect()
     }
+}
+
+/// A call that does nothing, and is another one each time: a model that repeats itself is stopped with a question.
+fn tool_call(number: usize) -> Reply {
+    Reply::tool("bash", json!({ "command": format!("true {number:04}") }))
 }
 
 /// Gives the baton to the other side unless it was never here, and waits until it is back; drops it at the `end` of all.
@@ -153,7 +157,7 @@ async fn short_turns(client: Client) {
 async fn first_and_last() -> [f64; 3] {
     let model = ModelServer::scripted(|request| {
         let more = request.number < ROUNDS;
-        if more { Reply::tool("bash", json!({ "command": "true" })) } else { Reply::text("done") }
+        if more { tool_call(request.number) } else { Reply::text("done") }
     });
     model.check_later();
     let daemon = Daemon::start_with(&model, setup()).await;

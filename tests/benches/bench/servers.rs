@@ -71,9 +71,10 @@ async fn first_turns(daemon: &Daemon) -> f64 {
 
 /// The first turn of a session with a server that was seen before, beside one without servers.
 pub(super) async fn mcp_first_turn() -> Vec<Figure> {
-    let model = ModelServer::scripted(|_| Reply::text("ok"));
+    let [model, model_of_cached] = [(); 2].map(|()| ModelServer::scripted(|_| Reply::text("ok")));
     model.check_later();
-    let (none, cached) = (Daemon::start_with(&model, setup()).await, with_servers(&model, &["a"], &[]).await);
+    model_of_cached.check_later();
+    let (none, cached) = (Daemon::start_with(&model, setup()).await, with_servers(&model_of_cached, &["a"], &[]).await);
     seen(&cached, &cached.client().await, &["a"]).await;
     let floor = first_turns(&none).await;
     vec![Figure::new("first turn with a cached MCP server", first_turns(&cached).await, "ms", floor + 1.0).over(floor)]

@@ -32,7 +32,9 @@ impl Registry {
                         let _later = actor.barrier().await;
                         drop(planned);
                     }
-                    return actor.run(asked, commands).await;
+                    // A task of its own: this one is much larger than what an idle session needs.
+                    tokio::spawn(actor.run(asked, commands));
+                    return;
                 }
                 Err(error) => error,
             };
@@ -61,8 +63,8 @@ impl Registry {
     }
 
     /// Refuses a command of a session that cannot be loaded. A damaged session can only be removed, with force.
-    async fn refuse(&self, id: &SessionId, command: Command, error: RpcError) {
-        match command {
+    async fn refuse(&self, id: &SessionId, command: Box<Command>, error: RpcError) {
+        match *command {
             Command::Remove(false, asked) if error.code() == Some(Code::Damaged) => {
                 let hint = "`linger doctor --repair` saves what can be read, `linger rm --force` removes it as it is";
                 Command::Remove(false, asked).refuse(error.hint(hint));

@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::fault;
 use crate::log::Log;
-use crate::session::actor::{Command, Reply};
+use crate::session::actor::{Command, Commands, Mailbox, Reply};
 use crate::session::delegate::Child;
 use crate::session::env::{Env, Host};
 use crate::session::state::Resolution;
@@ -66,7 +66,7 @@ impl Registry {
         match self.mailboxes.send(id, command) {
             Ok(None) => {}
             Ok(Some(commands)) => drop(tokio::spawn(self.clone().load(id.clone(), commands, None))),
-            Err(refused) => refused.0.refuse(refused.1),
+            Err((command, error)) => command.refuse(error),
         }
     }
 
@@ -110,7 +110,7 @@ impl Registry {
         let mut paused = Vec::new();
         for (_, mailbox) in mailboxes {
             let (done, answer) = oneshot::channel();
-            if mailbox.send(Command::Pause(done)).is_ok() {
+            if mailbox.send(Box::new(Command::Pause(done))).is_ok() {
                 // An actor with a closed mailbox does not reply.
                 paused.push((mailbox, answer));
             }
@@ -123,7 +123,7 @@ impl Registry {
 }
 
 impl Host for Registry {
-    fn unload(&self, id: &SessionId, log: &Log, commands: &mpsc::UnboundedReceiver<Command>) -> bool {
+    fn unload(&self, id: &SessionId, log: &Log, commands: &Commands) -> bool {
         let mut mailboxes = self.mailboxes.map();
         let idle = commands.is_empty() && log.readers() == 0;
         if idle {
@@ -149,9 +149,6 @@ impl Host for Registry {
     }
 }
 
-type Mailbox = mpsc::UnboundedSender<Command>;
-type Commands = mpsc::UnboundedReceiver<Command>;
-
 /// The mailboxes of the sessions that are loaded, or are being loaded.
 #[derive(Default)]
 struct Mailboxes(Mutex<HashMap<SessionId, Mailbox>>);
@@ -162,8 +159,9 @@ impl Mailboxes {
     }
 
     /// Puts a command into a session's mailbox; gives the other end of the mailbox if the session is to be loaded.
-    fn send(&self, id: &SessionId, command: Command) -> Result<Option<Commands>, Box<(Command, RpcError)>> {
+    fn send(&self, id: &SessionId, command: Command) -> Result<Option<Commands>, (Box<Command>, RpcError)> {
         let mut mailboxes = self.map();
+        let command = Box::new(command);
         let command = match mailboxes.get(id) {
             Some(mailbox) => match mailbox.send(command) {
                 Ok(()) => return Ok(None),
@@ -173,12 +171,12 @@ impl Mailboxes {
             None => command,
         };
         if mailboxes.len() >= MAX_LOADED && !mailboxes.contains_key(id) {
-            return Err(Box::new((command, too_many())));
+            return Err((command, too_many()));
         }
         // The channel has no bound of its own: each client has a few dozen requests under way at most, and waits for them.
         let (mailbox, commands) = mpsc::unbounded_channel();
         if let Err(mpsc::error::SendError(command)) = mailbox.send(command) {
-            return Err(Box::new((command, RpcError::new(Code::Internal, "the session cannot be loaded"))));
+            return Err((command, RpcError::new(Code::Internal, "the session cannot be loaded")));
         }
         mailboxes.insert(id.clone(), mailbox);
         Ok(Some(commands))

@@ -16,7 +16,7 @@ use linger_protocol::session::PrefixFingerprint;
 use linger_protocol::variable::IN_MEMORY;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
-use super::actor::Command;
+use super::actor::{Command, Commands};
 use super::attention::Attention;
 use super::delegate::Child;
 use super::names::Names;
@@ -129,7 +129,7 @@ impl Default for RunningCalls {
 /// The registry, from an actor's side.
 pub trait Host: Send + Sync {
     /// Unloads an idle session if its mailbox is empty and its log has no readers; whether it did.
-    fn unload(&self, id: &SessionId, log: &Log, commands: &mpsc::UnboundedReceiver<Command>) -> bool;
+    fn unload(&self, id: &SessionId, log: &Log, commands: &Commands) -> bool;
 
     /// Drops a session that was removed, or whose actor has ended.
     fn forget(&self, id: &SessionId);

@@ -16,7 +16,7 @@ use linger_protocol::question::{self as question_wire, Question, Subject};
 use linger_protocol::session::{self, Effort as Thinking, Environment, PrefixFingerprint, Prompted};
 use linger_protocol::tree::{RewindDone, Uncompacted};
 use serde_json::Value;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::children::ChildReport;
 use super::respond;
@@ -34,6 +34,12 @@ use crate::store::StoreError;
 use crate::store::idempotency::Key;
 use crate::tool::set::ToolSet;
 use crate::tool::{Effects, Workspace};
+
+/// Sends commands to an actor. They are boxed: a channel has room for 32 in advance, and most sessions are idle.
+pub type Mailbox = mpsc::UnboundedSender<Box<Command>>;
+
+/// The actor's end of its [`Mailbox`].
+pub type Commands = mpsc::UnboundedReceiver<Box<Command>>;
 
 /// The reply channel of a command.
 pub type Reply<T> = oneshot::Sender<Result<T, RpcError>>;

@@ -30,6 +30,7 @@ mod undo;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,7 +68,7 @@ use crate::tool::Workspace;
 use crate::tool::background::{Jobs, Report};
 
 pub use messages::{
-    AnswerLimit, AttachPoint, Author, CallBasis, Command, Ending, Fragment, KeyedReply, Named, NextStep,
+    AnswerLimit, AttachPoint, Author, CallBasis, Command, Commands, Mailbox, Ending, Fragment, KeyedReply, Named, NextStep,
     PermissionAnswer, PermissionRequest, Reply, Stale, TurnMessage, Wanted,
 };
 pub use questions::answered_before;
@@ -100,7 +101,7 @@ const MAX_QUEUED: usize = 256;
 const MAX_QUEUED_BYTES: usize = 2 * linger_protocol::transport::MAX_REQUEST;
 
 enum Wake {
-    Command(Option<Command>),
+    Command(Option<Box<Command>>),
     Turn(Option<TurnMessage>),
     Job(Report),
     /// The time of a question has passed.
@@ -316,10 +317,10 @@ impl Actor {
 
     /// Runs until the session is removed, unloaded or the daemon ends.
     /// `first`: a command before those in the mailbox.
-    pub async fn run(mut self, first: Option<Command>, mut commands: mpsc::UnboundedReceiver<Command>) {
+    pub async fn run(mut self, first: Option<Box<Command>>, mut commands: Commands) {
         let _clear = ClearUnwritten { found: self.env.store.found.clone(), id: self.id.clone() };
         if let Some(command) = first {
-            self.command(command).await;
+            self.boxed_command(*command).await;
         }
         loop {
             let wake = self.next_wake(&mut commands).await;
@@ -331,7 +332,7 @@ impl Actor {
                 }
             }
             match wake {
-                Wake::Command(Some(command)) => self.command(command).await,
+                Wake::Command(Some(command)) => self.boxed_command(*command).await,
                 Wake::Command(None) => return,
                 Wake::Turn(Some(message)) => self.turn_message(message),
                 Wake::Turn(None) => self.turn_vanished(),
@@ -362,7 +363,7 @@ impl Actor {
         }
     }
 
-    async fn next_wake(&mut self, commands: &mut mpsc::UnboundedReceiver<Command>) -> Wake {
+    async fn next_wake(&mut self, commands: &mut Commands) -> Wake {
         let deadline = self.next_deadline();
         let (due, attended) = (self.attention_due(), self.attending.attended);
         let may_unload = self.askers.is_empty()
@@ -405,6 +406,11 @@ impl Actor {
                 () = self.log.broken() => Wake::Broken,
             },
         }
+    }
+
+    /// Boxed, as the largest command would otherwise take its room in each idle session.
+    fn boxed_command(&mut self, command: Command) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.command(command))
     }
 
     async fn command(&mut self, command: Command) {
@@ -474,7 +480,7 @@ impl Actor {
     }
 
     /// Ends the actor, because the stored session is damaged. The next command tries to load it again.
-    fn give_up(self, mut commands: mpsc::UnboundedReceiver<Command>) {
+    fn give_up(self, mut commands: Commands) {
         self.host.forget(&self.id);
         self.log.damaged();
         commands.close();
@@ -485,7 +491,7 @@ impl Actor {
     }
 
     /// Refuses the commands that arrived after the end.
-    fn refuse_rest(&self, mut commands: mpsc::UnboundedReceiver<Command>) {
+    fn refuse_rest(&self, mut commands: Commands) {
         commands.close();
         while let Ok(command) = commands.try_recv() {
             command.refuse(RpcError::new(Code::UnknownSession, format!("session {} has ended", self.id)));

@@ -28,7 +28,7 @@ impl Notes {
 }
 
 impl Host for Notes {
-    fn unload(&self, _: &SessionId, log: &Log, commands: &mpsc::UnboundedReceiver<Command>) -> bool {
+    fn unload(&self, _: &SessionId, log: &Log, commands: &Commands) -> bool {
         assert!(commands.is_empty() && log.readers() == 0);
         self.add("unload");
         true
@@ -60,7 +60,7 @@ struct Scene {
     id: SessionId,
     env: Arc<Env>,
     host: Arc<Notes>,
-    mailbox: mpsc::UnboundedSender<Command>,
+    mailbox: Mailbox,
     actor: JoinHandle<()>,
     _dir: TempDir,
 }
@@ -103,7 +103,7 @@ impl Scene {
 
     async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, RpcError> {
         let (reply, answer) = oneshot::channel();
-        assert!(self.mailbox.send(command(reply)).is_ok(), "the actor has ended");
+        assert!(self.mailbox.send(Box::new(command(reply))).is_ok(), "the actor has ended");
         timeout(SOON, answer).await.unwrap().unwrap()
     }
 

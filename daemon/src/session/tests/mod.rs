@@ -48,7 +48,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, timeout};
 
-use super::actor::{Actor, AnswerLimit, Author, Command, KeyedReply, Reply, question_fold, stored};
+use super::actor::{Actor, AnswerLimit, Author, Command, Commands, KeyedReply, Mailbox, Reply, question_fold, stored};
 use super::env::{Env, Host, SYSTEM};
 use super::state::State;
 use crate::config::providers::Providers;
@@ -102,7 +102,7 @@ context_window = 12000
 struct Alone;
 
 impl Host for Alone {
-    fn unload(&self, _: &SessionId, _: &Log, _: &mpsc::UnboundedReceiver<Command>) -> bool {
+    fn unload(&self, _: &SessionId, _: &Log, _: &Commands) -> bool {
         false
     }
 
@@ -129,7 +129,7 @@ struct Scene {
     env: Arc<Env>,
     script: Script,
     id: SessionId,
-    commands: mpsc::UnboundedSender<Command>,
+    commands: Mailbox,
     actor: JoinHandle<()>,
     changed: watch::Receiver<()>,
 }
@@ -234,7 +234,7 @@ impl Scene {
     /// Sends a command and waits for its answer.
     async fn send<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, RpcError> {
         let (reply, answer) = oneshot::channel();
-        self.commands.send(command(reply)).unwrap();
+        self.commands.send(Box::new(command(reply))).unwrap();
         timeout(LONG, answer).await.expect("an answer in time").expect("an answer")
     }
 
@@ -372,7 +372,7 @@ impl Scene {
     /// The daemon ends in good order, and loads the session again.
     async fn restart(&mut self) {
         let (done, paused) = oneshot::channel();
-        self.commands.send(Command::Pause(done)).unwrap();
+        self.commands.send(Box::new(Command::Pause(done))).unwrap();
         timeout(LONG, paused).await.unwrap().unwrap();
         self.crash().await;
     }

@@ -38,6 +38,9 @@ const INTRODUCTION: &str =
 
 const SUMMARY: &str = "## Goal\nA demo.";
 
+/// How the request for a summary begins.
+const TRANSCRIPT: &str = "<transcript>";
+
 /// One answer of the script.
 #[derive(Debug)]
 pub struct DemoStream {
@@ -73,11 +76,15 @@ impl DemoStream {
         let (prompt, done) = since_prompt(request.messages);
         let mut words = VecDeque::new();
         let mut call = None;
-        // Without tools it is asked for a summary, and the directives in what it is to summarise were carried out long ago.
-        let actions =
-            if request.tools.is_empty() { vec![Action::Say(SUMMARY.to_owned())] } else { script(&prompt, &done) };
+        // The directives in a transcript were carried out long ago.
+        let is_summary = request.tools.is_empty() && prompt.starts_with(TRANSCRIPT);
+        let actions = if is_summary { vec![Action::Say(SUMMARY.to_owned())] } else { script(&prompt, &done) };
+        let is_offered = |name: &str| request.tools.iter().any(|spec| spec.name == name);
         for action in actions {
             match action {
+                Action::Call(name, _) if !is_offered(name) => {
+                    words.extend(split(&format!("I was not given the tool `{name}`.\n")).map(|word| (PACE, word)));
+                }
                 Action::Say(text) => words.extend(split(&text).map(|word| (PACE, word))),
                 Action::Slow(n) => words.extend((1..=n).map(|n| (SLOW_PACE, format!("word {n} ")))),
                 Action::Call(name, input) => call = Some((name, input)),
@@ -261,12 +268,21 @@ mod tests {
 
     /// What the model answers, and how long it takes.
     async fn answer(messages: &[Message]) -> (String, Option<(String, Value)>, Duration) {
-        let tool = ToolSpec { name: "ls".to_owned(), description: String::new(), input_schema: json!({}) };
+        answer_with(&["ls", "read", "bash", "write"], messages).await
+    }
+
+    /// The same, with these tools.
+    async fn answer_with(tools: &[&str], messages: &[Message]) -> (String, Option<(String, Value)>, Duration) {
+        let tool = |name: &&str| ToolSpec {
+            name: (*name).to_owned(),
+            description: String::new(),
+            input_schema: json!({}),
+        };
         let request = Request {
             model: "demo",
             origin: "demo/demo",
             system: "",
-            tools: &ToolSpecs::new(vec![tool]),
+            tools: &ToolSpecs::new(tools.iter().map(tool).collect()),
             messages,
             max_tokens: 0,
             cache_key: "",
@@ -301,6 +317,14 @@ mod tests {
     fn called(n: u32, name: &str, input: Value, output: &str) -> [Message; 2] {
         let id = format!("c{n}");
         [assistant("demo/demo", vec![call(&id, name, input, None)]), user(vec![result(&id, output)])]
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_tools_it_says_what_it_is_asked_to_and_summarises_a_transcript_alone() {
+        assert_eq!(answer_with(&[], &[prompt("say: hello")]).await.0, "hello");
+        let (text, call, _) = answer_with(&[], &[prompt("run: ls")]).await;
+        assert_eq!((text, call), (format!("{INTRODUCTION}\n\nI was not given the tool `bash`.\n"), None));
+        assert_eq!(answer_with(&[], &[prompt("<transcript>\nsay: hello\n</transcript>")]).await.0, SUMMARY);
     }
 
     #[tokio::test(start_paused = true)]

@@ -226,12 +226,16 @@ pub(super) async fn round_trip() -> Vec<Figure> {
     ]
 }
 
+/// The index of `linger search` is opened 5 s after the start, once.
+const INDEXED: Duration = Duration::from_secs(6);
+
 pub(super) async fn idle() -> Vec<Figure> {
     let model = ModelServer::scripted(|_| Reply::text("ok"));
     let daemon = Daemon::start_with(&model, setup()).await;
     let client = daemon.client().await;
     idle_sessions(&client, 3).await;
     let pid = daemon.pid().await;
+    tokio::time::sleep(INDEXED).await;
     settled(pid).await;
     let both = || process::wakeups(pid) + process::wakeups(daemon.keeper());
     let before = both();

@@ -59,7 +59,7 @@ impl Lock {
 
     /// Says that it has ended.
     pub(super) fn clear(&self) {
-        // Whoever reads it looks at the lock first.
+        // A reader checks the lock first.
         let _stale = self.write("");
     }
 

@@ -468,7 +468,7 @@ async fn write(mut queue: mpsc::Receiver<Outgoing>, mut input: pipe::Sender) {
     while let Some(Outgoing { text: mut line, .. }) = queue.recv().await {
         line.push('\n');
         if input.write_all(line.as_bytes()).await.is_err() {
-            // Its end is told by whoever reads.
+            // The reader reports its end.
             return;
         }
     }

@@ -18,7 +18,7 @@ use crate::provider::with_good_escapes;
 /// Messages that wait for the server to read them; a server that does not read makes its requests wait, and loses the rest.
 const QUEUE: usize = 64;
 
-/// Events of one request that wait for whoever asked; progress beyond that is dropped.
+/// Events of one request that wait for its caller; progress beyond that is dropped.
 const EVENTS: usize = 16;
 
 /// JSON-RPC's code for a method that does not exist.
@@ -326,7 +326,7 @@ impl Peer {
         let state = self.state();
         let open = token.and_then(|token| state.open.get(&token));
         if let Some(events) = open.and_then(|open| open.events.as_ref()) {
-            // Whoever is behind needs no old progress.
+            // A caller that is behind needs no old progress.
             let _full = events.try_send(Event::Progress(progress));
         }
     }

@@ -1,6 +1,6 @@
 //! Framing: bytes from the network become server-sent events or lines of JSON.
 //!
-//! A push parser: whoever reads gives it chunks, however they were cut, and it calls back for each whole event.
+//! A push parser: the reader gives it chunks, however they were cut, and it calls back for each whole event.
 //! Source: the HTML standard, section "Interpreting an event stream".
 //! Deliberately absent: reconnecting (nobody reconnects to a paid request; `mcp` does, with [`Framer::resume`]), and the meaning of the
 //! data.

@@ -210,7 +210,7 @@ impl Mailboxes {
 }
 
 fn ending() -> RpcError {
-    RpcError::new(Code::Ending, "the daemon is ending").hint("connect again: a client starts it anew")
+    RpcError::new(Code::Ending, "the daemon is ending").hint("connect again: a client starts it")
 }
 
 fn too_many() -> RpcError {

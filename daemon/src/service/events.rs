@@ -11,7 +11,7 @@ use super::{Caller, Services};
 use crate::session::feed::Feed;
 use crate::store::feed::{Filter, Place};
 
-/// The most sessions that a subscription names; whoever wants more wants all.
+/// The most sessions that a subscription names; for more, subscribe to all.
 const MAX_SESSIONS: usize = 256;
 
 /// The most kinds that a subscription names: several times as many as there are.

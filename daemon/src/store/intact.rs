@@ -34,7 +34,7 @@ impl Intact {
         Self { database: path.to_path_buf(), files, fixed, writable: Notify::new() }
     }
 
-    /// Fails unless they are still there, and can be written. For a commit: whoever waits for [`Intact::writable`] is told.
+    /// Fails unless they are still there, and can be written. For a commit: it wakes those that wait for [`Intact::writable`].
     pub(super) fn check(&self) -> Result<(), StoreError> {
         if self.is_writable_again() {
             self.writable.notify_one();
@@ -54,7 +54,7 @@ impl Intact {
         match self.fixed {
             false => Ok(()),
             true if self.is_writable_again() => {
-                fail(&self.database, "can be written again: with the next prompt the daemon starts anew")
+                fail(&self.database, "can be written again: the daemon restarts with the next prompt")
             }
             true => fail(&self.database, "cannot be written; its file system may be mounted to be read alone"),
         }

@@ -2,7 +2,7 @@
 //!
 //! It can be deleted at any time, and is then made again: all of it comes from the log. Each write has the words of some events and
 //! the [`Place`] up to which the log was read, in one transaction, so that a crash leaves it a little behind and never wrong. It keeps
-//! no text, only which word stands in which event; whoever shows a match reads the event.
+//! no text, only which word stands in which event; to show a match, read the event.
 //! A transaction here takes no lock of the sessions' database.
 //! Deliberately absent: any knowledge of what an event means.
 

@@ -211,7 +211,7 @@ impl Workspace {
                 return path.to_path_buf();
             };
             match existing.read_link() {
-                // A link to nothing: whoever writes to it makes the file at the other end.
+                // A link to nothing: a write to it creates the file at the other end.
                 Ok(target) if links < LINKS_MAX => {
                     links += 1;
                     existing = path::normalise(&self.resolve(parent).join(target));

@@ -182,7 +182,7 @@ impl Server {
 
     fn create(&mut self, asked: Creating) -> Result<Value, Failure> {
         let Creating { directory, model, mode, agent, name } = asked;
-        // Whoever may not answer must not choose that nothing is asked.
+        // A caller that may not answer must not choose a mode that asks nothing.
         if !self.answer && matches!(mode, Some(Mode::Edit | Mode::Auto)) {
             return Err(Failure::usage("this server may start sessions in the modes ask and plan only")
                 .hint("the user allows more with `linger mcp serve --sessions --answer`"));

@@ -81,7 +81,7 @@ mod tests {
         assert!(matches!(plain.account("demo"), Err(ResolveError::Keyless { .. })));
         assert!(matches!(plain.account("vertex"), Err(ResolveError::NoAddress { .. })));
 
-        // Whoever changes the address does not get the key.
+        // A changed address does not get the key.
         let elsewhere = catalogue("[openai]\nbase_url = 'https://evil.example/v1'\napi_key_env = 'X'", "", &[]);
         let vendor = Account { provider: "openai".to_owned(), origin: "https://api.openai.com".to_owned() };
         elsewhere.keys.keep(&vendor, true);

@@ -58,7 +58,7 @@ pub(super) const QUOTA: [&str; 9] = [
 ];
 
 /// What is said of images where a request is refused for them, all words of a row: vendors have a dozen ways to say so. The
-/// word alone would be too little: whoever is believed here makes a session do without its images for good.
+/// word alone would be too little: a match makes a session do without its images for good.
 pub(super) const IMAGES: [&[&str]; 23] = [
     &["image", "support"],
     &["image", "not enabled"],

@@ -234,7 +234,7 @@ async function showSession(session, seq) {
     feed.set(mine.log.items.filter(shown));
     if (seq) feed.show(mine.log.items.findLast((it) => it.seq <= seq && shown(it)));
     drawSession();
-    mine.stream = new Stream('/events', { session }, { event: happens, state: lineState, reset: begin }).start(cursor);
+    mine.stream = new Stream('/events', { session, person: '1' }, { event: happens, state: lineState, reset: begin }).start(cursor);
   };
   function happens({ event, answered }) {
     mine.log.event(event, answered);
@@ -373,8 +373,8 @@ addEventListener('keydown', (event) => {
   if ((inside ?? shownCards()[0])?.key(event) || SHORT[event.key]?.() !== undefined || event.key in SHORT) event.preventDefault();
 });
 
-// The laptop wakes, the network is back, the page is looked at again: read on from the cursor at once. While nobody looks
-// at the page a session is not attached, so that the daemon may notify.
+// The laptop wakes, the network is back, the page is looked at again: read on from the cursor at once. While the page is
+// hidden its session is not attached, so that the daemon may notify.
 
 addEventListener('hashchange', route);
 addEventListener('unauthorized', () => askForCode());

@@ -106,7 +106,7 @@ pub struct Server {
     /// Why it could not be started, or ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The variables that its configuration names and that nobody has brought since the daemon was started.
+    /// The variables that its configuration names and that no client has brought since the daemon was started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits_for: Vec<String>,
     /// The file of a workspace that has it; absent if the user's own configuration does.

@@ -351,8 +351,9 @@ impl Continuity {
             });
             let Some(source) = source else { continue };
             let keeps = matches!(format, Format::Anthropic | Format::Responses | Format::Gemini);
-            // What has NUL cannot come back as it was.
-            let due: Vec<_> = source.thinking.iter().filter(|(text, _)| !text.contains(['\0'])).cloned().collect();
+            // What has NUL cannot come back as it was. A format's whole item is JSON.
+            let said = |text: &String| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text.as_str()));
+            let due: Vec<_> = source.thinking.iter().filter(|(text, _)| !has_nul(&said(text))).cloned().collect();
             if keeps && thinking != due {
                 wrong.0.push(format!("thinking before calls came back as {thinking:?}, was {:?}", source.thinking));
             }

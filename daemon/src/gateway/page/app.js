@@ -287,7 +287,7 @@ function search() {
     const found = [];
     const around = (text) => {
       const at = text.toLowerCase().indexOf(lower);
-      return cleanLine(text.slice(Math.max(0, at - 40), at + 120)).trim();
+      return cleanLine(text.slice(Math.max(0, at - 40), at + 120).replace(/\s+/g, ' ')).trim();
     };
     const hits = lower && view ? view.log.items.filter((it) => view.shown(it) && `${wordsOf(it)} ${it.output ?? ''}`.toLowerCase().includes(lower)) : [];
     for (const item of hits.slice(-20).reverse()) found.push({ title: around(`${wordsOf(item)} ${item.output ?? ''}`), sub: `in this session · ${item.type}`, go: () => view.feed.show(item) });

@@ -181,7 +181,7 @@ async fn bridge_line(bridge: &mut Running, words: &str) -> String {
 pub(super) async fn readers() -> Vec<Figure> {
     let gates: [Gate; 2] = Default::default();
     let held = gates.clone();
-    let long = move |gate: &Gate| Reply::text("begun ").gate(gate).and_text(&"word ".repeat(TOKENS));
+    let long = move |gate: &Gate| Reply::text("begun ").gate(gate).and_text("word ".repeat(TOKENS));
     let model = ModelServer::with(held.iter().map(long));
     let daemon = Daemon::start_with(&model, figures::setup()).await;
     let gateway = Gateway::start(&daemon).await;

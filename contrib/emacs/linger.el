@@ -4,10 +4,9 @@
 
 ;;; Commentary:
 
-;; `linger' attaches to a session in another window, `linger-new' starts one, `linger-prompt' prompts, with the region if
-;; it is active, `linger-answer' answers the oldest question, `linger-cancel' cancels.  In the buffer RET jumps to a file
-;; or answers a question; the mode line says what the session does.  `linger-program', `linger-model' and `linger-permission-mode'
-;; configure it.
+;; `linger' attaches to a session in another window, `linger-new' starts one, `linger-prompt' prompts, also with the region,
+;; `linger-answer' answers the oldest question, `linger-cancel' cancels; RET jumps to a file or answers a question, and the
+;; mode line has the state.  `linger-program', `linger-model' and `linger-permission-mode' configure it.
 ;; Text from models and tools is text: indented by two blanks, its control characters visible, never evaluated.
 
 ;;; Code:
@@ -26,15 +25,11 @@
   (split-string "PATH HOME USER LOGNAME SHELL LANG LC_ALL LC_CTYPE TZ TMPDIR SSH_AUTH_SOCK XDG_RUNTIME_DIR EDITOR CARGO_HOME
 RUSTUP_HOME GOPATH JAVA_HOME VIRTUAL_ENV NVM_DIR DISPLAY WAYLAND_DISPLAY DBUS_SESSION_BUS_ADDRESS")
   "The variables that a session's tools get: none of them holds a secret.")
-(defconst linger--patience 15 "How long a lost daemon is dialled, in seconds.")
-(defconst linger--keeper 0.5 "When a lost daemon is started: its keeper needs a moment.")
 (defconst linger--ending -31017 "The error of a daemon that is ending.")
 
 (defvar linger--connection nil)
-(defvar linger--open nil "Requests without an answer, the newest first: number, method, params, function.")
-(defvar linger--last 0 "The number of the last request.")
-(defvar linger--down nil "Since when the daemon is lost.")
-(defvar linger--starting nil "The process that starts the daemon.")
+(defvar linger--open nil "Requests without an answer, the newest first: method, params, function.")
+(defvar linger--starting nil "The process that starts the daemon, or waits for it.")
 (defvar linger--shown nil "The buffer of the session that is shown.")
 (defvar-local linger--session nil)
 (defvar-local linger--cursor nil "Where to read on from.")
@@ -51,14 +46,11 @@ RUSTUP_HOME GOPATH JAVA_HOME VIRTUAL_ENV NVM_DIR DISPLAY WAYLAND_DISPLAY DBUS_SE
 
 (defun linger--append (text gutter)
   "Add TEXT to the end of the session's buffer, each further line with GUTTER."
-  (let ((inhibit-read-only t)
-        (following (seq-filter (lambda (it) (= (window-point it) (point-max))) (get-buffer-window-list nil nil t)))
-        (moving (= (point) (point-max))))
+  (let ((inhibit-read-only t) (moving (eobp)))
     (save-excursion
       (goto-char (point-max))
       (insert (string-replace "\n" (concat "\n" gutter) (linger--clean text))))
-    (when moving (goto-char (point-max)))
-    (dolist (window following) (set-window-point window (point-max)))))
+    (when moving (goto-char (point-max)))))
 
 (defun linger--own (mark &optional what)
   "A line of linger's own, in the first column: MARK, and WHAT of others in one line."
@@ -70,16 +62,17 @@ RUSTUP_HOME GOPATH JAVA_HOME VIRTUAL_ENV NVM_DIR DISPLAY WAYLAND_DISPLAY DBUS_SE
   (unless (equal stream linger--stream) (linger--append "\n  " "") (setq linger--stream stream))
   (linger--append text "  "))
 
+(defun linger--here () (directory-file-name (expand-file-name default-directory)))
 (defun linger--key () (md5 (format "%s %s %s" (random) (emacs-pid) (float-time))))
 
 (defun linger--ask (method params &optional done)
   "Call METHOD with PARAMS; one without an answer is asked again over the next connection, with its key.  DONE gets the result."
-  (let ((request (list (setq linger--last (1+ linger--last)) method params done)))
+  (let ((request (list method params done)))
     (push request linger--open)
     (if linger--connection (linger--send request) (linger--connect))))
 
 (defun linger--send (request)
-  (pcase-let ((`(,_ ,method ,params ,done) request))
+  (pcase-let ((`(,method ,params ,done) request))
     (jsonrpc-async-request
      linger--connection (intern method) params :timeout nil
      :success-fn (lambda (result) (setq linger--open (delq request linger--open)) (when done (funcall done result)))
@@ -100,11 +93,11 @@ RUSTUP_HOME GOPATH JAVA_HOME VIRTUAL_ENV NVM_DIR DISPLAY WAYLAND_DISPLAY DBUS_SE
 (defun linger--connect ()
   "Connect, attach again, and send again what has no answer."
   (unless linger--connection
-    (let* ((socket (linger--socket)) (directory (directory-file-name (file-name-directory socket))))
-      (when-let ((found (file-attributes directory 'integer)))
-        (unless (and (eq (file-attribute-type found) t) (= (file-attribute-user-id found) (user-uid))
-                     (zerop (logand (file-modes directory) #o077)))
-          (user-error "%s is not a directory of yours that is closed to others" directory)))
+    (let* ((socket (linger--socket)) (directory (directory-file-name (file-name-directory socket)))
+           (found (file-attributes directory 'integer)))
+      (unless (or (not found) (and (eq (file-attribute-type found) t) (= (file-attribute-user-id found) (user-uid))
+                                   (zerop (logand (file-modes directory) #o077))))
+        (user-error "%s is not a directory of yours that is closed to others" directory))
       (condition-case nil
           (let ((process (make-network-process :name "linger" :family 'local :service socket :noquery t))
                 (waiting (reverse linger--open)))
@@ -113,37 +106,36 @@ RUSTUP_HOME GOPATH JAVA_HOME VIRTUAL_ENV NVM_DIR DISPLAY WAYLAND_DISPLAY DBUS_SE
                   (apply #'make-instance 'jsonrpc-process-connection :name "linger" :process process
                          :notification-dispatcher #'linger--event :on-shutdown #'linger--lost
                          (if (< emacs-major-version 30) '(:events-buffer-scrollback-size 0) '(:events-buffer-config (:size 0)))))
-            (linger--ask "daemon/hello" (list :client (format "emacs@%d" (emacs-pid)) :protocol [1 1])
-                         (lambda (_) (setq linger--down nil)))
+            (linger--ask "daemon/hello" (list :client (format "emacs@%d" (emacs-pid)) :protocol [1 1]))
             (when (buffer-live-p linger--shown) (with-current-buffer linger--shown (linger--attach)))
             (dolist (request waiting)
-              (unless (member (nth 1 request) '("daemon/hello" "session/attach"))
+              (unless (member (car request) '("daemon/hello" "session/attach"))
                 (push request linger--open)
                 (linger--send request))))
         (file-error (linger--lost nil))))))
 
 (defun linger--lost (_)
-  "Try again in a moment; start the daemon if it does not come back by itself."
-  (setq linger--connection nil
-        linger--down (or linger--down (float-time)))
-  (let ((past (- (float-time) linger--down)))
-    (if (> past linger--patience)
-        (progn (setq linger--down nil linger--open nil)
-               (message "linger: cannot reach the daemon; `linger doctor' says what is wrong"))
-      (when (and (>= past linger--keeper) (not (process-live-p linger--starting)))
-        (setq linger--starting (start-process "linger start" nil linger-program "daemon" "start")))
-      (run-with-timer 0.05 nil #'linger--connect))))
+  "Connect again, once the daemon that is lost runs: its keeper starts another one, or else `linger' does."
+  (setq linger--connection nil)
+  (unless (process-live-p linger--starting)
+    (setq linger--starting (start-process "linger start" nil linger-program "daemon" "start"))
+    (set-process-sentinel linger--starting #'linger--started)))
+
+(defun linger--started (process _)
+  "Connect, if PROCESS has found a daemon."
+  (cond ((process-live-p process))
+        ((and (zerop (process-exit-status process)) (file-exists-p (linger--socket))) (linger--connect))
+        (t (setq linger--open nil) (message "linger: cannot reach the daemon; `linger doctor' says what is wrong"))))
 
 (defun linger--event (_ _method params)
   "Show the event of PARAMS, if it is new."
-  (pcase-let (((map :session :cursor :event :answered) params))
-    (when (and (buffer-live-p linger--shown) (equal session (buffer-local-value 'linger--session linger--shown)))
+  (pcase-let* (((map :session :cursor :event :answered) params) (seq (plist-get event :seq)))
+    (when (and (buffer-live-p linger--shown) (equal session (linger--of-shown 'linger--session)))
       (with-current-buffer linger--shown
-        (let ((seq (plist-get event :seq)))
-          (when (or (not seq) (> seq linger--seq))
-            (setq linger--seq (or seq linger--seq) linger--cursor cursor)
-            (linger--show-event event (eq answered t))
-            (force-mode-line-update)))))))
+        (when (or (not seq) (> seq linger--seq))
+          (setq linger--seq (or seq linger--seq) linger--cursor cursor)
+          (linger--show-event event (eq answered t))
+          (force-mode-line-update))))))
 
 (defun linger--action (event)
   "What runs in EVENT; with the tool, unless that says it."
@@ -152,56 +144,52 @@ RUSTUP_HOME GOPATH JAVA_HOME VIRTUAL_ENV NVM_DIR DISPLAY WAYLAND_DISPLAY DBUS_SE
 
 (defun linger--show-event (e past)
   "Show the event E; of a question that is PAST only that it was asked."
-  (pcase (plist-get e :kind)
-    ("prompt_accepted"
-     (linger--own "> ")
-     (seq-doseq (block (plist-get e :content)) (linger--append (or (plist-get block :text) "[image]") "  ")))
-    ("text_delta" (linger--streamed (list (plist-get e :message) (plist-get e :block)) (plist-get e :text)))
-    ("tool_output_delta" (linger--streamed (plist-get e :call_id) (plist-get e :text)))
-    ("message" (when (eq (plist-get e :interrupted) t) (linger--own "- interrupted")))
-    ("tool_started" (linger--own "* " (linger--action e)))
-    ("tool_finished"
-     (when (eq (plist-get e :is_error) t)
-       (linger--own "* failed")
-       (seq-doseq (block (plist-get e :content)) (linger--streamed 'failure (or (plist-get block :text) ""))))
-     (seq-doseq (where (and (plist-get e :changes) (plist-get e :locations)))
-       (linger--own "@ " (format "%s:%d" (plist-get where :path) (or (plist-get where :line) 1)))))
-    ("notice" (linger--own "! " (plist-get e :text)))
-    ("turn_started" (setq linger--state "running"))
-    ("turn_finished"
-     (setq linger--state "idle")
-     (linger--own "- " (concat (plist-get e :stop_reason) (and (plist-get e :detail) (concat ": " (plist-get e :detail))))))
-    ("permission_requested"
-     (linger--own "? " (linger--action e))
-     (unless past
-       (linger--question `(:id ,(plist-get e :permission) :digest ,(plist-get e :digest) :options ,(append (plist-get e :options) nil))
-                         (append (plist-get e :changes) nil))))
-    ("question_asked"
-     (pcase-let (((map :text :digest :options :schema) (plist-get e :asked)))
-       (linger--own "? " text)
-       (unless past
-         (setq options (if schema '("accept" "decline") (seq-map (lambda (it) (plist-get it :name)) options)))
-         (linger--question (list :id (plist-get e :question) :digest digest :form (and schema t) :options options) nil))))
-    ((or "permission_resolved" "question_resolved")
-     (let ((id (or (plist-get e :permission) (plist-get e :question))))
+  (pcase-let (((map :kind :content :text :message :block :call_id :stop_reason :detail :changes :by :asked) e)
+              (id (or (plist-get e :permission) (plist-get e :question))))
+    (pcase kind
+      ("prompt_accepted"
+       (linger--own "> ")
+       (seq-doseq (it content) (linger--append (or (plist-get it :text) "[image]") "  ")))
+      ("text_delta" (linger--streamed (list message block) text))
+      ("tool_output_delta" (linger--streamed call_id text))
+      ("message" (when (eq (plist-get e :interrupted) t) (linger--own "- interrupted")))
+      ("tool_started" (linger--own "* " (linger--action e)))
+      ("tool_finished"
+       (when (eq (plist-get e :is_error) t)
+         (linger--own "* failed")
+         (seq-doseq (it content) (linger--streamed 'failure (or (plist-get it :text) ""))))
+       (seq-doseq (where (and changes (plist-get e :locations)))
+         (linger--own "@ " (format "%s:%d" (plist-get where :path) (or (plist-get where :line) 1)))))
+      ("notice" (linger--own "! " text))
+      ("turn_started" (setq linger--state "running"))
+      ("turn_finished" (setq linger--state "idle") (linger--own "- " (concat stop_reason (and detail ": ") detail)))
+      ("permission_requested" (linger--asked (linger--action e) id e (append (plist-get e :options) nil) past))
+      ("question_asked"
+       (let ((names (seq-map (lambda (it) (plist-get it :name)) (plist-get asked :options))))
+         (linger--asked (plist-get asked :text) id asked (if (plist-get asked :schema) '("accept" "decline") names) past)))
+      ((or "permission_resolved" "question_resolved")
        (setq linger--questions (seq-remove (lambda (q) (equal (plist-get q :id) id)) linger--questions))
-       (linger--own "? " (format "%s, by %s" (or (plist-get e :decision) (plist-get e :answer) "withdrawn") (plist-get e :by)))))))
+       (linger--own "? " (format "%s, by %s" (or (plist-get e :decision) (plist-get e :answer) "withdrawn") by))))))
+
+(defun linger--asked (text id it options past)
+  "Show TEXT, which asks the question ID of IT; unless it is PAST, it can be answered with OPTIONS."
+  (linger--own "? " text)
+  (unless past
+    (linger--question (list :id id :digest (plist-get it :digest) :options options :form (and (plist-get it :schema) t))
+                      (append (plist-get it :changes) nil))))
 
 (defun linger--question (q changes)
   "Show CHANGES as differences, one after the other; then Q can be answered."
-  (let ((buffer (current-buffer)) (change (car changes)))
-    (if change
-        (linger--blob
-         (plist-get change :before)
-         (lambda (before)
-           (linger--blob (plist-get change :after)
-                         (lambda (after)
-                           (with-current-buffer buffer
-                             (linger--own (format "? %s " (plist-get change :kind)) (plist-get change :path))
-                             (linger--streamed 'diff (linger--diff before after))
-                             (linger--question q (cdr changes)))))))
-      (linger--own "? answer: " (concat "RET here, or M-x linger-answer: " (string-join (plist-get q :options) ", ")))
-      (setq linger--questions (append linger--questions (list q))))))
+  (if (null changes)
+      (progn (linger--own "? answer: " (concat "RET here, or M-x linger-answer: " (string-join (plist-get q :options) ", ")))
+             (setq linger--questions (append linger--questions (list q))))
+    (pcase-let (((map :kind :path :before :after) (car changes)) (buffer (current-buffer)))
+      (linger--blob before (lambda (before)
+        (linger--blob after (lambda (after)
+          (with-current-buffer buffer
+            (linger--own (format "? %s " kind) path)
+            (linger--streamed 'diff (linger--diff before after))
+            (linger--question q (cdr changes))))))))))
 
 (defun linger--blob (name done &optional got offset)
   "Give DONE the content of the blob NAME: GOT and what follows from OFFSET."
@@ -217,41 +205,34 @@ RUSTUP_HOME GOPATH JAVA_HOME VIRTUAL_ENV NVM_DIR DISPLAY WAYLAND_DISPLAY DBUS_SE
   (let* ((coding-system-for-write 'no-conversion)
          (files (mapcar (lambda (text) (make-temp-file "linger" nil nil text)) (list before after))))
     (unwind-protect
-        (with-temp-buffer
-          (apply #'call-process "diff" nil t nil "-u" files)
-          (goto-char (point-min))
-          (forward-line 2)
-          (string-trim-right (buffer-substring (point) (point-max)) "\n"))
+        (string-join (nthcdr 2 (apply #'process-lines-ignore-status "diff" "-u" files)) "\n")
       (mapc #'delete-file files))))
 
 (define-derived-mode linger-mode special-mode "linger"
   "A session of linger."
-  (setq-local mode-line-process '(" " (:eval (linger-status))) buffer-undo-list t)
+  (setq-local mode-line-process '(" " (:eval (linger-status))) buffer-undo-list t window-point-insertion-type t)
   (visual-line-mode))
 (define-key linger-mode-map (kbd "RET") #'linger-enter)
 
 (defun linger--show (id)
   "Show the session ID from its beginning."
-  (when (buffer-live-p linger--shown)
-    (linger--ask "session/detach" (list :session (buffer-local-value 'linger--session linger--shown))))
-  (let ((buffer (get-buffer-create (format "*linger %s*" id))))
-    (with-current-buffer buffer
-      (let ((inhibit-read-only t)) (erase-buffer))
-      (linger-mode)
-      (setq linger--session id linger--shown buffer)
-      (linger--attach))
-    (display-buffer buffer)))
+  (when (buffer-live-p linger--shown) (linger--ask "session/detach" (list :session (linger--of-shown 'linger--session))))
+  (with-current-buffer (get-buffer-create (format "*linger %s*" id))
+    (let ((inhibit-read-only t)) (erase-buffer))
+    (linger-mode)
+    (setq linger--session id linger--shown (current-buffer))
+    (linger--attach)
+    (display-buffer linger--shown)))
 
 ;;;###autoload
 (defun linger (name)
   "Attach to the session NAME, or with an empty one to the latest of this directory."
   (interactive "sSession (empty for the latest here): ")
-  (let ((here (directory-file-name (expand-file-name default-directory))))
-    (linger--ask "session/list" (if (string-empty-p name) (list :cwd here :limit 1) (list :matching name :limit 1))
-                 (lambda (rows)
-                   (cond ((> (length rows) 0) (linger--show (plist-get (aref rows 0) :session)))
-                         ((string-empty-p name) (linger-new))
-                         (t (message "linger: there is no session '%s'" name)))))))
+  (linger--ask "session/list" (if (string-empty-p name) (list :cwd (linger--here) :limit 1) (list :matching name :limit 1))
+               (lambda (rows)
+                 (cond ((> (length rows) 0) (linger--show (plist-get (aref rows 0) :session)))
+                       ((string-empty-p name) (linger-new))
+                       (t (message "linger: there is no session '%s'" name))))))
 
 ;;;###autoload
 (defun linger-new ()
@@ -259,13 +240,14 @@ RUSTUP_HOME GOPATH JAVA_HOME VIRTUAL_ENV NVM_DIR DISPLAY WAYLAND_DISPLAY DBUS_SE
   (interactive)
   (let ((env (seq-mapcat (lambda (name) (and (getenv name) (list (intern (concat ":" name)) (getenv name)))) linger--env)))
     (linger--ask "session/create"
-                 `(:cwd ,(directory-file-name (expand-file-name default-directory)) :env ,env :key ,(linger--key)
+                 `(:cwd ,(linger--here) :env ,env :key ,(linger--key)
                    ,@(and linger-model (list :model linger-model)) ,@(and linger-permission-mode (list :mode linger-permission-mode)))
                  (lambda (made) (linger--show (plist-get made :session))))))
 
-(defun linger--current ()
-  "The buffer of the session that is shown."
-  (if (buffer-live-p linger--shown) linger--shown (user-error "No session is shown: M-x linger or linger-new first")))
+(defun linger--of-shown (variable)
+  "The value of VARIABLE in the session that is shown."
+  (unless (buffer-live-p linger--shown) (user-error "No session is shown: M-x linger or linger-new first"))
+  (buffer-local-value variable linger--shown))
 
 ;;;###autoload
 (defun linger-prompt (text &optional begin end)
@@ -276,48 +258,42 @@ RUSTUP_HOME GOPATH JAVA_HOME VIRTUAL_ENV NVM_DIR DISPLAY WAYLAND_DISPLAY DBUS_SE
       (while (string-search fence code) (setq fence (concat fence "`")))
       (setq text (format "%s\n\n%s:%d-%d\n%s\n%s\n%s" text (or (buffer-file-name) (buffer-name)) (line-number-at-pos begin)
                          (line-number-at-pos (max begin (1- end))) fence code fence))))
-  (linger--ask "session/prompt" (list :session (buffer-local-value 'linger--session (linger--current))
-                                      :content text :key (linger--key))))
+  (linger--ask "session/prompt" (list :session (linger--of-shown 'linger--session) :content text :key (linger--key))))
 
 (defun linger-answer (&optional name reason)
   "Answer the oldest question with NAME, with a REASON; for a form the fields as JSON."
   (interactive)
-  (let ((q (or (car (buffer-local-value 'linger--questions (linger--current))) (user-error "No question waits"))))
-    (setq name (or name (completing-read "Answer: " (plist-get q :options) nil t)))
-    (when (and (plist-get q :form) (equal name "accept") (not reason))
-      (setq reason (read-string "Fields as JSON: ")))
+  (let* ((q (or (car (linger--of-shown 'linger--questions)) (user-error "No question waits")))
+         (name (or name (completing-read "Answer: " (plist-get q :options) nil t)))
+         (fields (and (plist-get q :form) (equal name "accept") (or reason (read-string "Fields as JSON: ")))))
     (linger--ask "question/answer"
                  `(:question ,(plist-get q :id) :answer ,name :digest ,(plist-get q :digest) :key ,(linger--key)
-                   ,@(cond ((and (plist-get q :form) (equal name "accept")) (list :value (json-parse-string reason :object-type 'plist)))
+                   ,@(cond (fields (list :value (json-parse-string fields :object-type 'plist)))
                            (reason (list :reason reason)))))))
 
 (defun linger-cancel ()
   "Cancel the running turn."
   (interactive)
-  (linger--ask "session/cancel" (list :session (buffer-local-value 'linger--session (linger--current)) :key (linger--key))))
+  (linger--ask "session/cancel" (list :session (linger--of-shown 'linger--session) :key (linger--key))))
 
 (defun linger-enter ()
   "Jump to the file of this line, or answer the question."
   (interactive)
   (let ((line (buffer-substring-no-properties (line-beginning-position) (line-end-position))))
     (cond ((string-match "\\`@ \\(.*\\):\\([0-9]+\\)\\'" line)
-           (let ((number (string-to-number (match-string 2 line)))
-                 (buffer (find-file-noselect (match-string 1 line) t)))
-             (with-current-buffer buffer
-               ;; It was changed under a buffer that was there already.
-               (unless (or (buffer-modified-p) (verify-visited-file-modtime buffer)) (revert-buffer t t t)))
-             (pop-to-buffer buffer)
-             (goto-char (point-min))
-             (forward-line (1- number))))
+           (let ((number (string-to-number (match-string 2 line))))
+             (pop-to-buffer (find-file-noselect (match-string 1 line) t))
+             ;; It was changed under a buffer that was there already.
+             (unless (or (buffer-modified-p) (verify-visited-file-modtime)) (revert-buffer t t t))
+             (goto-char (point-min)) (forward-line (1- number))))
           ((string-prefix-p "? answer:" line) (linger-answer)))))
 
 (defun linger-status ()
   "What the session that is shown does, for a mode line."
-  (if (buffer-live-p linger--shown)
-      (with-current-buffer linger--shown
-        (let ((state (if linger--connection linger--state "reconnecting")) (waiting (length linger--questions)))
-          (if (zerop waiting) state (format "%s, %d waiting" state waiting))))
-    ""))
+  (if (not (buffer-live-p linger--shown)) ""
+    (let ((waiting (length (linger--of-shown 'linger--questions))))
+      (concat (if linger--connection (linger--of-shown 'linger--state) "reconnecting")
+              (unless (zerop waiting) (format ", %d waiting" waiting))))))
 
 (provide 'linger)
 ;;; linger.el ends here

@@ -883,6 +883,7 @@ class SessionCreateParams(TypedDict):
     unattended: NotRequired[Unattended | None]
     budget: NotRequired[Budget]
     directories: NotRequired[list[str]]
+    mcp_servers: NotRequired[list[SessionServer]]
     tools: NotRequired[list[str] | None]
     agent: NotRequired[str | None]
     allow: NotRequired[list[str]]
@@ -1016,6 +1017,7 @@ class ForkedEvent(TypedDict):
     agent: NotRequired[Role2 | None]
     system: NotRequired[str | None]
     directories: NotRequired[list[str]]
+    mcp_servers: NotRequired[list[SessionServer]]
     budget: NotRequired[Budget]
     unattended: NotRequired[Unattended]
     patience: NotRequired[Patience | None]
@@ -1078,6 +1080,7 @@ class SessionChangedEvent(TypedDict):
     unattended: NotRequired[Unattended | None]
     budget: NotRequired[Budget | None]
     directories: NotRequired[list[str] | None]
+    mcp_servers: NotRequired[list[SessionServer] | None]
     binned: NotRequired[bool | None]
     title: NotRequired[str | None]
     title_cost: NotRequired[TitleCost | None]
@@ -1632,6 +1635,7 @@ class McpFinishLoginParams(TypedDict):
     login: str
     server: str
     cwd: NotRequired[str | None]
+    session: NotRequired[SessionId | None]
     code: str
     state: str
     issuer: NotRequired[str | None]
@@ -1670,6 +1674,7 @@ class Forked(TypedDict):
     agent: NotRequired[Role2 | None]
     system: NotRequired[str | None]
     directories: NotRequired[list[str]]
+    mcp_servers: NotRequired[list[SessionServer]]
     budget: NotRequired[Budget]
     unattended: NotRequired[Unattended]
     patience: NotRequired[Patience | None]
@@ -1921,7 +1926,7 @@ class MemoryListParams(TypedDict):
 
 
 class McpListParams(TypedDict):
-    """`mcp/list`: the servers of the user's configuration, and of a workspace."""
+    """`mcp/list`: the servers of the user's configuration, of a workspace and of a session."""
 
     session: NotRequired[SessionId | None]
     cwd: NotRequired[str | None]
@@ -1986,6 +1991,7 @@ class McpLoginParams(TypedDict):
 
     server: str
     cwd: NotRequired[str | None]
+    session: NotRequired[SessionId | None]
     redirect: str
 
 
@@ -2066,6 +2072,7 @@ class Named2(TypedDict):
 
     server: str
     cwd: NotRequired[str | None]
+    session: NotRequired[SessionId | None]
 
 
 class NamedArtifact(TypedDict):
@@ -2513,6 +2520,7 @@ Server = TypedDict("Server", {
     "error": "NotRequired[str | None]",
     "waits_for": "NotRequired[list[str]]",
     "from": "NotRequired[str | None]",
+    "session": "NotRequired[SessionId | None]",
 })
 
 
@@ -2536,6 +2544,17 @@ class ServerTool(TypedDict):
 SessionId: TypeAlias = "str"
 
 
+class SessionServer(TypedDict):
+    """An MCP server of one session, which a client brings for it: a program, or an address of Streamable HTTP."""
+
+    server: str
+    command: NotRequired[str | None]
+    args: NotRequired[list[str]]
+    env: NotRequired[dict[str, str]]
+    url: NotRequired[str | None]
+    headers: NotRequired[dict[str, str]]
+
+
 class SessionSetParams(TypedDict):
     """`session/set`: changes a session from its next step on; absent fields stay."""
 
@@ -2549,6 +2568,7 @@ class SessionSetParams(TypedDict):
     budget: NotRequired[Budget]
     add_directories: NotRequired[list[str]]
     remove_directories: NotRequired[list[str]]
+    mcp_servers: NotRequired[list[SessionServer] | None]
     name: NotRequired[str | None]
     key: NotRequired[str | None]
 

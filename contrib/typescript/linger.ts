@@ -617,7 +617,7 @@ export interface SessionAttachParams {
   after?: Cursor | null;
   /** Whether deltas are sent; true when absent. */
   deltas?: boolean | null;
-  /** Whether a person reads along: while one does, the daemon sends no notification about the session, and it keeps how far they read (`left` of the session's row). From a process that the daemon started it means nothing. */
+  /** Whether a person reads along: while one does, the daemon sends no notification about the session, and it keeps how far they read (`left` of the session's row). From a process that the daemon started, or with a token that answers nothing, it means nothing. */
   person?: boolean;
   /** Values of secret variables that the session was created with, and of those by which a program finds the desktop (`DISPLAY`, `WAYLAND_DISPLAY`, `DBUS_SESSION_BUS_ADDRESS`, `XAUTHORITY`, `XDG_RUNTIME_DIR`), for notifications; others are ignored. */
   env?: Record<string, string>;
@@ -1037,6 +1037,8 @@ export interface SessionCreateParams {
   budget?: Budget;
   /** Directories beside `cwd` that its file tools treat like it, absolute; at most 32. */
   directories?: Array<string>;
+  /** MCP servers of this session alone, at most 16, with those of the configuration and of its workspace. They take a process of the user's own. */
+  mcp_servers?: Array<SessionServer>;
   /** The only tools that the session has, and of those that its provider runs; `mcp__NAME__*` is all of a server. All tools when absent. */
   tools?: Array<string> | null;
   /** The name of the agent that the session is (`agent/list`). */
@@ -1227,6 +1229,8 @@ export interface ForkedEvent {
   system?: string | null;
   /** The directories that a user added. */
   directories?: Array<string>;
+  /** The MCP servers that a client brought for the origin, and which are the fork's too. */
+  mcp_servers?: Array<SessionServer>;
   /** Its budget, of which nothing is spent. */
   budget?: Budget;
   /** What happens to a question that no person answers. */
@@ -1329,6 +1333,8 @@ export interface SessionChangedEvent {
   budget?: Budget | null;
   /** All directories that a user has added, from the next call on; file tools treat them like the working directory. */
   directories?: Array<string> | null;
+  /** All MCP servers that a client brought for this session, from the next step on; without the values of their variables and headers. */
+  mcp_servers?: Array<SessionServer> | null;
   /** Whether it is in the bin. */
   binned?: boolean | null;
   /** The title that a model gave it. */
@@ -2155,6 +2161,8 @@ export interface McpFinishLoginParams {
   server: string;
   /** As in `mcp/login`. */
   cwd?: string | null;
+  /** As in `mcp/login`. */
+  session?: SessionId | null;
   /** `code`. */
   code: string;
   /** `state`. */
@@ -2213,6 +2221,8 @@ export interface Forked {
   system?: string | null;
   /** The directories that a user added. */
   directories?: Array<string>;
+  /** The MCP servers that a client brought for the origin, and which are the fork's too. */
+  mcp_servers?: Array<SessionServer>;
   /** Its budget, of which nothing is spent. */
   budget?: Budget;
   /** What happens to a question that no person answers. */
@@ -2567,9 +2577,9 @@ export interface MemoryListParams {
   text?: boolean;
 }
 
-/** `mcp/list`: the servers of the user's configuration, and of a workspace. */
+/** `mcp/list`: the servers of the user's configuration, of a workspace and of a session. */
 export interface McpListParams {
-  /** A session in the workspace whose files count too. */
+  /** A session, whose own servers count, and those of the files of its workspace. */
   session?: SessionId | null;
   /** Without a session: a directory in that workspace, absolute. */
   cwd?: string | null;
@@ -2641,6 +2651,8 @@ export interface McpLoginParams {
   server: string;
   /** A directory in the workspace whose files may have it, absolute; absent: the user's own configuration has it. */
   cwd?: string | null;
+  /** As in `mcp/logs`. */
+  session?: SessionId | null;
   /** Where the browser goes afterwards: `http://127.0.0.1:PORT/…` of the client. */
   redirect: string;
 }
@@ -2747,6 +2759,8 @@ export interface Named2 {
   server: string;
   /** A directory in the workspace whose files may have it, absolute; absent: the user's own configuration has it. */
   cwd?: string | null;
+  /** In place of a directory: a session that may have it. */
+  session?: SessionId | null;
 }
 
 /** A request that names an artifact and nothing else: `artifact/get` and `artifact/delete`. */
@@ -3331,6 +3345,8 @@ export interface Server {
   waits_for?: Array<string>;
   /** The file of a workspace that has it; absent if the user's own configuration does. */
   from?: string | null;
+  /** The session that a client brought it for. */
+  session?: SessionId | null;
 }
 
 /** A prompt that a server has ready: a row of `mcp/prompts`. */
@@ -3358,6 +3374,22 @@ export interface ServerTool {
 /** A session; unique among all sessions of a daemon. */
 export type SessionId = string;
 
+/** An MCP server of one session, which a client brings for it: a program, or an address of Streamable HTTP. */
+export interface SessionServer {
+  /** Its name: at most 32 letters, digits, `-` and `_`. A server of the user's configuration hides one of the same name. */
+  server: string;
+  /** The program: an absolute path, or a name that the session's `PATH` has. */
+  command?: string | null;
+  /** Its arguments, as they are. */
+  args?: Array<string>;
+  /** Its variables. The values are in the daemon's memory alone; events have `<in memory>` in their place. */
+  env?: Record<string, string>;
+  /** The address, in place of a program. */
+  url?: string | null;
+  /** What each request to it carries; in memory like `env`. */
+  headers?: Record<string, string>;
+}
+
 /** `session/set`: changes a session from its next step on; absent fields stay. */
 export interface SessionSetParams {
   /** The session. */
@@ -3380,6 +3412,8 @@ export interface SessionSetParams {
   add_directories?: Array<string>;
   /** Those of them that count no more. */
   remove_directories?: Array<string>;
+  /** All MCP servers of this session alone from now on, as in `session/create`; an empty list is none. Those that it has already go on, and get the values that come with them. */
+  mcp_servers?: Array<SessionServer> | null;
   /** The name. */
   name?: string | null;
   /** Idempotency key. */

@@ -24,6 +24,7 @@ use crate::child::{ChildUpdate, Delegated};
 use crate::id::{
     BackgroundId, BlobId, CallId, Cursor, MessageId, PermissionId, PromptId, QuestionId, SessionId, TurnId,
 };
+use crate::mcp::SessionServer;
 use crate::message::{AnswerEnd, ContentBlock, HostedPart, HostedTool, Role, StopReason, Usage};
 use crate::patience::Patience;
 use crate::permission::{Decision, Mode};
@@ -170,6 +171,10 @@ pub enum EventBody {
         /// All directories that a user has added, from the next call on; file tools treat them like the working directory.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         directories: Option<Vec<PathBuf>>,
+        /// All MCP servers that a client brought for this session, from the next step on; without the values of their variables and
+        /// headers.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mcp_servers: Option<Vec<SessionServer>>,
         /// Whether it is in the bin.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         binned: Option<bool>,
@@ -730,6 +735,7 @@ impl EventBody {
             unattended: None,
             budget: None,
             directories: None,
+            mcp_servers: None,
             binned: None,
             title: None,
             title_cost: None,
@@ -833,6 +839,15 @@ impl EventBody {
         Self::changed(|body| {
             if let Self::SessionChanged { directories, .. } = body {
                 *directories = Some(now);
+            }
+        })
+    }
+
+    /// The session's own MCP servers are these from now on.
+    pub fn mcp_servers_changed(now: Vec<SessionServer>) -> Self {
+        Self::changed(|body| {
+            if let Self::SessionChanged { mcp_servers, .. } = body {
+                *mcp_servers = Some(now);
             }
         })
     }

@@ -1,10 +1,13 @@
 //! `mcp/*`: the MCP servers that extend the daemon's tools.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::id::SessionId;
 use crate::message::ContentBlock;
+use crate::variable::IN_MEMORY;
 
 /// Who shares one process of a server, or one connection to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -103,19 +106,22 @@ pub struct Server {
     /// Why it could not be started, or ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The variables that its configuration names and that nobody has brought since the daemon was started.
+    /// The variables that its configuration names and that no client has brought since the daemon was started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits_for: Vec<String>,
     /// The file of a workspace that has it; absent if the user's own configuration does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<std::path::PathBuf>,
+    /// The session that a client brought it for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
 }
 
-/// `mcp/list`: the servers of the user's configuration, and of a workspace.
+/// `mcp/list`: the servers of the user's configuration, of a workspace and of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct List {
-    /// A session in the workspace whose files count too.
+    /// A session, whose own servers count, and those of the files of its workspace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
     /// Without a session: a directory in that workspace, absolute.
@@ -131,6 +137,9 @@ pub struct Named {
     /// A directory in the workspace whose files may have it, absolute; absent: the user's own configuration has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<std::path::PathBuf>,
+    /// In place of a directory: a session that may have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
 }
 
 /// `mcp/login`: begins a login at a server with an address. A person opens the page that is answered in a browser, which then goes to
@@ -142,6 +151,9 @@ pub struct Login {
     /// A directory in the workspace whose files may have it, absolute; absent: the user's own configuration has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<std::path::PathBuf>,
+    /// As in `mcp/logs`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
     /// Where the browser goes afterwards: `http://127.0.0.1:PORT/…` of the client.
     pub redirect: String,
 }
@@ -165,6 +177,9 @@ pub struct FinishLogin {
     /// As in `mcp/login`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<std::path::PathBuf>,
+    /// As in `mcp/login`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
     /// `code`.
     pub code: String,
     /// `state`.
@@ -205,7 +220,7 @@ pub struct Test {
     pub cwd: std::path::PathBuf,
     /// The environment of the client, as of `session/create`.
     #[serde(default)]
-    pub env: std::collections::BTreeMap<String, String>,
+    pub env: BTreeMap<String, String>,
 }
 
 /// `mcp/add`: puts a server into the configuration; one of that name is an error.
@@ -220,14 +235,59 @@ pub struct Add {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
     /// Its variables.
-    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
-    pub env: std::collections::BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
     /// Its directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<std::path::PathBuf>,
     /// The address, in place of a program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
+}
+
+/// An MCP server of one session, which a client brings for it: a program, or an address of Streamable HTTP.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SessionServer {
+    /// Its name: at most 32 letters, digits, `-` and `_`. A server of the user's configuration hides one of the same name.
+    pub server: String,
+    /// The program: an absolute path, or a name that the session's `PATH` has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// Its arguments, as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// Its variables. The values are in the daemon's memory alone; events have `<in memory>` in their place.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// The address, in place of a program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// What each request to it carries; in memory like `env`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+}
+
+impl SessionServer {
+    /// The values that are kept in memory, by the name of their variable or header.
+    pub fn values(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.env.iter().chain(&self.headers)
+    }
+
+    /// The same as events and the database have it.
+    pub fn without_values(&self) -> Self {
+        let names = |values: &BTreeMap<String, String>| {
+            values.keys().map(|name| (name.clone(), IN_MEMORY.to_owned())).collect::<BTreeMap<_, _>>()
+        };
+        Self { env: names(&self.env), headers: names(&self.headers), ..self.clone() }
+    }
+}
+
+impl std::fmt::Debug for SessionServer {
+    /// Without the values.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<&String> = self.values().map(|(name, _)| name).collect();
+        f.debug_struct("SessionServer").field("server", &self.server).field("values", &names).finish_non_exhaustive()
+    }
 }
 
 /// `mcp/resources` and `mcp/prompts`: those of all servers, or of one.
@@ -240,8 +300,8 @@ pub struct Offered {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<std::path::PathBuf>,
     /// The environment of the client, with `cwd`.
-    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
-    pub env: std::collections::BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
     /// The server; absent: all that can be started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
@@ -309,8 +369,8 @@ pub struct GetPrompt {
     /// Its name.
     pub prompt: String,
     /// Arguments by name.
-    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
-    pub arguments: std::collections::BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub arguments: BTreeMap<String, String>,
     /// The other arguments, in the order in which the prompt has them: a word each, and the rest for the last.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,

@@ -12,6 +12,7 @@ use crate::budget::Budget;
 use crate::child::{ChildUpdate, Delegated};
 use crate::event::{FileChange, NotRestored};
 use crate::id::{BackgroundId, CallId, Cursor, PermissionId, PromptId, QuestionId, SessionId, TurnId};
+use crate::mcp::SessionServer;
 use crate::message::{HostedTool, StopReason, Usage};
 use crate::patience::Patience;
 use crate::permission::Mode;
@@ -48,6 +49,10 @@ pub struct Create {
     /// Directories beside `cwd` that its file tools treat like it, absolute; at most 32.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub directories: Vec<PathBuf>,
+    /// MCP servers of this session alone, at most 16, with those of the configuration and of its workspace. They take a process of
+    /// the user's own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mcp_servers: Vec<SessionServer>,
     /// The only tools that the session has, and of those that its provider runs; `mcp__NAME__*` is all of a server. All tools
     /// when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -284,7 +289,8 @@ pub struct Attach {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deltas: Option<bool>,
     /// Whether a person reads along: while one does, the daemon sends no notification about the session, and it keeps how far they read
-    /// (`left` of the session's row). From a process that the daemon started it means nothing.
+    /// (`left` of the session's row). From a process that the daemon started, or with a token that
+    /// answers nothing, it means nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub person: bool,
     /// Values of secret variables that the session was created with, and of those by which a program finds the desktop (`DISPLAY`,
@@ -546,6 +552,10 @@ pub struct Set {
     /// Those of them that count no more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove_directories: Vec<PathBuf>,
+    /// All MCP servers of this session alone from now on, as in `session/create`; an empty list is none. Those that it has already
+    /// go on, and get the values that come with them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mcp_servers: Option<Vec<SessionServer>>,
     /// The name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,

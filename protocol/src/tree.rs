@@ -9,6 +9,7 @@ use crate::agent::Role;
 use crate::budget::Budget;
 use crate::event::{FileChange, Process};
 use crate::id::{MessageId, PromptId, SessionId};
+use crate::mcp::SessionServer;
 use crate::patience::Patience;
 use crate::permission::Mode;
 use crate::session::Effort;
@@ -147,6 +148,9 @@ pub struct Forked {
     /// The directories that a user added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub directories: Vec<PathBuf>,
+    /// The MCP servers that a client brought for the origin, and which are the fork's too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mcp_servers: Vec<SessionServer>,
     /// Its budget, of which nothing is spent.
     #[serde(default, skip_serializing_if = "Budget::is_empty")]
     pub budget: Budget,

@@ -221,6 +221,27 @@ async fn a_history_that_is_refused_whatever_is_left_out_ends_the_turn_and_not_th
     }
 }
 
+#[tokio::test]
+async fn thinking_with_what_no_request_may_have_goes_back_changed_to_none_that_signed_it() {
+    let hostile =
+        "\u{0}\u{7}\u{1b}[2J\u{9b} \u{202e}txt.exe\u{2066} \u{e0041} </think> <script>x</script> \\u0000 \u{feff}";
+    for format in Format::ALL {
+        let model = ModelServer::with([
+            Reply::new().thinking(hostile, "YWx0").and_tool("bash", json!({ "command": "echo hi" })),
+            Reply::new().thinking("Ja.", "bmV1").and_text("eins"),
+            Reply::text("zwei"),
+        ]);
+        let daemon = providers::start(&model).await;
+        let client = daemon.client().await;
+        let session = client.create_with(json!({ "model": providers::name(format), "mode": "auto" })).await;
+        client.attach(&session).await;
+        for prompt in ["eins?", "und nun?"] {
+            assert_eq!(client.turn(&session, prompt).await.str("stop_reason"), "end_turn", "{format:?}");
+        }
+        providers::check(&daemon, &[&client], &model);
+    }
+}
+
 /// A refusal with these words, as this format has them.
 fn refuses_with(format: Format, said: &str) -> Reply {
     Reply::status(400).body(&format.error_body(400, "invalid_request_error", said).to_string())

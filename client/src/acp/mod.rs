@@ -10,6 +10,7 @@ mod options;
 mod prompt;
 mod question;
 mod requests;
+mod servers;
 mod update;
 mod wire;
 
@@ -26,12 +27,13 @@ use linger_protocol::daemon::Model;
 use linger_protocol::error::Code;
 use linger_protocol::event::{EventBody, FileChange, Location, NoticeCode, Notification};
 use linger_protocol::id::{BlobId, Cursor, PromptId, SessionId};
+use linger_protocol::mcp::SessionServer;
 use linger_protocol::message;
 use linger_protocol::method::{
-    BlobGet, Method, QuestionAnswer, QuestionList, SessionAttach, SessionCancel, SessionUnqueue,
+    BlobGet, Method, QuestionAnswer, QuestionList, SessionAttach, SessionCancel, SessionSet, SessionUnqueue,
 };
 use linger_protocol::question::{self as pending, PendingQuestion};
-use linger_protocol::session::{Attach, Cancel, Unqueue};
+use linger_protocol::session::{Attach, Cancel, Set, Unqueue};
 use linger_protocol::transport::blocking::Incoming;
 use serde::Serialize;
 use serde_json::Value;
@@ -103,6 +105,8 @@ struct Session {
     running: Option<PromptId>,
     /// The request that is answered when the replay is over.
     load: Option<(Value, Value)>,
+    /// The MCP servers that the editor brought, with their values: another daemon needs those again.
+    servers: Vec<SessionServer>,
 }
 
 type Answer = Result<Value, Error>;
@@ -138,7 +142,9 @@ impl Bridge {
         }
         let sessions: Vec<_> = self.sessions.iter().map(|(id, session)| (id.clone(), session.cursor.clone())).collect();
         for (session, after) in sessions {
-            if let Err(error) = self.attach(&session, after)? {
+            let servers = self.sessions.get(&session).map(|opened| opened.servers.clone()).unwrap_or_default();
+            let brought = self.bring_servers(&session, servers)?;
+            if let Err(error) = brought.and(self.attach(&session, after)?) {
                 let gone = self.sessions.remove(&session).unwrap_or_default();
                 self.update(&session, update::note(&format!("session {session}: {}", error.message)))?;
                 for id in gone.open.into_iter().map(|(_, id)| id).chain(gone.load.map(|(id, _)| id)) {
@@ -376,6 +382,20 @@ impl Bridge {
 
     fn update(&self, session: &SessionId, update: SessionUpdate) -> Result<(), Failure> {
         self.editor.notify("session/update", &SessionNotification::new(session.to_string(), update))
+    }
+
+    /// Gives a session the editor's MCP servers; an editor without any leaves those that the session has.
+    fn bring_servers(
+        &mut self,
+        session: &SessionId,
+        servers: Vec<SessionServer>,
+    ) -> Result<Result<(), Error>, Failure> {
+        if servers.is_empty() {
+            return Ok(Ok(()));
+        }
+        let (session, key) = (session.clone(), Some(key()?));
+        let set = Set { session, mcp_servers: Some(servers), key, ..Set::default() };
+        Ok(self.ask(&SessionSet(set))?.map(|_| ()))
     }
 
     fn attach(&mut self, session: &SessionId, after: Option<Cursor>) -> Result<Result<(), Error>, Failure> {

@@ -7,8 +7,8 @@ use agent_client_protocol_schema::v1::{
     AgentCapabilities, AuthMethod, AuthMethodAgent, AvailableCommand, AvailableCommandInput, AvailableCommandsUpdate,
     CloseSessionRequest, CloseSessionResponse, DeleteSessionRequest, DeleteSessionResponse, ElicitationCapabilities,
     Error, ErrorCode, Implementation, InitializeRequest, InitializeResponse, ListSessionsRequest, ListSessionsResponse,
-    LoadSessionRequest, LoadSessionResponse, McpServer, NewSessionRequest, NewSessionResponse, PromptCapabilities,
-    PromptRequest, PromptResponse, ResumeSessionRequest, ResumeSessionResponse,
+    LoadSessionRequest, LoadSessionResponse, McpCapabilities, NewSessionRequest, NewSessionResponse,
+    PromptCapabilities, PromptRequest, PromptResponse, ResumeSessionRequest, ResumeSessionResponse,
     SessionAdditionalDirectoriesCapabilities, SessionCapabilities, SessionCloseCapabilities, SessionConfigOption,
     SessionDeleteCapabilities, SessionInfo, SessionListCapabilities, SessionModeState, SessionResumeCapabilities,
     SessionUpdate, SetSessionConfigOptionRequest, SetSessionConfigOptionResponse, SetSessionModeRequest,
@@ -26,11 +26,11 @@ use linger_protocol::question as pending;
 use linger_protocol::session::{Before, Bin, Create, Effort, Info, List, Named, Prompt, Set};
 use serde_json::{Value, json};
 
+use super::servers::servers;
 use super::{Answer, Bridge, KEY, PAGE, Session, options, prompt, value};
 use crate::environment::umask;
 use crate::error::Failure;
 use crate::idempotency::key;
-use crate::terminal::Terminal;
 
 impl Bridge {
     pub(super) fn initialize(&mut self, request: &InitializeRequest) -> Value {
@@ -44,6 +44,7 @@ impl Bridge {
             .additional_directories(SessionAdditionalDirectoriesCapabilities::new());
         let capabilities = AgentCapabilities::new()
             .load_session(true)
+            .mcp_capabilities(McpCapabilities::new().http(true))
             .prompt_capabilities(PromptCapabilities::new().image(true).embedded_context(true))
             .session_capabilities(sessions);
         let method = AuthMethodAgent::new(KEY, "Key of a provider").description(
@@ -57,12 +58,16 @@ impl Bridge {
     }
 
     pub(super) fn new_session(&mut self, request: NewSessionRequest) -> Result<Answer, Failure> {
-        self.say_about_servers(&request.mcp_servers)?;
+        let servers = match servers(request.mcp_servers) {
+            Ok(servers) => servers,
+            Err(error) => return Ok(Err(error)),
+        };
         let create = Create {
             cwd: request.cwd.clone(),
             model: self.args.model.clone(),
             mode: self.args.mode,
             directories: request.additional_directories,
+            mcp_servers: servers.clone(),
             agent: self.args.agent.clone(),
             env: self.client.session_env(),
             umask: Some(umask()),
@@ -76,7 +81,7 @@ impl Bridge {
         };
         let session = created.session;
         let row = self.client.session_info(&session)?;
-        self.sessions.insert(session.clone(), Session::default());
+        self.sessions.insert(session.clone(), Session { servers, ..Session::default() });
         if let Err(error) = self.attach(&session, None)? {
             return Ok(Err(error));
         }
@@ -86,11 +91,14 @@ impl Bridge {
     }
 
     pub(super) fn load(&mut self, id: &Value, request: LoadSessionRequest) -> Result<Option<Answer>, Failure> {
-        self.say_about_servers(&request.mcp_servers)?;
-        let row = match self.row(&request.session_id.to_string())? {
-            Ok(row) => row,
+        let opened = self.row(&request.session_id.to_string())?;
+        let (row, servers) = match opened.and_then(|row| Ok((row, servers(request.mcp_servers)?))) {
+            Ok(opened) => opened,
             Err(error) => return Ok(Some(Err(error))),
         };
+        if let Err(error) = self.bring_servers(&row.session, servers.clone())? {
+            return Ok(Some(Err(error)));
+        }
         let (modes, options) = self.choices(&row)?;
         let response = json!(LoadSessionResponse::new().modes(modes).config_options(options));
         let session = row.session.clone();
@@ -100,7 +108,7 @@ impl Bridge {
         if let Some((earlier, response)) = load {
             self.editor.answer(&earlier, Ok(response))?;
         }
-        let opened = Session { open, load: Some((id.clone(), response)), ..Session::default() };
+        let opened = Session { open, load: Some((id.clone(), response)), servers, ..Session::default() };
         // Open already: the connection forgets it first, so that the replay starts from the beginning.
         self.sessions.insert(session.clone(), opened);
         if was_open {
@@ -117,14 +125,21 @@ impl Bridge {
     }
 
     pub(super) fn resume(&mut self, request: ResumeSessionRequest) -> Result<Answer, Failure> {
-        self.say_about_servers(&request.mcp_servers)?;
-        let row = match self.row(&request.session_id.to_string())? {
-            Ok(row) => row,
+        let opened = self.row(&request.session_id.to_string())?;
+        let (row, servers) = match opened.and_then(|row| Ok((row, servers(request.mcp_servers)?))) {
+            Ok(opened) => opened,
             Err(error) => return Ok(Err(error)),
         };
         let session = row.session.clone();
+        if let Err(error) = self.bring_servers(&session, servers.clone())? {
+            return Ok(Err(error));
+        }
+        if let Some(opened) = self.sessions.get_mut(&session).filter(|_| !servers.is_empty()) {
+            opened.servers.clone_from(&servers);
+        }
         if !self.sessions.contains_key(&session) {
-            self.sessions.insert(session.clone(), Session { cursor: Some(row.cursor.clone()), ..Session::default() });
+            self.sessions
+                .insert(session.clone(), Session { cursor: Some(row.cursor.clone()), servers, ..Session::default() });
             if let Err(error) = self.attach(&session, Some(row.cursor.clone()))? {
                 self.sessions.remove(&session);
                 return Ok(Err(error));
@@ -274,16 +289,6 @@ impl Bridge {
         let unknown = || format!("unknown session {session}; `linger ls` lists those that exist");
         Ok(row.ok_or_else(|| Error::new(ErrorCode::ResourceNotFound.into(), unknown())))
     }
-
-    /// Servers are the daemon's: a session outlives its editor.
-    fn say_about_servers(&self, servers: &[McpServer]) -> Result<(), Failure> {
-        if servers.is_empty() {
-            return Ok(());
-        }
-        let why =
-            "warning: the editor's MCP servers are not used\nhint: `linger mcp add` gives a server to all sessions";
-        Ok(Terminal::new().say(why)?)
-    }
 }
 
 /// A request to create a session in which nothing is said yet.
@@ -298,6 +303,7 @@ fn blank(cwd: PathBuf) -> Create {
         unattended: None,
         budget: linger_protocol::budget::Budget::default(),
         directories: Vec::new(),
+        mcp_servers: Vec::new(),
         tools: None,
         agent: None,
         allow: Vec::new(),

@@ -4,22 +4,20 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::Json;
-
 #[derive(Debug, Subcommand)]
 pub(crate) enum Mcp {
     /// List the MCP servers, and how they are
-    List(Json),
+    List(McpListing),
     /// Put a server into the configuration, and start it
     Add(McpAdd),
     /// Take a server out of the configuration
-    Remove(McpNamed),
+    Remove(McpConfigured),
     /// End a server; the next call starts it
     Restart(McpNamed),
     /// Print what a server wrote to standard error, and what it logged
     Logs(McpNamed),
     /// Start a server, if it does not run, and list its tools
-    Test(McpNamed),
+    Test(McpConfigured),
     /// Log in at a server with an address, in the browser
     Login(McpLogin),
     /// Forget the login at a server
@@ -41,9 +39,22 @@ pub(crate) enum Mcp {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct McpListing {
+    /// A session's, with those that its client brought for it; by default those of this directory
+    #[arg(short, long, value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct McpLogin {
     /// The server, as in [mcp.NAME]
     pub(crate) server: String,
+    /// The session that has it, for one that its client brought
+    #[arg(short, long, value_name = "SESSION")]
+    pub(crate) session: Option<String>,
     /// The browser is on another machine: read the address that it ends at from standard input
     #[arg(long)]
     pub(crate) paste: bool,
@@ -79,6 +90,18 @@ pub(crate) struct McpOffered {
 
 #[derive(Debug, Args)]
 pub(crate) struct McpNamed {
+    /// The server, as in [mcp.NAME]
+    pub(crate) server: String,
+    /// The session that has it, for one that its client brought
+    #[arg(short, long, value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpConfigured {
     /// The server, as in [mcp.NAME]
     pub(crate) server: String,
     /// One JSON object a line

@@ -28,7 +28,7 @@ pub(crate) use artifact::Artifact;
 pub(crate) use begin::{Acp, Complete, Completions, Import, Init, Login, Program, Shell, Validate};
 pub(crate) use daemon::{Daemon, Doctor};
 pub(crate) use gateway::{Gateway, GatewayStart, GatewayUrl};
-pub(crate) use mcp::{Mcp, McpAdd, McpLogin, McpNamed, McpOffered, McpServe};
+pub(crate) use mcp::{Mcp, McpAdd, McpConfigured, McpListing, McpLogin, McpNamed, McpOffered, McpServe};
 pub(crate) use options::{Check, Choice};
 pub(crate) use sessions::{Env, Export, ExportFormat, Inbox, Log, Ls, Prune, Redo, Rename, Rm, Status, Undo};
 pub(crate) use setup::{

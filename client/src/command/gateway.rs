@@ -5,7 +5,6 @@
 
 use std::fs::{File, TryLockError};
 use std::io::Read as _;
-use std::time::{Duration, Instant};
 
 use linger_protocol::config::Get;
 use linger_protocol::gateway::Running;
@@ -13,6 +12,7 @@ use linger_protocol::method::{ConfigGet, TokenMint};
 use linger_protocol::permission::Mode;
 use linger_protocol::place::Places;
 use linger_protocol::token::{Can, Mint};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::{Value, json};
 
@@ -28,11 +28,8 @@ use crate::terminal::Terminal;
 /// What the page may do: all that a person does in a session.
 const PAGE: [Can; 4] = [Can::Observe, Can::Speak, Can::Steer, Can::AnswerCommands];
 
-/// How long a gateway may take to end.
-const END: Duration = Duration::from_secs(5);
-
-/// How often to look whether it has.
-const LOOK: Duration = Duration::from_millis(20);
+/// How long a gateway may take to end, in seconds.
+const END_S: i64 = 5;
 
 /// The most bytes of the lock's file: a line of JSON with a path and a name in it.
 const MAX_FILE: u64 = 16 << 10;
@@ -171,17 +168,14 @@ fn end(places: &Places, found: &Running) -> Result<(), Failure> {
     let process =
         pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())).transpose().map_err(|error| failed(error.to_string()))?;
     // The process is held: if it still has the lock, its number was not given to another.
-    if let Some(process) = process.filter(|_| running(places).as_ref() == Some(found)) {
-        pidfd_send_signal(&process, Signal::TERM).map_err(|error| failed(error.to_string()))?;
+    let Some(process) = process.filter(|_| running(places).as_ref() == Some(found)) else { return Ok(()) };
+    pidfd_send_signal(&process, Signal::TERM).map_err(|error| failed(error.to_string()))?;
+    let limit = Timespec { tv_sec: END_S, tv_nsec: 0 };
+    match poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit)) {
+        Ok(1..) => Ok(()),
+        Ok(0) => Err(failed(format!("it has {END_S} s")).hint(format!("`kill -9 {}` ends it", found.pid))),
+        Err(error) => Err(failed(error.to_string())),
     }
-    let until = Instant::now() + END;
-    while running(places).as_ref() == Some(found) {
-        if Instant::now() >= until {
-            return Err(failed(format!("it has {} s", END.as_secs())).hint(format!("`kill -9 {}` ends it", found.pid)));
-        }
-        std::thread::sleep(LOOK);
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -5,11 +5,10 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use linger_protocol::mcp::{FinishLogin, Login, LoginPage};
+use linger_protocol::mcp::{FinishLogin, Login, LoginPage, Named};
 use linger_protocol::method::{McpFinishLogin, McpLogin};
 
 use crate::connect::{Client, start};
@@ -29,10 +28,11 @@ const MAX_REQUEST: u64 = 16 << 10;
 const SILENCE: Duration = Duration::from_secs(5);
 
 /// Logs in at a server.
-pub(super) fn run(client: &mut Client, server: &str, cwd: Option<PathBuf>, paste: bool) -> Result<(), Failure> {
+pub(super) fn run(client: &mut Client, named: &Named, paste: bool) -> Result<(), Failure> {
+    let Named { server, cwd, session } = named;
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     let redirect = format!("http://127.0.0.1:{}/callback", listener.local_addr()?.port());
-    let begin = McpLogin(Login { server: server.to_owned(), cwd: cwd.clone(), redirect });
+    let begin = McpLogin(Login { server: server.clone(), cwd: cwd.clone(), session: session.clone(), redirect });
     let LoginPage { login, page } = client.call_within(&begin, ANSWER)?;
     let mut terminal = Terminal::new();
     terminal.say(&format!("open this page in a browser to log in:\n{}", clean_line(&page)))?;
@@ -55,9 +55,11 @@ pub(super) fn run(client: &mut Client, server: &str, cwd: Option<PathBuf>, paste
             Failure::new(Exit::FAILED, "there is no code in that address").hint("begin again, and copy all of it")
         );
     };
-    let finish = FinishLogin { login, server: server.to_owned(), cwd, code, state, issuer: value("iss") };
+    let (server, cwd, session) = (server.clone(), cwd.clone(), session.clone());
+    let said = format!("logged in at {server}");
+    let finish = FinishLogin { login, server, cwd, session, code, state, issuer: value("iss") };
     let logged_in = client.call_within(&McpFinishLogin(finish), ANSWER)?;
-    terminal.say(&format!("logged in at {server}"))?;
+    terminal.say(&said)?;
     if let Some(why) = logged_in.no_keychain {
         terminal.say(&format!("note: the login lasts as long as the daemon runs: {}", clean_line(&why)))?;
     }

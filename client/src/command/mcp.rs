@@ -11,8 +11,8 @@ use linger_protocol::method::{
 };
 use linger_protocol::trust::Get;
 
-use super::{agents, login, print_rows, print_value, serve};
-use crate::arguments::{Files, Json, Mcp, McpAdd, McpLogin, McpNamed, McpOffered, McpServe};
+use super::{agents, login, print_rows, print_value, resolve, serve};
+use crate::arguments::{Files, Mcp, McpAdd, McpConfigured, McpListing, McpLogin, McpNamed, McpOffered, McpServe};
 use crate::connect::{Client, start};
 use crate::environment::working_directory;
 use crate::error::{Exit, Failure};
@@ -31,9 +31,13 @@ pub(super) fn run(command: Mcp) -> Result<Exit, Failure> {
     }
     let mut client = Client::open()?;
     match command {
-        Mcp::List(Json { json: true }) => print_rows(&mut client, &McpList(List { cwd: here(), session: None }))?,
-        Mcp::List(_) => {
-            let rows = client.call(&McpList(List { cwd: here(), session: None }))?;
+        Mcp::List(McpListing { session, json }) => {
+            let list = McpList(listed(&mut client, session.as_deref())?);
+            if json {
+                print_rows(&mut client, &list)?;
+                return Ok(Exit::GOOD);
+            }
+            let rows = client.call(&list)?;
             let listing = servers::listing(&rows);
             if rows.is_empty() {
                 Terminal::new().say(&listing.concat())?
@@ -41,34 +45,42 @@ pub(super) fn run(command: Mcp) -> Result<Exit, Failure> {
                 lines(&listing)?
             }
             // A process that may not ask gets the list alone.
-            let asked = here().map(|cwd| client.call(&TrustGet(Get { cwd })));
+            let asked = here().filter(|_| session.is_none()).map(|cwd| client.call(&TrustGet(Get { cwd })));
             for problem in asked.and_then(Result::ok).iter().flat_map(|workspace| &workspace.problems) {
                 Terminal::new().say(&format!("note: {problem}"))?;
             }
         }
         Mcp::Add(args) => return add(&mut client, args),
-        Mcp::Remove(McpNamed { server, json }) => {
-            client.call(&McpRemove(Named { server: server.clone(), cwd: None }))?;
+        Mcp::Remove(McpConfigured { server, json }) => {
+            client.call(&McpRemove(Named { server: server.clone(), ..Named::default() }))?;
             done(&server, json, "removed")?;
         }
-        Mcp::Restart(McpNamed { server, json }) => {
-            client.call(&McpRestart(Named { server: server.clone(), cwd: here() }))?;
+        Mcp::Restart(McpNamed { server, session, json }) => {
+            let named = named(&mut client, &server, session.as_deref())?;
+            client.call(&McpRestart(named))?;
             done(&server, json, "ended; the next call starts it again:")?;
         }
-        Mcp::Logs(McpNamed { server, json }) => {
-            let logs = client.call(&McpLogs(Named { server, cwd: here() }))?;
+        Mcp::Logs(McpNamed { server, session, json }) => {
+            let named = named(&mut client, &server, session.as_deref())?;
+            let logs = client.call(&McpLogs(named))?;
             for line in &logs.lines {
                 if json { print_value(line)? } else { Terminal::new().line(&line.text)? }
             }
         }
-        Mcp::Test(McpNamed { server, json }) => return test(&mut client, server, json),
+        Mcp::Test(McpConfigured { server, json }) => return test(&mut client, server, json),
         Mcp::Serve(_) | Mcp::Validate { .. } => {}
-        Mcp::Login(McpLogin { server, paste, json }) => {
-            login::run(&mut client, &server, here(), paste)?;
+        Mcp::Login(McpLogin { server, session, paste, json }) => {
+            let named = named(&mut client, &server, session.as_deref())?;
+            login::run(&mut client, &named, paste)?;
+            if session.is_some() {
+                // The session's next call starts it.
+                return Ok(Exit::GOOD);
+            }
             return test(&mut client, server, json);
         }
-        Mcp::Logout(McpNamed { server, json }) => {
-            let out = client.call_within(&McpLogout(Named { server: server.clone(), cwd: here() }), START)?;
+        Mcp::Logout(McpNamed { server, session, json }) => {
+            let named = named(&mut client, &server, session.as_deref())?;
+            let out = client.call_within(&McpLogout(named), START)?;
             let said = if out.removed { "logged out of" } else { "there was no login at" };
             if json { print_value(&out)? } else { Terminal::new().say(&format!("{said} {server}"))? }
         }
@@ -137,6 +149,20 @@ fn offered(client: &mut Client, server: Option<String>) -> Result<Offered, Failu
     Ok(Offered { session: None, cwd: Some(working_directory()?), env: client.session_env(), server })
 }
 
+/// Whose servers are listed: a session's, or those of this directory.
+fn listed(client: &mut Client, session: Option<&str>) -> Result<List, Failure> {
+    Ok(match session {
+        Some(session) => List { session: Some(resolve(client, session)?.session), cwd: None },
+        None => List { session: None, cwd: here() },
+    })
+}
+
+/// A server of a session, or of this directory.
+fn named(client: &mut Client, server: &str, session: Option<&str>) -> Result<Named, Failure> {
+    let List { session, cwd } = listed(client, session)?;
+    Ok(Named { server: server.to_owned(), cwd, session })
+}
+
 /// The directory whose workspace counts too; none if it is gone.
 fn here() -> Option<PathBuf> {
     working_directory().ok()
@@ -144,7 +170,7 @@ fn here() -> Option<PathBuf> {
 
 fn done(server: &str, json: bool, what: &str) -> Result<(), Failure> {
     match json {
-        true => print_value(&Named { server: server.to_owned(), cwd: None }),
+        true => print_value(&Named { server: server.to_owned(), ..Named::default() }),
         false => Ok(Terminal::new().say(&format!("{what} {server}"))?),
     }
 }

@@ -260,6 +260,7 @@ pub(super) fn adopt(client: &mut Client, info: &Info, choice: Choice) -> Result<
         budget,
         add_directories,
         remove_directories,
+        mcp_servers: None,
         name,
         key: None,
     };

@@ -27,7 +27,6 @@ mod tool;
 pub(crate) mod tree;
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
 
 use linger_protocol::event::{
     Asks, Delta, Event, EventBody, Instruction, Level, NoticeCode, PlanEntry, PlanStatus, ToolKind,
@@ -326,6 +325,7 @@ impl Renderer {
                 unattended,
                 budget,
                 directories,
+                mcp_servers,
                 binned,
                 ..
             } => {
@@ -345,11 +345,12 @@ impl Renderer {
                 self.changed("fallback", fallback.as_ref().map(|models| models.join(", ")).as_deref(), &mut out);
                 self.changed("unattended", unattended.map(|it| it.to_string()).as_deref(), &mut out);
                 self.changed("budget", budget.map(|it| it.to_string()).as_deref(), &mut out);
-                let added = directories.as_deref().map(added);
+                let added = directories.as_ref().map(|all| names(all.iter().map(|dir| dir.display())));
                 self.changed("added directories", added.as_deref(), &mut out);
+                let brought = mcp_servers.as_ref().map(|all| names(all.iter().map(|it| &it.server)));
+                self.changed("MCP servers of the session", brought.as_deref(), &mut out);
                 instructions.iter().flatten().for_each(|file| self.instructions(file, &mut out));
-                let named = skills.as_ref().map(|all| all.iter().map(|it| it.name.as_str()).collect::<Vec<_>>());
-                let named = named.map(|names| if names.is_empty() { "none".to_owned() } else { names.join(", ") });
+                let named = skills.as_ref().map(|all| names(all.iter().map(|it| &it.name)));
                 self.changed("skills", named.as_deref(), &mut out);
                 self.changed("agent", agent.as_ref().map(|it| it.name.as_str()), &mut out);
                 setup.iter().filter(|_| model.is_none()).for_each(|setup| self.setup(setup, &mut out));
@@ -772,10 +773,10 @@ impl Summary {
     }
 }
 
-/// Added directories in a line.
-fn added(dirs: &[PathBuf]) -> String {
-    let dirs: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
-    if dirs.is_empty() { "none".to_owned() } else { dirs.join(", ") }
+/// Names in a line.
+fn names<T: ToString>(all: impl Iterator<Item = T>) -> String {
+    let all: Vec<String> = all.map(|name| name.to_string()).collect();
+    if all.is_empty() { "none".to_owned() } else { all.join(", ") }
 }
 
 #[cfg(test)]

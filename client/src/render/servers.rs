@@ -15,6 +15,7 @@ pub(crate) fn listing(servers: &[Server]) -> Vec<String> {
     for (line, server) in lines.into_iter().zip(servers) {
         all.push(line);
         all.extend(server.from.iter().map(|from| format!("  from {}", clean_line(&from.to_string_lossy()))));
+        all.extend(server.session.iter().map(|session| format!("  from a client, for the session {session} alone")));
         all.extend(server.error.iter().chain(&server.problems).map(|problem| format!("  {problem}")));
     }
     all
@@ -28,7 +29,10 @@ fn row(server: &Server) -> Vec<String> {
         State::Running => "running".to_owned(),
         State::Failed => "failed".to_owned(),
         State::Waiting => format!("waiting for {}", server.waits_for.join(", ")),
-        State::NeedsLogin => format!("needs login: `linger mcp login {}`", server.server),
+        State::NeedsLogin => match &server.session {
+            Some(session) => format!("needs login: `linger mcp login {} -s {session}`", server.server),
+            None => format!("needs login: `linger mcp login {}`", server.server),
+        },
         State::Untrusted => "waits for trust: `linger trust`".to_owned(),
         State::LeftOut => "left out".to_owned(),
         State::Unknown => "?".to_owned(),
@@ -101,6 +105,7 @@ mod tests {
             error: None,
             waits_for: Vec::new(),
             from: None,
+            session: None,
         };
         let (state, waits_for) = (State::Waiting, vec!["TOKEN".to_owned()]);
         let issues = Server { server: "issues".to_owned(), state, instances: Vec::new(), waits_for, ..git.clone() };

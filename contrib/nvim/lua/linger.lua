@@ -13,20 +13,15 @@ local ENV = [[PATH HOME USER LOGNAME SHELL LANG LC_ALL LC_CTYPE TZ TMPDIR SSH_AU
 local PATIENCE, KEEPER, PAUSE = 15000, 500, 50
 local ENDING = -31017
 
--- The connection, requests without an answer, and the session that is shown.
-local pipe, ready, last, open, down_since, starting = nil, false, 0, {}, nil, false
+-- The connection, requests without an answer, since when the daemon is lost, and the session that is shown.
+local channel, last, open, down_since, starting = nil, 0, {}, nil, false
 local shown
 
 -- Visible forms of control, bidirectional and zero-width characters.
 local function clean(text)
-  text = text:gsub("[%z\1-\8\11-\31\127]", function(c) return c == "\127" and "^?" or "^" .. string.char(c:byte() + 64) end)
-  text = text:gsub("\194([\128-\159])", function(c) return ("<U+%04X>"):format(c:byte()) end)
-  return (text:gsub("\226[\128\129][\128-\191]", function(c)
-    local a, b = c:byte(2, 3)
-    local code = 0x2000 + (a - 128) * 64 + (b - 128)
-    local hidden = (code >= 0x200B and code <= 0x200F) or (code >= 0x2028 and code <= 0x202E) or (code >= 0x2060 and code <= 0x206F)
-    return hidden and ("<U+%04X>"):format(code) or nil
-  end))
+  text = text:gsub("[%z\1-\8\11-\31]", function(c) return "^" .. string.char(c:byte() + 64) end)
+  local hidden = [=[[\x7f\u80-\u9f\u200b-\u200f\u2028-\u202e\u2060-\u206f]]=]
+  return fn.substitute(text, hidden, [[\=printf("<U+%04X>", char2nr(submatch(0)))]], "g")
 end
 
 local function say(text) vim.schedule(function() vim.notify("linger: " .. clean(text), vim.log.levels.WARN) end) end
@@ -72,14 +67,16 @@ local function streamed(s, stream, text)
 end
 
 local function write(id)
-  pipe:write(vim.json.encode({ jsonrpc = "2.0", id = id, method = open[id].method, params = open[id].params }) .. "\n")
+  local line = vim.json.encode({ jsonrpc = "2.0", id = id, method = open[id].method, params = open[id].params }) .. "\n"
+  -- Over a connection that has just ended it fails, and goes with the next one.
+  pcall(fn.chansend, channel, line)
 end
 
 -- A request; one without an answer is sent again over the next connection, with its key.
 local function ask(method, params, done)
   last = last + 1
   open[last] = { method = method, params = params, done = done or function() end }
-  if ready then write(last) else M.connect() end
+  if channel then write(last) else M.connect() end
 end
 
 local function attach(s) ask("session/attach", { session = s.id, after = s.cursor, person = true }, done_or_say()) end
@@ -93,24 +90,21 @@ local function blob(name, done, got, offset)
   end)
 end
 
--- Shows what a question would change, as a difference; then it can be answered.
-local function question(s, q)
-  local function show(i)
-    local change = (q.changes or {})[i]
-    if not change then
-      own(s, "? answer: ", "Enter here, or :LingerAnswer " .. table.concat(q.options, "|"))
-      s.questions[#s.questions + 1] = q
-      return vim.cmd("redrawstatus!")
-    end
-    blob(change.before, function(before)
-      blob(change.after, function(after)
-        own(s, "? " .. change.kind .. " ", change.path)
-        streamed(s, "diff", (vim.diff(before, after, { ctxlen = 3 }):gsub("\n$", "")))
-        show(i + 1)
-      end)
-    end)
+-- Shows what a question would change, as differences; then it can be answered.
+local function question(s, q, changes)
+  local change = table.remove(changes, 1)
+  if not change then
+    own(s, "? answer: ", "Enter here, or :LingerAnswer " .. table.concat(q.options, "|"))
+    s.questions[#s.questions + 1] = q
+    return vim.cmd("redrawstatus!")
   end
-  show(1)
+  blob(change.before, function(before)
+    blob(change.after, function(after)
+      own(s, "? " .. change.kind .. " ", change.path)
+      streamed(s, "diff", (vim.diff(before, after, { ctxlen = 3 }):gsub("\n$", "")))
+      question(s, q, changes)
+    end)
+  end)
 end
 
 -- What runs; with the tool, unless that says it.
@@ -137,12 +131,12 @@ function on.turn_started(s) s.state = "running" end
 function on.turn_finished(s, e) s.state = own(s, "- ", e.stop_reason .. (e.detail and ": " .. e.detail or "")) or "idle" end
 function on.permission_requested(s, e, past)
   own(s, "? ", action(e))
-  if not past then question(s, { id = e.permission, digest = e.digest, options = e.options, changes = e.changes, text = action(e) }) end
+  if not past then question(s, { id = e.permission, digest = e.digest, options = e.options, text = action(e) }, e.changes or {}) end
 end
 function on.question_asked(s, e, past)
   own(s, "? ", e.asked.text)
   local options = e.asked.schema and { "accept", "decline" } or vim.tbl_map(function(o) return o.name end, e.asked.options)
-  if not past then question(s, { id = e.question, digest = e.asked.digest, options = options, text = e.asked.text, form = e.asked.schema }) end
+  if not past then question(s, { id = e.question, digest = e.asked.digest, options = options, text = e.asked.text, form = e.asked.schema }, {}) end
 end
 local function resolved(s, id, answer, by)
   s.questions = vim.tbl_filter(function(q) return q.id ~= id end, s.questions)
@@ -169,8 +163,7 @@ local function receive(message)
 end
 
 local function lost()
-  if pipe and not pipe:is_closing() then pipe:close() end
-  pipe, ready = nil, false
+  channel = nil
   down_since = down_since or uv.now()
   if uv.now() - down_since > PATIENCE then
     down_since, open = nil, {}
@@ -189,43 +182,34 @@ function M.socket()
 end
 
 function M.connect()
-  if pipe then return end
+  if channel then return end
   local socket = M.socket()
   local dir = uv.fs_lstat(fn.fnamemodify(socket, ":h"))
   if dir and (dir.uid ~= uv.getuid() or dir.mode % 64 ~= 0) then
     return say(fn.fnamemodify(socket, ":h") .. " is not a directory of yours that is closed to others")
   end
-  pipe = uv.new_pipe(false)
-  local mine, rest = pipe, {}
-  local drop = vim.schedule_wrap(function() if pipe == mine then lost() end end)
-  pipe:connect(socket, function(failed)
-    if failed then return drop() end
-    mine:read_start(function(broken, data)
-      if broken or not data then return drop() end
-      rest[#rest + 1] = data
-      if not data:find("\n", 1, true) then return end
-      local lines = vim.split(table.concat(rest), "\n", { plain = true })
-      rest = { table.remove(lines) }
-      vim.schedule(function()
-        for _, line in ipairs(lines) do
-          if pipe == mine then receive(vim.json.decode(line, { luanil = { object = true, array = true } })) end
-        end
-      end)
-    end)
-    vim.schedule(function()
-      if pipe ~= mine then return end
-      local waiting = open
-      open, ready = {}, true
-      ask("daemon/hello", { client = "nvim@" .. fn.getpid(), protocol = { 1, 1 } }, done_or_say(function() down_since = nil end))
-      if shown then attach(shown) end
-      for id, request in pairs(waiting) do
-        if request.method ~= "session/attach" and request.method ~= "daemon/hello" then
-          open[id] = request
-          write(id)
-        end
-      end
-    end)
-  end)
+  local rest, mine = "", nil
+  local function read(_, data)
+    if #data == 1 and data[1] == "" then return channel == mine and lost() end
+    data[1] = rest .. data[1]
+    rest = table.remove(data)
+    for _, line in ipairs(data) do
+      if channel == mine then receive(vim.json.decode(line, { luanil = { object = true, array = true } })) end
+    end
+  end
+  local connected, number = pcall(fn.sockconnect, "pipe", socket, { on_data = read })
+  if not connected then return lost() end
+  channel, mine = number, number
+  local waiting = open
+  open = {}
+  ask("daemon/hello", { client = "nvim@" .. fn.getpid(), protocol = { 1, 1 } }, done_or_say(function() down_since = nil end))
+  if shown then attach(shown) end
+  for id, request in pairs(waiting) do
+    if request.method ~= "session/attach" and request.method ~= "daemon/hello" then
+      open[id] = request
+      write(id)
+    end
+  end
 end
 
 -- Shows a session in a split; its buffer is made anew, from the beginning of the session.
@@ -237,10 +221,7 @@ function M.show(id)
   vim.cmd("botright new")
   local buf = api.nvim_get_current_buf()
   api.nvim_buf_set_name(buf, name)
-  for option, value in pairs({ buftype = "nofile", swapfile = false, modeline = false, modifiable = false, undolevels = -1 }) do
-    vim.bo[buf][option] = value
-  end
-  vim.wo.wrap, vim.wo.linebreak = true, true
+  vim.cmd("setlocal buftype=nofile noswapfile nomodeline nomodifiable undolevels=-1 wrap linebreak")
   vim.wo.statusline = "%f %{v:lua.require'linger'.status()}"
   vim.keymap.set("n", "<CR>", M.enter, { buffer = buf, desc = "jump to the file of this line, or answer the question" })
   shown = { id = id, buf = buf, seq = 0, questions = {}, state = "idle" }
@@ -309,7 +290,7 @@ end
 
 function M.status()
   if not shown then return "" end
-  local state = ready and shown.state or "reconnecting"
+  local state = channel and shown.state or "reconnecting"
   return #shown.questions > 0 and ("%s, %d waiting"):format(state, #shown.questions) or state
 end
 

@@ -86,9 +86,8 @@ function s:answered(number, answer) abort
 endfunction
 
 function s:attach() abort
-  let params = #{session: s:shown.id, person: v:true}
-  if has_key(s:shown, 'cursor') | let params.after = s:shown.cursor | endif
-  call s:ask('session/attach', params)
+  let after = has_key(s:shown, 'cursor') ? #{after: s:shown.cursor} : {}
+  call s:ask('session/attach', extend(after, #{session: s:shown.id, person: v:true}))
 endfunction
 
 function linger#socket() abort
@@ -141,11 +140,8 @@ function s:event(channel, message) abort
   let it = get(a:message, 'params', {})
   if get(a:message, 'method', '') != 'session/event' || empty(s:shown) || it.session != s:shown.id | return | endif
   let e = it.event
-  if get(e, 'seq', v:null) isnot v:null
-    if e.seq <= s:shown.seq | return | endif
-    let s:shown.seq = e.seq
-  endif
-  let s:shown.cursor = it.cursor
+  if get(e, 'seq', v:numbermax) <= s:shown.seq | return | endif
+  call extend(s:shown, #{seq: get(e, 'seq', s:shown.seq), cursor: it.cursor})
   if has_key(s:on, e.kind) | call s:on[e.kind](e, get(it, 'answered', v:false)) | endif
   redrawstatus!
 endfunction
@@ -160,8 +156,7 @@ endfunction
 
 function s:diff(before, after) abort
   let files = [tempname(), tempname()]
-  call writefile(split(a:before, "\n", v:true), files[0], 'b')
-  call writefile(split(a:after, "\n", v:true), files[1], 'b')
+  call map([a:before, a:after], {n, text -> writefile(split(text, "\n", v:true), files[n], 'b')})
   let lines = systemlist('diff -u ' .. join(map(copy(files), 'shellescape(v:val)')))
   call map(files, 'delete(v:val)')
   return join(lines[2:], "\n")
@@ -180,16 +175,15 @@ function s:question(q, changes) abort
   call s:blob(get(change, 'before', ''), {before -> s:blob(get(change, 'after', ''), {after -> Show(before, after)})})
 endfunction
 
-" What runs; with the tool, unless that says it.
-function s:action(e) abort
-  return stridx(a:e.action, a:e.tool) == 0 ? a:e.action : a:e.tool .. ': ' .. a:e.action
-endfunction
+" What runs; with the tool, unless that says it. How a turn ended, and the words of a block.
+let s:action = {e -> stridx(e.action, e.tool) == 0 ? e.action : e.tool .. ': ' .. e.action}
+let s:ending = {e -> e.stop_reason .. (has_key(e, 'detail') ? ': ' .. e.detail : '')}
+let s:words = {block -> get(block, 'text', '[' .. block.type .. ']')}
 
 let s:on = {}
-function s:on.prompt_accepted(e, past) abort
-  call s:own('> ')
-  call map(copy(a:e.content), {_, block -> s:append(get(block, 'text', '[' .. block.type .. ']'), '  ')})
-endfunction
+let s:on.prompt_accepted = {e, past -> [s:own('> '), map(copy(e.content), {_, it -> s:append(s:words(it), '  ')})]}
+let s:on.turn_started = {e, past -> extend(s:shown, #{state: 'running'})}
+let s:on.turn_finished = {e, past -> [extend(s:shown, #{state: 'idle'}), s:own('- ', s:ending(e))]}
 let s:on.text_delta = {e, past -> s:streamed(e.message .. e.block, e.text)}
 let s:on.tool_output_delta = {e, past -> s:streamed(e.call_id, e.text)}
 let s:on.message = {e, past -> get(e, 'interrupted', v:false) ? s:own('- interrupted') : 0}
@@ -200,28 +194,21 @@ let s:on.question_resolved = {e, past -> s:resolved(e.question, get(e, 'answer',
 function s:on.tool_finished(e, past) abort
   if a:e.is_error
     call s:own('* failed')
-    call map(copy(a:e.content), {_, block -> s:streamed('failure', get(block, 'text', ''))})
+    call map(copy(a:e.content), {_, it -> s:streamed('failure', s:words(it))})
   elseif !empty(get(a:e, 'changes', []))
     call map(copy(get(a:e, 'locations', [])), {_, where -> s:own('@ ', where.path .. ':' .. get(where, 'line', 1))})
   endif
 endfunction
-function s:on.turn_started(e, past) abort
-  let s:shown.state = 'running'
-endfunction
-function s:on.turn_finished(e, past) abort
-  let s:shown.state = 'idle'
-  call s:own('- ', a:e.stop_reason .. (has_key(a:e, 'detail') ? ': ' .. a:e.detail : ''))
-endfunction
-function s:on.permission_requested(e, past) abort
-  call s:own('? ', s:action(a:e))
-  let q = #{id: a:e.permission, digest: a:e.digest, options: a:e.options, form: v:false}
-  if !a:past | call s:question(q, get(a:e, 'changes', [])) | endif
-endfunction
+let s:on.permission_requested = {e, past -> s:asked(s:action(e), e.permission, e, e.options, past)}
 function s:on.question_asked(e, past) abort
-  call s:own('? ', get(a:e.asked, 'text', ''))
-  let form = has_key(a:e.asked, 'schema')
-  let options = form ? ['accept', 'decline'] : map(copy(a:e.asked.options), 'v:val.name')
-  if !a:past | call s:question(#{id: a:e.question, digest: a:e.asked.digest, options: options, form: form}, []) | endif
+  let it = a:e.asked
+  let options = has_key(it, 'schema') ? ['accept', 'decline'] : map(copy(it.options), 'v:val.name')
+  call s:asked(get(it, 'text', ''), a:e.question, it, options, a:past)
+endfunction
+function s:asked(text, id, it, options, past) abort
+  call s:own('? ', a:text)
+  let q = #{id: a:id, digest: a:it.digest, options: a:options, form: has_key(a:it, 'schema')}
+  if !a:past | call s:question(q, get(a:it, 'changes', [])) | endif
 endfunction
 function s:resolved(id, answer, e) abort
   call filter(s:shown.questions, {_, q -> q.id != a:id})
@@ -250,11 +237,9 @@ endfunction
 
 function linger#new(model) abort
   let env = filter(environ(), {name -> index(s:env, name) >= 0})
-  let params = #{cwd: getcwd(), env: env, key: s:key()}
   let model = empty(a:model) ? get(g:, 'linger_model', '') : a:model
-  if !empty(model) | let params.model = model | endif
-  if exists('g:linger_mode') | let params.mode = g:linger_mode | endif
-  call s:ask('session/create', params, {made -> s:show(made.session)})
+  let params = #{cwd: getcwd(), env: env, key: s:key(), model: model, mode: get(g:, 'linger_mode', '')}
+  call s:ask('session/create', filter(params, '!empty(v:val)'), {made -> s:show(made.session)})
 endfunction
 
 " Prompts the session that is shown, with lines of this buffer as they are, also unsaved ones.
@@ -275,8 +260,9 @@ function linger#answer(name = '', ...) abort
   if empty(questions) | return s:say('no question waits in the session that is shown') | endif
   let [q, name, reason] = [questions[0], a:name, join(a:000)]
   if empty(name)
-    let name = get(q.options, inputlist(['Answer:'] + map(copy(q.options), '(v:key + 1) .. ". " .. v:val')) - 1, '')
-    if empty(name) || index(q.options, name) < 0 | return | endif
+    let choice = inputlist(['Answer:'] + map(copy(q.options), '(v:key + 1) .. ". " .. v:val'))
+    if choice < 1 || choice > len(q.options) | return | endif
+    let name = q.options[choice - 1]
   endif
   let params = #{question: q.id, answer: name, digest: q.digest, key: s:key()}
   if q.form && name == 'accept'
@@ -307,6 +293,6 @@ endfunction
 
 function linger#status() abort
   if empty(s:shown) | return '' | endif
-  let state = s:channel is v:null ? 'reconnecting' : s:shown.state
-  return empty(s:shown.questions) ? state : printf('%s, %d waiting', state, len(s:shown.questions))
+  let waiting = empty(s:shown.questions) ? '' : printf(', %d waiting', len(s:shown.questions))
+  return (s:channel is v:null ? 'reconnecting' : s:shown.state) .. waiting
 endfunction

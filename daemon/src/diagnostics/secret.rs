@@ -37,6 +37,11 @@ impl SecretVariables {
         self.0.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), value);
     }
 
+    /// The value of this name.
+    pub fn get(&self, name: &str) -> Option<Secret> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
     /// Gives all values to `other`, which lacks them.
     pub fn copy_to(&self, other: &Self) {
         if Arc::ptr_eq(&self.0, &other.0) {

@@ -55,6 +55,10 @@ pub(super) async fn stream(client: Client, query: &Query, headers: &HeaderMap) -
         if query.get("deltas").is_some_and(|deltas| matches!(deltas, "0" | "false")) {
             params.insert("deltas".to_owned(), false.into());
         }
+        // The daemon looks at who may be one.
+        if query.get("person") == Some("1") {
+            params.insert("person".to_owned(), true.into());
+        }
         kinds = list("kinds").map(|kinds| kinds.into_iter().collect());
         wire.ask("session/attach", params).await?;
     } else {

@@ -29,7 +29,7 @@ const HEAD: Duration = Duration::from_secs(10);
 /// The longest head of a request, in bytes: browsers send some hundred.
 const MAX_HEAD: usize = 32 << 10;
 
-/// The pause after the system has no descriptor left.
+/// The pause after the system has no descriptor left: another process may free one, which nothing announces.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// How long a client that is turned away may take to read why.

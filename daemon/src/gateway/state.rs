@@ -16,7 +16,8 @@ use rustix::fs::OFlags;
 
 use crate::sys::clock;
 
-/// How often the lock is tried, and the pause between.
+/// How often the lock is tried, and the pause between. Nothing tells when a lock that another process has for an instant is free but a
+/// wait without an end, which would hang a second gateway for as long as the first one runs.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(10);
 

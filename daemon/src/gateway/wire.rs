@@ -27,7 +27,8 @@ use super::reply::Failure;
 /// How long the daemon may be away: its keeper starts it again within a second.
 const AWAY: Duration = Duration::from_secs(3);
 
-/// The pause between two tries to connect.
+/// The pause between two tries to connect, at most [`AWAY`] long in all: a socket that a daemon has yet to bind announces nothing, and
+/// watching its directory would take a descriptor for each request.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// How long the daemon may take to answer a hello.

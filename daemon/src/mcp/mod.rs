@@ -16,6 +16,7 @@
 //! | `listing`, `result` | tools and results made fit for providers; pure |
 //! | `tool` | a server's tool as a [`crate::tool::Tool`] |
 //! | `workspaces` | the servers of the files of workspaces |
+//! | `sessions` | the servers that clients bring for a session |
 //! | `offers` | resources and prompts, for people |
 //! | `cache` | the lists of tools on disk |
 
@@ -32,6 +33,7 @@ mod offers;
 mod peer;
 mod result;
 mod server;
+pub mod sessions;
 pub mod settings;
 mod tool;
 pub mod workspaces;
@@ -44,6 +46,7 @@ use std::time::Duration;
 use linger_protocol::mcp::{self, LogLine};
 use tokio::time::{Instant, timeout_at};
 
+use crate::diagnostics::secret::SecretVariables;
 use crate::process::server::Children;
 use crate::provider::keys::Keys;
 use crate::tool::program::ProgramTool;
@@ -54,7 +57,8 @@ pub(crate) use lines::{MAX_MESSAGE, next_line};
 use listing::Listing;
 pub use login::Logins;
 pub use offers::{OfferError, Place};
-use server::Server;
+use server::{Origin, Server};
+use sessions::OfSession;
 use settings::ServerConfig;
 use tool::McpTool;
 use workspaces::OfWorkspace;
@@ -86,6 +90,17 @@ pub struct Servers {
     outside: Outside,
     cache: Cache,
     configured: Mutex<Configured>,
+    /// The values that clients brought for the servers of sessions, by session and server; nowhere but in memory.
+    brought: Mutex<BTreeMap<String, BTreeMap<String, SecretVariables>>>,
+}
+
+/// Whose servers are meant: the user's own, with those of a workspace and of a session where these are given.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ServersOf<'a> {
+    /// The root of the workspace.
+    pub root: Option<&'a Path>,
+    /// The session.
+    pub session: Option<&'a str>,
 }
 
 #[derive(Default)]
@@ -96,15 +111,25 @@ struct Configured {
     programs: Vec<Arc<ProgramTool>>,
     /// Those of the files of workspaces, by their roots.
     workspaces: BTreeMap<PathBuf, OfWorkspace>,
+    /// Those that clients brought, by session.
+    sessions: BTreeMap<String, OfSession>,
     /// Names the trusted servers of all workspaces, also of those without a session since the start.
     trusted: BTreeSet<String>,
+}
+
+impl Configured {
+    /// Those that are not of the user's own configuration.
+    fn others(&self) -> impl Iterator<Item = &Arc<Server>> {
+        let of_workspaces = self.workspaces.values().flat_map(|of| of.servers.values());
+        of_workspaces.chain(self.sessions.values().flat_map(|of| of.servers.values()))
+    }
 }
 
 impl Servers {
     /// No servers yet; `tools` gets theirs. `file` has the lists of tools that were seen; reading it blocks on the disk.
     pub fn new(tools: Tools, outside: Outside, file: PathBuf) -> Arc<Self> {
         let (base, cache) = (tools.current(), Cache::open(file));
-        Arc::new(Self { tools, base, outside, cache, configured: Mutex::default() })
+        Arc::new(Self { tools, base, outside, cache, configured: Mutex::default(), brought: Mutex::default() })
     }
 
     /// Takes the servers of the user's configuration. Those that changed end when their calls have; the others stay as they are.
@@ -115,7 +140,7 @@ impl Servers {
             let mut old = std::mem::take(&mut all.own);
             for (name, config) in configured {
                 let same = old.remove(name).filter(|server| server.config == *config);
-                let server = same.unwrap_or_else(|| Arc::new(self.server(name, config, None)));
+                let server = same.unwrap_or_else(|| Arc::new(self.server(name, config, Origin::Own)));
                 all.own.insert(name.clone(), server);
             }
             all.trusted = trusted;
@@ -128,7 +153,7 @@ impl Servers {
     /// Waits until the servers that a step of this session needs are there: those that are required, and for a while those that
     /// were never seen. Gives what to tell people, and fails if a required one cannot be started.
     pub async fn ready(&self, workspace: &Workspace, session: &str) -> Result<Vec<String>, String> {
-        let all = self.of(Some(&workspace.root));
+        let all = self.of(ServersOf { root: Some(&workspace.root), session: Some(session) });
         let waits = |server: &&Arc<Server>| !server.config.required && !server.waits_for().is_empty();
         let (waiting, all): (Vec<_>, Vec<_>) = all.into_iter().partition(|server| waits(&server));
         let mut notices: Vec<String> = waiting.iter().flat_map(|server| server.news()).collect();
@@ -158,30 +183,30 @@ impl Servers {
 
     /// Starts the servers that a session will need: those that are required.
     pub fn begin(&self, workspace: &Workspace, session: &str) {
-        let all = self.of(Some(&workspace.root));
+        let all = self.of(ServersOf { root: Some(&workspace.root), session: Some(session) });
         all.iter().filter(|server| server.config.required).for_each(|server| server.begin(workspace, session));
     }
 
-    /// How a server of a session in the workspace with this root is; without one the user's own. `None` if there is none of that name.
-    pub fn get(&self, name: &str, root: Option<&Path>) -> Option<mcp::Server> {
-        Some(self.named(name, root)?.row())
+    /// How a server of these is. `None` if there is none of that name.
+    pub fn get(&self, name: &str, of: ServersOf<'_>) -> Option<mcp::Server> {
+        Some(self.named(name, of)?.row())
     }
 
     /// What a server wrote and logged last.
-    pub fn logs(&self, name: &str, root: Option<&Path>) -> Option<Vec<LogLine>> {
-        Some(self.named(name, root)?.logs())
+    pub fn logs(&self, name: &str, of: ServersOf<'_>) -> Option<Vec<LogLine>> {
+        Some(self.named(name, of)?.logs())
     }
 
     /// Ends a server; its open calls fail, and the next one starts it. Whether there is one of that name.
-    pub fn restart(&self, name: &str, root: Option<&Path>) -> bool {
-        let server = self.named(name, root);
+    pub fn restart(&self, name: &str, of: ServersOf<'_>) -> bool {
+        let server = self.named(name, of);
         server.iter().for_each(|server| server.stop(true));
         server.is_some()
     }
 
     /// Starts a server for a workspace, if it does not run, and gives how it is then.
     pub async fn test(&self, name: &str, workspace: &Workspace) -> Option<mcp::Server> {
-        let server = self.named(name, Some(&workspace.root))?;
+        let server = self.named(name, ServersOf { root: Some(&workspace.root), session: None })?;
         // Its error is in the row.
         let _started = server.connection(workspace, "").await;
         Some(server.row())
@@ -191,10 +216,10 @@ impl Servers {
     pub async fn begin_login(
         &self,
         name: &str,
-        root: Option<&Path>,
+        of: ServersOf<'_>,
         redirect: &str,
     ) -> Option<Result<(String, String), String>> {
-        let server = self.named(name, root)?;
+        let server = self.named(name, of)?;
         Some(match server.login() {
             Ok((address, client)) => self.outside.logins.begin(&address, redirect, client).await,
             Err(why) => Err(why),
@@ -205,15 +230,15 @@ impl Servers {
     pub async fn finish_login(&self, id: &str, brought: (&str, &str, Option<&str>)) -> Result<Option<String>, String> {
         let (address, why) = self.outside.logins.finish(id, brought).await?;
         let all = self.configured();
-        let of_workspaces = all.workspaces.values().flat_map(|of| of.servers.values());
+        let others = all.others();
         let at = |server: &&Arc<Server>| server.login().is_ok_and(|(its, _)| its == address);
-        all.own.values().chain(of_workspaces).filter(at).for_each(|server| server.forgive());
+        all.own.values().chain(others).filter(at).for_each(|server| server.forgive());
         Ok(why)
     }
 
     /// Forgets the login at a server, and ends it; whether there was one.
-    pub async fn log_out(&self, name: &str, root: Option<&Path>) -> Option<Result<bool, String>> {
-        let server = self.named(name, root)?;
+    pub async fn log_out(&self, name: &str, of: ServersOf<'_>) -> Option<Result<bool, String>> {
+        let server = self.named(name, of)?;
         let forgotten = match server.login() {
             Ok((address, _)) => self.outside.logins.forget(&address).await,
             Err(why) => Err(why),
@@ -222,24 +247,24 @@ impl Servers {
         Some(forgotten)
     }
 
-    fn server(self: &Arc<Self>, name: &str, config: &ServerConfig, of: Option<(PathBuf, &'static str)>) -> Server {
+    fn server(self: &Arc<Self>, name: &str, config: &ServerConfig, origin: Origin) -> Server {
         let this = Arc::downgrade(self);
         let listed = move |server: &Server, listing: &Arc<Listing>| {
             if let Some(this) = this.upgrade() {
                 this.listed(server, listing);
             }
         };
-        let identity = config.identity(of.as_ref().map(|(root, _)| root.as_path()));
+        let identity = config.identity(origin.root());
         let known = self.cache.get(&identity).map(|known| known.renamed(name));
-        Server::new(name.to_owned(), (config.clone(), of), known, self.outside.clone(), Arc::new(listed))
+        Server::new(name.to_owned(), (config.clone(), origin), known, self.outside.clone(), Arc::new(listed))
     }
 
     /// A server listed other tools than before.
     fn listed(&self, server: &Server, listing: &Arc<Listing>) {
         let keep: Vec<String> = {
             let all = self.configured();
-            let of_workspaces = all.workspaces.values().flat_map(|of| of.servers.values());
-            let running = all.own.values().chain(of_workspaces).map(|server| server.identity.clone());
+            let others = all.others();
+            let running = all.own.values().chain(others).map(|server| server.identity.clone());
             running.chain(all.trusted.iter().cloned()).collect()
         };
         if keep.contains(&server.identity) {
@@ -254,7 +279,11 @@ impl Servers {
         // Under the lock, so that an older set does not follow a newer one.
         self.tools.replace(self.set(all.programs(None), all.own.values()));
         for of in all.workspaces.values() {
-            of.tools.replace(self.set(all.programs(Some(of)), all.seen_in(of)));
+            of.tools.replace(self.set(all.programs(Some(of)), all.seen_in(Some(of), None)));
+        }
+        for of in all.sessions.values() {
+            let workspace = all.workspaces.get(&of.root);
+            of.tools.replace(self.set(all.programs(workspace), all.seen_in(workspace, Some(of))));
         }
     }
 
@@ -274,17 +303,20 @@ impl Servers {
         ToolSet::new(tools)
     }
 
-    /// The servers of sessions in the workspace with this root, by name; without one the user's own.
-    fn of(&self, root: Option<&Path>) -> Vec<Arc<Server>> {
+    /// The servers of these, by name.
+    fn of(&self, of: ServersOf<'_>) -> Vec<Arc<Server>> {
         let all = self.configured();
-        match root.and_then(|root| all.workspaces.get(root)) {
-            Some(of) => all.seen_in(of).cloned().collect(),
-            None => all.own.values().cloned().collect(),
-        }
+        let session = of.session.and_then(|session| all.sessions.get(session));
+        let root = session.map(|session| session.root.as_path()).or(of.root);
+        all.seen_in(root.and_then(|root| all.workspaces.get(root)), session).cloned().collect()
     }
 
-    fn named(&self, name: &str, root: Option<&Path>) -> Option<Arc<Server>> {
-        self.of(root).into_iter().find(|server| server.name == name)
+    fn named(&self, name: &str, of: ServersOf<'_>) -> Option<Arc<Server>> {
+        self.of(of).into_iter().find(|server| server.name == name)
+    }
+
+    fn brought(&self) -> MutexGuard<'_, BTreeMap<String, BTreeMap<String, SecretVariables>>> {
+        self.brought.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn configured(&self) -> MutexGuard<'_, Configured> {

@@ -11,11 +11,11 @@ use linger_protocol::message::ContentBlock;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::Servers;
 use super::connection::Connection;
 use super::peer::{Failure, UNKNOWN_METHOD};
 use super::result::CallResult;
 use super::server::Server;
+use super::{Servers, ServersOf};
 use crate::tool::Workspace;
 use crate::tool::text;
 
@@ -110,13 +110,13 @@ impl Servers {
     }
 
     fn one(&self, name: &str, at: &Place<'_>) -> Result<Arc<Server>, OfferError> {
-        self.named(name, Some(&at.workspace.root)).ok_or_else(|| OfferError::Unknown(name.to_owned()))
+        self.named(name, at.servers()).ok_or_else(|| OfferError::Unknown(name.to_owned()))
     }
 
     fn chosen(&self, of: Option<&str>, at: &Place<'_>) -> Result<Vec<Arc<Server>>, OfferError> {
         match of {
             Some(name) => Ok(vec![self.one(name, at)?]),
-            None => Ok(self.of(Some(&at.workspace.root))),
+            None => Ok(self.of(at.servers())),
         }
     }
 }
@@ -130,6 +130,10 @@ pub struct Place<'a> {
 }
 
 impl Place<'_> {
+    fn servers(&self) -> ServersOf<'_> {
+        ServersOf { root: Some(&self.workspace.root), session: Some(self.session) }
+    }
+
     /// Asks a server, which may have to be started; it has the time of a start for its answer too.
     async fn ask<T, F: Future<Output = Result<T, Failure>> + Send>(
         &self,

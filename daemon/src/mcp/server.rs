@@ -5,10 +5,11 @@
 //! Deliberately absent: which servers there are.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use linger_protocol::id::SessionId;
 use linger_protocol::mcp::{self, Instance, LogLine, Scope, ServerTool};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -21,7 +22,7 @@ use super::http::{Address, Login};
 use super::lines::Log;
 use super::listing::Listing;
 use super::settings::{OAuth, ServerConfig, variable_of};
-use crate::diagnostics::secret::{Redactor, Secret};
+use crate::diagnostics::secret::{Redactor, Secret, SecretVariables};
 use crate::process::server::Spawn;
 use crate::tool::Workspace;
 
@@ -44,14 +45,35 @@ const RELIST_PAUSE: Duration = Duration::from_secs(1);
 /// Called when a server's list of tools is another: the server's identity, and the list.
 pub(super) type Listed = Arc<dyn Fn(&Server, &Arc<Listing>) + Send + Sync>;
 
+/// Where a server is from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The user's own configuration.
+    Own,
+    /// The files of the workspace with this root: which of them.
+    Workspace(PathBuf, &'static str),
+    /// A client brought it for this session, with these values.
+    Session(String, SecretVariables),
+}
+
+impl Origin {
+    /// The root of the workspace whose files have it.
+    pub(super) fn root(&self) -> Option<&Path> {
+        match self {
+            Self::Workspace(root, _) => Some(root),
+            Self::Own | Self::Session(..) => None,
+        }
+    }
+}
+
 /// A configured server.
 pub(super) struct Server {
     /// Its name in the configuration.
     pub(super) name: String,
     /// Its table there.
     pub(super) config: ServerConfig,
-    /// The root of the workspace whose files have it, and the file; absent for one of the user's own configuration.
-    pub(super) of: Option<(PathBuf, &'static str)>,
+    /// Where it is from.
+    pub(super) origin: Origin,
     /// Names what it starts.
     pub(super) identity: String,
     outside: Outside,
@@ -106,15 +128,15 @@ struct Launch {
 impl Server {
     pub(super) fn new(
         name: String,
-        (config, of): (ServerConfig, Option<(PathBuf, &'static str)>),
+        (config, origin): (ServerConfig, Origin),
         listing: Option<Listing>,
         outside: Outside,
         listed: Listed,
     ) -> Self {
         let log = Log::new(&name, outside.keys.redactor().clone());
-        let identity = config.identity(of.as_ref().map(|(root, _)| root.as_path()));
+        let identity = config.identity(origin.root());
         let state = State { listing: listing.map(Arc::new), ..State::default() };
-        Self { name, config, of, identity, outside, log, listed, state: Mutex::new(state) }
+        Self { name, config, origin, identity, outside, log, listed, state: Mutex::new(state) }
     }
 
     /// Its tools, as it listed them last.
@@ -135,9 +157,10 @@ impl Server {
     /// The value of a variable that its configuration names. What a client brings for the files of a workspace goes to the servers
     /// there alone.
     fn value(&self, name: &str) -> Option<Secret> {
-        match &self.of {
-            None => self.outside.keys.get(name),
-            Some((root, _)) => self.outside.keys.get(&variable_of(root, name)),
+        match &self.origin {
+            Origin::Own => self.outside.keys.get(name),
+            Origin::Workspace(root, _) => self.outside.keys.get(&variable_of(root, name)),
+            Origin::Session(_, values) => values.get(name),
         }
     }
 
@@ -159,7 +182,7 @@ impl Server {
         let name = &self.name;
         let mut news = match self.waits_for() {
             missing if missing.is_empty() => Vec::new(),
-            missing => vec![format!("the MCP server {name} is {}", waiting(&missing))],
+            missing => vec![format!("the MCP server {name} is {}", self.waiting(&missing))],
         };
         let listing = self.listing();
         let mut problems = self.problems(listing.as_deref()).into_iter();
@@ -254,7 +277,14 @@ impl Server {
             problems: self.problems(state.listing.as_deref()),
             error: state.error.clone(),
             waits_for,
-            from: self.of.as_ref().map(|(root, file)| root.join(file)),
+            from: match &self.origin {
+                Origin::Workspace(root, file) => Some(root.join(file)),
+                Origin::Own | Origin::Session(..) => None,
+            },
+            session: match &self.origin {
+                Origin::Session(session, _) => Some(SessionId(session.clone())),
+                Origin::Own | Origin::Workspace(..) => None,
+            },
         }
     }
 
@@ -267,7 +297,7 @@ impl Server {
     /// Its address and what we are to its authorization server, with the values of its variables, for a login.
     pub(super) fn login(&self) -> Result<(String, OAuth), String> {
         let value = |name: &str| self.value(name).map(|key| key.reveal().to_owned());
-        let config = self.config.expanded(value).map_err(|name| waiting(&[name]))?;
+        let config = self.config.expanded(value).map_err(|name| self.waiting(&[name]))?;
         let url = config.url.ok_or("it is a program, and needs no login")?;
         if config.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
             return Err("its `headers` have a token, so a login would not be used".to_owned());
@@ -303,7 +333,7 @@ impl Server {
         let missing = self.waits_for();
         if !missing.is_empty() {
             // No start that failed: it is tried again as soon as they are there.
-            return watch::channel(Status::Failed(waiting(&missing))).1;
+            return watch::channel(Status::Failed(self.waiting(&missing))).1;
         }
         let (place, mut launch) = self.launch(workspace, session);
         let mut state = self.state();
@@ -388,7 +418,7 @@ impl Server {
 
     async fn connect(&self, Launch { spawn, roots, .. }: &Launch) -> Result<Connection, String> {
         let value = |name: &str| self.value(name).map(|key| key.reveal().to_owned());
-        let config = self.config.expanded(value).map_err(|name| waiting(&[name]))?;
+        let config = self.config.expanded(value).map_err(|name| self.waiting(&[name]))?;
         let Some(url) = &config.url else {
             let env = Arc::new(
                 spawn.env.iter().map(|(name, value)| (name.clone(), value.clone())).chain(config.env.clone()).collect(),
@@ -399,7 +429,11 @@ impl Server {
         };
         let url: reqwest::Url = url.parse().map_err(|error| format!("its address is no URL: {error}"))?;
         let client = (self.outside.http)(url.clone()).await?;
-        let command = format!("linger mcp login {}", self.name);
+        let of = match &self.origin {
+            Origin::Session(session, _) => format!(" --session {session}"),
+            Origin::Own | Origin::Workspace(..) => String::new(),
+        };
+        let command = format!("linger mcp login {}{of}", self.name);
         let login = Login { logins: self.outside.logins.clone(), server: url.to_string(), command };
         let address = Address::new(client, url, &config.headers, login)?;
         Connection::reach(&config, address, roots.clone(), &self.log).await
@@ -440,14 +474,23 @@ impl Server {
         state.error = Some(why.to_owned());
     }
 
+    /// What is said of it without these variables.
+    fn waiting(&self, missing: &[String]) -> String {
+        let how = match &self.origin {
+            Origin::Session(..) => "open the session again in the program that brought the server",
+            Origin::Own | Origin::Workspace(..) => "run linger where its configuration's variables are set",
+        };
+        format!("waiting for {}: {how}", missing.join(", "))
+    }
+
+    /// Whether it runs, or is being started.
+    pub(super) fn runs(&self) -> bool {
+        !self.state().instances.is_empty()
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// What is said of a server without these variables.
-fn waiting(missing: &[String]) -> String {
-    format!("waiting for {}: run linger where its configuration's variables are set", missing.join(", "))
 }
 
 /// How long to wait before the start that follows so many failures.

@@ -57,6 +57,9 @@ pub struct ServerConfig {
     pub start_timeout_s: u64,
     /// How long a call may go without progress, in seconds.
     pub timeout_s: u64,
+    /// Whether only `env` and `headers` name variables, and the other texts are as they are: a client brought it for a session.
+    #[serde(skip)]
+    pub is_literal: bool,
 }
 
 /// A client that is known to an authorization server.
@@ -124,6 +127,7 @@ impl Default for ServerConfig {
             protocol: None,
             start_timeout_s: 30,
             timeout_s: 300,
+            is_literal: false,
         }
     }
 }
@@ -246,11 +250,10 @@ impl ServerConfig {
     /// The same with the values of its variables; fails with the name of one that is not set and has no default.
     pub fn expanded(&self, value: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let mut config = self.clone();
-        let Self { command, args, env, url, headers, oauth, .. } = &mut config;
+        let Self { command, args, env, url, headers, oauth, is_literal, .. } = &mut config;
         let OAuth { client_id, client_secret, issuer } = oauth;
-        let texts = command.iter_mut().chain(args).chain(env.values_mut()).chain(url).chain(headers.values_mut());
-        let texts = texts.chain(client_id).chain(client_secret).chain(issuer);
-        for text in texts {
+        let literal = command.iter_mut().chain(args).chain(url).chain(client_id).chain(client_secret).chain(issuer);
+        for text in env.values_mut().chain(headers.values_mut()).chain(literal.filter(|_| !*is_literal)) {
             *text = expand(text, &value)?;
         }
         Ok(config)
@@ -258,8 +261,9 @@ impl ServerConfig {
 
     /// The texts that can name variables.
     pub fn texts(&self) -> impl Iterator<Item = &String> {
-        let Self { command, args, env, url, headers, oauth, .. } = self;
-        command.iter().chain(args).chain(env.values()).chain(url).chain(headers.values()).chain(oauth.texts())
+        let Self { command, args, env, url, headers, oauth, is_literal, .. } = self;
+        let literal = command.iter().chain(args).chain(url).chain(oauth.texts()).filter(move |_| !*is_literal);
+        literal.chain(env.values()).chain(headers.values())
     }
 
     /// Whether every program gets this variable. Proxies are left out: their addresses can have passwords.

@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use linger_protocol::mcp;
 
-use super::server::Server;
+use super::server::{Origin, Server};
+use super::sessions::OfSession;
 use super::settings::{SERVER_FILES, WorkspaceServer};
-use super::{Configured, Servers};
+use super::{Configured, Servers, ServersOf};
 use crate::tool::Tool as _;
 use crate::tool::program::{Program, ProgramTool};
 use crate::tool::set::{ToolSet, Tools};
@@ -37,11 +38,16 @@ impl Default for OfWorkspace {
 }
 
 impl Configured {
-    /// The servers of sessions in a workspace, by name.
-    pub(super) fn seen_in<'a>(&'a self, of: &'a OfWorkspace) -> impl Iterator<Item = &'a Arc<Server>> {
-        let mut all: BTreeMap<&str, &Arc<Server>> = of.servers.iter().map(|(name, it)| (name.as_str(), it)).collect();
-        all.extend(self.own.iter().map(|(name, server)| (name.as_str(), server)));
-        all.into_values()
+    /// The servers of sessions in a workspace, and of one session, by name.
+    pub(super) fn seen_in<'a>(
+        &'a self,
+        workspace: Option<&'a OfWorkspace>,
+        session: Option<&'a OfSession>,
+    ) -> impl Iterator<Item = &'a Arc<Server>> {
+        let (files, brought) = (workspace.map(|of| &of.servers), session.map(|of| &of.servers));
+        // One that comes later hides one of the same name.
+        let all = files.into_iter().chain(brought).flatten().chain(&self.own);
+        all.map(|(name, server)| (name.as_str(), server)).collect::<BTreeMap<_, _>>().into_values()
     }
 
     /// The tools of Markdown files that sessions in a workspace have, by name; without one the user's own.
@@ -88,13 +94,14 @@ impl Servers {
                 for (name, WorkspaceServer { config, file }) in
                     given.iter().filter(|(name, _)| !left_out.contains_key(*name))
                 {
-                    let is_same =
-                        |it: &Arc<Server>| it.config == *config && it.of.as_ref().is_some_and(|(_, of)| of == file);
+                    let is_same = |it: &Arc<Server>| {
+                        it.config == *config && matches!(&it.origin, Origin::Workspace(_, of) if of == file)
+                    };
                     let same = match gone.get(name).is_some_and(is_same) {
                         true => gone.remove(name),
                         false => None,
                     };
-                    let new = || Arc::new(self.server(name, config, Some((root.to_path_buf(), *file))));
+                    let new = || Arc::new(self.server(name, config, Origin::Workspace(root.to_path_buf(), file)));
                     of.servers.insert(name.clone(), same.unwrap_or_else(new));
                 }
                 (of.given, of.left_out) = (given.clone(), left_out);
@@ -125,22 +132,30 @@ impl Servers {
         self.publish(all);
     }
 
-    /// The tools of sessions in the workspace with this root.
-    pub fn tools_in(&self, root: &Path) -> Tools {
-        self.configured().workspaces.get(root).map_or_else(|| self.tools.clone(), |of| of.tools.clone())
+    /// The tools of a session in the workspace with this root.
+    pub fn tools_in(&self, root: &Path, session: &str) -> Tools {
+        let all = self.configured();
+        let of_session = all.sessions.get(session).map(|of| &of.tools);
+        of_session.or_else(|| Some(&all.workspaces.get(root)?.tools)).unwrap_or(&self.tools).clone()
     }
 
-    /// The servers of sessions in the workspace with this root, by name, and those of its files that are left out; without a root
-    /// the user's own.
-    pub fn list(&self, root: Option<&Path>) -> Vec<mcp::Server> {
-        let mut rows: Vec<mcp::Server> = self.of(root).iter().map(|server| server.row()).collect();
+    /// The servers of these, by name, with those that are left out.
+    pub fn list(&self, of: ServersOf<'_>) -> Vec<mcp::Server> {
+        let mut rows: Vec<mcp::Server> = self.of(of).iter().map(|server| server.row()).collect();
         let all = self.configured();
-        let Some((root, of)) = root.and_then(|root| Some((root, all.workspaces.get(root)?))) else { return rows };
-        for (name, server) in &of.given {
+        rows.extend(self.hidden_in(&all, of));
+        let session = of.session.and_then(|session| all.sessions.get(session));
+        let files = of.root.and_then(|root| Some((root, all.workspaces.get(root)?)));
+        for (root, of, name, server) in
+            files.iter().flat_map(|(root, of)| of.given.iter().map(|it| (*root, *of, it.0, it.1)))
+        {
             let why = match of.left_out.get(name) {
                 Some(why) => why.clone(),
                 None if all.own.contains_key(name) => {
                     format!("left out: your own config.toml has [mcp.{name}]")
+                }
+                None if session.is_some_and(|session| session.has(name)) => {
+                    "left out: a client brought one of that name for the session".to_owned()
                 }
                 None => continue,
             };
@@ -172,6 +187,7 @@ pub fn row(
         error: None,
         waits_for: Vec::new(),
         from: Some(from),
+        session: None,
     }
 }
 

@@ -3,6 +3,9 @@
 //! Every decoder has one [`ResponseBuilder`], which keeps blocks, order, sizes and the one terminal event.
 //! Deliberately absent: anything of a single format, and reading JSON (`wire`).
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
 use linger_protocol::id::CallId;
 use linger_protocol::message::{ContentBlock, HostedPart, HostedTool, Usage};
 use serde_json::{Map, Value, json};
@@ -41,6 +44,10 @@ pub(super) struct ResponseBuilder {
     text: usize,
     /// It has more than [`MAX_BLOCKS`].
     overfull: bool,
+    /// Whether escapes were replaced in what is read now.
+    is_altered: bool,
+    /// The blocks with a piece of that. What is opaque in them is not what the provider wrote, so it does not go back.
+    altered: BTreeSet<usize>,
 }
 
 /// A block that is being received.
@@ -78,12 +85,27 @@ pub(super) enum BlockBuilder {
 }
 
 impl ResponseBuilder {
+    /// What came, with bad escapes replaced.
+    pub(super) fn read<'a>(&mut self, data: &'a str) -> Cow<'a, str> {
+        let good = with_good_escapes(data);
+        self.is_altered = matches!(good, Cow::Owned(_));
+        good
+    }
+
+    /// Notes that a block has a piece of what is read now.
+    pub(super) fn touch(&mut self, index: usize) {
+        if self.is_altered {
+            self.altered.insert(index);
+        }
+    }
+
     /// Adds a block and returns its index. A block beyond the limit is not added; the next size check fails the response.
     pub(super) fn open(&mut self, draft: BlockBuilder) -> usize {
         if self.blocks.len() >= MAX_BLOCKS {
             self.overfull = true;
         } else {
             self.blocks.push(draft);
+            self.touch(self.blocks.len() - 1);
         }
         self.blocks.len() - 1
     }
@@ -107,10 +129,12 @@ impl ResponseBuilder {
         if self.ended || piece.is_empty() {
             return;
         }
+        let last = self.blocks.len().saturating_sub(1);
         if let Some(BlockBuilder::Opaque { native, .. }) = self.blocks.last_mut()
             && let Some(Value::String(before)) = native.get_mut(field)
         {
-            return before.push_str(piece);
+            before.push_str(piece);
+            return self.touch(last);
         }
         self.open(BlockBuilder::Opaque { native: json!({ field: piece }), arguments: String::new() });
     }
@@ -157,6 +181,7 @@ impl ResponseBuilder {
         if self.ended {
             return;
         }
+        self.touch(index);
         match self.blocks.get_mut(index) {
             Some(BlockBuilder::Text(text)) if !piece.is_empty() => {
                 text.push_str(piece);
@@ -183,6 +208,7 @@ impl ResponseBuilder {
         if self.ended {
             return;
         }
+        self.touch(index);
         if let Some(
             BlockBuilder::Call { arguments, .. }
             | BlockBuilder::Opaque { arguments, .. }
@@ -233,8 +259,14 @@ impl ResponseBuilder {
     pub(super) fn done(&mut self, out: &mut Vec<StreamEvent>) {
         self.check_size(out);
         if !self.ended {
-            let content: Vec<ContentBlock> =
-                std::mem::take(&mut self.blocks).into_iter().map(BlockBuilder::close).collect();
+            let content: Vec<ContentBlock> = std::mem::take(&mut self.blocks)
+                .into_iter()
+                .enumerate()
+                .map(|(index, block)| match self.altered.contains(&index) {
+                    true => without_opaque(block.close()),
+                    false => block.close(),
+                })
+                .collect();
             if json_size(&content) > MAX_ANSWER {
                 let message = format!("the answer is larger than {} MiB", MAX_ANSWER >> 20);
                 return self.fail(Failure { class: FailureClass::Rejected, message, retry_after: None }, out);
@@ -301,6 +333,19 @@ impl BlockBuilder {
                 ContentBlock::ToolUse { call_id: CallId::default(), name, input: parse_arguments(&arguments), native }
             }
         }
+    }
+}
+
+/// A block of which some came altered, without what its provider would compare with what it wrote: signed or encrypted items.
+fn without_opaque(block: ContentBlock) -> ContentBlock {
+    match block {
+        // A field is the name of where plain thinking came.
+        ContentBlock::Thinking { text, native } => {
+            ContentBlock::Thinking { text, native: native.filter(|native| native.get("field").is_some()) }
+        }
+        ContentBlock::Opaque { .. } => ContentBlock::Opaque { native: json!({}) },
+        ContentBlock::Hosted { tool, part, text, .. } => ContentBlock::Hosted { tool, part, text, native: None },
+        other => other,
     }
 }
 

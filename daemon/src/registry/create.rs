@@ -9,6 +9,7 @@ use linger_protocol::budget::Budget;
 use linger_protocol::error::Code;
 use linger_protocol::event::{EventBody, Level, NoticeCode};
 use linger_protocol::id::SessionId;
+use linger_protocol::mcp::SessionServer;
 use linger_protocol::permission::Mode;
 use linger_protocol::session::{Create, Created, Effort};
 use linger_protocol::variable::{IN_MEMORY, MAX_TOTAL};
@@ -137,7 +138,9 @@ impl Registry {
         variables.extend(params.umask.map(|mask| (UMASK.to_owned(), format!("{:04o}", mask & 0o777))));
         if let Some(child) = delegated {
             env.share_secrets(&id, &child.parent);
+            env.servers.share_brought(child.parent.as_str(), id.as_str());
         }
+        env.servers.bring(id.as_str(), &params.mcp_servers);
         for (name, value) in variables
             .iter_mut()
             .filter(|_| delegated.is_none())
@@ -153,7 +156,10 @@ impl Registry {
         env.configure_workspace(&workspace.root);
         env.watch_files(&workspace);
         let depth = delegated.map_or(0, |child| child.delegated.depth);
-        let setup = Some(env.setup(&resolved, &workspace.root, tools.as_deref(), env.offered(false, depth)));
+        let brought: Vec<SessionServer> = params.mcp_servers.iter().map(SessionServer::without_values).collect();
+        // The actor holds them from its first event on.
+        let _brought = env.servers.configure_session(id.as_str(), &workspace.root, &brought);
+        let setup = Some(env.setup(&resolved, (&workspace.root, &id), tools.as_deref(), env.offered(false, depth)));
         let (mode, name) = (params.mode.unwrap_or_else(|| env.policy.mode(config.mode, &workspace)), params.name);
         let mode = delegated.map_or(mode, |child| child.most);
         let mode = most.into_iter().chain(origin.most()).fold(mode, stricter);
@@ -187,12 +193,14 @@ impl Registry {
         let budget = Budget::default().changed(params.budget).at_most(at_most);
         let budget = (!budget.is_empty()).then(|| EventBody::budget_changed(budget));
         let added = (!added.is_empty()).then(|| EventBody::directories_changed(added));
+        let brought = (!brought.is_empty()).then(|| EventBody::mcp_servers_changed(brought));
         let of_agent = of_agent.into_iter().map(|text| EventBody::notice(Level::Warning, NoticeCode::Agent, text));
         let said = on_outage
             .into_iter()
             .chain(unattended)
             .chain(budget)
             .chain(added)
+            .chain(brought)
             .chain(warned)
             .chain(of_workspace)
             .chain(of_agent)
@@ -207,6 +215,7 @@ impl Registry {
             }
             Err(error) => {
                 self.mailboxes.forget(&id);
+                env.forget_secrets(&id);
                 Err(error.into())
             }
         }

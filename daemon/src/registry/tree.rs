@@ -37,8 +37,8 @@ const LEFT: &str = "the fork goes on from within this turn";
 /// What a fork may take over from its origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForkAllows {
-    /// The directories that a user added.
-    pub directories: bool,
+    /// What a user added: directories, and MCP servers.
+    pub added: bool,
     /// Its loosest mode; `None` for any.
     pub most: Option<Mode>,
 }
@@ -212,6 +212,9 @@ impl Registry {
         let Known { turn, before_turn, context_tokens } = line.known(&point).await?;
         let variables: std::collections::BTreeMap<String, String> = serde_json::from_str(&row.env).unwrap_or_default();
         env.secrets_of(origin).copy_to(&env.secrets_of(&id));
+        if allows.added {
+            env.servers.share_brought(origin.as_str(), id.as_str());
+        }
         let workspace = Arc::new(env.workspace(&id, &state.cwd, variables.clone(), disk::SHORT_TIMEOUT).await);
         env.read_workspace(&workspace).await;
         env.servers.begin(&workspace, id.as_str());
@@ -223,7 +226,8 @@ impl Registry {
             mode: allows.most.map_or(mode, |most| stricter(mode, most)),
             name,
             title: whole.title.filter(|_| before_turn.is_some()),
-            directories: if allows.directories { whole.directories } else { Vec::new() },
+            directories: if allows.added { whole.directories } else { Vec::new() },
+            mcp_servers: if allows.added { whole.mcp_servers } else { Vec::new() },
             context_tokens,
             before_turn: before_turn.unwrap_or_default(),
             ..whole

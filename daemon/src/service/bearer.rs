@@ -214,9 +214,14 @@ impl Caller {
         if self.is_plain() { self.must_be_user(services, what) } else { Err(self.own_processes_only(what)) }
     }
 
-    /// Whether a person may be there.
+    /// Whether a person may be there: one who could answer, as a person who reads along is not notified of a question.
     pub(super) fn is_person(&self, services: &Services) -> bool {
-        if self.is_plain() { self.is_user(services) } else { self.restraint(services) == Restraint::Free }
+        if self.is_plain() {
+            return self.is_user(services);
+        }
+        let answers = [Can::AnswerEdits, Can::AnswerCommands];
+        self.restraint(services) == Restraint::Free
+            && answers.into_iter().any(|can| self.must_have(services, can, "answer").is_ok())
     }
 
     /// The loosest mode of what it makes; `None` for any.

@@ -16,7 +16,7 @@ use super::{Caller, Services, config, trust};
 use crate::config::WaitingServer;
 use crate::mcp::settings::WorkspaceServer;
 use crate::mcp::workspaces::row;
-use crate::mcp::{OfferError, Place};
+use crate::mcp::{OfferError, Place, ServersOf};
 use crate::provider::address;
 use crate::session::actor::Command;
 use crate::sys::{disk, memory};
@@ -25,10 +25,11 @@ use crate::tool::Workspace;
 /// The servers that are configured, and those of the files of a workspace.
 pub async fn list(services: &Services, caller: &Caller, params: List) -> Result<Vec<Server>, RpcError> {
     services.config.current()?;
-    let cwd = match params.session {
+    let session = params.session;
+    let cwd = match &session {
         Some(session) => {
-            caller.may_read(services, &session).await?;
-            Some(services.registry.ask(&session, Command::CallBasis).await?.workspace.root.clone())
+            caller.may_read(services, session).await?;
+            Some(services.registry.ask(session, Command::CallBasis).await?.workspace.root.clone())
         }
         None => {
             may_look(services, caller, params.cwd.as_deref()).await?;
@@ -37,10 +38,11 @@ pub async fn list(services: &Services, caller: &Caller, params: List) -> Result<
         }
     };
 
-    let Some(cwd) = cwd else { return Ok(measured(services.env().servers.list(None)).await) };
+    let Some(cwd) = cwd else { return Ok(measured(services.env().servers.list(ServersOf::default())).await) };
     let (root, now) = trust::look(services, &cwd).await?;
     services.env().configure_workspace(&root);
-    let mut rows = services.env().servers.list(Some(&root));
+    let mut rows =
+        services.env().servers.list(ServersOf { root: Some(&root), session: session.as_ref().map(SessionId::as_str) });
     for WaitingServer { name, file, config, is_changed } in &now.waiting_servers {
         match rows.iter_mut().find(|row| row.server == *name && row.from.is_some()).filter(|_| *is_changed) {
             Some(row) => {
@@ -83,9 +85,8 @@ pub async fn remove(services: &Services, caller: &Caller, params: Named) -> Resu
 /// Ends a server; the next call starts it.
 pub async fn restart(services: &Services, caller: &Caller, params: Named) -> Result<Empty, RpcError> {
     caller.must_be_user(services, "restart an MCP server")?;
-    may_look(services, caller, params.cwd.as_deref()).await?;
-    let root = root(services, params.cwd.as_deref()).await?;
-    match services.env().servers.restart(&params.server, root.as_deref()) {
+    let whose = whose(services, caller, params.cwd.as_deref(), params.session).await?;
+    match services.env().servers.restart(&params.server, whose.of()) {
         true => Ok(Empty {}),
         false => Err(unknown(&params.server)),
     }
@@ -93,11 +94,10 @@ pub async fn restart(services: &Services, caller: &Caller, params: Named) -> Res
 
 /// What a server wrote and logged last.
 pub async fn logs(services: &Services, caller: &Caller, params: Named) -> Result<Logs, RpcError> {
-    may_look(services, caller, params.cwd.as_deref()).await?;
     // A server of all sessions may write about each of them.
     caller.must_be_outside(services, "read what an MCP server wrote")?;
-    let root = root(services, params.cwd.as_deref()).await?;
-    let lines = services.env().servers.logs(&params.server, root.as_deref());
+    let whose = whose(services, caller, params.cwd.as_deref(), params.session).await?;
+    let lines = services.env().servers.logs(&params.server, whose.of());
     Ok(Logs { lines: lines.ok_or_else(|| unknown(&params.server))? })
 }
 
@@ -115,15 +115,15 @@ pub async fn test(services: &Services, caller: &Caller, params: Test) -> Result<
 /// Begins a login at a server: a person of the user's opens the page that this gives.
 pub async fn login(services: &Services, caller: &Caller, params: Login) -> Result<LoginPage, RpcError> {
     caller.must_be_process(services, "log in at an MCP server")?;
-    let Login { server, cwd, redirect } = params;
+    let Login { server, cwd, session, redirect } = params;
     // The code that comes there is worth the login.
     let is_local = reqwest::Url::parse(&redirect).is_ok_and(|url| url.scheme() == "http" && address::is_loopback(&url));
     if !is_local {
         return Err(RpcError::new(Code::BadName, "the redirect is no http address of this machine")
             .hint("listen at http://127.0.0.1:PORT/ and name that"));
     }
-    let root = root(services, cwd.as_deref()).await?;
-    let begun = services.env().servers.begin_login(&server, root.as_deref(), &redirect).await;
+    let whose = whose(services, caller, cwd.as_deref(), session).await?;
+    let begun = services.env().servers.begin_login(&server, whose.of(), &redirect).await;
     let (login, page) = begun.ok_or_else(|| unknown(&server))?.map_err(|why| no_login(&server, &why))?;
     Ok(LoginPage { login, page })
 }
@@ -131,12 +131,12 @@ pub async fn login(services: &Services, caller: &Caller, params: Login) -> Resul
 /// Ends a login with what the browser brought; the server is started by its next call.
 pub async fn finish_login(services: &Services, caller: &Caller, params: FinishLogin) -> Result<LoggedIn, RpcError> {
     caller.must_be_process(services, "log in at an MCP server")?;
-    let FinishLogin { login, server, cwd, code, state, issuer } = params;
+    let FinishLogin { login, server, cwd, session, code, state, issuer } = params;
     let brought = (code.as_str(), state.as_str(), issuer.as_deref());
     let finished = services.env().servers.finish_login(&login, brought).await;
     let no_keychain = finished.map_err(|why| no_login(&server, &why))?;
-    let root = root(services, cwd.as_deref()).await?;
-    services.env().servers.restart(&server, root.as_deref());
+    let whose = whose(services, caller, cwd.as_deref(), session).await?;
+    services.env().servers.restart(&server, whose.of());
     tracing::info!(target: "mcp", server, by = caller.name(), "logged in");
     Ok(LoggedIn { no_keychain })
 }
@@ -144,8 +144,8 @@ pub async fn finish_login(services: &Services, caller: &Caller, params: FinishLo
 /// Forgets the login at a server.
 pub async fn logout(services: &Services, caller: &Caller, params: Named) -> Result<LoggedOut, RpcError> {
     caller.must_be_process(services, "log out of an MCP server")?;
-    let root = root(services, params.cwd.as_deref()).await?;
-    let forgotten = services.env().servers.log_out(&params.server, root.as_deref()).await;
+    let whose = whose(services, caller, params.cwd.as_deref(), params.session).await?;
+    let forgotten = services.env().servers.log_out(&params.server, whose.of()).await;
     let removed = forgotten.ok_or_else(|| unknown(&params.server))?.map_err(|why| no_login(&params.server, &why))?;
     Ok(LoggedOut { removed })
 }
@@ -196,12 +196,40 @@ async fn may_look(services: &Services, caller: &Caller, cwd: Option<&Path>) -> R
     }
 }
 
-/// The root of the workspace of a directory, whose files are read.
-async fn root(services: &Services, cwd: Option<&Path>) -> Result<Option<PathBuf>, RpcError> {
-    let Some(cwd) = cwd else { return Ok(None) };
-    let (root, _) = trust::look(services, cwd).await?;
+/// Whose server a request names.
+#[derive(Default)]
+struct Whose {
+    root: Option<PathBuf>,
+    session: Option<SessionId>,
+}
+
+impl Whose {
+    fn of(&self) -> ServersOf<'_> {
+        ServersOf { root: self.root.as_deref(), session: self.session.as_ref().map(SessionId::as_str) }
+    }
+}
+
+/// The workspace of a session or of a directory, whose files are read; fails if the caller may not look into it.
+async fn whose(
+    services: &Services,
+    caller: &Caller,
+    cwd: Option<&Path>,
+    session: Option<SessionId>,
+) -> Result<Whose, RpcError> {
+    let cwd = match &session {
+        Some(session) => {
+            caller.may_read(services, session).await?;
+            Some(services.registry.ask(session, Command::CallBasis).await?.workspace.root.clone())
+        }
+        None => {
+            may_look(services, caller, cwd).await?;
+            cwd.map(Path::to_path_buf)
+        }
+    };
+    let Some(cwd) = cwd else { return Ok(Whose::default()) };
+    let (root, _) = trust::look(services, &cwd).await?;
     services.env().configure_workspace(&root);
-    Ok(Some(root))
+    Ok(Whose { root: Some(root), session })
 }
 
 /// What something is asked for: a session, or a workspace without one.

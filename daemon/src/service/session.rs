@@ -7,6 +7,7 @@ use linger_protocol::checkpoint::{Diff, Differences};
 use linger_protocol::daemon::Empty;
 use linger_protocol::error::Code;
 use linger_protocol::id::SessionId;
+use linger_protocol::mcp::SessionServer;
 use linger_protocol::message::{ContentBlock, text_of};
 use linger_protocol::prompt::PromptContent;
 use linger_protocol::session::{
@@ -20,6 +21,7 @@ use serde_json::Value;
 use super::{Authority, Caller, Services, model};
 use crate::config::HookEvent;
 use crate::log::cursor::Position;
+use crate::mcp::sessions::{self, Unfit};
 use crate::registry::create::directory;
 use crate::registry::prune;
 use crate::session::actor::{CallBasis, Command, KeyedReply};
@@ -43,6 +45,9 @@ pub async fn create(services: &Services, caller: &Caller, mut params: Create) ->
     if !params.directories.is_empty() {
         caller.must_be_process(services, "add a directory to a session")?;
     }
+    if !params.mcp_servers.is_empty() {
+        may_bring_servers(services, caller, &params.mcp_servers)?;
+    }
     if caller.token().is_some() {
         caller.may_make_sessions()?;
         must_bring_nothing(services, caller, &params.env)?;
@@ -55,8 +60,10 @@ pub async fn create(services: &Services, caller: &Caller, mut params: Create) ->
     }
     // Of the variables nothing is stored with the key.
     let env = std::mem::take(&mut params.env);
+    let names = params.mcp_servers.iter().map(SessionServer::without_values).collect();
+    let servers = std::mem::replace(&mut params.mcp_servers, names);
     let key = Key::of("session/create", "", params.key.take(), &params)?;
-    params.env = env;
+    (params.env, params.mcp_servers) = (env, servers);
     let named = params.model.clone();
     // A session's own sessions are its children.
     let parent = match caller.authority() {
@@ -120,6 +127,18 @@ fn brought(services: &Services, caller: &Caller, env: BTreeMap<String, String>) 
         true => BTreeMap::new(),
         false => env,
     }
+}
+
+/// Fails for MCP servers that the caller may not bring, and for those that make no sense.
+fn may_bring_servers(services: &Services, caller: &Caller, servers: &[SessionServer]) -> Result<(), RpcError> {
+    caller.must_be_process(services, "bring MCP servers for a session")?;
+    sessions::check(servers).map_err(|error| {
+        let code = match error {
+            Unfit::TooMuch(_) => Code::TooMuch,
+            Unfit::Wrong { .. } => Code::BadValue,
+        };
+        RpcError::new(code, error.to_string()).hint("`linger help servers` has what a server can be")
+    })
 }
 
 /// Fails for variables from a connection with a token.
@@ -258,12 +277,18 @@ pub async fn set(services: &Services, caller: &Caller, mut params: Set) -> Resul
     if !(params.add_directories.is_empty() && params.remove_directories.is_empty()) {
         caller.must_be_process(services, "add or remove a directory of a session")?;
     }
+    if let Some(servers) = &params.mcp_servers {
+        may_bring_servers(services, caller, servers)?;
+    }
     if !params.budget.is_empty() {
         caller.must_be_user(services, "change the budget of a session")?;
     }
     caller.may_change(services, &params.session, "change a session").await?;
     let session = params.session.clone();
+    let names = params.mcp_servers.as_ref().map(|all| all.iter().map(SessionServer::without_values).collect());
+    let servers = std::mem::replace(&mut params.mcp_servers, names);
     let key = Key::of("session/set", session.as_str(), params.key.take(), &params)?;
+    params.mcp_servers = servers;
     for dir in &mut params.add_directories {
         *dir = directory(dir).await?;
     }

@@ -60,7 +60,7 @@ pub(super) async fn of_new(services: &Services, cwd: PathBuf) -> Result<CallBasi
     let config = env.config.current()?;
     let workspace = env.workspace(&SessionId::default(), &cwd, BTreeMap::new(), disk::TIMEOUT).await;
     env.read_workspace(&workspace).await;
-    let tools = env.servers.tools_in(&workspace.root).current();
+    let tools = env.servers.tools_in(&workspace.root, SessionId::default().as_str()).current();
     let (grants, denied, mode) = (Vec::new(), Vec::new(), env.policy.mode(config.mode, &workspace));
     let (workspace, model) = (Arc::new(workspace), String::new());
     Ok(CallBasis { tools, mode, grants, denied, workspace, role: None, model, is_busy: false })

@@ -11,8 +11,8 @@ use crate::store::idempotency::Key;
 
 /// What a fork may take over from its origin.
 fn allows(services: &Services, caller: &Caller) -> ForkAllows {
-    let directories = caller.must_be_process(services, "have the directories that a user added").is_ok();
-    ForkAllows { directories, most: caller.loosest(services) }
+    let added = caller.must_be_process(services, "have the directories that a user added").is_ok();
+    ForkAllows { added, most: caller.loosest(services) }
 }
 
 /// Makes a session that goes on from a point of another one.

@@ -209,9 +209,10 @@ impl Env {
         all.entry(session.clone()).or_insert_with(seen).clone()
     }
 
-    /// Forgets what is in memory of a session that was removed: its secret variables, and what it has seen.
+    /// Forgets what is in memory of a session that was removed: its secret variables, what it has seen, and its MCP servers.
     pub fn forget_secrets(&self, session: &SessionId) {
         self.attention.forget(session);
+        self.servers.forget_session(session.as_str());
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).remove(session);
         self.secrets.lock().unwrap_or_else(PoisonError::into_inner).remove(session);
     }
@@ -313,15 +314,16 @@ impl Env {
         agent::Places { config: self.places.config.clone(), home: self.config.home().map(Path::to_path_buf), root, cwd }
     }
 
-    /// The prefix fingerprint of requests to this model by a session of the workspace that has `only` these tools.
+    /// The prefix fingerprint of requests to this model by a session in the workspace with this root that has `only` these tools.
     pub fn setup(
         &self,
         resolved: &Resolved,
-        root: &Path,
+        (root, session): (&Path, &SessionId),
         only: Option<&[String]>,
         offered: Offered,
     ) -> PrefixFingerprint {
-        resolved.clone().limited(only).setup(&self.system, self.tools_of(&resolved.origin, root, only, offered).specs())
+        let tools = self.tools_of(&resolved.origin, (root, session), only, offered);
+        resolved.clone().limited(only).setup(&self.system, tools.specs())
     }
 
     /// What a session has of the tools that only some have: `depth` is how far it is from one that a user started.
@@ -337,10 +339,16 @@ impl Env {
 
     /// The tools of a session of the workspace with this model that has `only` these. What those of MCP servers may take of a
     /// request depends on the model's window.
-    pub fn tools_of(&self, model: &str, root: &Path, only: Option<&[String]>, offered: Offered) -> Arc<ToolSet> {
+    pub fn tools_of(
+        &self,
+        model: &str,
+        (root, session): (&Path, &SessionId),
+        only: Option<&[String]>,
+        offered: Offered,
+    ) -> Arc<ToolSet> {
         let window = self.providers.window(model).unwrap_or(USUAL_WINDOW);
         let tokens = window / 100 * u64::from(self.config.mcp_direct_percent());
-        let tools = self.servers.tools_in(root);
+        let tools = self.servers.tools_in(root, session.as_str());
         let room = usize::try_from(tokens.saturating_mul(BYTES_PER_TOKEN)).unwrap_or(usize::MAX);
         let (patches, images) = (self.providers.patches(model), self.images.chosen().is_some());
         tools.with(only, room, Offered { patches, images, ..offered }, Some(&self.image_tool))

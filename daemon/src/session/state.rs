@@ -19,6 +19,7 @@ use linger_protocol::agent::{Role, Skill};
 use linger_protocol::child::{ChildUpdate, Delegated};
 use linger_protocol::event::{AfterCrash, EventBody, Instruction, Outcome, Process};
 use linger_protocol::id::{BackgroundId, CallId, MessageId, PromptId, QuestionId, SessionId, TurnId};
+use linger_protocol::mcp::SessionServer;
 use linger_protocol::message::{ContentBlock, StopReason, Usage};
 use linger_protocol::patience::Patience;
 use linger_protocol::permission::{Decision, Mode};
@@ -55,6 +56,9 @@ pub struct State {
     /// The directories that a user added, without links.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub directories: Vec<PathBuf>,
+    /// The MCP servers that a client brought for it, without values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mcp_servers: Vec<SessionServer>,
     /// `provider/model`.
     pub model: String,
     /// What happens while its provider cannot answer.

@@ -26,12 +26,18 @@ async fn nothing_that_is_for_a_users_own_processes_comes_with_a_token_and_modes_
         json!({ "mode": "auto" }),
         json!({ "env": { "PATH": "/evil" } }),
         json!({ "directories": ["/"] }),
+        json!({ "mcp_servers": [{ "server": "s", "command": "/bin/true" }] }),
     ] {
         let mut params = json!({ "cwd": cwd, "model": "demo" });
         params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         assert_eq!(usual.refused("session/create", params).await.0, Code::NotAllowed, "{more}");
     }
-    for set in [json!({ "mode": "auto" }), json!({ "mode": "edit" }), json!({ "add_directories": ["/"] })] {
+    for set in [
+        json!({ "mode": "auto" }),
+        json!({ "mode": "edit" }),
+        json!({ "add_directories": ["/"] }),
+        json!({ "mcp_servers": [] }),
+    ] {
         let mut params = json!({ "session": session });
         params.as_object_mut().unwrap().extend(set.as_object().unwrap().clone());
         assert_eq!(usual.refused("session/set", params).await.0, Code::NotAllowed, "{set}");

@@ -1,6 +1,6 @@
-//! OpenAI's interface: with OpenAI's own client for Python, and what becomes of a turn whose caller hangs up.
+//! OpenAI's interface: with OpenAI's own clients for Python and Node.js, and what becomes of a turn whose caller hangs up.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use linger_tests::harness::{Cli, Daemon, until};
 use linger_tests::model::{Gate, ModelServer, Recorded, Reply};
@@ -9,22 +9,25 @@ use serde_json::{Value, json};
 use super::http::{get, post};
 use super::{Gateway, token};
 
-/// Where `.ci/run` puts what others wrote; nothing where it is not, which is said.
-fn installed() -> Option<PathBuf> {
+/// Where `.ci/run` puts what others wrote.
+fn place() -> PathBuf {
     let place = std::env::var_os("LINGER_MCP_SERVERS").map(PathBuf::from);
-    let place = place.unwrap_or_else(|| linger_tests::harness::profile().parent().unwrap().join("mcp-servers"));
-    let python = place.join("venv/bin/python");
-    let has = |python: &PathBuf| {
-        #[allow(clippy::disallowed_methods)] // Tests own the processes that they start.
-        let imported = std::process::Command::new(python).args(["-c", "import openai"]).output();
-        imported.is_ok_and(|output| output.status.success())
-    };
-    if has(&python) {
-        return Some(python);
-    }
-    assert!(std::env::var_os("CI").is_none(), "{} has no client of OpenAI: see tests/README.md", place.display());
-    eprintln!("not run: {} has no client of OpenAI; tests/README.md says how to install it", place.display());
-    None
+    place.unwrap_or_else(|| linger_tests::harness::profile().parent().unwrap().join("mcp-servers"))
+}
+
+/// Says that a client is not there, which is an error where all of them must be.
+fn not_there(language: &str) {
+    let what = format!("{} has no client of OpenAI for {language}", place().display());
+    assert!(std::env::var_os("CI").is_none(), "{what}: see tests/README.md");
+    eprintln!("not run: {what}; tests/README.md says how to install it");
+}
+
+/// The Python that has OpenAI's client.
+fn python() -> Option<PathBuf> {
+    let python = place().join("venv/bin/python");
+    #[allow(clippy::disallowed_methods)] // Tests own the processes that they start.
+    let imported = std::process::Command::new(&python).args(["-c", "import openai"]).output();
+    imported.is_ok_and(|output| output.status.success()).then_some(python)
 }
 
 /// What the model says to each request of the script.
@@ -45,7 +48,21 @@ fn reply(request: &Recorded) -> Reply {
 
 #[tokio::test]
 async fn the_python_client_of_openai_gets_what_it_asks_for() {
-    let Some(python) = installed() else { return };
+    let Some(python) = python() else { return not_there("Python") };
+    gets_what_it_asks_for(&python, "client.py", &[]).await;
+}
+
+#[tokio::test]
+async fn the_node_client_of_openai_gets_what_it_asks_for() {
+    let (node, library) = (place().join("node"), place().join("node_modules/openai"));
+    if !library.join("index.mjs").exists() {
+        return not_there("Node.js");
+    }
+    gets_what_it_asks_for(&node, "client.mjs", &[library.to_str().unwrap()]).await;
+}
+
+/// Runs a script of `tests/gateway`, which has `first` before its other arguments.
+async fn gets_what_it_asks_for(program: &Path, script: &str, first: &[&str]) {
     let model = ModelServer::scripted(reply);
     model.list("/v1/models", json!({ "object": "list", "data": [{ "id": "m", "object": "model" }] }));
     let daemon = Daemon::start(&model).await;
@@ -54,9 +71,9 @@ async fn the_python_client_of_openai_gets_what_it_asks_for() {
     let client = daemon.client().await;
     let session = client.session().await;
     let url = format!("http://{}", gateway.http.host());
-    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("gateway/client.py");
-    let args = [script.to_str().unwrap(), &url, &token, &session];
-    let output = Cli::new(&python, daemon.env(false), daemon.workspace(), &args).run().await.exits(0);
+    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("gateway").join(script);
+    let args = [&[script.to_str().unwrap()], first, &[&url, &token, &session]].concat();
+    let output = Cli::new(program, daemon.env(false), daemon.workspace(), &args).run().await.exits(0);
     assert!(output.stdout.contains("all is well"), "{output:?}");
     // Nothing is kept of what asked a model alone: two sessions are of its tools, one was there.
     let sessions = client.call("session/list", json!({})).await;

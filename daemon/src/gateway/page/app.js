@@ -234,7 +234,7 @@ async function showSession(session, seq) {
     feed.set(mine.log.items.filter(shown));
     if (seq) feed.show(mine.log.items.findLast((it) => it.seq <= seq && shown(it)));
     drawSession();
-    mine.stream = new Stream('/events', { session }, { event: happens, state: lineState, reset: begin }).start(cursor);
+    mine.stream = new Stream('/events', { session, person: '1' }, { event: happens, state: lineState, reset: begin }).start(cursor);
   };
   function happens({ event, answered }) {
     mine.log.event(event, answered);
@@ -287,7 +287,7 @@ function search() {
     const found = [];
     const around = (text) => {
       const at = text.toLowerCase().indexOf(lower);
-      return cleanLine(text.slice(Math.max(0, at - 40), at + 120)).trim();
+      return cleanLine(text.slice(Math.max(0, at - 40), at + 120).replace(/\s+/g, ' ')).trim();
     };
     const hits = lower && view ? view.log.items.filter((it) => view.shown(it) && `${wordsOf(it)} ${it.output ?? ''}`.toLowerCase().includes(lower)) : [];
     for (const item of hits.slice(-20).reverse()) found.push({ title: around(`${wordsOf(item)} ${item.output ?? ''}`), sub: `in this session · ${item.type}`, go: () => view.feed.show(item) });
@@ -373,8 +373,8 @@ addEventListener('keydown', (event) => {
   if ((inside ?? shownCards()[0])?.key(event) || SHORT[event.key]?.() !== undefined || event.key in SHORT) event.preventDefault();
 });
 
-// The laptop wakes, the network is back, the page is looked at again: read on from the cursor at once. While nobody looks
-// at the page a session is not attached, so that the daemon may notify.
+// The laptop wakes, the network is back, the page is looked at again: read on from the cursor at once. While the page is
+// hidden its session is not attached, so that the daemon may notify.
 
 addEventListener('hashchange', route);
 addEventListener('unauthorized', () => askForCode());

@@ -216,7 +216,7 @@ export function newSession({ cwds, cwd, created }) {
   const field = (name, label, node, hint) => el('div', { class: 'field' }, el('label', { for: id(name) }, label), node, hint ? el('small', { class: 'hint' }, hint) : null);
   const directory = el('input', { id: id('cwd'), value: cwd ?? '', list: 'cwds', autocomplete: 'off', placeholder: '/home/you/project' });
   const name = el('input', { id: id('name'), autocomplete: 'off', placeholder: 'optional' });
-  const model = el('button', { id: id('model'), type: 'button', class: 'quiet', click: () => chooseModel((it) => (model.textContent = it)) }, 'the default');
+  const model = el('button', { id: id('model'), type: 'button', click: () => chooseModel((it) => (model.textContent = it)) }, 'the default');
   const mode = el('select', { id: id('mode') }, el('option', { value: '' }, 'the default'), Object.entries(MODES).map(([it, label]) => el('option', { value: it }, `${it}: ${label}`)));
   const agent = el('select', { id: id('agent') }, el('option', { value: '' }, 'none'));
   const tools = el('div', { class: 'checks' });

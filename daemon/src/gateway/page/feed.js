@@ -7,6 +7,7 @@
 import { el } from './dom.js';
 
 const BLOCK = 10; // Items of a block; a block is drawn in one go
+const FIRST = 300; // Items that have their place at once: a few windows; those before them follow in slices
 const GUESS = 64; // The height of an item that was never drawn, in pixels
 const NEAR = 1200; // How far from the window blocks are drawn, in pixels
 const SLICE_MS = 20; // How long blocks are drawn without letting the browser paint
@@ -15,17 +16,17 @@ const END = 48; // Nearer to the end than this counts as at the end, in pixels
 export class Feed {
   // `draw(item)` gives `{ node, update() }`.
   constructor(scroller, draw, moved) {
-    Object.assign(this, { scroller, draw, moved, blocks: [], of: new Map(), wanted: new Set(), dirty: new Set(), views: new Map() });
-    Object.assign(this, { atEnd: true, top: 0 });
+    Object.assign(this, { scroller, draw, moved, atEnd: true, top: 0 });
     this.node = el('div', { class: 'feed', role: 'feed', 'aria-label': 'Stream of the session' });
     scroller.replaceChildren(this.node);
     this.watch = new IntersectionObserver((entries) => {
       for (const { target, isIntersecting } of entries) {
-        const block = this.blocks[target.dataset.n];
-        if (block?.node !== target) continue;
+        const block = this.at.get(target);
+        if (!block) continue;
         block.near = isIntersecting;
-        if (isIntersecting || block.drawn) this.want(block);
+        if (isIntersecting || block.drawn) this.wanted.add(block);
       }
+      this.schedule();
     }, { root: scroller, rootMargin: `${NEAR}px 0px` });
     this.scrolled = () => {
       const { scrollTop, scrollHeight, clientHeight } = scroller;
@@ -38,6 +39,7 @@ export class Feed {
     this.sizes = new ResizeObserver(() => this.atEnd && this.toEnd());
     this.sizes.observe(scroller);
     this.sizes.observe(this.node);
+    this.set([]);
   }
   close() {
     this.watch.disconnect();
@@ -46,34 +48,39 @@ export class Feed {
     this.closed = true;
   }
 
-  // Shows these items and no others.
+  // Shows these items and no others: the last ones at once, those before them in slices.
   set(items) {
     this.watch.disconnect();
-    Object.assign(this, { blocks: [], of: new Map(), wanted: new Set(), dirty: new Set(), views: new Map() });
+    Object.assign(this, { of: new Map(), at: new Map(), before: [...items], last: null, wanted: new Set(), dirty: new Set(), views: new Map() });
     this.node.replaceChildren();
-    for (const item of items) this.push(item);
-    for (const block of this.blocks) block.node.style.height = `${block.items.length * GUESS}px`;
-    this.blocks.slice(-2).forEach((block) => this.mount(block));
+    for (let n = 0; n < FIRST && this.before.length; n += BLOCK) this.place();
+    [...this.at.values()].slice(0, 2).forEach((block) => this.mount(block));
     this.toEnd();
+    this.schedule();
   }
-  push(item) {
-    let block = this.blocks.at(-1);
-    if (!block || block.items.length >= BLOCK) {
-      const node = el('div', { class: 'block', 'data-n': this.blocks.length });
-      block = { items: [], node, drawn: false, near: false };
-      this.blocks.push(block);
-      this.node.append(node);
-      this.watch.observe(node);
-    }
-    block.items.push(item);
-    this.of.set(item, block);
-    if (block.drawn) block.node.append(this.view(item).node);
+  block(items, where) {
+    const block = { items, node: el('div', { class: 'block' }), drawn: false, near: false };
+    this.at.set(block.node, block);
+    for (const item of items) this.of.set(item, block);
+    this.node[where](block.node);
+    this.watch.observe(block.node);
     return block;
   }
+
+  // Gives the last of those that have none a place, above all others.
+  place() {
+    const block = this.block(this.before.splice(-BLOCK), 'prepend');
+    this.last ??= block;
+    block.node.style.height = `${block.items.length * GUESS}px`;
+    if (!this.atEnd) this.scroller.scrollTop += block.items.length * GUESS;
+  }
   add(item) {
-    const block = this.push(item);
+    if (!(this.last?.items.length < BLOCK)) this.last = this.block([], 'append');
+    this.last.items.push(item);
+    this.of.set(item, this.last);
     // The last block has elements, so that what streams into it is seen.
-    if (!block.drawn) this.mount(block);
+    if (this.last.drawn) this.last.node.append(this.view(item).node);
+    else this.mount(this.last);
     this.schedule();
   }
   changed(item) {
@@ -98,16 +105,12 @@ export class Feed {
   }
   unmount(block) {
     // Never what has the focus or a selection.
-    if (!block.drawn || block === this.blocks.at(-1) || block.node.contains(document.activeElement)) return;
+    if (!block.drawn || block === this.last || block.node.contains(document.activeElement)) return;
     if (!getSelection().isCollapsed && getSelection().containsNode(block.node, true)) return;
     block.node.style.height = `${block.node.offsetHeight}px`;
     block.node.replaceChildren();
     block.items.forEach((item) => this.views.delete(item));
     block.drawn = false;
-  }
-  want(block) {
-    this.wanted.add(block);
-    this.schedule();
   }
   schedule() {
     if (this.frame || this.closed) return;
@@ -123,6 +126,7 @@ export class Feed {
       this.dirty.delete(item);
       if (performance.now() - began > SLICE_MS) break;
     }
+    while (this.before.length && performance.now() - began < SLICE_MS) this.place();
     // The nearest to the window first.
     const middle = this.scroller.scrollTop + this.scroller.clientHeight / 2;
     const far = (block) => Math.abs(block.node.offsetTop - middle);
@@ -134,7 +138,7 @@ export class Feed {
       else this.unmount(block);
     }
     if (this.atEnd) this.toEnd();
-    if (this.wanted.size || this.dirty.size) this.schedule();
+    if (this.wanted.size || this.dirty.size || this.before.length) this.schedule();
   }
   toEnd() {
     this.scroller.scrollTop = this.scroller.scrollHeight;
@@ -143,9 +147,10 @@ export class Feed {
 
   // Brings an item into the window, and marks it.
   show(item) {
+    this.atEnd = false;
+    while (this.before.length && !this.of.has(item)) this.place();
     const block = this.of.get(item);
     if (!block) return;
-    this.atEnd = false;
     this.mount(block);
     const { node } = this.views.get(item);
     node.scrollIntoView({ block: 'center' });

@@ -84,7 +84,7 @@ impl Decoder for MessagesDecoder {
         if self.answer.ended {
             return;
         }
-        let data = wire::with_good_escapes(data);
+        let data = self.answer.read(data);
         let event: Event<'_> = match serde_json::from_str(&data) {
             Ok(event) => event,
             Err(error) => {
@@ -208,6 +208,7 @@ impl MessagesDecoder {
                 Some(Value::String(before)) => before.push_str(piece),
                 _ => *native = Some(json!({"signature": piece})),
             }
+            self.answer.touch(place);
         }
         if let Some(Text(piece)) = &delta.partial_json
             && let Some(Open { place: Some(place), .. }) = self.open.iter().rev().find(|open| open.index == index)

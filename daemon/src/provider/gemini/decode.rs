@@ -90,7 +90,7 @@ impl Decoder for GeminiDecoder {
         if self.answer.ended {
             return;
         }
-        let data = wire::with_good_escapes(data);
+        let data = self.answer.read(data);
         let chunk: Chunk<'_> = match serde_json::from_str(&data) {
             Ok(chunk) => chunk,
             Err(error) => {

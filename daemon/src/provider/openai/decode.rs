@@ -122,7 +122,7 @@ impl Decoder for ChatDecoder {
             }
             return self.answer.fail_malformed("the provider ended the stream without an answer", out);
         }
-        let data = wire::with_good_escapes(data);
+        let data = self.answer.read(data);
         let chunk: Chunk<'_> = match serde_json::from_str(&data) {
             Ok(chunk) => chunk,
             Err(error) => {

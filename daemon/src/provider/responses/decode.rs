@@ -55,7 +55,7 @@ impl Decoder for ResponsesDecoder {
         if self.answer.ended || data.trim() == "[DONE]" {
             return;
         }
-        let data = wire::with_good_escapes(data);
+        let data = self.answer.read(data);
         let event: Event<'_> = match serde_json::from_str(&data) {
             Ok(event) => event,
             Err(error) => {
@@ -189,7 +189,9 @@ impl ResponsesDecoder {
                     }
                 }
                 let native = Some(json!({ ITEM: item }));
-                match self.item(index).place.and_then(|place| self.answer.blocks.get_mut(place)) {
+                let place = self.item(index).place;
+                place.into_iter().for_each(|place| self.answer.touch(place));
+                match place.and_then(|place| self.answer.blocks.get_mut(place)) {
                     Some(BlockBuilder::Thinking { native: known, .. }) => *known = native,
                     _ => drop(self.answer.open(BlockBuilder::Thinking { text: String::new(), native })),
                 }

@@ -47,13 +47,14 @@ impl Actor {
         if known.is_none() {
             self.may_delegate(background)?;
         }
-        let State { thinking, outage, unattended, directories, tools, .. } = self.state.clone();
+        let State { thinking, outage, unattended, directories, mcp_servers, tools, .. } = self.state.clone();
         let create = Create {
             effort: thinking,
             patience: outage.patience,
             fallback: outage.fallback,
             unattended: Some(unattended),
             directories,
+            mcp_servers,
             tools,
             one_shot: true,
             ..Create::default()

@@ -57,6 +57,7 @@ use super::{Draft, recovery, subscription, turn};
 use crate::fault;
 use crate::log::cursor::Position;
 use crate::log::{Log, Piece, PieceKind, Stored};
+use crate::mcp::sessions::Loaded;
 use crate::permission::{Verdict, grant_everywhere};
 use crate::provider::catalogue::Resolved;
 use crate::store::damage::Found;
@@ -198,6 +199,8 @@ pub struct Actor {
     first_prompt: Option<String>,
     /// The commands in the background; they end with the actor.
     jobs: Jobs,
+    /// Keeps the MCP servers that a client brought.
+    servers: Option<Loaded>,
     /// What follows children.
     followers: children::Followers,
     /// What they report.
@@ -247,6 +250,7 @@ impl Actor {
         let log = Log::new(id.clone(), state.head, Vec::new());
         workspace.added.set(&state.directories);
         let mut actor = Self::new(id, (env, host), log, state, workspace);
+        actor.configure_servers();
         actor.keep_within_parent().await?;
         if let Err(error) = actor.finish_undo().await {
             tracing::warn!(target: "session", session = %actor.id, %error, "an undo cannot be ended");
@@ -310,6 +314,7 @@ impl Actor {
             checkpoints: JoinSet::new(),
             first_prompt: None,
             jobs,
+            servers: None,
             followers: children::Followers::default(),
             reports,
         }

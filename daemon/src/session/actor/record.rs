@@ -83,6 +83,9 @@ impl Actor {
             if let EventBody::SessionChanged { directories: Some(added), .. } = &event.body {
                 self.workspace.added.set(added);
             }
+            if matches!(&event.body, EventBody::SessionChanged { mcp_servers: Some(_), .. } | EventBody::Forked(_)) {
+                self.configure_servers();
+            }
             match &event.body {
                 EventBody::Message { role: Role::User, .. } => self.results.clear(),
                 body => self.results.extend(recovery::result_of(body)),

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use linger_protocol::mcp::SessionServer;
 use linger_protocol::message::ImageSource;
 use linger_protocol::permission::Mode;
 use linger_protocol::variable::MAX_VALUE;
@@ -84,7 +85,7 @@ impl Actor {
         CallBasis {
             tools: self.env.tools_of(
                 &self.state.model,
-                &self.workspace.root,
+                (&self.workspace.root, &self.id),
                 self.state.tools.as_deref(),
                 self.offered(),
             ),
@@ -442,6 +443,8 @@ impl Actor {
     }
 
     pub(super) async fn set(&mut self, set: session::Set, asked: KeyedReply) {
+        // Also if it was done before: the daemon that did it may have ended with the values.
+        self.env.servers.bring(self.id.as_str(), set.mcp_servers.as_deref().unwrap_or_default());
         let Some(KeyedReply { key, reply }) = self.first_time(asked).await else { return };
         let meant = |spec: &str| self.env.providers.model_in_session(&self.state.model, spec);
         let model = match set.model.as_deref().map(meant).transpose() {
@@ -463,6 +466,9 @@ impl Actor {
             Ok(directories) => directories,
             Err(error) => return respond(reply, Err(error)),
         };
+        let mcp_servers =
+            set.mcp_servers.as_deref().map(|servers| servers.iter().map(SessionServer::without_values).collect());
+        let mcp_servers = mcp_servers.filter(|servers| *servers != self.state.mcp_servers);
         let waits_otherwise = fallback.is_some();
         let outcome = self.remember(key, &());
         let idle = self.idle_effort(&set, model.as_ref()).map(|text| Draft::new(idle_effort(text)));
@@ -470,7 +476,12 @@ impl Actor {
             .map(|resolved| {
                 (
                     resolved.origin.clone(),
-                    self.env.setup(&resolved, &self.workspace.root, self.state.tools.as_deref(), self.offered()),
+                    self.env.setup(
+                        &resolved,
+                        (&self.workspace.root, &self.id),
+                        self.state.tools.as_deref(),
+                        self.offered(),
+                    ),
                 )
             })
             .unzip();
@@ -492,6 +503,7 @@ impl Actor {
             unattended: set.unattended,
             budget: (!set.budget.is_empty()).then(|| self.state.budget.size.changed(set.budget)),
             directories,
+            mcp_servers,
             binned: None,
             title: None,
             title_cost: None,
@@ -515,6 +527,12 @@ impl Actor {
     /// What the session has of the tools that only some have.
     pub(super) fn offered(&self) -> Offered {
         self.env.offered(self.state.has_skills(), self.state.depth())
+    }
+
+    /// Has the MCP servers that a client brought.
+    pub(super) fn configure_servers(&mut self) {
+        let (root, given) = (&self.workspace.root, &self.state.mcp_servers);
+        self.servers = self.env.servers.configure_session(self.id.as_str(), root, given);
     }
 
     /// The added directories, if a request changes them; its paths are absolute and without links.

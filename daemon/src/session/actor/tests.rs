@@ -78,7 +78,7 @@ impl Scene {
             allow: Vec::new(),
             system: None,
             cwd: cwd.clone(),
-            setup: Some(env.setup(&resolved, &cwd, None, env.offered(false, 0))),
+            setup: Some(env.setup(&resolved, (&cwd, &id), None, env.offered(false, 0))),
             model: resolved.origin,
             mode: Mode::Ask,
             effort: session::Effort::default(),

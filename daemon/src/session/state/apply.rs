@@ -85,6 +85,7 @@ impl State {
                 unattended,
                 budget,
                 directories,
+                mcp_servers,
                 binned,
                 title,
                 title_cost,
@@ -92,6 +93,7 @@ impl State {
                 self.given_title = title.clone().or_else(|| self.given_title.take());
                 self.usage += title_cost.as_ref().map(|cost| cost.usage).unwrap_or_default();
                 self.directories = directories.clone().unwrap_or_else(|| std::mem::take(&mut self.directories));
+                self.mcp_servers = mcp_servers.clone().unwrap_or_else(|| std::mem::take(&mut self.mcp_servers));
                 budget.iter().for_each(|budget| self.budget.set(*budget));
                 if let Some(binned) = binned {
                     self.binned_at = binned.then_some(event.at);
@@ -425,6 +427,7 @@ impl State {
         self.children.clear();
         // It may have said that one counts no more.
         self.directories.clear();
+        self.mcp_servers.clear();
         // It may have said that less is confirmed or trusted.
         self.trusted.clear();
         self.confirmed = self.confirmed.take().map(|_| Value::Object(serde_json::Map::new()));
@@ -448,6 +451,7 @@ impl State {
         }
         self.grants.clear();
         self.directories.clear();
+        self.mcp_servers.clear();
         self.trusted.clear();
         self.confirmed = self.confirmed.take().map(|_| Value::Object(serde_json::Map::new()));
     }

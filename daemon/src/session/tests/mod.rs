@@ -205,7 +205,7 @@ impl Scene {
             mode,
             name: None,
             effort: Effort::default(),
-            setup: resolved.map(|resolved| env.setup(&resolved, &workspace.root, None, env.offered(false, 0))),
+            setup: resolved.map(|resolved| env.setup(&resolved, (&workspace.root, &id), None, env.offered(false, 0))),
             env: variables.clone(),
             delegated: None,
             parent: None,

@@ -275,7 +275,7 @@ impl Turn {
     /// The tools that the session has at the moment.
     fn tools_now(&self) -> Arc<ToolSet> {
         let offered = self.env.offered(self.skills.is_some(), self.depth);
-        self.env.tools_of(&self.model, &self.workspace.root, self.only.as_deref(), offered)
+        self.env.tools_of(&self.model, (&self.workspace.root, &self.session), self.only.as_deref(), offered)
     }
 
     /// What runs the calls of a step.

@@ -224,6 +224,34 @@ fn bad_escapes_do_not_end_a_stream() {
 }
 
 #[test]
+fn signed_thinking_that_came_with_bad_escapes_loses_its_signature() {
+    let signed = |index: u64, text: &str, signature: &str| {
+        let start = json!({"type": "content_block_start", "index": index, "content_block": {"type": "thinking", "thinking": ""}});
+        let delta = |kind: &str, name: &str, text: &str| {
+            let delta = format!("{{\"type\":\"{kind}\",\"{name}\":\"{text}\"}}");
+            format!("data: {{\"type\":\"content_block_delta\",\"index\":{index},\"delta\":{delta}}}\n\n")
+        };
+        let deltas = delta("thinking_delta", "thinking", text) + &delta("signature_delta", "signature", signature);
+        format!("data: {start}\n\n{deltas}")
+    };
+    let mut stream = format!("data: {}\n\n", start());
+    stream += &signed(0, "a\\u0000b", "c2ln");
+    stream += &signed(1, "whole", "c2ln");
+    stream += &signed(2, "also whole", "c2\\u0000");
+    stream += "data: {\"type\":\"content_block_start\",\"index\":3,\"content_block\":{\"type\":\"redacted_thinking\",\"data\":\"x\\ud800\"}}\n\n";
+    end("end_turn").iter().for_each(|event| stream += &format!("data: {event}\n\n"));
+    let block = |text: &str, native: Option<Value>| ContentBlock::Thinking { text: text.to_owned(), native };
+    let content = vec![
+        block("a\u{fffd}b", None),
+        block("whole", Some(json!({"signature": "c2ln"}))),
+        block("also whole", None),
+        ContentBlock::Opaque { native: json!({}) },
+    ];
+    let events = [(0, "a\u{fffd}b"), (1, "whole"), (2, "also whole")].map(|(block, text)| thinking(block, text));
+    check_stream(&Anthropic::default(), &stream, &[&events[..], &[done(content, Stop::End)]].concat());
+}
+
+#[test]
 fn blocks_that_are_begun_without_end_are_not_gathered() {
     let (mut decoder, mut out) = (MessagesDecoder::default(), Vec::new());
     let mut feed = |event: Value| decoder.feed("", &event.to_string(), &mut out);

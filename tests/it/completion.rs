@@ -57,8 +57,7 @@ async fn named(model: &ModelServer) -> Daemon {
 /// Types lines and Tab into a real shell; each must make of the line what is expected.
 async fn types(daemon: &Daemon, shell: &Path, args: &[&str], ready: &str) {
     let env: Vec<_> =
-        daemon.env(true).into_iter().filter(|(name, _)| name != "PATH").chain([("PATH".to_owned(), path())]);
-    let env: Vec<_> = env.collect();
+        daemon.env(true).into_iter().filter(|(name, _)| name != "PATH").chain([("PATH".to_owned(), path())]).collect();
     let mut terminal = Pty::open(shell, &env, &daemon.workspace(), args);
     terminal.line(ready);
     terminal.shows("ready-42").await;

@@ -271,3 +271,13 @@ fn a_prompt_is_queued_while_a_turn_runs() {
 fn help_has_the_commands_and_the_keys() {
     screen("help", |_| {}, &[("/help\r", "Ctrl-D, exit, quit or :q leave*")]);
 }
+
+#[test]
+fn the_readme_shows_three_of_these_screens_as_they_are() {
+    let read = |path: &str| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    let readme = read("../README.md");
+    let (_, rest) = readme.split_once("```text\n").expect("a block of screens");
+    let (block, _) = rest.split_once("```").expect("its end");
+    let kept: Vec<String> = ["streaming", "files", "models"].map(|name| read(&format!("screens/{name}.txt"))).to_vec();
+    assert_eq!(block, kept.join("\n"));
+}

@@ -47,6 +47,7 @@ mod mcp_sessions;
 mod network;
 mod no_file;
 mod oauth;
+mod options;
 mod outage;
 mod page;
 mod permission;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use linger_tests::harness::{Daemon, Pty, programs};
+use linger_tests::harness::{Daemon, Pty, Setup, programs};
 use linger_tests::model::{ModelServer, Reply};
 use serde_json::json;
 
@@ -113,6 +113,35 @@ async fn tab_lists_above_the_line_and_goes_through_the_list_and_the_next_key_tak
     terminal.keys(CTRL_U);
     assert_eq!(terminal.leaves().await, 0);
     assert!(model.requests().is_empty());
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn tab_goes_through_the_resources_of_a_server_and_the_one_that_a_line_names_goes_with_it() {
+    let model = ModelServer::scripted(|_| Reply::text("seen"));
+    let config = crate::shared::mcp::server(&[], "");
+    let daemon = Daemon::start_with(&model, Setup { config, ..Setup::default() }).await;
+    let mut terminal = open(&daemon).await;
+    terminal.keys("see @s\t");
+    ends(&terminal, &["> see @s:"]).await;
+    terminal.keys("\t");
+    terminal
+        .until_rows("the resources are listed", |rows| {
+            rows.last().is_some_and(|row| row == "> see @s:note:///")
+                && rows.iter().any(|row| row.contains("The first note."))
+        })
+        .await;
+    terminal.keys("o\t");
+    ends(&terminal, &["> see @s:note:///one"]).await;
+    terminal.line(" please");
+    has(&terminal, "  seen").await;
+    assert!(model.requests()[0].messages().contains("the text of note one"), "{}", model.requests()[0].messages());
+    // What the server does not have is said, and the line can be mended.
+    terminal.prompts().await;
+    terminal.line("see @s:note:///two");
+    terminal.shows("no such note").await;
+    assert_eq!(terminal.leaves().await, 0);
+    assert_eq!(model.requests().len(), 1);
     daemon.check(&[], &model);
 }
 
@@ -242,7 +271,8 @@ async fn another_session_is_chosen_from_a_list_that_letters_narrow() {
     dumb.line("/resume");
     dumb.shows("a number or a name chooses").await;
     dumb.line("gamma");
-    dumb.shows("session gamma in ").await;
+    // What happened there comes before the prompt.
+    ends(&dumb, &["name: gamma", ">"]).await;
     assert_eq!(dumb.leaves().await, 0);
     daemon.check(&[], &model);
 }

@@ -6,6 +6,7 @@
 pub(crate) mod attached;
 pub(crate) mod attention;
 pub(crate) mod back;
+mod changed;
 mod child;
 mod compaction;
 pub(crate) mod diff;
@@ -19,86 +20,32 @@ pub(crate) mod near;
 pub(crate) mod permissions;
 pub(crate) mod servers;
 pub(crate) mod sessions;
+mod settings;
 mod shaped;
 pub(crate) mod since;
+mod stream;
 pub(crate) mod style;
 pub(crate) mod table;
 mod tool;
 pub(crate) mod tree;
+mod words;
 
 use std::collections::{HashMap, HashSet};
 
-use linger_protocol::event::{
-    Asks, Delta, Event, EventBody, Instruction, Level, NoticeCode, PlanEntry, PlanStatus, ToolKind,
-};
+use linger_protocol::event::{Asks, Event, EventBody, Level, NoticeCode, PlanEntry, PlanStatus, ToolKind};
 use linger_protocol::id::{CallId, MessageId, PromptId};
-use linger_protocol::message::{ContentBlock, Role, StopReason, Usage, text_of};
+use linger_protocol::message::{ContentBlock, Role, StopReason, text_of};
 use linger_protocol::permission::Decision;
 use linger_protocol::question::Subject;
-use linger_protocol::session::PrefixFingerprint;
 
 use crate::terminal::{Output, clean, clean_exact_line, clean_line};
 use markdown::width::hang_lines;
-use markdown::{GUTTER, Look, Prose};
-use serde_json::Value;
+use markdown::{Look, Prose};
+pub(crate) use settings::{Settings, Thinking};
 use shaped::Shaped;
+use stream::Summary;
 use style::Style;
-
-/// How events are shown.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    /// Colours and signs.
-    pub(crate) style: Style,
-    /// Columns.
-    pub(crate) width: usize,
-    /// Whether text is printed as it came, for a stdout that is no terminal.
-    pub(crate) raw: bool,
-    /// Whether Markdown is drawn; else its source is shown.
-    pub(crate) markdown: bool,
-    /// Whether deltas come.
-    pub(crate) deltas: bool,
-    /// What is shown of thinking.
-    pub(crate) thinking: Thinking,
-    /// Whether the end of a turn shows its cost.
-    pub(crate) usage: bool,
-    /// Whether permissions are shown here and not as questions.
-    pub(crate) permissions: bool,
-    /// Whether prompts are shown.
-    pub(crate) prompts: bool,
-    /// Our own name: after the replay our prompts are on the screen already.
-    pub(crate) me: String,
-}
-
-/// What is shown of a model's thinking.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Thinking {
-    /// All of it, dimmed.
-    #[default]
-    Show,
-    /// Nothing.
-    Hide,
-    /// The beginning of its first line, dimmed.
-    Summary,
-}
-
-impl std::fmt::Display for Thinking {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Show => "show",
-            Self::Hide => "hide",
-            Self::Summary => "summary",
-        })
-    }
-}
-
-impl std::str::FromStr for Thinking {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let known = [Self::Show, Self::Hide, Self::Summary].into_iter().find(|known| known.to_string() == name);
-        known.ok_or_else(|| format!("unknown word '{name}' for thinking: show, hide or summary"))
-    }
-}
+pub(crate) use words::{decision_text, reason, summary};
 
 /// The kind of the last output, if its line is not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -311,50 +258,7 @@ impl Renderer {
                 let line = self.resolved(answer.as_deref(), by, reason.as_deref());
                 self.say(&line, &mut out);
             }
-            EventBody::SessionChanged {
-                model,
-                mode,
-                effort,
-                name,
-                instructions,
-                skills,
-                agent,
-                setup,
-                patience,
-                fallback,
-                unattended,
-                budget,
-                directories,
-                mcp_servers,
-                binned,
-                ..
-            } => {
-                if let Some(binned) = binned {
-                    let line = if *binned {
-                        "the session was put into the bin"
-                    } else {
-                        "the session was taken out of the bin"
-                    };
-                    self.say(&self.settings.style.dim(line), &mut out);
-                }
-                self.changed("model", model.as_deref(), &mut out);
-                self.changed("mode", mode.map(|mode| mode.to_string()).as_deref(), &mut out);
-                self.changed("effort", effort.map(linger_protocol::session::Effort::name), &mut out);
-                self.changed("name", name.as_deref(), &mut out);
-                self.changed("patience", patience.map(|patience| patience.to_string()).as_deref(), &mut out);
-                self.changed("fallback", fallback.as_ref().map(|models| models.join(", ")).as_deref(), &mut out);
-                self.changed("unattended", unattended.map(|it| it.to_string()).as_deref(), &mut out);
-                self.changed("budget", budget.map(|it| it.to_string()).as_deref(), &mut out);
-                let added = directories.as_ref().map(|all| names(all.iter().map(|dir| dir.display())));
-                self.changed("added directories", added.as_deref(), &mut out);
-                let brought = mcp_servers.as_ref().map(|all| names(all.iter().map(|it| &it.server)));
-                self.changed("MCP servers of the session", brought.as_deref(), &mut out);
-                instructions.iter().flatten().for_each(|file| self.instructions(file, &mut out));
-                let named = skills.as_ref().map(|all| names(all.iter().map(|it| &it.name)));
-                self.changed("skills", named.as_deref(), &mut out);
-                self.changed("agent", agent.as_ref().map(|it| it.name.as_str()), &mut out);
-                setup.iter().filter(|_| model.is_none()).for_each(|setup| self.setup(setup, &mut out));
-            }
+            EventBody::SessionChanged { .. } => self.session_changed(&event.body, &mut out),
             EventBody::CompactionStarted { .. }
             | EventBody::Compacted { .. }
             | EventBody::CompactionFailed { .. }
@@ -463,118 +367,11 @@ impl Renderer {
         self.settings.style.dim(&line)
     }
 
-    /// Ends an open line, before other output.
-    pub(crate) fn fresh_line(&mut self, out: &mut Vec<Output>) {
-        match self.midline.take() {
-            // In a pipe only the end of the message ends its line.
-            Some(Midline::Text) if self.settings.raw => self.midline = Some(Midline::Text),
-            Some(Midline::Text) => out.push(Output::Text(self.prose.end_row())),
-            Some(Midline::Thinking) => out.push(Output::Talk(self.thought.end_row())),
-            Some(Midline::Hosted) => out.push(Output::Talk("\n".to_owned())),
-            None => {}
-        }
-    }
-
-    /// Ends the text of the model, with what is held back of it.
-    fn end_text(&mut self, out: &mut Vec<Output>) {
-        let thought = self.thought.end();
-        if !thought.is_empty() {
-            out.push(Output::Talk(thought));
-        }
-        let text = match self.settings.raw {
-            true if self.midline == Some(Midline::Text) => "\n".to_owned(),
-            true => String::new(),
-            false => self.prose.end(),
-        };
-        if !text.is_empty() {
-            out.push(Output::Text(text));
-        }
-        if self.midline != Some(Midline::Hosted) {
-            self.midline = None;
-        }
-    }
-
-    /// Ends the line of a cut answer that nothing continues.
-    fn end_cut(&mut self, out: &mut Vec<Output>) {
-        if std::mem::take(&mut self.cut) {
-            self.end_text(out);
-        }
-    }
-
     /// A line of linger itself: it begins in the first column, and its further rows do not.
     fn say(&mut self, line: &str, out: &mut Vec<Output>) {
         self.fresh_line(out);
         self.last_call = None;
         out.push(Output::Talk(format!("{}\n", hang_lines(line, self.settings.width))));
-    }
-
-    fn text_delta(&mut self, delta: &Delta, out: &mut Vec<Output>) {
-        let block = (delta.message.clone(), delta.block);
-        if self.block.as_ref() != Some(&block) {
-            self.block_begins(Midline::Text, out);
-            self.block = Some(block);
-        }
-        self.text(&delta.text, out);
-    }
-
-    fn text(&mut self, text: &str, out: &mut Vec<Output>) {
-        if text.is_empty() {
-            return;
-        }
-        self.last_call = None;
-        if self.settings.raw {
-            self.midline = (!text.ends_with('\n')).then_some(Midline::Text);
-            return out.push(Output::Text(text.to_owned()));
-        }
-        let text = self.prose.push(&clean(text));
-        self.midline = self.prose.is_open().then_some(Midline::Text);
-        if !text.is_empty() {
-            out.push(Output::Text(text));
-        }
-    }
-
-    fn thinking_delta(&mut self, delta: &Delta, out: &mut Vec<Output>) {
-        if self.settings.thinking == Thinking::Hide || delta.text.is_empty() {
-            return;
-        }
-        let block = (delta.message.clone(), delta.block);
-        if self.block.as_ref() != Some(&block) {
-            self.block_begins(Midline::Thinking, out);
-            self.block = Some(block);
-        }
-        let text = match self.settings.thinking {
-            Thinking::Summary => self.summary.push(delta, self.settings.width, self.settings.style.ellipsis()),
-            _ => clean(&delta.text).into_owned(),
-        };
-        if text.is_empty() {
-            return;
-        }
-        self.last_call = None;
-        let text = self.thought.push(&text);
-        self.midline = self.thought.is_open().then_some(Midline::Thinking);
-        if !text.is_empty() {
-            out.push(Output::Talk(text));
-        }
-    }
-
-    /// A new block begins on a line of its own; blocks of text in one message have an empty line between.
-    fn block_begins(&mut self, kind: Midline, out: &mut Vec<Output>) {
-        let continues = std::mem::take(&mut self.cut) && kind == Midline::Text;
-        let follows_text = self.block.is_some() && self.after == Some(Midline::Text) && kind == Midline::Text;
-        match (kind, self.midline) {
-            (Midline::Text, Some(Midline::Text)) if continues => {}
-            (_, None) if continues => {}
-            (Midline::Text, Some(Midline::Text)) if self.settings.raw => out.push(Output::Text("\n\n".to_owned())),
-            (_, Some(Midline::Text)) if self.settings.raw => self.fresh_line(out),
-            (_, Some(Midline::Hosted)) => self.fresh_line(out),
-            _ => {
-                self.end_text(out);
-                if follows_text && !self.settings.raw {
-                    out.push(Output::Text("\n".to_owned()));
-                }
-            }
-        }
-        self.after = Some(kind);
     }
 
     fn accepted(&mut self, prompt: &PromptId, by: Option<&str>) {
@@ -596,69 +393,6 @@ impl Renderer {
         if !with.is_empty() {
             self.say(&self.settings.style.dim(&format!("  with {}", clean_line(&with.join("; ")))), out);
         }
-    }
-
-    fn message(&mut self, content: &[ContentBlock], interrupted: bool, cut: bool, out: &mut Vec<Output>) {
-        let hosted = |block: &ContentBlock| matches!(block, ContentBlock::Hosted { .. });
-        if !self.settings.deltas && content.iter().any(hosted) {
-            self.blocks(content, out);
-        } else if !self.settings.deltas {
-            self.after = Some(Midline::Text);
-            self.text(&text_of(content), out);
-        }
-        // The next answer may continue the line.
-        self.cut = cut && !interrupted && self.after == Some(Midline::Text);
-        if self.settings.raw {
-            self.cut &= self.midline == Some(Midline::Text);
-        }
-        if !self.cut {
-            self.end_text(out);
-            self.fresh_line(out);
-            self.after = None;
-        }
-        self.block = None;
-        for block in content {
-            if let ContentBlock::ToolUse { call_id, name, input, .. } = block {
-                let first = input.as_object().and_then(|arguments| arguments.values().find_map(Value::as_str));
-                let action = first.unwrap_or_default().to_owned();
-                self.calls.insert(
-                    call_id.clone(),
-                    Call { tool: name.clone(), action, kind: ToolKind::Other, started: false },
-                );
-            }
-        }
-        if interrupted {
-            let rule = self.settings.style.rule();
-            self.say(&self.settings.style.dim(&format!("{rule} interrupted {rule}")), out);
-        }
-    }
-
-    fn changed(&mut self, what: &str, to: Option<&str>, out: &mut Vec<Output>) {
-        if let Some(to) = to {
-            self.say(&self.settings.style.dim(&format!("{what}: {}", clean_line(to))), out);
-        }
-    }
-
-    /// The requests to the same model changed.
-    fn setup(&mut self, setup: &PrefixFingerprint, out: &mut Vec<Output>) {
-        let named: Vec<&str> = setup.hosted_tools.iter().map(|tool| tool.name()).collect();
-        let tools = if named.is_empty() { String::new() } else { format!("; it runs {} itself", named.join(" and ")) };
-        let line = format!("requests to the provider change from here on: its configuration or linger changed{tools}");
-        self.say(&self.settings.style.dim(&line), out);
-    }
-
-    /// A file in the system prompt, and how much of it was cut.
-    fn instructions(&mut self, file: &Instruction, out: &mut Vec<Output>) {
-        let (path, style) = (file.path.to_string_lossy(), self.settings.style);
-        let line = match file.cut {
-            0 => style.dim(&format!("read {}, {} bytes", clean_line(&path), file.bytes)),
-            cut => style.yellow(&format!(
-                "warning: {cut} bytes of {} were left out, {} were read",
-                clean_line(&path),
-                file.bytes
-            )),
-        };
-        self.say(&line, out);
     }
 
     fn notice(&mut self, level: Level, text: &str, out: &mut Vec<Output>) {
@@ -700,83 +434,6 @@ impl Renderer {
             self.say(&style.dim(spent), out);
         }
     }
-}
-
-/// A decision, for people.
-pub(crate) fn decision_text(decision: Decision) -> &'static str {
-    match decision {
-        Decision::AllowOnce => "allowed",
-        Decision::AllowSession => "allowed in this session",
-        Decision::AllowAlways => "allowed always",
-        Decision::RejectOnce => "denied",
-        Decision::RejectAlways => "denied always",
-        Decision::Cancelled => "not answered: the turn ended",
-    }
-}
-
-/// The end of a turn, for people.
-pub(crate) fn reason(stop_reason: StopReason) -> &'static str {
-    match stop_reason {
-        StopReason::EndTurn => "done",
-        StopReason::MaxTokens => "stopped: the answer reached its token limit",
-        StopReason::MaxSteps => "stopped: the turn reached its step limit",
-        StopReason::Refusal => "stopped: the model refused",
-        StopReason::Cancelled => "cancelled",
-        StopReason::Error => "failed",
-        StopReason::Unknown => "stopped",
-    }
-}
-
-/// Tokens, steps and cost of a turn, and the cost of the session so far.
-pub(crate) fn summary(usage: &Usage, session: Option<&Usage>, steps: u32) -> String {
-    let steps = if steps == 1 { "1 step".to_owned() } else { format!("{steps} steps") };
-    let (turn, session) = (money::cost(usage), session.map(money::cost).unwrap_or_default());
-    let turn_cost = if turn.is_empty() { String::new() } else { format!(", {turn}") };
-    let session_cost =
-        if session.is_empty() || session == turn { String::new() } else { format!("; session: {session}") };
-    format!("{}, {steps}{turn_cost}{session_cost}", money::traffic(usage))
-}
-
-/// Characters of a thought's summary on a terminal without a width.
-const SUMMARY: usize = 80;
-
-/// Thinking that is shown by its first line.
-#[derive(Debug, Default)]
-struct Summary {
-    block: Option<(MessageId, u32)>,
-    /// How many characters of it were shown.
-    shown: usize,
-    /// Whether the line is complete.
-    over: bool,
-}
-
-impl Summary {
-    /// The part of a piece to show.
-    fn push(&mut self, delta: &Delta, width: usize, ellipsis: &str) -> String {
-        let block = Some((delta.message.clone(), delta.block));
-        if self.block != block {
-            *self = Self { block, ..Self::default() };
-        }
-        if self.over {
-            return String::new();
-        }
-        let room = if width > 10 { width - 5 - GUTTER } else { SUMMARY };
-        let fresh = if self.shown == 0 { delta.text.trim_start() } else { delta.text.as_str() };
-        let line = fresh.split('\n').next().unwrap_or_default();
-        let mut text: String = clean_line(line).chars().take(room.saturating_sub(self.shown)).collect();
-        self.shown += text.chars().count();
-        self.over = self.shown > 0 && (fresh.contains('\n') || self.shown >= room);
-        if self.over {
-            text.push_str(&format!(" {ellipsis}\n"));
-        }
-        text
-    }
-}
-
-/// Names in a line.
-fn names<T: ToString>(all: impl Iterator<Item = T>) -> String {
-    let all: Vec<String> = all.map(|name| name.to_string()).collect();
-    if all.is_empty() { "none".to_owned() } else { all.join(", ") }
 }
 
 #[cfg(test)]

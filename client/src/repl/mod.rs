@@ -342,9 +342,7 @@ impl Repl {
         if self.caught_up && (changed || all_there) {
             self.show_question()?;
         }
-        if matches!(event.body, EventBody::TurnFinished { .. }) {
-            self.sign()?;
-        }
+        self.sign()?;
         self.show_live()
     }
 
@@ -453,9 +451,9 @@ impl Repl {
         self.sign()
     }
 
-    /// Shows that a line is expected, where that is not always to be seen.
+    /// Shows that a line is expected, where that is not always to be seen: below what was printed last.
     fn sign(&mut self) -> Result<(), Failure> {
-        if !self.open || self.is_busy() {
+        if !self.open || !self.caught_up || self.is_busy() {
             return Ok(());
         }
         Ok(self.terminal.sign(editor::PROMPT)?)

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::fake::{Connection, Fake, choice};
-use super::{Session, attached, turn};
+use super::{Session, attached, turn, turn_at};
 
 /// A turn of an interactive session, and one of `run`, in which the daemon asks by `script` and a person answers.
 fn asked_in_a_turn(script: fn(&mut Connection), answer: fn(&mut Session)) {
@@ -279,6 +279,81 @@ fn a_form_of_several_fields_is_written_where_it_is_asked() {
     session.see("write the answer, then Enter");
     session.press("{\"name\": \"me\", \"size\": 3}\r");
     session.see("1 step");
+    session.press("\u{4}");
+    assert_eq!(session.end(), 0);
+    fake.finish();
+}
+
+#[test]
+fn the_rule_that_always_allows_it_is_edited_before_it_is_sent() {
+    let mut fake = Fake::one(|daemon| {
+        attached(daemon);
+        turn(daemon, "test");
+        daemon.question(10);
+        let hint = json!({"hint": "write it as bash(COMMAND)"});
+        let refused = daemon.refuse("question/answer", -32602, "the rule is none", hint);
+        assert_eq!(refused["rules"], json!(["bash(cargo"]));
+        let answer = daemon.answer("question/answer", json!({"outcome": "won"}));
+        assert_eq!((&answer["answer"], &answer["digest"]), (&json!("allow_always"), &json!("sha256:9f")));
+        assert_eq!(answer["rules"], json!(["bash(cargo test:*)", "read(src/**)"]));
+        daemon.end(12, "end_turn", None);
+        daemon.expect_end();
+    });
+    let mut session = Session::start(&fake, &["attach", "s1"]);
+    session.see("> ");
+    session.press("test\r");
+    session.see("? help\r\n");
+    // Ctrl-C goes back to the question, also from a line that was begun.
+    session.press("A");
+    session.see("write the rule; Tab gives the one that was shown, then Enter; Ctrl-C goes back");
+    session.press("bash(");
+    session.see("bash(");
+    session.press("\u{3}");
+    session.see("? help");
+    // A line was just being typed: Enter has to follow the key, or is dropped.
+    session.press("A\r");
+    session.see("write the rule");
+    session.press("bash(cargo\r");
+    session.see("error: the rule is none\r\nhint: write it as bash(COMMAND)\r\n");
+    session.see("? help");
+    session.press("A\r");
+    session.see("write the rule");
+    session.press("\t");
+    session.see("bash(cargo test)");
+    session.press("\u{7f}:*) and read(src/**)\r");
+    session.see("1 step");
+    session.press("\u{4}");
+    assert_eq!(session.end(), 0);
+    fake.finish();
+}
+
+#[test]
+fn a_number_alone_answers_no_question_that_was_set_aside_before_it_is_shown_again() {
+    let mut fake = Fake::one(|daemon| {
+        attached(daemon);
+        let asked = json!({"kind": "question_asked", "seq": 8, "question": "q2", "asked": choice("nothing")});
+        daemon.event("8", asked);
+        turn_at(daemon, 10, "something else first");
+        daemon.end(11, "end_turn", None);
+        let answer = daemon.answer("question/answer", json!({"outcome": "won"}));
+        assert_eq!((&answer["question"], &answer["answer"]), (&json!("q2"), &json!("go_on")));
+        daemon.event(
+            "12",
+            json!({"kind": "question_resolved", "seq": 12, "question": "q2", "answer": "go_on", "by": "nvim"}),
+        );
+        daemon.expect_end();
+    });
+    let mut session = Session::start(&fake, &["attach", "s1"]);
+    session.see("a number answers");
+    session.press("something else first\r");
+    session.see("1 step");
+    session.see("> ");
+    session.press("1\r");
+    session.see("not sent: this question still waits; once more answers it, more words are a prompt");
+    session.see("    1 go on (go_on)\r\n");
+    session.see("a number answers");
+    session.press("1");
+    session.see("go_on by nvim");
     session.press("\u{4}");
     assert_eq!(session.end(), 0);
     fake.finish();

@@ -170,6 +170,46 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn pictures_are_changed_by_openais_form_and_by_geminis_parts() {
+        let gemini = json!({ "candidates": [{ "content": { "parts": [{ "text": "here" }, { "inlineData": { "data": BASE64.encode(PNG) } }] } }] });
+        for (kind, version, path, key, has, body) in [
+            (
+                "openai",
+                "/v1",
+                "/v1/images/edits",
+                "authorization: bearer secret",
+                ["content-type: multipart/form-data; boundary=", "filename=\"0.png\"", "\r\na cat\r\n"],
+                json!({ "data": [{ "b64_json": BASE64.encode(PNG) }] }),
+            ),
+            (
+                "gemini",
+                "",
+                "/v1beta/models/painter:generateContent",
+                "x-goog-api-key: secret",
+                ["content-type: application/json", "\"inlinedata\"", "\"text\":\"a cat\""],
+                gemini,
+            ),
+        ] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let dir = tempfile::tempdir().unwrap();
+            let text = format!(
+                "[tools]\nimage = \"paint/painter\"\n[providers.paint]\nkind = \"{kind}\"\nbase_url = \"http://{address}{version}\"\napi_key_env = \"PAINT_KEY\"\n"
+            );
+            let images = Images(providers(&dir, &text, true));
+            let request = ImageRequest { pictures: vec![("image/png", PNG.to_vec())], ..request() };
+            let (made, asked) =
+                tokio::join!(images.make(images.chosen().unwrap(), request), serve(listener, 200, body.to_string()));
+            assert_eq!(made, Ok(MadeImage { media_type: "image/png", bytes: PNG.to_vec() }), "{kind}");
+            assert!(asked.starts_with(&format!("POST {path} HTTP/1.1\r\n")), "{asked}");
+            let asked = asked.to_lowercase();
+            for part in has.iter().chain([&key]) {
+                assert!(asked.contains(part), "{part}: {asked}");
+            }
+        }
+    }
+
+    #[tokio::test]
     async fn without_a_word_a_preset_is_asked_whose_key_is_there() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(Images(providers(&dir, "", false)).chosen(), None);

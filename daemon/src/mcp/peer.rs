@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use linger_protocol::transport::both;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -145,19 +146,7 @@ struct Open {
 }
 
 /// A message of the server.
-#[derive(Deserialize)]
-struct Message {
-    #[serde(default)]
-    id: Option<Value>,
-    #[serde(default)]
-    method: Option<String>,
-    #[serde(default)]
-    params: Value,
-    #[serde(default)]
-    result: Option<Box<RawValue>>,
-    #[serde(default)]
-    error: Option<RpcError>,
-}
+type Message = both::Message<Box<RawValue>, RpcError>;
 
 #[derive(Deserialize)]
 #[serde(default)]

@@ -10,6 +10,7 @@ mod finish;
 pub mod ledger;
 pub mod mark;
 pub mod server;
+mod storm;
 mod strays;
 
 use std::collections::BTreeMap;
@@ -55,7 +56,7 @@ pub const READ_SIZE: usize = 32 * 1024;
 pub const OWNER: &str = "LINGER_OWNER";
 
 /// Concurrent children of all sessions; each takes a descriptor or two and megabytes.
-/// A session has one `bash` call at a time. The user's own limits bound what a command starts itself.
+/// A session has one `bash` call at a time. What a command starts itself is bounded by [`storm`].
 const MAX_CHILDREN: usize = 256;
 
 /// The destination of a child's standard error.
@@ -221,6 +222,7 @@ impl Group {
         fault::point("child.spawned");
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         if let Some(group) = group {
+            storm::limit(group);
             running.push(Own { pid: group, call });
             drop(running);
             ledger.add(group, session.clone());

@@ -205,3 +205,19 @@ async fn a_child_that_closes_its_output_is_still_waited_for() {
     assert_eq!(all(&mut process).await, "");
     assert_eq!(process.wait().await.unwrap().code(), Some(3));
 }
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_child_has_a_limit_of_processes_and_so_has_what_it_starts() {
+    let own = rustix::process::getrlimit(rustix::process::Resource::Nproc).maximum;
+    let own = own.map_or("unlimited".to_owned(), |own| own.to_string());
+    // The limit is set once the child runs: what it starts before it reads a line would be without it.
+    let script = format!(
+        "while awk '/^Max processes/ {{ exit $4 != \"{own}\" }}' /proc/self/limits; do sleep 0.01; done
+         setsid awk '/^Max processes/ {{ print $3; print $4 }}' /proc/self/limits"
+    );
+    let mut process = start(&script).await;
+    let limits = all(&mut process).await;
+    let limits: Vec<u64> = limits.lines().map(|line| line.parse().unwrap_or_else(|_| panic!("{limits}"))).collect();
+    assert!(limits.len() == 2 && limits[0] <= limits[1] && (4096..65_536).contains(&limits[1]), "{limits:?}");
+}

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde::Deserialize;
+use linger_protocol::transport::both::Message;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::sync::{mpsc, oneshot};
@@ -56,19 +56,6 @@ const PERMISSION: &str = "permission";
 const ALLOW: &str = "allow";
 const ALWAYS: &str = "allow until the server ends";
 const DENY: &str = "deny";
-
-/// A message of the host.
-#[derive(Deserialize)]
-struct Message {
-    #[serde(default)]
-    id: Option<Value>,
-    #[serde(default)]
-    method: Option<String>,
-    #[serde(default)]
-    params: Value,
-    #[serde(default)]
-    result: Value,
-}
 
 /// One host; all clones are one.
 #[derive(Clone)]
@@ -178,7 +165,7 @@ impl Host {
             Message { id: Some(id), result, .. } => {
                 let asked = id.as_str().and_then(|id| self.state().asked.remove(id));
                 // A question that nobody waits for any more, or that was refused, which is null.
-                asked.into_iter().for_each(|asked| drop(asked.send(result.clone())));
+                asked.into_iter().for_each(|asked| drop(asked.send(result.clone().unwrap_or_default())));
             }
             _ => {}
         }

@@ -392,6 +392,8 @@ fn blocking(work: impl FnOnce(&CancellationToken) -> ToolOutput + Send + 'static
 
 #[cfg(test)]
 mod hostile_tests;
+#[cfg(test)]
+mod repository;
 
 #[cfg(test)]
 pub(crate) mod tests {

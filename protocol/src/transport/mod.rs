@@ -2,9 +2,10 @@
 //!
 //! [`mod@line`] cuts bytes into messages (pure); [`blocking`] is the end of a thin client, without a runtime; [`serve`] is the
 //! daemon's end of one connection, `request` what comes in there, [`outbox`] what goes out, [`room`] a bound on all of them;
-//! [`typed`] lets the typed client of jsonrpsee speak over the same socket, for tests.
+//! [`both`] is a message between two that may both ask; [`typed`] lets the typed client of jsonrpsee speak over the same socket, for tests.
 
 pub mod blocking;
+pub mod both;
 pub mod line;
 #[cfg(any(test, feature = "rpc"))]
 mod misfit;

@@ -48,6 +48,13 @@ pub struct Setup {
     pub passed: Option<RawFd>,
 }
 
+/// The table of `data/mcp.py` as the MCP server `s`, with these arguments and more keys.
+pub fn scripted_server(args: &[&str], more: &str) -> String {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/data/mcp.py");
+    let args: Vec<&str> = std::iter::once(script).chain(args.iter().copied()).collect();
+    format!("[mcp.s]\ncommand = \"python3\"\nargs = {}\n{more}\n", serde_json::json!(args))
+}
+
 impl Default for Setup {
     fn default() -> Self {
         Self {

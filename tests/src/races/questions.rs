@@ -1,4 +1,5 @@
-//! Questions that two to eight clients answer at once, each in its own way: choices and forms of `ask_user`, circles and budgets.
+//! Questions that two to eight clients answer at once, each in its own way: choices and forms of `ask_user`, forms of an MCP server,
+//! circles and budgets.
 //!
 //! What a client was told, what the log says and what the model reads must be the same answer.
 
@@ -14,7 +15,7 @@ use super::lean::{Answer, Connection, Incoming, Line, PATIENCE, Racer};
 use super::permissions::{contradictions, rows};
 use crate::Rng;
 use crate::check::{Stored, Trace, check};
-use crate::harness::{Daemon, Setup, programs};
+use crate::harness::{Daemon, Setup, programs, scripted_server};
 use crate::model::{ModelServer, Recorded, Reply};
 use crate::report::Report;
 
@@ -36,6 +37,14 @@ const CIRCLES: usize = 4;
 /// Tokens of two steps of the scripted model, so that its budget is spent in every session.
 const BUDGET: u64 = 40;
 
+/// The kind of a form that an MCP server asks for.
+const ELICITED: &str = "elicitation";
+
+/// Whether an MCP server asks: its form has a field of its own.
+fn is_elicited(asked: &Value) -> bool {
+    asked["schema"]["properties"]["name"].is_object()
+}
+
 /// What the clients were told about one question.
 struct Told {
     question: String,
@@ -49,7 +58,9 @@ pub async fn questions(count: u64, seed: u64) -> Report {
     let began = Instant::now();
     let mut report = Report::new("question races", seed);
     let model = ModelServer::start();
-    let daemon = Arc::new(Daemon::start_with(&model, Setup { log: "warn", ..Setup::default() }).await);
+    // A server for each session: what one asks that several use belongs to none while several calls are open.
+    let config = scripted_server(&[], "scope = \"session\"\n[permissions]\nallow = [\"mcp__s__ask\"]");
+    let daemon = Arc::new(Daemon::start_with(&model, Setup { log: "warn", config, ..Setup::default() }).await);
     model.otherwise(reply);
     let mut racers = Vec::new();
     for n in 0..RACERS {
@@ -74,7 +85,7 @@ pub async fn questions(count: u64, seed: u64) -> Report {
         wrong.into_iter().for_each(|what: String| report.violation(what));
         of.into_iter().for_each(|(kind, times)| *kinds.entry(kind).or_default() += times);
     }
-    for kind in ["choice", "form", "circles", "budget"] {
+    for kind in ["choice", "form", ELICITED, "circles", "budget"] {
         if !kinds.contains_key(kind) {
             report.violation(format!("no question was about {kind}"));
         }
@@ -100,7 +111,8 @@ fn reply(request: &Recorded) -> Reply {
         0 => json!({ "question": format!("{steps}-{n}: which?"), "options": ["left", "right"] }),
         _ => json!({ "question": format!("{steps}-{n}: what?") }),
     };
-    (0..CALLS).fold(Reply::new(), |reply, n| reply.and_tool("ask_user", ask(n)))
+    let reply = (0..CALLS).fold(Reply::new(), |reply, n| reply.and_tool("ask_user", ask(n)));
+    reply.and_tool("mcp__s__ask", json!({ "text": steps }))
 }
 
 /// One session; gives how many questions it had.
@@ -127,6 +139,7 @@ async fn session(
                 asked += 1;
                 let of = &event.event["asked"];
                 let kind = of["about"].as_str().or(of["kind"].as_str()).unwrap_or_default();
+                let kind = if is_elicited(of) { ELICITED } else { kind };
                 *kinds.entry(kind.to_owned()).or_default() += 1;
                 race(&event, racers, rng, &mut races);
             }
@@ -156,13 +169,14 @@ fn race(event: &Incoming, racers: &Arc<Vec<Racer>>, rng: &mut Rng, races: &mut J
     let first = rng.below(RACERS);
     let answers: Vec<&'static str> = (0..2 + rng.below(RACERS - 1)).map(|_| names[rng.below(2)]).collect();
     let (racers, digest) = (racers.clone(), asked["digest"].clone());
+    let field = if is_elicited(&asked) { "name" } else { "answer" };
     races.spawn(async move {
         let mut sent = Vec::new();
         for (n, answer) in answers.into_iter().enumerate() {
             let racer = &racers[(first + n) % RACERS];
             let mut params = json!({ "question": question, "answer": answer, "digest": digest });
             if answer == "accept" {
-                params["value"] = json!({ "answer": racer.name });
+                params["value"] = json!({ field: racer.name });
             }
             sent.push((racer.name.clone(), answer, racer.send("question/answer", params).await));
         }
@@ -195,6 +209,16 @@ fn verify(daemon: &Daemon, session: &str, told: &[Told], wrong: &mut Vec<String>
         let Some(call) = asked.event["asked"]["call"].as_str() else { continue };
         let read = rows.iter().find(|row| row.kind == "tool_finished" && row.str("call_id") == call);
         let read = read.map(|row| row.event["content"][0]["text"].clone()).unwrap_or_default();
+        if is_elicited(&asked.event["asked"]) {
+            let told: Value = serde_json::from_str(read.as_str().unwrap_or_default()).unwrap_or_default();
+            let (action, name) = (resolved.str("answer"), &resolved.event["value"]["name"]);
+            if told["action"] != action || told["content"]["name"] != *name {
+                wrong.push(format!(
+                    "{session}: {question} was answered {action} {name}, and the server was told {told}"
+                ));
+            }
+            continue;
+        }
         let due = match resolved.str("answer") {
             "accept" => resolved.event["value"]["answer"].clone(),
             "decline" => Value::from("[the user gives no answer]"),

@@ -20,7 +20,7 @@ use linger_protocol::events::{NOW, Subscribe};
 use linger_protocol::id::{Cursor, SessionId};
 use linger_protocol::method::{EventsSubscribe, Method};
 use linger_protocol::transport::blocking::Incoming;
-use serde::Deserialize;
+use linger_protocol::transport::both::Message;
 use serde_json::{Value, json};
 
 use crate::connect::{Client, parse};
@@ -39,21 +39,6 @@ const MAX_WAITS: usize = 64;
 const UNKNOWN_METHOD: i64 = -32601;
 const WRONG_PARAMS: i64 = -32602;
 const NO_JSON: i64 = -32700;
-
-/// A message of the host.
-#[derive(Debug, Deserialize)]
-struct Message {
-    /// Of a request, or of ours that is answered.
-    #[serde(default)]
-    id: Option<Value>,
-    #[serde(default)]
-    method: Option<String>,
-    #[serde(default)]
-    params: Value,
-    /// What came of a request of ours.
-    #[serde(default)]
-    result: Option<Value>,
-}
 
 /// A call of `session_wait` that is open.
 struct Wait {

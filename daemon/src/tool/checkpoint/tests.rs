@@ -1,6 +1,7 @@
 //! Real git: what a checkpoint has, what it does not touch, and what does not run.
 
 use std::fs;
+use std::ops::Deref;
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -8,46 +9,32 @@ use std::time::SystemTime;
 use linger_protocol::event::ChangeKind;
 
 use super::*;
-use crate::process::{Input, Stderr};
 use crate::store::blob::Blobs;
-use crate::tool::tests::test_workspace;
+use crate::tool::repository::Repository;
 
 /// A repository with a committed file `a`, and checkpoints of it.
 struct Scene {
-    /// Holds `w`, the workspace; `data`; `canary`, a program; and `ran`, if it ran.
-    dir: tempfile::TempDir,
-    workspace: Workspace,
+    /// Its directory holds `data` too.
+    repository: Repository,
     checkpoints: Checkpoints,
+}
+
+impl Deref for Scene {
+    type Target = Repository;
+
+    fn deref(&self) -> &Repository {
+        &self.repository
+    }
 }
 
 impl Scene {
     async fn new() -> Self {
-        let (dir, mut workspace) = test_workspace();
-        let home = dir.path().canonicalize().unwrap();
-        let root = home.join("w");
-        fs::create_dir(&root).unwrap();
-        let mut env = (*workspace.env).clone();
-        env.extend(
-            [("HOME", home.clone()), ("C", home.join("canary"))]
-                .map(|(name, value)| (name.to_owned(), value.to_string_lossy().into_owned())),
-        );
-        (workspace.cwd, workspace.root, workspace.env) = (root.clone(), root, Arc::new(env));
         let canary = "#!/bin/sh\n: > \"$(dirname \"$0\")/ran\"\ncat\n";
-        fs::write(home.join("canary"), canary).unwrap();
-        let checkpoints = Checkpoints::below(home.join("data/checkpoints"), Children::default());
+        let repository = Repository::new(canary, "echo one > a; git add .; git commit -q -m first").await;
+        let home = repository.dir.path().canonicalize().unwrap();
         fs::create_dir(home.join("data")).unwrap();
-        let it = Self { dir, workspace, checkpoints };
-        it.sh("chmod +x $C; git config --global user.name a; git config --global user.email a@b
-            git init -q -b main; echo one > a; git add .; git commit -q -m first")
-            .await;
-        it
-    }
-
-    async fn sh(&self, script: &str) -> String {
-        let spawn = self.workspace.spawn(Default::default(), None);
-        let process = spawn.shell(script, Input::Nothing, Stderr::Merged).await.unwrap();
-        let done = process.finish(Duration::from_secs(60), 1 << 20).await.unwrap();
-        String::from_utf8_lossy(&done.output).into_owned()
+        let checkpoints = Checkpoints::below(home.join("data/checkpoints"), Children::default());
+        Self { repository, checkpoints }
     }
 
     /// Takes a checkpoint, however long that takes on a busy machine.
@@ -70,14 +57,6 @@ impl Scene {
             _ => '~',
         };
         changes.iter().map(|change| format!("{}{}", sign(change), name(change))).collect()
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.workspace.root.join(name)
-    }
-
-    fn ran(&self) -> bool {
-        fs::remove_file(self.dir.path().join("ran")).is_ok()
     }
 
     /// The files of the repository, each with its time and content.
@@ -214,7 +193,7 @@ async fn nothing_that_the_repository_names_runs() {
         for name in ["GIT_EXTERNAL_DIFF", "GIT_SSH_COMMAND", "GIT_EDITOR", "GIT_PAGER", "GIT_FSMONITOR_TEST"] {
             env.insert(name.to_owned(), it.dir.path().join("canary").to_string_lossy().into_owned());
         }
-        it.workspace.env = Arc::new(env);
+        it.repository.workspace.env = Arc::new(env);
         fs::write(it.path("b"), "b\n").unwrap();
         let first = it.take().await;
         fs::write(it.path("a"), "changed\n").unwrap();

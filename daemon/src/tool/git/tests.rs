@@ -9,54 +9,21 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::tool::Access;
-use crate::tool::tests::{test_context, test_workspace};
-
-/// A repository with a file `a.txt` that has two commits and a change, and a program that leaves a file when it runs.
-struct Repository {
-    /// Holds `w`, the workspace; `canary`, the program; and `ran`, if it ran.
-    dir: tempfile::TempDir,
-    workspace: Workspace,
-}
+use crate::tool::repository::Repository;
+use crate::tool::tests::test_context;
 
 /// It runs as gpg, too.
 const CANARY: &str = "#!/bin/sh\n: > \"$(dirname \"$0\")/ran\"\n\
     echo '[GNUPG:] SIG_CREATED ' >&2\necho '-----BEGIN PGP SIGNATURE-----'\necho '-----END PGP SIGNATURE-----'\n";
 
+/// A repository with a file `a.txt` that has two commits and a change.
+async fn repository() -> Repository {
+    let script = "echo one > a.txt; git add .; git commit -q -m first
+        echo two >> a.txt; git commit -q -a -m second; echo three >> a.txt";
+    Repository::new(CANARY, script).await
+}
+
 impl Repository {
-    async fn new() -> Self {
-        let (dir, mut workspace) = test_workspace();
-        let home = dir.path().canonicalize().unwrap();
-        let root = home.join("w");
-        fs::create_dir(&root).unwrap();
-        let mut env = (*workspace.env).clone();
-        env.extend([("HOME", home.to_str().unwrap()), ("C", home.join("canary").to_str().unwrap())].map(owned));
-        (workspace.cwd, workspace.root, workspace.env) = (root.clone(), root, Arc::new(env));
-        fs::write(home.join("canary"), CANARY).unwrap();
-        let it = Self { dir, workspace };
-        it.sh("chmod +x $C; git config --global user.name a; git config --global user.email a@b
-            git init -q -b main; echo one > a.txt; git add .; git commit -q -m first
-            echo two >> a.txt; git commit -q -a -m second; echo three >> a.txt")
-            .await;
-        it
-    }
-
-    /// Runs a script in the workspace.
-    async fn sh(&self, script: &str) -> String {
-        let spawn = self.workspace.spawn(Default::default(), None);
-        let process = spawn.shell(script, Input::Nothing, Stderr::Merged).await.unwrap();
-        let done = process.finish(Duration::from_secs(60), 1 << 20).await.unwrap();
-        String::from_utf8_lossy(&done.output).into_owned()
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.workspace.root.join(name)
-    }
-
-    /// Whether the canary ran since the last time.
-    fn ran(&self) -> bool {
-        fs::remove_file(self.dir.path().join("ran")).is_ok()
-    }
-
     /// Runs an inspection where these paths are hidden: its text, and whether it failed.
     async fn look_past(&self, line: &str, hidden: &[&str]) -> (String, bool) {
         let call = Git.prepare(&json!({ "args": words(line) }), &self.workspace).unwrap();
@@ -88,7 +55,7 @@ fn words(line: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn inspections_show_what_git_shows() {
-    let it = Repository::new().await;
+    let it = repository().await;
     it.sh("mkdir d; echo x > d/new").await;
     for line in [
         "status",
@@ -118,7 +85,7 @@ async fn inspections_show_what_git_shows() {
 
 #[tokio::test]
 async fn an_inspection_changes_nothing_in_the_repository() {
-    let it = Repository::new().await;
+    let it = repository().await;
     // The index is to be refreshed.
     it.sh("git commit -q -a -m third; cp a.txt b; mv b a.txt").await;
     let files = || {
@@ -198,7 +165,7 @@ const TRAPS: [(&str, &str, &[&str]); 15] = [
 async fn no_program_that_a_repository_names_runs() {
     let mut wrong = Vec::new();
     for (name, setup, lines) in TRAPS {
-        let it = Repository::new().await;
+        let it = repository().await;
         let said = it.sh(&format!("{setup}\nrm -f ../ran")).await;
         for line in lines {
             let _text = it.look_past(line, &[]).await;
@@ -212,7 +179,7 @@ async fn no_program_that_a_repository_names_runs() {
 
 #[tokio::test]
 async fn no_program_that_the_environment_or_the_users_configuration_names_runs() {
-    let it = Repository::new().await;
+    let it = repository().await;
     it.sh("git config -f ../global core.fsmonitor $C; echo '* diff=x' > .gitattributes").await;
     let canary = it.workspace.env["C"].clone();
     let global = it.dir.path().join("global").to_string_lossy().into_owned();
@@ -244,7 +211,7 @@ async fn no_program_that_the_environment_or_the_users_configuration_names_runs()
 
 #[tokio::test]
 async fn a_git_of_the_workspace_does_not_run() {
-    let mut it = Repository::new().await;
+    let mut it = repository().await;
     it.sh("mkdir bin; cp $C bin/git; cp $C git").await;
     let mut env = (*it.workspace.env).clone();
     let path = format!(".::bin:{}:{}", it.path("bin").display(), env["PATH"]);
@@ -257,7 +224,7 @@ async fn a_git_of_the_workspace_does_not_run() {
 #[tokio::test]
 async fn what_leads_out_of_the_workspace_is_refused() {
     let check = async |setup: &str, expect: &str| {
-        let it = Repository::new().await;
+        let it = repository().await;
         it.sh(&format!(
             "git init -q ../other; cd ../other; echo secret > s; git add s; git commit -q -m s; cd ../w\n{setup}"
         ))
@@ -282,7 +249,7 @@ async fn what_leads_out_of_the_workspace_is_refused() {
 
 #[tokio::test]
 async fn files_that_git_reads_and_links_in_them_show_nothing_of_another_directory() {
-    let it = Repository::new().await;
+    let it = repository().await;
     it.sh("git init -q ../other; echo secret > ../other/s; git config core.worktree ../../other").await;
     let status = it.look("status --porcelain").await;
     assert_eq!(status, " M a.txt\n", "the worktree is the workspace, whatever the configuration says");
@@ -304,7 +271,7 @@ async fn files_that_git_reads_and_links_in_them_show_nothing_of_another_director
 
 #[tokio::test]
 async fn a_worktree_and_a_submodule_are_looked_at_like_any_repository() {
-    let mut it = Repository::new().await;
+    let mut it = repository().await;
     it.sh("git worktree add -q ../tree -b side; cd ../tree; echo x > n; git add n; git commit -q -m side").await;
     let main = it.workspace.root.clone();
     it.workspace.root = main.with_file_name("tree");
@@ -322,7 +289,7 @@ async fn a_worktree_and_a_submodule_are_looked_at_like_any_repository() {
 
 #[tokio::test]
 async fn what_a_rule_keeps_from_being_read_is_in_no_output() {
-    let it = Repository::new().await;
+    let it = repository().await;
     it.sh("mkdir d; echo needle > .env; echo needle > d/key; echo fine > b; git add .; git commit -q -m keys
         git tag -a -m t blob $(git rev-parse HEAD:.env); echo needle2 >> .env; echo changed >> b
         git checkout -q -b side; git add .env; git commit -q -m 'on side'; git checkout -q main; echo needle3 >> .env")
@@ -379,7 +346,7 @@ async fn what_a_rule_keeps_from_being_read_is_in_no_output() {
 
 #[tokio::test]
 async fn every_other_subcommand_is_a_command_of_words_and_no_shell() {
-    let it = Repository::new().await;
+    let it = repository().await;
     let args = json!({ "args": ["commit", "-a", "-m", "it's $(touch x); `y`"] });
     let call = Git.prepare(&args, &it.workspace).unwrap();
     let shown = r"git commit -a -m 'it'\''s $(touch x); `y`'";

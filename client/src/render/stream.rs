@@ -1,0 +1,190 @@
+//! The words of the model as they stream: text, thinking, and where one ends and the other begins.
+
+use linger_protocol::event::{Delta, ToolKind};
+use linger_protocol::id::MessageId;
+use linger_protocol::message::{ContentBlock, text_of};
+use serde_json::Value;
+
+use super::markdown::GUTTER;
+use super::{Call, Midline, Renderer, Thinking};
+use crate::terminal::{Output, clean, clean_line};
+
+impl Renderer {
+    /// Ends an open line, before other output.
+    pub(crate) fn fresh_line(&mut self, out: &mut Vec<Output>) {
+        match self.midline.take() {
+            // In a pipe only the end of the message ends its line.
+            Some(Midline::Text) if self.settings.raw => self.midline = Some(Midline::Text),
+            Some(Midline::Text) => out.push(Output::Text(self.prose.end_row())),
+            Some(Midline::Thinking) => out.push(Output::Talk(self.thought.end_row())),
+            Some(Midline::Hosted) => out.push(Output::Talk("\n".to_owned())),
+            None => {}
+        }
+    }
+
+    /// Ends the text of the model, with what is held back of it.
+    pub(super) fn end_text(&mut self, out: &mut Vec<Output>) {
+        let thought = self.thought.end();
+        if !thought.is_empty() {
+            out.push(Output::Talk(thought));
+        }
+        let text = match self.settings.raw {
+            true if self.midline == Some(Midline::Text) => "\n".to_owned(),
+            true => String::new(),
+            false => self.prose.end(),
+        };
+        if !text.is_empty() {
+            out.push(Output::Text(text));
+        }
+        if self.midline != Some(Midline::Hosted) {
+            self.midline = None;
+        }
+    }
+
+    /// Ends the line of a cut answer that nothing continues.
+    pub(super) fn end_cut(&mut self, out: &mut Vec<Output>) {
+        if std::mem::take(&mut self.cut) {
+            self.end_text(out);
+        }
+    }
+
+    pub(super) fn text_delta(&mut self, delta: &Delta, out: &mut Vec<Output>) {
+        let block = (delta.message.clone(), delta.block);
+        if self.block.as_ref() != Some(&block) {
+            self.block_begins(Midline::Text, out);
+            self.block = Some(block);
+        }
+        self.text(&delta.text, out);
+    }
+
+    pub(super) fn text(&mut self, text: &str, out: &mut Vec<Output>) {
+        if text.is_empty() {
+            return;
+        }
+        self.last_call = None;
+        if self.settings.raw {
+            self.midline = (!text.ends_with('\n')).then_some(Midline::Text);
+            return out.push(Output::Text(text.to_owned()));
+        }
+        let text = self.prose.push(&clean(text));
+        self.midline = self.prose.is_open().then_some(Midline::Text);
+        if !text.is_empty() {
+            out.push(Output::Text(text));
+        }
+    }
+
+    pub(super) fn thinking_delta(&mut self, delta: &Delta, out: &mut Vec<Output>) {
+        if self.settings.thinking == Thinking::Hide || delta.text.is_empty() {
+            return;
+        }
+        let block = (delta.message.clone(), delta.block);
+        if self.block.as_ref() != Some(&block) {
+            self.block_begins(Midline::Thinking, out);
+            self.block = Some(block);
+        }
+        let text = match self.settings.thinking {
+            Thinking::Summary => self.summary.push(delta, self.settings.width, self.settings.style.ellipsis()),
+            _ => clean(&delta.text).into_owned(),
+        };
+        if text.is_empty() {
+            return;
+        }
+        self.last_call = None;
+        let text = self.thought.push(&text);
+        self.midline = self.thought.is_open().then_some(Midline::Thinking);
+        if !text.is_empty() {
+            out.push(Output::Talk(text));
+        }
+    }
+
+    /// A new block begins on a line of its own; blocks of text in one message have an empty line between.
+    pub(super) fn block_begins(&mut self, kind: Midline, out: &mut Vec<Output>) {
+        let continues = std::mem::take(&mut self.cut) && kind == Midline::Text;
+        let follows_text = self.block.is_some() && self.after == Some(Midline::Text) && kind == Midline::Text;
+        match (kind, self.midline) {
+            (Midline::Text, Some(Midline::Text)) if continues => {}
+            (_, None) if continues => {}
+            (Midline::Text, Some(Midline::Text)) if self.settings.raw => out.push(Output::Text("\n\n".to_owned())),
+            (_, Some(Midline::Text)) if self.settings.raw => self.fresh_line(out),
+            (_, Some(Midline::Hosted)) => self.fresh_line(out),
+            _ => {
+                self.end_text(out);
+                if follows_text && !self.settings.raw {
+                    out.push(Output::Text("\n".to_owned()));
+                }
+            }
+        }
+        self.after = Some(kind);
+    }
+
+    pub(super) fn message(&mut self, content: &[ContentBlock], interrupted: bool, cut: bool, out: &mut Vec<Output>) {
+        let hosted = |block: &ContentBlock| matches!(block, ContentBlock::Hosted { .. });
+        if !self.settings.deltas && content.iter().any(hosted) {
+            self.blocks(content, out);
+        } else if !self.settings.deltas {
+            self.after = Some(Midline::Text);
+            self.text(&text_of(content), out);
+        }
+        // The next answer may continue the line.
+        self.cut = cut && !interrupted && self.after == Some(Midline::Text);
+        if self.settings.raw {
+            self.cut &= self.midline == Some(Midline::Text);
+        }
+        if !self.cut {
+            self.end_text(out);
+            self.fresh_line(out);
+            self.after = None;
+        }
+        self.block = None;
+        for block in content {
+            if let ContentBlock::ToolUse { call_id, name, input, .. } = block {
+                let first = input.as_object().and_then(|arguments| arguments.values().find_map(Value::as_str));
+                let action = first.unwrap_or_default().to_owned();
+                self.calls.insert(
+                    call_id.clone(),
+                    Call { tool: name.clone(), action, kind: ToolKind::Other, started: false },
+                );
+            }
+        }
+        if interrupted {
+            let rule = self.settings.style.rule();
+            self.say(&self.settings.style.dim(&format!("{rule} interrupted {rule}")), out);
+        }
+    }
+}
+
+/// Characters of a thought's summary on a terminal without a width.
+const SUMMARY: usize = 80;
+
+/// Thinking that is shown by its first line.
+#[derive(Debug, Default)]
+pub(super) struct Summary {
+    block: Option<(MessageId, u32)>,
+    /// How many characters of it were shown.
+    shown: usize,
+    /// Whether the line is complete.
+    over: bool,
+}
+
+impl Summary {
+    /// The part of a piece to show.
+    fn push(&mut self, delta: &Delta, width: usize, ellipsis: &str) -> String {
+        let block = Some((delta.message.clone(), delta.block));
+        if self.block != block {
+            *self = Self { block, ..Self::default() };
+        }
+        if self.over {
+            return String::new();
+        }
+        let room = if width > 10 { width - 5 - GUTTER } else { SUMMARY };
+        let fresh = if self.shown == 0 { delta.text.trim_start() } else { delta.text.as_str() };
+        let line = fresh.split('\n').next().unwrap_or_default();
+        let mut text: String = clean_line(line).chars().take(room.saturating_sub(self.shown)).collect();
+        self.shown += text.chars().count();
+        self.over = self.shown > 0 && (fresh.contains('\n') || self.shown >= room);
+        if self.over {
+            text.push_str(&format!(" {ellipsis}\n"));
+        }
+        text
+    }
+}

@@ -128,7 +128,7 @@ impl Servers {
     /// Waits until the servers that a step of this session needs are there: those that are required, and for a while those that
     /// were never seen. Gives what to tell people, and fails if a required one cannot be started.
     pub async fn ready(&self, workspace: &Workspace, session: &str) -> Result<Vec<String>, String> {
-        let all = self.of(Some(&workspace.root));
+        let all = self.of(Some(workspace.rules_root()));
         let waits = |server: &&Arc<Server>| !server.config.required && !server.waits_for().is_empty();
         let (waiting, all): (Vec<_>, Vec<_>) = all.into_iter().partition(|server| waits(&server));
         let mut notices: Vec<String> = waiting.iter().flat_map(|server| server.news()).collect();
@@ -158,7 +158,7 @@ impl Servers {
 
     /// Starts the servers that a session will need: those that are required.
     pub fn begin(&self, workspace: &Workspace, session: &str) {
-        let all = self.of(Some(&workspace.root));
+        let all = self.of(Some(workspace.rules_root()));
         all.iter().filter(|server| server.config.required).for_each(|server| server.begin(workspace, session));
     }
 
@@ -181,7 +181,7 @@ impl Servers {
 
     /// Starts a server for a workspace, if it does not run, and gives how it is then.
     pub async fn test(&self, name: &str, workspace: &Workspace) -> Option<mcp::Server> {
-        let server = self.named(name, Some(&workspace.root))?;
+        let server = self.named(name, Some(workspace.rules_root()))?;
         // Its error is in the row.
         let _started = server.connection(workspace, "").await;
         Some(server.row())

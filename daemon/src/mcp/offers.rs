@@ -110,13 +110,13 @@ impl Servers {
     }
 
     fn one(&self, name: &str, at: &Place<'_>) -> Result<Arc<Server>, OfferError> {
-        self.named(name, Some(&at.workspace.root)).ok_or_else(|| OfferError::Unknown(name.to_owned()))
+        self.named(name, Some(at.workspace.rules_root())).ok_or_else(|| OfferError::Unknown(name.to_owned()))
     }
 
     fn chosen(&self, of: Option<&str>, at: &Place<'_>) -> Result<Vec<Arc<Server>>, OfferError> {
         match of {
             Some(name) => Ok(vec![self.one(name, at)?]),
-            None => Ok(self.of(Some(&at.workspace.root))),
+            None => Ok(self.of(Some(at.workspace.rules_root()))),
         }
     }
 }

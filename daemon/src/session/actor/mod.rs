@@ -27,6 +27,7 @@ mod tree;
 mod turns;
 mod unattended;
 mod undo;
+mod worktree;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
@@ -76,6 +77,7 @@ use record::{message_of, missing_variables, notice};
 pub use requests::add_directories;
 use storage::known;
 pub use tree::GoBack;
+pub use worktree::MergeWork;
 
 /// How long a stopped turn may take before it is abandoned. Its processes are killed immediately.
 const STOP_GRACE: Duration = Duration::from_secs(1);
@@ -235,7 +237,8 @@ impl Actor {
         }
         // The daemon's own log has no directory.
         let cwd = if id.is_daemon() { Path::new("/") } else { &state.cwd };
-        let mut workspace = env.workspace(&id, cwd, variables, disk::SHORT_TIMEOUT).await;
+        let within = (disk::SHORT_TIMEOUT, state.bound_by());
+        let mut workspace = env.workspace_within(&id, cwd, variables, within).await;
         workspace.notes.is_child = state.parent.is_some();
         let workspace = Arc::new(workspace);
         if !id.is_daemon() {
@@ -450,6 +453,10 @@ impl Actor {
             Command::GoBack(back, key, by, reply) => self.go_back(*back, key, by, reply).await,
             Command::Uncompact(taken, head, key, by, reply) => self.uncompact((taken, head), key, by, reply).await,
             Command::Diff(asked, reply) => self.diff(asked, reply),
+            Command::TidyWorktree(reply) => self.tidy_worktree(reply).await,
+            Command::CommitWorktree(reply) => self.commit_worktree(reply).await,
+            Command::WorktreeIs(status, reply) => self.note_worktree(status, reply),
+            Command::Merge(work, key, by, reply) => self.merge(*work, key, by, reply).await,
             Command::Undo(undo, key, by, reply) => self.undo(undo, key, by, reply).await,
             Command::Redo(redo, key, by, reply) => self.redo(redo, key, by, reply).await,
             Command::Set(set, asked) => self.set(set, asked).await,
@@ -461,7 +468,7 @@ impl Actor {
             Command::Confirmed(confirmed, reply) => self.config_confirmed(confirmed, reply),
             Command::Child(report, reply) => self.child_report(*report, reply),
             Command::FilesChanged(root, text) => {
-                if root.is_none_or(|root| root == self.workspace.root) {
+                if root.is_none_or(|root| root == self.workspace.rules_root()) {
                     let draft = self.in_turn(notice(Level::Info, NoticeCode::Files, &text));
                     self.append(vec![draft], Vec::new(), false, None);
                 }

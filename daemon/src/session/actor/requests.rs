@@ -84,7 +84,7 @@ impl Actor {
         CallBasis {
             tools: self.env.tools_of(
                 &self.state.model,
-                &self.workspace.root,
+                self.workspace.rules_root(),
                 self.state.tools.as_deref(),
                 self.offered(),
             ),
@@ -128,6 +128,9 @@ impl Actor {
         let content = prompt.content.into_blocks();
         if let Some(why) = prompt.until.as_ref().and_then(|until| may_check(until).err()) {
             return respond(reply, Err(RpcError::new(Code::BadPrompt, why).hint("nothing was started")));
+        }
+        if let Err(error) = self.worktree_again().await {
+            return respond(reply, Err(error));
         }
         if let Err(error) = self.may_prompt(&content).await {
             return respond(reply, Err(error));
@@ -337,7 +340,8 @@ impl Actor {
     async fn see_workspace(&mut self) {
         if !self.workspace.is_seen {
             let env = BTreeMap::clone(&self.workspace.env);
-            let mut workspace = self.env.workspace(&self.id, &self.state.cwd, env, disk::SHORT_TIMEOUT).await;
+            let within = (disk::SHORT_TIMEOUT, self.state.bound_by());
+            let mut workspace = self.env.workspace_within(&self.id, &self.state.cwd, env, within).await;
             workspace.notes.is_child = self.state.parent.is_some();
             self.workspace = Arc::new(workspace);
             self.workspace.added.set(&self.state.directories);
@@ -470,7 +474,7 @@ impl Actor {
             .map(|resolved| {
                 (
                     resolved.origin.clone(),
-                    self.env.setup(&resolved, &self.workspace.root, self.state.tools.as_deref(), self.offered()),
+                    self.env.setup(&resolved, self.workspace.rules_root(), self.state.tools.as_deref(), self.offered()),
                 )
             })
             .unzip();

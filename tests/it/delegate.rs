@@ -89,6 +89,14 @@ fn linger(daemon: &Daemon) -> String {
     format!("env {} {}", variables.join(" "), programs().client.display())
 }
 
+/// Makes a directory a repository with a commit.
+#[allow(clippy::disallowed_methods)] // As the user of the repository would.
+fn repository(dir: &std::path::Path) {
+    let setup = "git init -q -b main && echo a > a && git add . && git -c user.name=a -c user.email=a@b commit -q -m a";
+    let made = std::process::Command::new("sh").args(["-c", setup]).current_dir(dir).status().unwrap();
+    assert!(made.success());
+}
+
 #[tokio::test]
 async fn a_worktree_survives_a_kill_and_a_person_merges_it_and_no_tool_does() {
     let gate = Gate::new();
@@ -108,9 +116,7 @@ async fn a_worktree_survives_a_kill_and_a_person_merges_it_and_no_tool_does() {
         _ => Reply::tool("delegate", json!({ "agent": "general", "task": "slow", "worktree": true })),
     });
     let daemon = Daemon::auto(&model).await;
-    let setup = "git init -q -b main && echo a > a && git add . && git -c user.name=a -c user.email=a@b commit -q -m a";
-    let made = std::process::Command::new("sh").args(["-c", setup]).current_dir(daemon.workspace()).status().unwrap();
-    assert!(made.success());
+    repository(&daemon.workspace());
     let client = daemon.client().await;
     let session = client.session().await;
     client.prompt(&session, "go").await;

@@ -933,6 +933,8 @@ class Delegated(TypedDict):
     call: CallId
     depth: int
     agent: str
+    worktree: NotRequired[Worktree | None]
+    bound_by: NotRequired[str | None]
 
 
 class Delta(TypedDict):
@@ -1255,6 +1257,38 @@ class CheckpointEvent(TypedDict):
     turn: NotRequired[TurnId | None]
 
 
+class MergedEvent(TypedDict):
+    """What a child did in its git worktree was merged into the directory of this session."""
+
+    child: SessionId
+    agent: str
+    branch: str
+    directory: str
+    before: str
+    commit: str
+    files: list[str]
+    count: int
+    by: NotRequired[str | None]
+    process: NotRequired[Process | None]
+    kind: Literal["merged"]
+    seq: NotRequired[int | None]
+    at: int
+    turn: NotRequired[TurnId | None]
+
+
+class WorktreeChangedEvent(TypedDict):
+    """The session's git worktree is another, or something became of it."""
+
+    path: str
+    branch: str
+    base: str
+    status: NotRequired[WorktreeStatus]
+    kind: Literal["worktree_changed"]
+    seq: NotRequired[int | None]
+    at: int
+    turn: NotRequired[TurnId | None]
+
+
 class UndoStartedEvent(TypedDict):
     """Changes of files are about to be undone, or made again after that."""
 
@@ -1565,7 +1599,7 @@ class CaughtUpEvent(TypedDict):
     turn: NotRequired[TurnId | None]
 
 
-Event: TypeAlias = "SessionCreatedEvent | ForkedEvent | RewoundEvent | UncompactedEvent | SessionChangedEvent | PromptAcceptedEvent | PromptUnqueuedEvent | TurnStartedEvent | MessageEvent | MessageSupersededEvent | CommandStartedEvent | CheckStartedEvent | ChildUpdatedEvent | ToolStartedEvent | ToolFinishedEvent | CheckpointEvent | UndoStartedEvent | UndoneEvent | PlanEvent | BackgroundStartedEvent | BackgroundEndedEvent | PermissionRequestedEvent | PermissionResolvedEvent | QuestionAskedEvent | QuestionResolvedEvent | ConfigConfirmedEvent | TurnFinishedEvent | CompactionStartedEvent | CompactedEvent | CompactionFailedEvent | TrimmedEvent | LostEvent | NoticeEvent | TextDeltaEvent | ThinkingDeltaEvent | HostedDeltaEvent | ToolOutputDeltaEvent | CaughtUpEvent"
+Event: TypeAlias = "SessionCreatedEvent | ForkedEvent | RewoundEvent | UncompactedEvent | SessionChangedEvent | PromptAcceptedEvent | PromptUnqueuedEvent | TurnStartedEvent | MessageEvent | MessageSupersededEvent | CommandStartedEvent | CheckStartedEvent | ChildUpdatedEvent | ToolStartedEvent | ToolFinishedEvent | CheckpointEvent | MergedEvent | WorktreeChangedEvent | UndoStartedEvent | UndoneEvent | PlanEvent | BackgroundStartedEvent | BackgroundEndedEvent | PermissionRequestedEvent | PermissionResolvedEvent | QuestionAskedEvent | QuestionResolvedEvent | ConfigConfirmedEvent | TurnFinishedEvent | CompactionStartedEvent | CompactedEvent | CompactionFailedEvent | TrimmedEvent | LostEvent | NoticeEvent | TextDeltaEvent | ThinkingDeltaEvent | HostedDeltaEvent | ToolOutputDeltaEvent | CaughtUpEvent"
 
 
 class TokenExchangeParams(TypedDict):
@@ -2008,6 +2042,28 @@ class McpLogsResult(TypedDict):
     lines: list[LogLine]
 
 
+class SessionMergeParams(TypedDict):
+    """`session/merge`: merges what a child did in its worktree into the directory of its parent."""
+
+    session: SessionId
+    key: NotRequired[str | None]
+
+
+class Merged(TypedDict):
+    """The result of `session/merge`, and an event of the parent."""
+
+    child: SessionId
+    agent: str
+    branch: str
+    directory: str
+    before: str
+    commit: str
+    files: list[str]
+    count: int
+    by: NotRequired[str | None]
+    process: NotRequired[Process | None]
+
+
 MessageId: TypeAlias = "str"
 
 
@@ -2395,6 +2451,7 @@ class Removed(TypedDict):
     """The result of `session/remove` and `session/bin`."""
 
     children: NotRequired[int]
+    worktrees: NotRequired[list[Worktree]]
 
 
 class KeyRemoveResult(TypedDict):
@@ -2902,6 +2959,18 @@ class TrustGetResult(TypedDict):
     waiting: NotRequired[Waiting | None]
 
 
+class Worktree(TypedDict):
+    """The git worktree of a child."""
+
+    path: str
+    branch: str
+    base: str
+    status: NotRequired[WorktreeStatus]
+
+
+WorktreeStatus: TypeAlias = "Literal['kept', 'merged', 'removed'] | str"
+
+
 class ConfigWriteParams(TypedDict):
     """`config/write`: replaces the text of the file; what that widens is confirmed."""
 
@@ -3094,6 +3163,7 @@ KEYED = frozenset({
     "session/fork",
     "session/rewind",
     "session/uncompact",
+    "session/merge",
     "session/set",
     "session/bin",
     "session/restore",
@@ -3208,6 +3278,10 @@ class Methods:
 
     async def session_uncompact(self, **params: Unpack[SessionUncompactParams]) -> Uncompacted:
         result: Uncompacted = await self.call("session/uncompact", params)
+        return result
+
+    async def session_merge(self, **params: Unpack[SessionMergeParams]) -> Merged:
+        result: Merged = await self.call("session/merge", params)
         return result
 
     async def session_set(self, **params: Unpack[SessionSetParams]) -> Empty:

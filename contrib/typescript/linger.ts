@@ -783,7 +783,7 @@ export interface ChildUpdate {
   doing?: string;
   /** Its questions that wait for an answer, and those of its own children. */
   questions?: Array<QuestionId>;
-  /** Steps of its task so far. */
+  /** Steps of its task so far, those of its own children among them. */
   steps?: number;
   /** Tokens of its task so far, those of its own children among them; the sums of its parent have them too. */
   usage?: Usage;
@@ -1110,6 +1110,10 @@ export interface Delegated {
   depth: number;
   /** The name of its agent; `general` needs no file. */
   agent: string;
+  /** Its git worktree, if it has one of its own. */
+  worktree?: Worktree | null;
+  /** The workspace whose files (rules, hooks, tools, agents) count for it, if that is not the one that it works in: it works in its own worktree, or in that of its parent. */
+  bound_by?: string | null;
 }
 
 /** A piece of a message that is being streamed. */
@@ -1506,7 +1510,7 @@ export interface ChildUpdatedEvent {
   doing?: string;
   /** Its questions that wait for an answer, and those of its own children. */
   questions?: Array<QuestionId>;
-  /** Steps of its task so far. */
+  /** Steps of its task so far, those of its own children among them. */
   steps?: number;
   /** Tokens of its task so far, those of its own children among them; the sums of its parent have them too. */
   usage?: Usage;
@@ -1596,6 +1600,56 @@ export interface CheckpointEvent {
   /** The first 20 of these, relative to `root`. */
   files?: Array<string>;
   kind: "checkpoint";
+  /** Its number in the session: 1, 2, 3 … without a gap; absent for deltas and `caught_up`. */
+  seq?: number | null;
+  /** When it happened, in Unix milliseconds. */
+  at: number;
+  /** The turn that it is a part of. */
+  turn?: TurnId | null;
+}
+
+/** What a child did in its git worktree was merged into the directory of this session. */
+export interface MergedEvent {
+  /** The child. */
+  child: SessionId;
+  /** The name of its agent. */
+  agent: string;
+  /** The branch that was merged. */
+  branch: string;
+  /** The directory that it was merged into. */
+  directory: string;
+  /** The commit there before: `git reset --keep` to it takes the merge back. */
+  before: string;
+  /** The commit there now. */
+  commit: string;
+  /** The files that differ between these, relative to the directory; 1000 at most. */
+  files: Array<string>;
+  /** How many there are in all. */
+  count: number;
+  /** Who asked for it. */
+  by?: string | null;
+  /** The process of that. */
+  process?: Process | null;
+  kind: "merged";
+  /** Its number in the session: 1, 2, 3 … without a gap; absent for deltas and `caught_up`. */
+  seq?: number | null;
+  /** When it happened, in Unix milliseconds. */
+  at: number;
+  /** The turn that it is a part of. */
+  turn?: TurnId | null;
+}
+
+/** The session's git worktree is another, or something became of it. */
+export interface WorktreeChangedEvent {
+  /** Its directory, absolute. */
+  path: string;
+  /** Its branch. */
+  branch: string;
+  /** The commit that it was made of. */
+  base: string;
+  /** What became of it. */
+  status?: WorktreeStatus;
+  kind: "worktree_changed";
   /** Its number in the session: 1, 2, 3 … without a gap; absent for deltas and `caught_up`. */
   seq?: number | null;
   /** When it happened, in Unix milliseconds. */
@@ -1845,7 +1899,7 @@ export interface TurnFinishedEvent {
   context_tokens?: number | null;
   /** How many tokens the model takes, where that is known. */
   context_window?: number | null;
-  /** How many steps it took. */
+  /** How many steps it took, those of children whose calls it waited for among them. */
   steps: number;
   /** Its number in the session: 1, 2, 3 … without a gap; absent for deltas and `caught_up`. */
   seq?: number | null;
@@ -2071,7 +2125,7 @@ export interface CaughtUpEvent {
 }
 
 /** One thing that happened in a session. */
-export type Event = SessionCreatedEvent | ForkedEvent | RewoundEvent | UncompactedEvent | SessionChangedEvent | PromptAcceptedEvent | PromptUnqueuedEvent | TurnStartedEvent | MessageEvent | MessageSupersededEvent | CommandStartedEvent | CheckStartedEvent | ChildUpdatedEvent | ToolStartedEvent | ToolFinishedEvent | CheckpointEvent | UndoStartedEvent | UndoneEvent | PlanEvent | BackgroundStartedEvent | BackgroundEndedEvent | PermissionRequestedEvent | PermissionResolvedEvent | QuestionAskedEvent | QuestionResolvedEvent | ConfigConfirmedEvent | TurnFinishedEvent | CompactionStartedEvent | CompactedEvent | CompactionFailedEvent | TrimmedEvent | LostEvent | NoticeEvent | TextDeltaEvent | ThinkingDeltaEvent | HostedDeltaEvent | ToolOutputDeltaEvent | CaughtUpEvent;
+export type Event = SessionCreatedEvent | ForkedEvent | RewoundEvent | UncompactedEvent | SessionChangedEvent | PromptAcceptedEvent | PromptUnqueuedEvent | TurnStartedEvent | MessageEvent | MessageSupersededEvent | CommandStartedEvent | CheckStartedEvent | ChildUpdatedEvent | ToolStartedEvent | ToolFinishedEvent | CheckpointEvent | MergedEvent | WorktreeChangedEvent | UndoStartedEvent | UndoneEvent | PlanEvent | BackgroundStartedEvent | BackgroundEndedEvent | PermissionRequestedEvent | PermissionResolvedEvent | QuestionAskedEvent | QuestionResolvedEvent | ConfigConfirmedEvent | TurnFinishedEvent | CompactionStartedEvent | CompactedEvent | CompactionFailedEvent | TrimmedEvent | LostEvent | NoticeEvent | TextDeltaEvent | ThinkingDeltaEvent | HostedDeltaEvent | ToolOutputDeltaEvent | CaughtUpEvent;
 
 /** `token/exchange`: gives a token for a code, once. */
 export interface TokenExchangeParams {
@@ -2671,6 +2725,38 @@ export interface McpLogsResult {
   lines: Array<LogLine>;
 }
 
+/** `session/merge`: merges what a child did in its worktree into the directory of its parent. */
+export interface SessionMergeParams {
+  /** The child. */
+  session: SessionId;
+  /** Idempotency key. */
+  key?: string | null;
+}
+
+/** The result of `session/merge`, and an event of the parent. */
+export interface Merged {
+  /** The child. */
+  child: SessionId;
+  /** The name of its agent. */
+  agent: string;
+  /** The branch that was merged. */
+  branch: string;
+  /** The directory that it was merged into. */
+  directory: string;
+  /** The commit there before: `git reset --keep` to it takes the merge back. */
+  before: string;
+  /** The commit there now. */
+  commit: string;
+  /** The files that differ between these, relative to the directory; 1000 at most. */
+  files: Array<string>;
+  /** How many there are in all. */
+  count: number;
+  /** Who asked for it. */
+  by?: string | null;
+  /** The process of that. */
+  process?: Process | null;
+}
+
 /** A message; unique within its session. */
 export type MessageId = string;
 
@@ -3183,6 +3269,8 @@ export interface PermissionRemoveParams {
 export interface Removed {
   /** How many children went with it. */
   children?: number;
+  /** The git worktrees of removed children that stay, because they have changes that are nowhere else. */
+  worktrees?: Array<Worktree>;
 }
 
 /** The result of `key/remove`. */
@@ -3853,6 +3941,21 @@ export interface TrustGetResult {
   waiting?: Waiting | null;
 }
 
+/** The git worktree of a child. */
+export interface Worktree {
+  /** Its directory, absolute. */
+  path: string;
+  /** Its branch. */
+  branch: string;
+  /** The commit that it was made of. */
+  base: string;
+  /** What became of it. */
+  status?: WorktreeStatus;
+}
+
+/** What became of a worktree. */
+export type WorktreeStatus = "kept" | "merged" | "removed" | (string & {});
+
 /** `config/write`: replaces the text of the file; what that widens is confirmed. */
 export interface ConfigWriteParams {
   /** The new text. */
@@ -3906,6 +4009,7 @@ export interface Methods {
   "session/prompts": { params: SessionPromptsParams; result: Array<PromptRow> };
   "session/compaction": { params: SessionCompactionParams; result: Array<CompactionRow> };
   "session/uncompact": { params: SessionUncompactParams; result: Uncompacted };
+  "session/merge": { params: SessionMergeParams; result: Merged };
   "session/set": { params: SessionSetParams; result: Empty };
   "session/bin": { params: SessionBinParams; result: Removed };
   "session/restore": { params: Keyed; result: SessionRestoreResult };
@@ -4027,6 +4131,7 @@ const KEYED: ReadonlySet<string> = new Set([
   "session/fork",
   "session/rewind",
   "session/uncompact",
+  "session/merge",
   "session/set",
   "session/bin",
   "session/restore",

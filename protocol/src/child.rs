@@ -1,10 +1,13 @@
 //! Children: sessions that a call of `delegate` started for another session, their parent.
 
+use std::path::PathBuf;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{CallId, QuestionId, SessionId};
 use crate::message::{StopReason, Usage};
+use crate::worktree::Worktree;
 
 /// What a child is for: part of its `session_created`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -15,6 +18,13 @@ pub struct Delegated {
     pub depth: u32,
     /// The name of its agent; `general` needs no file.
     pub agent: String,
+    /// Its git worktree, if it has one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree: Option<Worktree>,
+    /// The workspace whose files (rules, hooks, tools, agents) count for it, if that is not the one that it works in: it works in
+    /// its own worktree, or in that of its parent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound_by: Option<PathBuf>,
 }
 
 /// How far a child is.
@@ -56,7 +66,7 @@ pub struct ChildUpdate {
     /// Its questions that wait for an answer, and those of its own children.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<QuestionId>,
-    /// Steps of its task so far.
+    /// Steps of its task so far, those of its own children among them.
     #[serde(default)]
     pub steps: u32,
     /// Tokens of its task so far, those of its own children among them; the sums of its parent have them too.

@@ -32,6 +32,7 @@ use crate::question::{Question, Subject};
 use crate::session::{Effort, PrefixFingerprint, Until, When};
 use crate::tree::{Forked, Rewound, Uncompacted};
 use crate::unattended::Unattended;
+use crate::worktree::{Merged, Worktree};
 
 /// The method name of the notification that carries an event.
 pub const SESSION_EVENT: &str = "session/event";
@@ -349,6 +350,10 @@ pub enum EventBody {
     },
     /// A checkpoint of the workspace was taken, before a call that may change anything or after one that did.
     Checkpoint(Checkpoint),
+    /// What a child did in its git worktree was merged into the directory of this session.
+    Merged(Box<Merged>),
+    /// The session's git worktree is another, or something became of it.
+    WorktreeChanged(Worktree),
     /// Changes of files are about to be undone, or made again after that.
     UndoStarted {
         /// Whether they are made again.
@@ -546,7 +551,7 @@ pub enum EventBody {
         /// How many tokens the model takes, where that is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         context_window: Option<u64>,
-        /// How many steps it took.
+        /// How many steps it took, those of children whose calls it waited for among them.
         steps: u32,
     },
     /// The model is asked for a summary that is to stand for older messages in the context.

@@ -41,6 +41,7 @@ pub mod trust;
 pub mod unattended;
 pub mod usage;
 pub mod variable;
+pub mod worktree;
 
 pub use error::RpcError;
 #[cfg(feature = "rpc")]

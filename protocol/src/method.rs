@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     agent, artifact, blob, checkpoint, completion, config, daemon, events, key, mcp, memory, permission, question,
-    search, session, token, tree, trust, usage,
+    search, session, token, tree, trust, usage, worktree,
 };
 
 /// Parameters that know their method.
@@ -66,7 +66,7 @@ macro_rules! methods {
             use jsonrpsee::core::RpcResult;
             use jsonrpsee::proc_macros::rpc;
 
-            use super::{agent, artifact, blob, checkpoint, completion, config, daemon, events, key, mcp, memory, permission, question, search, session, token, tree, trust, usage};
+            use super::{agent, artifact, blob, checkpoint, completion, config, daemon, events, key, mcp, memory, permission, question, search, session, token, tree, trust, usage, worktree};
 
             $(
                 $(#[$about])*
@@ -139,6 +139,8 @@ methods! {
         SessionCompaction: "session/compaction" = compactions(tree::Compactions) -> RpcResult<Vec<tree::CompactionRow>>;
         /// Takes back the latest compaction, while the messages fit the model.
         SessionUncompact: "session/uncompact" = uncompact(tree::Uncompact) -> RpcResult<tree::Uncompacted>;
+        /// Merges what a child did in its git worktree into the directory of its parent, whose model is told.
+        SessionMerge: "session/merge" = merge(worktree::Merge) -> RpcResult<worktree::Merged>;
         /// Changes model, mode or name from the next step on.
         SessionSet: "session/set" = set(session::Set) -> RpcResult<daemon::Empty>;
         /// Puts a session into the bin, and its children: it is not listed, takes no prompts, and is deleted 30 days later.

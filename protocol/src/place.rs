@@ -113,6 +113,11 @@ impl Places {
         self.data.join("checkpoints")
     }
 
+    /// The git worktrees of children, a directory for each.
+    pub fn worktrees(&self) -> PathBuf {
+        self.data.join("worktrees")
+    }
+
     /// The record of the daemon's children.
     pub fn children(&self) -> PathBuf {
         self.state.join("lingerd.children")

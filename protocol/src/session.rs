@@ -19,6 +19,7 @@ use crate::permission::Mode;
 use crate::prompt::PromptContent;
 use crate::tree::Origin;
 use crate::unattended::Unattended;
+use crate::worktree::Worktree;
 
 /// `session/create`: a new session in a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -655,11 +656,14 @@ pub struct Remove {
 }
 
 /// The result of `session/remove` and `session/bin`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Removed {
     /// How many children went with it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub children: u32,
+    /// The git worktrees of removed children that stay, because they have changes that are nowhere else.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub worktrees: Vec<Worktree>,
 }
 
 fn is_zero(count: &u32) -> bool {

@@ -33,6 +33,7 @@ mod turn;
 mod turn_cancel;
 mod usage;
 mod wire;
+mod worktree;
 
 use linger_tests::harness::Inside as Daemon;
 use shared::{after_tool, answer, bash, last_words, story, wanted};

@@ -36,7 +36,7 @@ pub(crate) use setup::{
     Models, Permissions, PermissionsCommand, RemoveRule, ToolsOf, Trust, Usage,
 };
 pub(crate) use token::{Mint as TokenMint, Token};
-pub(crate) use tree::{Diff, Fork, Rewind, Uncompact};
+pub(crate) use tree::{Diff, Fork, Merge, Rewind, Uncompact};
 pub(crate) use turn::{Answer, Attach, Cancel, Compact, New, Run, Send, Unqueue, Wait};
 
 /// Coding agents that outlive your terminal.
@@ -141,6 +141,8 @@ pub(crate) enum Command {
     Fork(Fork),
     /// Go back to before a prompt; what is left stays as a session of its own
     Rewind(Rewind),
+    /// Merge what a child did in its git worktree into its parent's directory
+    Merge(Merge),
     /// Give a session another name
     Rename(Rename),
     /// Put sessions into the bin, where they stay for 30 days

@@ -1,4 +1,4 @@
-//! The command line of differences, forks, of going back, and of taking back a summary.
+//! The command line of differences, forks, of going back, of merging a child, and of taking back a summary.
 
 use clap::Args;
 
@@ -48,6 +48,16 @@ pub(crate) struct Rewind {
     #[arg(long, conflicts_with_all = ["to", "files"])]
     pub(crate) list: bool,
     /// Print one JSON object: `branch` (the session with what was left), `to`, `prompt`, `text`, `changes`
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Merge {
+    /// The child: a name, an id, or a unique prefix of an id
+    #[arg(value_name = "CHILD")]
+    pub(crate) session: String,
+    /// Print one JSON object: `child`, `branch`, `directory`, `before`, `commit`, `files`, `count`
     #[arg(long)]
     pub(crate) json: bool,
 }

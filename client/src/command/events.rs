@@ -19,6 +19,7 @@ use crate::error::{Exit, Failure};
 use crate::input::{Event, signals};
 use crate::render::money;
 use crate::render::table::moment;
+use crate::render::worktree;
 use crate::terminal::{Capabilities, Terminal};
 
 /// How much of a text a line shows, in characters.
@@ -101,6 +102,8 @@ fn said(body: &EventBody) -> String {
             format!("{} {}", reason.as_str().unwrap_or_default(), money::cost(usage))
         }
         EventBody::Notice { text, .. } => text.clone(),
+        EventBody::Merged(done) => worktree::merged(done),
+        EventBody::WorktreeChanged(now) => worktree::changed(now),
         _ => String::new(),
     }
 }

@@ -28,6 +28,7 @@ mod login;
 mod ls;
 mod mcp;
 mod memory;
+mod merge;
 mod models;
 mod new;
 mod permissions;
@@ -104,6 +105,7 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
         Some(Command::Uncompact(args)) => compactions::uncompact(&args),
         Some(Command::Fork(args)) => tree::fork(args),
         Some(Command::Rewind(args)) => tree::rewind(args),
+        Some(Command::Merge(args)) => merge::run(&args),
         Some(Command::Rm(args)) => rm::run(&args),
         Some(Command::Prune(args)) => prune::run(&args),
         Some(Command::Models(args)) => models::run(&args),

@@ -13,6 +13,7 @@ use crate::environment::now;
 use crate::error::{Exit, Failure};
 use crate::idempotency::key;
 use crate::render::sessions::listing_in;
+use crate::render::worktree::kept;
 use crate::terminal::{Capabilities, Terminal};
 
 pub(super) fn run(args: &Rm) -> Result<Exit, Failure> {
@@ -102,6 +103,9 @@ fn delete(client: &mut Client, args: &Rm, row: Info) -> Result<(), Failure> {
 
 /// Says how many children went with a session.
 fn say_children(removed: Removed, what: &str) -> Result<(), Failure> {
+    for worktree in &removed.worktrees {
+        Terminal::new().say(&kept(worktree))?;
+    }
     match removed.children {
         0 => Ok(()),
         1 => Ok(Terminal::new().say(&format!("1 child was {what} with it"))?),

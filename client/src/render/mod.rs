@@ -29,6 +29,7 @@ pub(crate) mod table;
 mod tool;
 pub(crate) mod tree;
 mod words;
+pub(crate) mod worktree;
 
 use std::collections::{HashMap, HashSet};
 
@@ -239,6 +240,8 @@ impl Renderer {
             EventBody::Uncompacted(taken) => {
                 self.say(&self.settings.style.dim(&tree::taken_back(taken)), &mut out);
             }
+            EventBody::Merged(done) => self.say(&self.settings.style.dim(&worktree::merged(done)), &mut out),
+            EventBody::WorktreeChanged(now) => self.say(&self.settings.style.dim(&worktree::changed(now)), &mut out),
             EventBody::Plan { entries } => self.plan(entries, &mut out),
             EventBody::PermissionRequested { permission, tool, action, about, .. } if self.settings.permissions => {
                 let tool = if *about == Some(Subject::Check) { "the check of this turn:" } else { tool };

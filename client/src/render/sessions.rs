@@ -4,8 +4,8 @@ use linger_protocol::id::SessionId;
 use linger_protocol::message::{StopReason, Usage};
 use linger_protocol::session::{Background, Info, ProviderWait, State};
 
-use super::money;
 use super::table::{age, columns, size};
+use super::{money, worktree};
 use crate::environment::short_path;
 use crate::terminal::clean_line;
 
@@ -76,7 +76,8 @@ pub(crate) fn listing_in(rows: &[Info], now: u64, width: Option<usize>) -> Vec<S
     };
     let below = tree.iter().map(|(_, info)| {
         let wait = info.provider_wait.as_ref().map(|wait| waiting(wait, now));
-        wait.into_iter().chain(info.background.iter().map(move |job| background(job, now)))
+        let jobs = info.background.iter().map(move |job| background(job, now));
+        worktree::row(info).into_iter().chain(wait).chain(jobs)
     });
     let lines = lines.into_iter().zip(below).flat_map(|(line, below)| std::iter::once(line).chain(below));
     header.into_iter().chain(lines).collect()

@@ -19,7 +19,7 @@ use crate::tool::set::{MCP, Names};
 use crate::tool::text;
 
 /// The keys that count here.
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 19] = [
     "name",
     "description",
     "model",
@@ -31,6 +31,7 @@ const KEYS: [&str; 18] = [
     "max_steps",
     "budget",
     "response_schema",
+    "worktree",
     "prompt",
     "mcpServers",
     "permissionMode",
@@ -63,6 +64,8 @@ pub struct Agent {
     pub budget: Budget,
     /// The JSON Schema of its answers.
     pub response_schema: Option<Value>,
+    /// Whether it gets a git worktree of its own when it is delegated to.
+    pub worktree: bool,
     /// Whether its text stands in the place of the usual system prompt.
     pub replaces: bool,
     /// Its text for the system prompt.
@@ -101,6 +104,7 @@ pub(super) fn parse(found: &Found, text: &str, names: &Names) -> (Result<Agent, 
         max_steps: steps(&mut page),
         budget: budget(&mut page),
         response_schema: response_schema(&mut page),
+        worktree: worktree(&mut page),
         replaces: replaces(&mut page),
         body: page.body.clone(),
     };
@@ -330,6 +334,17 @@ fn steps(page: &mut Page) -> Option<u32> {
     steps.or(Some(1))
 }
 
+fn worktree(page: &mut Page) -> bool {
+    match page.text("worktree").as_deref() {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(_) => {
+            page.wrong("worktree", "`worktree` is `true` or `false`; it gets one");
+            true
+        }
+    }
+}
+
 fn replaces(page: &mut Page) -> bool {
     match page.text("prompt").as_deref() {
         None | Some("add") => false,
@@ -397,6 +412,9 @@ mod tests {
         assert_eq!((agent.model, agent.alias.as_deref()), (None, Some("anthropic/claude-sonnet-5")));
         assert_eq!(problems.len(), 1);
         assert_eq!(parsed("model: inherit\n"), parsed(""));
+        assert_eq!((parsed("worktree: true\n").0.worktree, parsed("name: r\n").0.worktree), (true, false));
+        let (agent, problems) = parsed("worktree: maybe\n");
+        assert_eq!((agent.worktree, &*problems[0]), (true, "line 2: `worktree` is `true` or `false`; it gets one"));
         assert_eq!(parsed("max_steps: many\n").0.max_steps, Some(1));
     }
     #[test]

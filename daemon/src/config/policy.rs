@@ -48,7 +48,7 @@ impl Policy {
         }
         let (config, access, seen) = (self.config.clone(), access.clone(), workspace.clone());
         let resolve = move || {
-            config.look(&seen.root);
+            config.look(seen.rules_root());
             ResolvedAccess::of(&access, &seen, &rules)
         };
         disk::probe(&workspace.cwd, disk::TIMEOUT, resolve).await
@@ -57,12 +57,12 @@ impl Policy {
     /// Reads what the files of the workspace say, and gives what a session is to be told of it.
     pub async fn look(&self, workspace: &Workspace, session: &SessionId) -> Option<String> {
         self.read(workspace).await;
-        self.config.news_of_workspace(&workspace.root, session)
+        self.config.news_of_workspace(workspace.rules_root(), session)
     }
 
     /// Reads what the files of the workspace say, unless the disk does not answer.
     pub async fn read(&self, workspace: &Workspace) {
-        let (config, root) = (self.config.clone(), workspace.root.clone());
+        let (config, root) = (self.config.clone(), workspace.rules_root().to_path_buf());
         // A call reads them again, and is refused then.
         let _in_time = disk::probe(&workspace.cwd, disk::SHORT_TIMEOUT, move || drop(config.look(&root))).await;
     }
@@ -70,7 +70,7 @@ impl Policy {
     /// The hooks of a session: the configuration's, then those of the workspace's files.
     pub fn hooks(&self, workspace: &Workspace) -> Arc<[Hook]> {
         let Ok(config) = self.config.current() else { return Arc::default() };
-        match self.config.workspace(&workspace.root) {
+        match self.config.workspace(workspace.rules_root()) {
             Some(files) if !files.config.hooks.is_empty() => {
                 config.hooks.iter().chain(&files.config.hooks).cloned().collect()
             }
@@ -86,7 +86,7 @@ impl Policy {
 
     /// The mode of a new session whose creator names none.
     pub fn mode(&self, configured: Mode, workspace: &Workspace) -> Mode {
-        let files = self.config.workspace(&workspace.root).and_then(|files| files.config.mode);
+        let files = self.config.workspace(workspace.rules_root()).and_then(|files| files.config.mode);
         match (configured, files) {
             (_, Some(Mode::Plan)) => Mode::Plan,
             (Mode::Edit | Mode::Auto, Some(Mode::Ask)) => Mode::Ask,
@@ -109,11 +109,11 @@ impl Policy {
                     rules.iter().filter_map(|rule| Rule::parse(rule, tools.names()).ok()).collect()
                 };
                 let (mut grants, mut denied) = (parsed(grants), parsed(denied));
-                if let Some(always) = config.always(&workspace.root) {
+                if let Some(always) = config.always(workspace.rules_root()) {
                     grants.extend(always.allow.iter().cloned());
                     denied.extend(always.deny.iter().cloned());
                 }
-                let files = self.config.workspace(&workspace.root);
+                let files = self.config.workspace(workspace.rules_root());
                 let mut rules = rules(&config, files.as_deref());
                 if !denied.is_empty() {
                     rules.to_mut().deny.extend(denied);
@@ -140,7 +140,7 @@ impl Policy {
         if let Some((name, _)) = lists.iter().find(|(_, list)| has(list)) {
             return Some(format!("permissions.{name} of the configuration"));
         }
-        let files = self.config.workspace(&workspace.root).unwrap_or_default();
+        let files = self.config.workspace(workspace.rules_root()).unwrap_or_default();
         let of_files = &files.config;
         let lists = [("deny", &of_files.deny), ("ask", &of_files.ask), ("allow", &of_files.allow)];
         if let Some((name, _)) = lists.iter().find(|(_, list)| has(list)) {
@@ -149,7 +149,7 @@ impl Policy {
         if settled.grants.iter().chain(settled.denied).any(|it| it == rule) {
             return Some("an answer in this session".to_owned());
         }
-        let (root, always) = (workspace.root.display(), config.always(&workspace.root)?);
+        let (root, always) = (workspace.rules_root().display(), config.always(workspace.rules_root())?);
         match (has(&always.allow), has(&always.deny)) {
             (true, _) => Some(format!("what is always allowed in {root}")),
             (_, true) => Some(format!("what is always refused in {root}")),
@@ -160,7 +160,7 @@ impl Policy {
     /// The paths that rules hide from a call of `tool`.
     pub fn hidden(&self, tool: &str, access: &Access, workspace: &Arc<Workspace>) -> Hidden {
         let Some(root) = access.reads() else { return Arc::new(|_| false) };
-        let files = self.config.workspace(&workspace.root);
+        let files = self.config.workspace(workspace.rules_root());
         let (config, root, workspace) = (self.config.current().ok(), root.to_path_buf(), workspace.clone());
         let tool = tool.to_owned();
         // Computed on the call's own thread, because it blocks on the disk.

@@ -119,6 +119,7 @@ fn mode_edit_asks_before_a_file_is_changed_that_linger_reaches_by_a_link() {
     let workspace = Workspace {
         root: cwd.clone(),
         is_seen: true,
+        bound_by: None,
         added: Default::default(),
         cwd,
         env: Default::default(),

@@ -153,7 +153,7 @@ impl Servers {
     /// Waits until the servers that a step of this session needs are there: those that are required, and for a while those that
     /// were never seen. Gives what to tell people, and fails if a required one cannot be started.
     pub async fn ready(&self, workspace: &Workspace, session: &str) -> Result<Vec<String>, String> {
-        let all = self.of(ServersOf { root: Some(&workspace.root), session: Some(session) });
+        let all = self.of(ServersOf { root: Some(workspace.rules_root()), session: Some(session) });
         let waits = |server: &&Arc<Server>| !server.config.required && !server.waits_for().is_empty();
         let (waiting, all): (Vec<_>, Vec<_>) = all.into_iter().partition(|server| waits(&server));
         let mut notices: Vec<String> = waiting.iter().flat_map(|server| server.news()).collect();
@@ -183,7 +183,7 @@ impl Servers {
 
     /// Starts the servers that a session will need: those that are required.
     pub fn begin(&self, workspace: &Workspace, session: &str) {
-        let all = self.of(ServersOf { root: Some(&workspace.root), session: Some(session) });
+        let all = self.of(ServersOf { root: Some(workspace.rules_root()), session: Some(session) });
         all.iter().filter(|server| server.config.required).for_each(|server| server.begin(workspace, session));
     }
 
@@ -206,7 +206,7 @@ impl Servers {
 
     /// Starts a server for a workspace, if it does not run, and gives how it is then.
     pub async fn test(&self, name: &str, workspace: &Workspace) -> Option<mcp::Server> {
-        let server = self.named(name, ServersOf { root: Some(&workspace.root), session: None })?;
+        let server = self.named(name, ServersOf { root: Some(workspace.rules_root()), session: None })?;
         // Its error is in the row.
         let _started = server.connection(workspace, "").await;
         Some(server.row())

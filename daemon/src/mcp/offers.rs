@@ -131,7 +131,7 @@ pub struct Place<'a> {
 
 impl Place<'_> {
     fn servers(&self) -> ServersOf<'_> {
-        ServersOf { root: Some(&self.workspace.root), session: Some(self.session) }
+        ServersOf { root: Some(self.workspace.rules_root()), session: Some(self.session) }
     }
 
     /// Asks a server, which may have to be started; it has the time of a start for its answer too.

@@ -114,7 +114,7 @@ impl Part {
         let is_guarded = writes.is_some_and(|target| {
             let own: Vec<PathBuf> = rules.own.iter().flat_map(|own| [own.clone(), workspace.resolve(own)]).collect();
             is_in_git(&target.resolved)
-                || controls_git_or_linger(target, &own)
+                || controls_git_or_linger(target, &own, workspace)
                 || home::steers(target, workspace, rules.home.as_deref())
         });
         Self { target, is_guarded }
@@ -365,10 +365,12 @@ pub fn hash(value: &Value) -> String {
 const OF_WORKSPACE: [&str; 3] = [".git", ".linger", ".mcp.json"];
 
 /// Whether this file belongs to a `.git`, or is linger's own.
-fn controls_git_or_linger(target: &Target, own: &[PathBuf]) -> bool {
+fn controls_git_or_linger(target: &Target, own: &[PathBuf], workspace: &Workspace) -> bool {
+    // The worktree of a child lies in a directory of linger's.
+    let is_free = |path: &Path| workspace.bound_by.is_some() && path.starts_with(&workspace.root);
     [&target.literal, &target.resolved].into_iter().any(|path| {
         path.components().any(|part| OF_WORKSPACE.iter().any(|name| part.as_os_str().eq_ignore_ascii_case(name)))
-            || own.iter().any(|own| path.starts_with(own))
+            || (!is_free(path) && own.iter().any(|own| path.starts_with(own)))
     })
 }
 

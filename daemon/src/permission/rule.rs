@@ -121,6 +121,9 @@ pub(super) struct Target {
     pub(super) resolved: PathBuf,
     /// Whether `resolved` is certain: the path has no `..` and no dangling symlink.
     pub(super) is_exact: bool,
+    /// In a worktree of a child the same place in the workspace that it was made of: what is forbidden or asked about there, is so
+    /// here.
+    bound: Option<PathBuf>,
 }
 
 /// The directories that patterns are relative to, as written and resolved.
@@ -394,7 +397,8 @@ impl PathPattern {
         let root = [PathBuf::from("/")];
         let dirs = if self.anywhere { &root } else { bases.dirs(self.base) };
         [&target.literal, &target.resolved]
-            .iter()
+            .into_iter()
+            .chain(&target.bound)
             .any(|path| dirs.iter().any(|base| path.strip_prefix(base).is_ok_and(hits)))
     }
 }
@@ -404,8 +408,10 @@ impl Target {
         let path = access.path()?;
         let literal = normalise(path, &workspace.cwd);
         let dangles = literal.ancestors().any(|part| part.is_symlink() && !part.exists());
+        let resolved = workspace.resolve(&literal);
         Some(Self {
-            resolved: workspace.resolve(&literal),
+            bound: workspace.bound_place(&resolved),
+            resolved,
             is_exact: literal.as_os_str() == path.as_os_str() && !dangles,
             literal,
         })

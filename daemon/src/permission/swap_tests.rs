@@ -43,6 +43,7 @@ impl Swapped {
         let workspace = Workspace {
             root: root.clone(),
             is_seen: true,
+            bound_by: None,
             added: Default::default(),
             cwd: root,
             env: Default::default(),

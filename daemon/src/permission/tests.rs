@@ -40,6 +40,7 @@ pub(super) fn house() -> House {
         cwd: base.join("proj/app"),
         root: base.join("proj"),
         is_seen: true,
+        bound_by: None,
         added: Default::default(),
         env: Arc::new(BTreeMap::new()),
         secrets: Default::default(),

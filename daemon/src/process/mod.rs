@@ -6,7 +6,7 @@
 //! A process that leaves the group (`setsid`) stays a descendant ([`adopt_orphans`]) and ends with its call ([`strays`]), or at the
 //! next start: [`end_left_behind`] and [`ledger`] find it.
 
-mod finish;
+pub mod finish;
 pub mod ledger;
 pub mod mark;
 pub mod server;

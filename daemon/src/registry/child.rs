@@ -1,6 +1,7 @@
 //! Creating the child of a call of `delegate`, once (the call may ask again after a restart), and what children have of their
 //! parent: its mode at most, and its end.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use linger_protocol::RpcError;
@@ -35,18 +36,20 @@ impl Registry {
     }
 
     async fn make_child(self: &Arc<Self>, child: Child) -> Result<SessionId, RpcError> {
+        let bound_by = child.delegated.bound_by.clone();
         let (mut create, origin) = (child.create.clone(), Origin::Call(Box::new(child)));
         // One with this name may be written, and one that does not count is no reason to go on without its rules.
-        if create.agent.as_deref() == Some(GENERAL) && !self.has_agent_file(GENERAL, &create).await? {
+        if create.agent.as_deref() == Some(GENERAL) && !self.has_agent_file(GENERAL, &create, bound_by).await? {
             create.agent = None;
         }
         self.make(create, origin, None).await.map(|created| created.session)
     }
 
     /// Whether there is a file of an agent with this name, also one that does not count.
-    async fn has_agent_file(&self, name: &str, create: &Create) -> Result<bool, RpcError> {
+    async fn has_agent_file(&self, name: &str, create: &Create, bound_by: Option<PathBuf>) -> Result<bool, RpcError> {
         let (env, cwd) = (&self.env, create.cwd.as_path());
-        let workspace = env.workspace(&SessionId::default(), cwd, create.env.clone(), disk::TIMEOUT).await;
+        let within = (disk::TIMEOUT, bound_by);
+        let workspace = env.workspace_within(&SessionId::default(), cwd, create.env.clone(), within).await;
         let (config, places) = (env.config.clone(), env.agent_places(&workspace));
         let library = disk::probe(cwd, disk::TIMEOUT, move || Library::load(&config, &places)).await;
         let library = library.ok_or_else(|| RpcError::new(Code::NoWorkspace, disk::unresponsive(cwd)))?;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use linger_protocol::RpcError;
 use linger_protocol::agent::{Role, Scope, Status};
 use linger_protocol::budget::Budget;
+use linger_protocol::child::Delegated;
 use linger_protocol::error::Code;
 use linger_protocol::event::{EventBody, Level, NoticeCode};
 use linger_protocol::id::SessionId;
@@ -15,7 +16,7 @@ use linger_protocol::session::{Create, Created, Effort};
 use linger_protocol::variable::{IN_MEMORY, MAX_TOTAL};
 use tokio::sync::oneshot;
 
-use super::Registry;
+use super::{Registry, worktree};
 use crate::agent::role::stricter;
 use crate::agent::{Agent, Kind, Library};
 use crate::diagnostics::nearest::nearest;
@@ -73,12 +74,15 @@ impl Registry {
     ) -> Result<Created, RpcError> {
         let env = &self.env;
         let config = env.config.current()?;
-        let cwd = directory(&params.cwd).await?;
+        let mut cwd = directory(&params.cwd).await?;
         let cast = match &params.agent {
-            Some(name) => Some(self.cast(name, &cwd, &params).await?),
+            Some(name) => {
+                let bound_by = origin.delegated().and_then(|child| child.delegated.bound_by.clone());
+                Some(self.cast(name, &cwd, &params, bound_by).await?)
+            }
             None => None,
         };
-        let Cast { role, model, effort, mode: most, tools, budget: at_most, warnings: of_agent } =
+        let Cast { role, model, effort, mode: most, tools, budget: at_most, warnings: of_agent, worktree } =
             cast.unwrap_or_default();
         let tools = match (&params.tools, tools) {
             (Some(wanted), Some(has)) => {
@@ -130,10 +134,19 @@ impl Registry {
             let error = RpcError::new(Code::TooMuch, format!("there are {sessions} sessions already"));
             return Err(error.hint("remove some: `linger rm SESSION`"));
         }
-        let mut id = SessionId(clock::random_word(ID));
+        let wants_worktree = delegated.is_some_and(|child| child.wants_worktree(worktree));
+        let mut tries = 0;
+        let mut next_id = || {
+            tries += 1;
+            match delegated.filter(|_| wants_worktree) {
+                Some(child) => worktree::id_of(child, tries),
+                None => SessionId(clock::random_word(ID)),
+            }
+        };
+        let mut id = next_id();
         // A name must not stand for two sessions. With thousands of names this repeats once in a few hundred sessions.
         while env.store.is_beginning_of(&id).await? {
-            id = SessionId(clock::random_word(ID));
+            id = next_id();
         }
         variables.extend(params.umask.map(|mask| (UMASK.to_owned(), format!("{:04o}", mask & 0o777))));
         if let Some(child) = delegated {
@@ -148,18 +161,31 @@ impl Registry {
         {
             env.secrets_of(&id).put(name, Secret::new(&std::mem::replace(value, IN_MEMORY.to_owned())));
         }
-        let mut workspace = env.workspace(&id, &cwd, variables.clone(), disk::TIMEOUT).await;
+        let mut of_call = delegated.map(|child| child.delegated.clone());
+        if let (Some(child), true) = (delegated, wants_worktree) {
+            let (own, place) = self.worktree_of(child, &id).await?;
+            cwd = place;
+            of_call = of_call.map(|of| Delegated {
+                worktree: Some(own),
+                bound_by: Some(child.workspace.rules_root().to_path_buf()),
+                ..of
+            });
+        }
+        let bound_by = of_call.as_ref().and_then(|of| of.bound_by.clone());
+        let within = (disk::TIMEOUT, bound_by);
+        let mut workspace = env.workspace_within(&id, &cwd, variables.clone(), within).await;
         workspace.notes.is_child = delegated.is_some();
         let workspace = Arc::new(workspace);
         let warned_of = env.policy.look(&workspace, &id).await;
         env.read_tools(&workspace).await;
-        env.configure_workspace(&workspace.root);
+        env.configure_workspace(workspace.rules_root());
         env.watch_files(&workspace);
         let depth = delegated.map_or(0, |child| child.delegated.depth);
         let brought: Vec<SessionServer> = params.mcp_servers.iter().map(SessionServer::without_values).collect();
         // The actor holds them from its first event on.
-        let _brought = env.servers.configure_session(id.as_str(), &workspace.root, &brought);
-        let setup = Some(env.setup(&resolved, (&workspace.root, &id), tools.as_deref(), env.offered(false, depth)));
+        let _brought = env.servers.configure_session(id.as_str(), workspace.rules_root(), &brought);
+        let setup =
+            Some(env.setup(&resolved, (workspace.rules_root(), &id), tools.as_deref(), env.offered(false, depth)));
         let (mode, name) = (params.mode.unwrap_or_else(|| env.policy.mode(config.mode, &workspace)), params.name);
         let mode = delegated.map_or(mode, |child| child.most);
         let mode = most.into_iter().chain(origin.most()).fold(mode, stricter);
@@ -176,7 +202,7 @@ impl Registry {
             effort,
             name,
             parent: origin.parent(),
-            delegated: delegated.map(|child| child.delegated.clone()),
+            delegated: of_call.clone(),
             setup,
             tools,
             one_shot,
@@ -186,7 +212,13 @@ impl Registry {
             env: env_of,
         };
         let (done, committed) = oneshot::channel();
-        let commands = self.mailboxes.add_new(id.clone())?;
+        let commands = match self.mailboxes.add_new(id.clone()) {
+            Ok(commands) => commands,
+            Err(error) => {
+                self.drop_worktree(of_call.as_ref(), &workspace).await;
+                return Err(error);
+            }
+        };
         let warned = doubt.as_deref().map(unknown_model).into_iter().chain(idle.map(idle_effort));
         let unattended = params.unattended.unwrap_or(config.unattended);
         let unattended = (!unattended.holds()).then(|| EventBody::unattended_changed(unattended));
@@ -206,7 +238,7 @@ impl Registry {
             .chain(of_agent)
             .collect();
         let shared = (env.clone(), self.clone() as Arc<_>);
-        let actor = Actor::create(shared, id.clone(), (body, said), (&variables, workspace), outcome, done);
+        let actor = Actor::create(shared, id.clone(), (body, said), (&variables, workspace.clone()), outcome, done);
         match committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into()))) {
             Ok(()) => {
                 tokio::spawn(actor.run(None, commands));
@@ -216,6 +248,7 @@ impl Registry {
             Err(error) => {
                 self.mailboxes.forget(&id);
                 env.forget_secrets(&id);
+                self.drop_worktree(of_call.as_ref(), &workspace).await;
                 Err(error.into())
             }
         }
@@ -242,9 +275,10 @@ impl Registry {
     }
 
     /// What the agent of this name makes of a new session.
-    async fn cast(&self, name: &str, cwd: &Path, params: &Create) -> Result<Cast, RpcError> {
+    async fn cast(&self, name: &str, cwd: &Path, params: &Create, bound_by: Option<PathBuf>) -> Result<Cast, RpcError> {
         let env = &self.env;
-        let workspace = env.workspace(&SessionId::default(), cwd, params.env.clone(), disk::TIMEOUT).await;
+        let within = (disk::TIMEOUT, bound_by);
+        let workspace = env.workspace_within(&SessionId::default(), cwd, params.env.clone(), within).await;
         let (config, places) = (env.config.clone(), env.agent_places(&workspace));
         let library = disk::probe(cwd, disk::TIMEOUT, move || Library::load(&config, &places)).await;
         let library = library.ok_or_else(|| RpcError::new(Code::NoWorkspace, disk::unresponsive(cwd)))?;
@@ -272,7 +306,7 @@ impl Registry {
             .iter()
             .map(|it| format!("{}:{}: {}", entry.found.path.display(), it.line, it.text))
             .collect();
-        let Agent { model, alias, effort, mode, mut tools, skills, budget, .. } = entry.item.clone();
+        let Agent { model, alias, effort, mode, mut tools, skills, budget, worktree, .. } = entry.item.clone();
         if let (Some(tools), Some(_)) = (&mut tools, skills) {
             tools.push(SKILL.to_owned());
         }
@@ -290,7 +324,7 @@ impl Registry {
                 false
             }
         });
-        Ok(Cast { role: Some(entry.role()), model, effort, mode, tools, budget, warnings })
+        Ok(Cast { role: Some(entry.role()), model, effort, mode, tools, budget, warnings, worktree })
     }
 }
 
@@ -342,6 +376,8 @@ struct Cast {
     /// What it may spend, at most.
     budget: Budget,
     warnings: Vec<String>,
+    /// Whether it gets a git worktree when it is delegated to.
+    worktree: bool,
 }
 
 /// The canonical path of a directory of a session.

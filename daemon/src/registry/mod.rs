@@ -9,6 +9,7 @@ mod load;
 pub mod prune;
 mod resume;
 mod tree;
+mod worktree;
 
 pub use tree::ForkAllows;
 mod uncompact;

@@ -130,6 +130,10 @@ impl Registry {
             Ok(children) => children,
             Err(error) => return pruned_one(id, Err(error)),
         };
+        let kept = self.tidy_worktrees(&children, id).await;
+        for worktree in kept {
+            tracing::info!(target: "retention", session = %id, path = %worktree.path.display(), "a worktree with changes stays");
+        }
         let is_pruned = pruned_one(id, self.ask(id, |reply| Command::Prune(before, force, reply)).await)?;
         if is_pruned {
             self.remove_all(children, true).await?;

@@ -22,6 +22,7 @@ use linger_protocol::session::{
 use linger_protocol::tree::{
     CompactionRow, Compactions, Fork, ForkMade, PromptRow, Prompts, Rewind, RewindDone, Uncompact, Uncompacted,
 };
+use linger_protocol::worktree::{Merge, Merged};
 use linger_protocol::{
     RpcError, agent, artifact, blob, config, events, key, mcp, memory, permission, question, search, token, trust,
     usage,
@@ -195,6 +196,10 @@ impl SessionApiServer for Rpc {
 
     async fn uncompact(&self, extensions: &Extensions, params: Uncompact) -> RpcResult<Uncompacted> {
         Ok(service::tree::uncompact(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn merge(&self, extensions: &Extensions, params: Merge) -> RpcResult<Merged> {
+        Ok(service::tree::merge(&self.0, conn(extensions)?.caller(), params).await?)
     }
 
     async fn diff(&self, extensions: &Extensions, params: Diff) -> RpcResult<Differences> {

@@ -158,6 +158,7 @@ fn workspace(cwd: PathBuf, home: Option<&Path>, env: BTreeMap<String, String>, t
         cwd,
         root,
         is_seen: true,
+        bound_by: None,
         env: Arc::new(env),
         secrets: Default::default(),
         timeout_s,

@@ -29,7 +29,7 @@ pub async fn list(services: &Services, caller: &Caller, params: List) -> Result<
     let cwd = match &session {
         Some(session) => {
             caller.may_read(services, session).await?;
-            Some(services.registry.ask(session, Command::CallBasis).await?.workspace.root.clone())
+            Some(services.registry.ask(session, Command::CallBasis).await?.workspace.rules_root().to_path_buf())
         }
         None => {
             may_look(services, caller, params.cwd.as_deref()).await?;
@@ -219,7 +219,7 @@ async fn whose(
     let cwd = match &session {
         Some(session) => {
             caller.may_read(services, session).await?;
-            Some(services.registry.ask(session, Command::CallBasis).await?.workspace.root.clone())
+            Some(services.registry.ask(session, Command::CallBasis).await?.workspace.rules_root().to_path_buf())
         }
         None => {
             may_look(services, caller, cwd).await?;

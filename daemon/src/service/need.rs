@@ -52,6 +52,7 @@ const NEEDS: &[(&str, Need)] = &[
     ("session/prompts", OBSERVE),
     ("session/compaction", OBSERVE),
     ("session/uncompact", STEER),
+    ("session/merge", ADMINISTER),
     ("session/set", STEER),
     ("session/bin", ADMINISTER),
     ("session/restore", ADMINISTER),

@@ -320,7 +320,7 @@ pub async fn bin(services: &Services, caller: &Caller, mut params: Bin) -> Resul
         }
     }
     services.registry.bin(&params.session, params.force, key).await?;
-    Ok(Removed { children })
+    Ok(Removed { children, worktrees: Vec::new() })
 }
 
 /// Takes a session out of the bin.
@@ -340,13 +340,14 @@ pub async fn remove(services: &Services, caller: &Caller, mut params: Remove) ->
     caller.may_change(services, &params.session, "remove a session").await?;
     let key = Key::of("session/remove", params.session.as_str(), params.key.take(), &params)?;
     let below = services.registry.leave(&params.session, params.force).await?;
+    let worktrees = services.registry.tidy_worktrees(&below, &params.session).await;
     let children = services.registry.remove_all(below, params.force).await?;
     let command = |key| move |reply| Command::Remove(params.force, KeyedReply { key, reply });
     match (services.registry.ask(&params.session, command(key.clone())).await, key) {
-        (Ok(()), _) => Ok(Removed { children }),
+        (Ok(()), _) => Ok(Removed { children, worktrees }),
         // This very request may have removed it before.
         (Err(error), Some(key)) if error.code() == Some(Code::UnknownSession) => {
-            services.store.answer_to::<()>(&key).await?.map(|()| Removed { children }).ok_or(error)
+            services.store.answer_to::<()>(&key).await?.map(|()| Removed { children, worktrees }).ok_or(error)
         }
         (Err(error), _) => Err(error),
     }

@@ -1,9 +1,10 @@
-//! `session/fork`, `session/rewind`, `session/prompts`, `session/compaction` and `session/uncompact`.
+//! `session/fork`, `session/rewind`, `session/prompts`, `session/compaction`, `session/uncompact` and `session/merge`.
 
 use linger_protocol::RpcError;
 use linger_protocol::tree::{
     CompactionRow, Compactions, Fork, ForkMade, PromptRow, Prompts, Rewind, RewindDone, Uncompact, Uncompacted,
 };
+use linger_protocol::worktree::{Merge, Merged};
 
 use super::{Caller, Services};
 use crate::registry::ForkAllows;
@@ -55,4 +56,12 @@ pub async fn uncompact(services: &Services, caller: &Caller, mut params: Uncompa
     caller.may_change(services, &params.session, "take back a compaction").await?;
     let key = Key::of("session/uncompact", params.session.as_str(), params.key.take(), &params)?;
     services.registry.uncompact(params, key, caller.author()).await
+}
+
+/// Merges what a child did in its git worktree into the directory of its parent.
+pub async fn merge(services: &Services, caller: &Caller, mut params: Merge) -> Result<Merged, RpcError> {
+    caller.must_be_user(services, "merge the work of a child")?;
+    caller.may_change(services, &params.session, "merge the work of a child").await?;
+    let key = Key::of("session/merge", params.session.as_str(), params.key.take(), &params)?;
+    services.registry.merge(params, key, caller.author()).await
 }

@@ -22,6 +22,7 @@ use linger_protocol::id::{CallId, SessionId};
 use linger_protocol::permission::Mode;
 use linger_protocol::prompt::PromptContent;
 use linger_protocol::session::{self, Create, Prompted};
+use linger_protocol::worktree::Worktree;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::actor::{Author, Command, KeyedReply, Reply, TurnMessage};
@@ -47,6 +48,15 @@ pub struct Child {
     pub most: Mode,
     /// Where its parent works.
     pub workspace: Arc<Workspace>,
+    /// Whether it gets a git worktree of its own; absent for what its agent says.
+    pub worktree: Option<bool>,
+}
+
+impl Child {
+    /// Whether it gets a git worktree of its own, if `of_agent` is what its agent says. In mode `plan` nothing changes.
+    pub fn wants_worktree(&self, of_agent: bool) -> bool {
+        self.worktree.unwrap_or(of_agent) && self.most != Mode::Plan
+    }
 }
 
 /// What a parent gives to a child.
@@ -111,14 +121,12 @@ impl Delegation {
             Some(known) => known,
             None => self.make(call, &order, basis).await?,
         };
-        let prompt = prompt_of(&order, &self.workspace.cwd);
-        if order.background {
-            let mut follower = Follower::attach(&self.env, &self.host, &update.child).await?;
-            follower.ask_once(&self.session, prompt).await.map_err(|error| error.message)?;
-            return Ok(answer::handle(&update));
-        }
+        let prompt = |cwd: &Path, worktree: Option<&Worktree>| prompt_of(&order, (&self.workspace.cwd, cwd), worktree);
         let mut follower = Follower::attach(&self.env, &self.host, &update.child).await?;
         follower.ask_once(&self.session, prompt).await.map_err(|error| error.message)?;
+        if order.background {
+            return Ok(answer::handle(&update));
+        }
         let mut why = None;
         loop {
             let seen = follower.next(&mut update).await;
@@ -136,7 +144,9 @@ impl Delegation {
         }
         let (cwd, own) = follower.form();
         let place = (&self.workspace, cwd.as_path());
-        Ok(answer::result(&self.env.policy, place, &update, follower.ending(), own, why).await)
+        let output = answer::result(&self.env.policy, place, &update, follower.ending(), own, why).await;
+        // After its sources were looked up, which may be there.
+        Ok(answer::with_worktree(output, follower.tidy().await.as_ref()))
     }
 
     /// What the actor gives to the child of a call.
@@ -150,11 +160,18 @@ impl Delegation {
     /// Makes the child, and records that before it has a task: one whose parent does not know of it does nothing.
     async fn make(&self, call: &CallId, order: &Order, basis: Basis) -> Result<ChildUpdate, String> {
         let Basis { create, model, mode, depth, .. } = basis;
-        let delegated = Delegated { call: call.clone(), depth, agent: order.agent.clone() };
+        if order.worktree == Some(true) && mode == Mode::Plan {
+            return Err(
+                "not run: in mode plan nothing changes, so there is no worktree; delegate without one".to_owned()
+            );
+        }
+        let bound_by = self.workspace.bound_by.clone();
+        let delegated = Delegated { call: call.clone(), depth, agent: order.agent.clone(), worktree: None, bound_by };
         // Its rules and its workspace are those of its parent; another directory would have others.
         let create = Create { cwd: self.workspace.cwd.clone(), agent: Some(order.agent.clone()), ..create };
         let (parent, workspace) = (self.session.clone(), self.workspace.clone());
-        let child = Child { parent, delegated, create, model, most: mode, workspace };
+        let worktree = order.worktree;
+        let child = Child { parent, delegated, create, model, most: mode, workspace, worktree };
         let child = self.host.clone().child(child).await.map_err(|error| describe(&error))?;
         tracing::info!(target: "session", session = %self.session, %child, agent = order.agent, "delegates");
         let update = ChildUpdate {
@@ -191,18 +208,30 @@ fn describe(error: &RpcError) -> String {
     format!("not run: {}{hint}", error.message)
 }
 
-/// The child's prompt; `cwd` is where it is.
-fn prompt_of(order: &Order, cwd: &Path) -> session::Prompt {
-    let place = match order.directory.as_path() == cwd {
+/// The child's prompt; `cwd` is where it is, and `above` where its parent is.
+fn prompt_of(order: &Order, (above, cwd): (&Path, &Path), worktree: Option<&Worktree>) -> session::Prompt {
+    let moved = |path: &Path| path.strip_prefix(above).map_or_else(|_| path.to_path_buf(), |below| cwd.join(below));
+    let place = match order.directory.as_path() == above {
         true => String::new(),
-        false => format!("\n\nWork in {}.", order.directory.display()),
+        false => format!("\n\nWork in {}.", moved(&order.directory).display()),
     };
+    let own = worktree.map_or_else(String::new, |worktree| {
+        format!(
+            "\n\n[You work in a git worktree of your own, {}, on the branch {}, which begins with the last commit: changes that \
+             were not committed are not in it. Stay in it. What you change is kept, and you need not commit it.]",
+            worktree.path.display(),
+            worktree.branch
+        )
+    });
     let files = match order.files.as_slice() {
         [] => String::new(),
-        files => format!("\n\nBegin with these files:\n{}", files.join("\n")),
+        files => {
+            let names: Vec<String> = files.iter().map(|file| moved(Path::new(file)).display().to_string()).collect();
+            format!("\n\nBegin with these files:\n{}", names.join("\n"))
+        }
     };
     let form = if order.schema.is_none() { answer::FORM } else { "" };
-    let text = format!("{}{place}{files}{form}", order.task);
+    let text = format!("{}{place}{files}{own}{form}", order.task);
     session::Prompt {
         session: SessionId::default(),
         content: PromptContent::Text(text),
@@ -231,12 +260,20 @@ mod tests {
 
     #[test]
     fn a_directory_is_a_part_of_the_task_unless_the_child_is_there() {
-        let said = |directory: &str| {
-            let (agent, task, files) = ("general".to_owned(), "look".to_owned(), vec!["a".to_owned()]);
-            let order = Order { agent, task, files, directory: directory.into(), schema: None, background: false };
-            text_of(&prompt_of(&order, Path::new("/w")).content.into_blocks())
+        let said = |directory: &str, cwd: &str, worktree: Option<&Worktree>| {
+            let (agent, task, files) =
+                ("general".to_owned(), "look".to_owned(), vec!["a".to_owned(), "/w/b".to_owned()]);
+            let (schema, background, directory) = (None, false, directory.into());
+            let order = Order { agent, task, files, directory, schema, background, worktree: None };
+            text_of(&prompt_of(&order, (Path::new("/w"), Path::new(cwd)), worktree).content.into_blocks())
         };
-        assert!(said("/w").starts_with("look\n\nBegin with these files:\na"), "{}", said("/w"));
-        assert!(said("/w/sub").starts_with("look\n\nWork in /w/sub.\n\nBegin with"), "{}", said("/w/sub"));
+        let plain = said("/w", "/w", None);
+        assert!(plain.starts_with("look\n\nBegin with these files:\na\n/w/b\n"), "{plain}");
+        let below = said("/w/sub", "/w", None);
+        assert!(below.starts_with("look\n\nWork in /w/sub.\n\nBegin with"), "{below}");
+        let worktree = Worktree { path: "/t".into(), branch: "linger/x".to_owned(), ..Worktree::default() };
+        let own = said("/w/sub", "/t", Some(&worktree));
+        let expect = "look\n\nWork in /t/sub.\n\nBegin with these files:\na\n/t/b\n\n[You work in a git worktree of your own, /t,";
+        assert!(own.starts_with(expect), "{own}");
     }
 }

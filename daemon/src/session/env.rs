@@ -41,6 +41,7 @@ use crate::tool::notes::Notes;
 use crate::tool::program::Program;
 use crate::tool::seen::{Seen, Writers};
 use crate::tool::set::{Offered, ToolSet, Tools};
+use crate::tool::worktree::Worktrees;
 use crate::tool::{BoxFuture, Tool, Workspace};
 
 /// The beginning of linger's own system prompts.
@@ -91,6 +92,8 @@ pub struct Env {
     pub running_calls: RunningCalls,
     /// The checkpoints of workspaces.
     pub checkpoints: Checkpoints,
+    /// The git worktrees of children.
+    pub worktrees: Worktrees,
     /// The secret variables of the sessions' tools, also of sessions that are not loaded.
     secrets: Mutex<BTreeMap<SessionId, SecretVariables>>,
     watched: mpsc::UnboundedSender<agent::Places>,
@@ -161,6 +164,7 @@ impl Env {
         let images: Arc<dyn ImageModels> = Arc::new(Images(providers.clone()));
         let servers = Servers::new(tools.clone(), outside, places.server_tools());
         let checkpoints = Checkpoints::below(places.checkpoints(), children.clone());
+        let worktrees = Worktrees::below(places.worktrees(), children.clone());
         let (watched, to_watch) = mpsc::unbounded_channel();
         Self {
             attention: Attention::open(places.attention()),
@@ -180,6 +184,7 @@ impl Env {
             queued_bytes: QueuedBytes::default(),
             running_calls: RunningCalls::default(),
             checkpoints,
+            worktrees,
             secrets: Mutex::default(),
             watched,
             to_watch: Mutex::new(Some(to_watch)),
@@ -222,8 +227,19 @@ impl Env {
         &self,
         session: &SessionId,
         cwd: &Path,
-        mut env: BTreeMap<String, String>,
+        env: BTreeMap<String, String>,
         limit: Duration,
+    ) -> Workspace {
+        self.workspace_within(session, cwd, env, (limit, None)).await
+    }
+
+    /// The same, where the files of the workspace with this root count.
+    pub async fn workspace_within(
+        &self,
+        session: &SessionId,
+        cwd: &Path,
+        mut env: BTreeMap<String, String>,
+        (limit, bound_by): (Duration, Option<PathBuf>),
     ) -> Workspace {
         if fault::bug("I11") {
             env.extend(std::env::vars());
@@ -247,15 +263,16 @@ impl Env {
         let root = root.unwrap_or_else(|| cwd.clone());
         let (env, seen, added, skills) =
             (Arc::new(env), self.seen_by(session), AddedDirs::default(), Default::default());
-        let notes = Notes::of(&self.places.data, &root, self.providers.keys.redactor().clone());
-        Workspace { root, is_seen, cwd, env, secrets, seen, added, skills, notes, timeout_s }
+        let of = bound_by.as_deref().unwrap_or(&root);
+        let notes = Notes::of(&self.places.data, of, self.providers.keys.redactor().clone());
+        Workspace { root, is_seen, bound_by, cwd, env, secrets, seen, added, skills, notes, timeout_s }
     }
 
     /// Reads the files of a workspace, and takes their MCP servers.
     pub async fn read_workspace(&self, workspace: &Workspace) {
         self.policy.read(workspace).await;
         self.read_tools(workspace).await;
-        self.configure_workspace(&workspace.root);
+        self.configure_workspace(workspace.rules_root());
     }
 
     /// Takes the MCP servers of the files of a workspace, as they were last read.
@@ -276,7 +293,7 @@ impl Env {
         let (config, places) = (self.config.clone(), self.agent_places(workspace));
         let read = move || Library::load_tools(&config, &places);
         if let Some(library) = disk::probe(&workspace.cwd, disk::TIMEOUT, read).await {
-            self.install(&library, &workspace.root);
+            self.install(&library, workspace.rules_root());
         }
     }
 
@@ -310,7 +327,8 @@ impl Env {
 
     /// Where the skills, commands and agents of a session lie.
     pub fn agent_places(&self, workspace: &Workspace) -> agent::Places {
-        let (root, cwd) = (workspace.root.clone(), workspace.cwd.clone());
+        let root = workspace.rules_root().to_path_buf();
+        let cwd = workspace.bound_place(&workspace.cwd).unwrap_or_else(|| workspace.cwd.clone());
         agent::Places { config: self.places.config.clone(), home: self.config.home().map(Path::to_path_buf), root, cwd }
     }
 

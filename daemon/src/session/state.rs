@@ -28,6 +28,7 @@ use linger_protocol::session::{self, Effort as Thinking, Info, PrefixFingerprint
 pub use linger_protocol::tree::IdCounts as Counts;
 use linger_protocol::tree::Origin;
 use linger_protocol::unattended::Unattended;
+use linger_protocol::worktree::Worktree;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -250,6 +251,9 @@ pub struct Turn {
     pub prompt: Option<PromptId>,
     /// Steps that have finished.
     pub steps: u32,
+    /// How many steps children took whose calls are its own.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub child_steps: u32,
     /// Tokens so far.
     pub usage: Usage,
     /// The calls of the last assistant message, until their results are a message.
@@ -606,6 +610,16 @@ impl State {
         self.delegated.as_ref().map_or(0, |delegated| delegated.depth)
     }
 
+    /// The workspace whose files count for it, if that is not the one that it works in.
+    pub fn bound_by(&self) -> Option<PathBuf> {
+        self.delegated.as_ref()?.bound_by.clone()
+    }
+
+    /// Its git worktree, if it has one of its own.
+    pub fn worktree(&self) -> Option<&Worktree> {
+        self.delegated.as_ref()?.worktree.as_ref()
+    }
+
     /// The unanswered questions.
     pub fn open_questions(&self) -> impl Iterator<Item = &QuestionState> {
         self.questions().filter(|question| question.answer.is_none())
@@ -753,4 +767,8 @@ fn state_name(state: session::State) -> &'static str {
         session::State::Waiting => "waiting",
         session::State::Offered => "offered",
     }
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }

@@ -26,6 +26,11 @@ pub fn random_word(length: usize) -> String {
         // Without entropy the clock still tells two sessions apart.
         bytes.iter_mut().zip(now().to_le_bytes().iter().cycle()).for_each(|(byte, clock)| *byte = *clock);
     }
+    word(&bytes)
+}
+
+/// A word of five bits of each byte.
+pub fn word(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| char::from(ALPHABET.get(usize::from(byte & 31)).copied().unwrap_or(b'0'))).collect()
 }
 

@@ -47,6 +47,8 @@ pub struct Order {
     pub schema: Option<Value>,
     /// Whether the result comes later.
     pub background: bool,
+    /// Whether it gets a git worktree of its own; absent for what its agent says.
+    pub worktree: Option<bool>,
 }
 
 /// Has a task done, or joins what was begun before a restart, and gives the result of the call.
@@ -73,6 +75,8 @@ struct Args {
     /// JSON Schema of the answer, in place of the usual form
     schema: Option<Map<String, Value>>,
     background: Option<bool>,
+    /// a git worktree and branch of its own, of the last commit
+    worktree: Option<bool>,
 }
 
 impl Tool for Tasks {
@@ -97,7 +101,7 @@ impl Tool for Tasks {
     }
 
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
-        let Args { agent, task, files, directory, schema, background } = args::parse(input)?;
+        let Args { agent, task, files, directory, schema, background, worktree } = args::parse(input)?;
         let (agent, task) = (agent.trim().to_owned(), task.trim().to_owned());
         if agent.is_empty() || agent.len() > MAX_NAME {
             return Err(Invalid(format!("`agent` must be a name, such as `{GENERAL}`")));
@@ -118,7 +122,7 @@ impl Tool for Tasks {
             return Err(Invalid(format!("`schema`: {problem}")));
         }
         let background = background.unwrap_or_default();
-        Ok(Box::new(Delegating(Order { agent, task, files, directory, schema, background })))
+        Ok(Box::new(Delegating(Order { agent, task, files, directory, schema, background, worktree })))
     }
 }
 

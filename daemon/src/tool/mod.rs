@@ -44,6 +44,7 @@ pub mod set;
 pub mod skill;
 mod test_run;
 pub(crate) mod text;
+pub mod worktree;
 mod write;
 
 use std::collections::BTreeMap;
@@ -168,6 +169,9 @@ pub struct Workspace {
     pub root: PathBuf,
     /// Whether that was seen; the disk may not have answered.
     pub is_seen: bool,
+    /// The root of the workspace whose files (rules, hooks, tools, agents, notes) count here, if it is another one: in a worktree of
+    /// a child those of the workspace that it was made of do, so that it can do no more there.
+    pub bound_by: Option<PathBuf>,
     /// The variables that children get; nothing else is inherited. A secret one has [`IN_MEMORY`] as its value.
     ///
     /// [`IN_MEMORY`]: linger_protocol::variable::IN_MEMORY
@@ -190,6 +194,16 @@ impl Workspace {
     /// What starts children of a session's tools here; `children` are those that live longer than a call.
     pub fn spawn(&self, children: Children, session: Option<SessionId>) -> Spawn {
         Spawn { cwd: self.cwd.clone(), env: self.secrets.fill(&self.env), children, session }
+    }
+
+    /// The root of the workspace whose files count here.
+    pub fn rules_root(&self) -> &Path {
+        self.bound_by.as_deref().unwrap_or(&self.root)
+    }
+
+    /// The same place in the workspace whose files count here, for a path without links in a worktree.
+    pub fn bound_place(&self, path: &Path) -> Option<PathBuf> {
+        Some(self.bound_by.as_ref()?.join(path.strip_prefix(&self.root).ok()?))
     }
 
     /// Whether `path` lies within the workspace or an added directory, links resolved.
@@ -485,6 +499,7 @@ pub(crate) mod tests {
         let workspace = Workspace {
             root: cwd.clone(),
             is_seen: true,
+            bound_by: None,
             cwd,
             env: Arc::new(env),
             secrets,

@@ -7,6 +7,7 @@
 
 mod bare;
 mod decoders;
+mod delegates;
 mod faces;
 mod figures;
 mod forks;
@@ -127,7 +128,7 @@ async fn main() -> ExitCode {
     measure! {
         figures::warm_run figures::warm_turn prompt::prompt prompt::cold_prompt figures::cold_start figures::stream rounds::tool_rounds
         figures::memory paced::paced figures::round_trip figures::idle decoders::decoders decoders::prefix
-        forks::forks faces::first_token faces::readers
+        forks::forks faces::first_token faces::readers delegates::delegate delegates::delegate_memory
         servers::mcp_memory servers::mcp_first_turn servers::mcp_call servers::mcp_tools
     }
     ExitCode::from(u8::from(!good))

@@ -248,6 +248,7 @@ pub fn rule(data: &[u8]) {
         cwd: cwd.clone(),
         root: cwd.clone(),
         is_seen: true,
+        bound_by: None,
         added: Default::default(),
         env: Arc::default(),
         secrets: Default::default(),

@@ -249,11 +249,13 @@ async fn follow(
         follower.cancel();
     }
     if is_off && !follower.has_task() {
+        follower.tidy().await;
         update.status = ChildStatus::Finished;
         return tell(&update, None).await;
     }
     if follower.lacks_task() {
         // Its call was cut off before, and gives it none any more.
+        follower.tidy().await;
         update.status = ChildStatus::Finished;
         let output = ToolOutput::error("[it never got its task]");
         return tell(&update, Some(answer::later(&update, &output))).await;
@@ -270,6 +272,7 @@ async fn follow(
     let (cwd, own) = follower.form();
     let place = (&workspace, cwd.as_path());
     let output = answer::result(&env.policy, place, &update, follower.ending(), own, None).await;
+    let output = answer::with_worktree(output, follower.tidy().await.as_ref());
     tell(&update, Some(answer::later(&update, &output))).await;
 }
 

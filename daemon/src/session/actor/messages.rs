@@ -15,6 +15,7 @@ use linger_protocol::permission::Mode;
 use linger_protocol::question::{self as question_wire, Question, Subject};
 use linger_protocol::session::{self, Effort as Thinking, Environment, PrefixFingerprint, Prompted};
 use linger_protocol::tree::{RewindDone, Uncompacted};
+use linger_protocol::worktree::{Merged, Worktree, WorktreeStatus};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -148,6 +149,14 @@ pub enum Command {
     GoBack(Box<super::GoBack>, Option<Key>, Author, Reply<RewindDone>),
     /// Take back a compaction, if nothing has happened since this event.
     Uncompact(Uncompacted, u64, Option<Key>, Author, Reply<Uncompacted>),
+    /// Remove the git worktree unless it has changes; replies with what became of it.
+    TidyWorktree(Reply<Option<Worktree>>),
+    /// Commit what is in the git worktree; replies with the commit.
+    CommitWorktree(Reply<String>),
+    /// Record what became of the git worktree.
+    WorktreeIs(WorktreeStatus, Reply<()>),
+    /// Merge the work of a child.
+    Merge(Box<super::MergeWork>, Option<Key>, Author, Reply<Merged>),
     /// Say what the turns changed.
     Diff(Diff, Reply<Differences>),
     /// Undo changes of files.
@@ -210,6 +219,7 @@ impl Command {
                 | Self::Environment(_)
                 | Self::Bin(_)
                 | Self::Restore(..)
+                | Self::TidyWorktree(_)
                 | Self::Child(..)
                 | Self::Remove(..)
                 | Self::Prune(..)
@@ -229,6 +239,10 @@ impl Command {
             Self::Uncompact(_, _, _, _, reply) => respond(reply, Err(error)),
             Self::Undo(_, _, _, reply) | Self::Redo(_, _, _, reply) => respond(reply, Err(error)),
             Self::Diff(_, reply) => respond(reply, Err(error)),
+            Self::TidyWorktree(reply) => respond(reply, Err(error)),
+            Self::CommitWorktree(reply) => respond(reply, Err(error)),
+            Self::WorktreeIs(_, reply) => respond(reply, Err(error)),
+            Self::Merge(_, _, _, reply) => respond(reply, Err(error)),
             Self::Prune(_, _, reply) => respond(reply, Err(error)),
             Self::Unqueue(_, _, _, reply) => respond(reply, Err(error)),
             Self::Restore(_, reply) => respond(reply, Err(error)),

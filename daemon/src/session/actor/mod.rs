@@ -27,6 +27,7 @@ mod tree;
 mod turns;
 mod unattended;
 mod undo;
+mod worktree;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
@@ -69,8 +70,8 @@ use crate::tool::Workspace;
 use crate::tool::background::{Jobs, Report};
 
 pub use messages::{
-    AnswerLimit, AttachPoint, Author, CallBasis, Command, Commands, Mailbox, Ending, Fragment, KeyedReply, Named, NextStep,
-    PermissionAnswer, PermissionRequest, Reply, Stale, TurnMessage, Wanted,
+    AnswerLimit, AttachPoint, Author, CallBasis, Command, Commands, Ending, Fragment, KeyedReply, Mailbox, Named,
+    NextStep, PermissionAnswer, PermissionRequest, Reply, Stale, TurnMessage, Wanted,
 };
 pub use questions::answered_before;
 pub use record::{blob_fold, environment, idle_effort, question_fold, spent, stored, unknown_model};
@@ -78,6 +79,7 @@ use record::{message_of, missing_variables, notice};
 pub use requests::add_directories;
 use storage::known;
 pub use tree::GoBack;
+pub use worktree::MergeWork;
 
 /// How long a stopped turn may take before it is abandoned. Its processes are killed immediately.
 const STOP_GRACE: Duration = Duration::from_secs(1);
@@ -239,7 +241,8 @@ impl Actor {
         }
         // The daemon's own log has no directory.
         let cwd = if id.is_daemon() { Path::new("/") } else { &state.cwd };
-        let mut workspace = env.workspace(&id, cwd, variables, disk::SHORT_TIMEOUT).await;
+        let within = (disk::SHORT_TIMEOUT, state.bound_by());
+        let mut workspace = env.workspace_within(&id, cwd, variables, within).await;
         workspace.notes.is_child = state.parent.is_some();
         let workspace = Arc::new(workspace);
         if !id.is_daemon() {
@@ -461,6 +464,10 @@ impl Actor {
             Command::GoBack(back, key, by, reply) => self.go_back(*back, key, by, reply).await,
             Command::Uncompact(taken, head, key, by, reply) => self.uncompact((taken, head), key, by, reply).await,
             Command::Diff(asked, reply) => self.diff(asked, reply),
+            Command::TidyWorktree(reply) => self.tidy_worktree(reply).await,
+            Command::CommitWorktree(reply) => self.commit_worktree(reply).await,
+            Command::WorktreeIs(status, reply) => self.note_worktree(status, reply),
+            Command::Merge(work, key, by, reply) => self.merge(*work, key, by, reply).await,
             Command::Undo(undo, key, by, reply) => self.undo(undo, key, by, reply).await,
             Command::Redo(redo, key, by, reply) => self.redo(redo, key, by, reply).await,
             Command::Set(set, asked) => self.set(set, asked).await,
@@ -472,7 +479,7 @@ impl Actor {
             Command::Confirmed(confirmed, reply) => self.config_confirmed(confirmed, reply),
             Command::Child(report, reply) => self.child_report(*report, reply),
             Command::FilesChanged(root, text) => {
-                if root.is_none_or(|root| root == self.workspace.root) {
+                if root.is_none_or(|root| root == self.workspace.rules_root()) {
                     let draft = self.in_turn(notice(Level::Info, NoticeCode::Files, &text));
                     self.append(vec![draft], Vec::new(), false, None);
                 }

@@ -63,9 +63,9 @@ impl Actor {
         let Author { name, process } = by;
         let given = Resolution { answer: Some(answer), value, by: name, at: 0, reason, rules };
         let committed = self.resolve(&asked, given, process, outcome);
-        let tools = self.env.servers.tools_in(&self.workspace.root, self.id.as_str()).current();
+        let tools = self.env.servers.tools_in(self.workspace.rules_root(), self.id.as_str()).current();
         let (session, host, policy) = (self.id.clone(), self.host.clone(), self.env.policy.clone());
-        let (root, cwd) = (self.workspace.root.clone(), self.state.cwd.clone());
+        let (root, cwd) = (self.workspace.rules_root().to_path_buf(), self.state.cwd.clone());
         tokio::spawn(async move {
             let result = committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
             if let Some((refuses, rules)) = lasting.filter(|_| result.is_ok()) {

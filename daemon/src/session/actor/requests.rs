@@ -85,7 +85,7 @@ impl Actor {
         CallBasis {
             tools: self.env.tools_of(
                 &self.state.model,
-                (&self.workspace.root, &self.id),
+                (self.workspace.rules_root(), &self.id),
                 self.state.tools.as_deref(),
                 self.offered(),
             ),
@@ -129,6 +129,9 @@ impl Actor {
         let content = prompt.content.into_blocks();
         if let Some(why) = prompt.until.as_ref().and_then(|until| may_check(until).err()) {
             return respond(reply, Err(RpcError::new(Code::BadPrompt, why).hint("nothing was started")));
+        }
+        if let Err(error) = self.worktree_again().await {
+            return respond(reply, Err(error));
         }
         if let Err(error) = self.may_prompt(&content).await {
             return respond(reply, Err(error));
@@ -338,7 +341,8 @@ impl Actor {
     async fn see_workspace(&mut self) {
         if !self.workspace.is_seen {
             let env = BTreeMap::clone(&self.workspace.env);
-            let mut workspace = self.env.workspace(&self.id, &self.state.cwd, env, disk::SHORT_TIMEOUT).await;
+            let within = (disk::SHORT_TIMEOUT, self.state.bound_by());
+            let mut workspace = self.env.workspace_within(&self.id, &self.state.cwd, env, within).await;
             workspace.notes.is_child = self.state.parent.is_some();
             self.workspace = Arc::new(workspace);
             self.workspace.added.set(&self.state.directories);
@@ -478,7 +482,7 @@ impl Actor {
                     resolved.origin.clone(),
                     self.env.setup(
                         &resolved,
-                        (&self.workspace.root, &self.id),
+                        (self.workspace.rules_root(), &self.id),
                         self.state.tools.as_deref(),
                         self.offered(),
                     ),
@@ -531,7 +535,7 @@ impl Actor {
 
     /// Has the MCP servers that a client brought.
     pub(super) fn configure_servers(&mut self) {
-        let (root, given) = (&self.workspace.root, &self.state.mcp_servers);
+        let (root, given) = (self.workspace.rules_root(), &self.state.mcp_servers);
         self.servers = self.env.servers.configure_session(self.id.as_str(), root, given);
     }
 

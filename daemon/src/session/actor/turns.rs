@@ -81,8 +81,12 @@ impl Actor {
     /// Another model stands in for the session's own until the next turn.
     pub(super) fn fall_back(&mut self, resolved: &Resolved, why: &str) {
         let own = self.state.outage.own_model.clone().unwrap_or_else(|| self.state.model.clone());
-        let setup =
-            self.env.setup(resolved, (&self.workspace.root, &self.id), self.state.tools.as_deref(), self.offered());
+        let setup = self.env.setup(
+            resolved,
+            (self.workspace.rules_root(), &self.id),
+            self.state.tools.as_deref(),
+            self.offered(),
+        );
         let text = format!("{why}; the turn continues with {}", resolved.origin);
         let changed = EventBody::model_changed(resolved.origin.clone(), setup, Some(own));
         let drafts = [notice(Level::Warning, NoticeCode::Fallback, &text), changed].map(|body| self.in_turn(body));
@@ -92,8 +96,12 @@ impl Actor {
     /// The change back to the session's own model, if another one stands in for it and its provider is still configured.
     fn own_model(&self) -> Option<EventBody> {
         let resolved = self.env.providers.model(Some(self.state.outage.own_model.as_ref()?)).ok()?;
-        let setup =
-            self.env.setup(&resolved, (&self.workspace.root, &self.id), self.state.tools.as_deref(), self.offered());
+        let setup = self.env.setup(
+            &resolved,
+            (self.workspace.rules_root(), &self.id),
+            self.state.tools.as_deref(),
+            self.offered(),
+        );
         Some(EventBody::model_changed(resolved.origin, setup, None))
     }
 
@@ -120,7 +128,8 @@ impl Actor {
         let Ending { reason: stop_reason, detail, hint, until_at, answer } = ending;
         tracing::info!(target: "turn", session = %self.id, turn = %turn.id, ?stop_reason, steps = turn.steps, detail, "finished");
         let compacts = turn.compacts.is_some();
-        let (usage, steps, session_usage) = (turn.usage, turn.steps, Some(self.state.usage));
+        let (usage, session_usage) = (turn.usage, Some(self.state.usage));
+        let steps = turn.steps.saturating_add(turn.child_steps);
         let (context_tokens, context_window) =
             (self.state.context_tokens(), self.env.providers.window(&self.state.model));
         let finished = EventBody::TurnFinished {

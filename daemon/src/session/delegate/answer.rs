@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use linger_protocol::child::ChildUpdate;
-use linger_protocol::message::StopReason;
+use linger_protocol::message::{ContentBlock, StopReason};
+use linger_protocol::worktree::Worktree;
 use serde_json::{Value, json};
 
 use super::follow::Ending;
@@ -121,6 +122,17 @@ pub async fn result(
             ToolOutput::error(format!("[the agent {agent} (session {child}) gives no answer: it {how}{detail}]{words}"))
         }
     }
+}
+
+/// The result of a call with where the changes of the child are, if they are in a worktree.
+pub fn with_worktree(mut output: ToolOutput, worktree: Option<&Worktree>) -> ToolOutput {
+    if let Some(Worktree { path, branch, .. }) = worktree {
+        output.content.push(ContentBlock::text(format!(
+            "[Its changes are not in your directory but in its git worktree {}, on the branch {branch}; the user merges them.]",
+            path.display()
+        )));
+    }
+    output
 }
 
 fn bounded(text: String) -> ToolOutput {

@@ -3,7 +3,7 @@
 //! The log is read from its beginning, so a follower after a restart knows what the one before it knew.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use linger_protocol::id::{PromptId, QuestionId, SessionId, TurnId};
 use linger_protocol::message::{Role, StopReason, Usage, text_of};
 use linger_protocol::question::Blocks;
 use linger_protocol::session::{self, Prompted};
+use linger_protocol::worktree::{Worktree, WorktreeStatus};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
@@ -66,14 +67,16 @@ struct Progress {
     usage: Usage,
     doing: String,
     questions: BTreeSet<QuestionId>,
-    /// Those of its own children, and what these have used.
-    children: BTreeMap<SessionId, (Vec<QuestionId>, Usage)>,
+    /// The questions of its own children, what these have used, and their steps.
+    children: BTreeMap<SessionId, (Vec<QuestionId>, Usage, u32)>,
     /// Whether it waits to be continued, or for a key.
     stands: bool,
     text: String,
     ending: Option<Ending>,
     /// Where it works.
     cwd: PathBuf,
+    /// Its git worktree, as it was made.
+    worktree: Option<Worktree>,
     /// Whether its answer has a form of its own.
     has_own_form: bool,
 }
@@ -81,7 +84,10 @@ struct Progress {
 impl Progress {
     fn apply(&mut self, event: Event) {
         match event.body {
-            EventBody::SessionCreated { cwd, .. } => self.cwd = cwd,
+            EventBody::SessionCreated { cwd, delegated, .. } => {
+                self.cwd = cwd;
+                self.worktree = delegated.and_then(|of| of.worktree);
+            }
             EventBody::PromptAccepted { prompt, schema, .. } if self.prompt.is_none() => {
                 self.prompt = Some(prompt);
                 self.has_own_form = schema.is_some_and(|schema| schema != answer::schema());
@@ -125,16 +131,17 @@ impl Progress {
             EventBody::ChildUpdated(update) => {
                 let known = self.children.entry(update.child.clone()).or_default();
                 self.usage += update.usage.since(&known.1);
+                self.steps += update.steps.saturating_sub(known.2);
                 let questions = if update.is_finished() { Vec::new() } else { update.questions };
-                *known = (questions, update.usage);
+                *known = (questions, update.usage, update.steps);
             }
             EventBody::Notice { code, .. } => match code {
                 Some(NoticeCode::Offered | NoticeCode::Unconfigured | NoticeCode::KeyMissing) => self.stands = true,
                 Some(NoticeCode::Resumed | NoticeCode::Continued | NoticeCode::KeyFound) => self.stands = false,
                 _ => {}
             },
-            EventBody::TurnFinished { stop_reason, detail, answer, usage, .. } => {
-                self.usage = usage;
+            EventBody::TurnFinished { stop_reason, detail, answer, usage, steps, .. } => {
+                (self.usage, self.steps) = (usage, steps);
                 self.end(Some(stop_reason), detail, answer);
             }
             _ => {}
@@ -148,7 +155,7 @@ impl Progress {
 
     /// Writes into `update` what is known; whether that is something else.
     fn tell(&self, update: &mut ChildUpdate) -> bool {
-        let of_children = self.children.values().flat_map(|(questions, _)| questions);
+        let of_children = self.children.values().flat_map(|(questions, ..)| questions);
         let questions: Vec<QuestionId> = self.questions.iter().chain(of_children).cloned().collect();
         let status = match (&self.ending, questions.is_empty() && !self.stands) {
             (Some(_), _) => ChildStatus::Finished,
@@ -205,12 +212,17 @@ impl Follower {
         !self.has_task() && self.progress.ending.is_none()
     }
 
-    /// Gives the child its task, unless it has it.
-    pub async fn ask_once(&mut self, parent: &SessionId, prompt: session::Prompt) -> Result<(), RpcError> {
+    /// Gives the child its task, unless it has it; `prompt` makes that for where the child works.
+    pub async fn ask_once(
+        &mut self,
+        parent: &SessionId,
+        prompt: impl FnOnce(&Path, Option<&Worktree>) -> session::Prompt,
+    ) -> Result<(), RpcError> {
         self.catch_up().await;
         if !self.lacks_task() {
             return Ok(());
         }
+        let prompt = prompt(&self.progress.cwd, self.progress.worktree.as_ref());
         let child = self.subscription.session().clone();
         let given: Prompted = asked(&self.host, &child, |reply| give(parent, &child, prompt.clone(), reply)).await?;
         tracing::debug!(target: "session", session = %child, prompt = %given.prompt, "has its task");
@@ -233,6 +245,15 @@ impl Follower {
     /// Where the child works, and whether its answer has a form of its own.
     pub fn form(&self) -> (PathBuf, bool) {
         (self.progress.cwd.clone(), self.progress.has_own_form)
+    }
+
+    /// Removes the child's git worktree unless it has changes; gives it if it stays.
+    pub async fn tidy(&self) -> Option<Worktree> {
+        self.progress.worktree.as_ref()?;
+        let told = asked(&self.host, self.subscription.session(), Command::TidyWorktree).await;
+        // A child that is gone, or cannot be read, keeps what it has.
+        let now = told.ok().flatten().or_else(|| self.progress.worktree.clone());
+        now.filter(|worktree| worktree.status != WorktreeStatus::Removed)
     }
 
     /// How the task ended.
@@ -317,12 +338,13 @@ mod tests {
         let mut update = ChildUpdate { status: ChildStatus::Started, ..ChildUpdate::default() };
         assert!(progress.tell(&mut update) && !progress.tell(&mut update));
         assert_eq!((update.status, update.steps, update.usage.input_tokens), (ChildStatus::Working, 1, 10));
-        let grandchild = ChildUpdate { usage: Usage { input_tokens: 5, ..Usage::default() }, ..ChildUpdate::default() };
+        let usage = Usage { input_tokens: 5, ..Usage::default() };
+        let grandchild = ChildUpdate { usage, steps: 3, ..ChildUpdate::default() };
         for _ in 0..2 {
             progress.apply(event("t1", EventBody::ChildUpdated(grandchild.clone())));
         }
         progress.tell(&mut update);
-        assert_eq!(update.usage.input_tokens, 15, "what a child of its own used counts once");
+        assert_eq!((update.usage.input_tokens, update.steps), (15, 4), "what a child of its own used counts once");
         progress.end(Some(StopReason::Cancelled), None, None);
         progress.apply(event("t2", EventBody::TurnStarted { prompt: "p2".into() }));
         progress.apply(event("t2", said(1000)));

@@ -69,6 +69,9 @@ impl State {
             EventBody::Forked(begun) => self.begin_fork(begun, event.at),
             EventBody::Rewound(back) => self.go_back(back),
             EventBody::Uncompacted(taken) => self.uncompact(taken),
+            EventBody::WorktreeChanged(worktree) => {
+                self.delegated.iter_mut().for_each(|of| of.worktree = Some(worktree.clone()));
+            }
             EventBody::SessionChanged {
                 model,
                 mode,
@@ -292,6 +295,7 @@ impl State {
             | EventBody::UndoStarted { .. }
             | EventBody::Checkpoint(_)
             | EventBody::Undone { .. }
+            | EventBody::Merged(_)
             | EventBody::Unknown => {}
         }
     }

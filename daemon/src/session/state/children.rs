@@ -14,7 +14,9 @@ impl State {
             // Its end was told before.
             return;
         }
-        let used = update.usage.since(&known.as_ref().map(|known| known.usage).unwrap_or_default());
+        let before = known.as_ref().map_or((Default::default(), 0), |known| (known.usage, known.steps));
+        let (used, steps) = (update.usage.since(&before.0), update.steps.saturating_sub(before.1));
+        self.in_turn(|turn| turn.child_steps = turn.child_steps.saturating_add(if of_turn { steps } else { 0 }));
         if used != Default::default() {
             self.usage += used;
             self.in_turn(|turn| turn.usage += if of_turn { used } else { Default::default() });

@@ -3,6 +3,7 @@
 use linger_protocol::checkpoint::Checkpoint;
 use linger_protocol::event::{Event, EventBody, FileChange, NoticeCode, Outcome};
 use linger_protocol::id::TurnId;
+use linger_protocol::worktree::Merged;
 use serde::{Deserialize, Serialize};
 
 use crate::tool::text::one_line;
@@ -119,6 +120,10 @@ impl UndoState {
                 self.news.extend(told(*redo, changes));
                 self.news.drain(..self.news.len().saturating_sub(MAX_NEWS));
             }
+            EventBody::Merged(merged) => {
+                self.news.push(told_of_merge(merged));
+                self.news.drain(..self.news.len().saturating_sub(MAX_NEWS));
+            }
             EventBody::Lost { .. } => {
                 let given_up = seq;
                 *self = Self { given_up, news: std::mem::take(&mut self.news), ..Self::default() };
@@ -157,6 +162,19 @@ impl UndoState {
             }
         }
     }
+}
+
+/// What the model is told of a merge.
+fn told_of_merge(merged: &Merged) -> String {
+    let Merged { child, agent, branch, commit, files, count, .. } = merged;
+    let named: Vec<String> = files.iter().take(MAX_TOLD).map(|file| one_line(&file.to_string_lossy())).collect();
+    let more = (*count as usize).saturating_sub(named.len());
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!(
+        "[The user merged {branch}, the work of the agent {agent} in session {child}, into the working directory: commit {commit}. \
+         Changed were {}{rest}; read them again before you rely on them.]",
+        named.join(", ")
+    )
 }
 
 /// What the model is told.

@@ -129,7 +129,7 @@ impl Turn {
             self.emit.notice(Level::Warning, NoticeCode::ConfigWaits, news)?;
         }
         self.env.read_tools(&self.workspace).await;
-        self.env.configure_workspace(&self.workspace.root);
+        self.env.configure_workspace(self.workspace.rules_root());
         match self.env.servers.ready(&self.workspace, self.session.as_str()).await {
             Ok(notices) => {
                 for text in notices {
@@ -275,7 +275,7 @@ impl Turn {
     /// The tools that the session has at the moment.
     fn tools_now(&self) -> Arc<ToolSet> {
         let offered = self.env.offered(self.skills.is_some(), self.depth);
-        self.env.tools_of(&self.model, (&self.workspace.root, &self.session), self.only.as_deref(), offered)
+        self.env.tools_of(&self.model, (self.workspace.rules_root(), &self.session), self.only.as_deref(), offered)
     }
 
     /// What runs the calls of a step.

@@ -167,7 +167,7 @@ impl Turn {
         let turn = state.turn.clone().unwrap_or_default();
         let tools = env.tools_of(
             &state.model,
-            (&workspace.root, &session),
+            (workspace.rules_root(), &session),
             state.tools.as_deref(),
             env.offered(state.has_skills(), state.depth()),
         );

@@ -67,11 +67,11 @@ const OWN: &str = "\tbare = false\n\tquotePath = false\n\tfsmonitor = false\n\th
 
 /// The private git directory; removed when dropped.
 #[derive(Debug)]
-pub(super) struct Mirror {
+pub(in crate::tool) struct Mirror {
     dir: Option<TempDir>,
     path: PathBuf,
     /// The configuration of the repository, which nothing has read yet.
-    pub(super) config: Vec<u8>,
+    pub(in crate::tool) config: Vec<u8>,
 }
 
 /// Where a repository keeps what it has.
@@ -84,7 +84,7 @@ pub(crate) struct Places {
 
 impl Mirror {
     /// Looks at the repository whose worktree is `root`, which has no link in it. Fails with the reason.
-    pub(super) fn of(root: &Path) -> Result<Self, String> {
+    pub(in crate::tool) fn of(root: &Path) -> Result<Self, String> {
         let Places { own, common } = Places::of(root)?;
         let failed = |what: &'static str| move |error: io::Error| format!("{what} of the repository: {error}");
         for (path, must) in [("objects", true), ("refs", true), ("objects/pack", false), ("objects/info", false)] {
@@ -109,12 +109,12 @@ impl Mirror {
         Ok(mirror)
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(in crate::tool) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Writes the configuration: ours, and of the repository's own settings, each its name and value, those that are kept.
-    pub(super) fn configure(&self, settings: &[(&str, &str)]) -> io::Result<()> {
+    pub(in crate::tool) fn configure(&self, settings: &[(&str, &str)]) -> io::Result<()> {
         let mut kept = BTreeMap::from([("core.repositoryformatversion", "0")]);
         for (name, value) in settings {
             let value = value.to_ascii_lowercase();

@@ -1,0 +1,208 @@
+//! Committing what a child left in its worktree, and merging it into the directory of its parent.
+//!
+//! It is `git merge`, in an order in which nothing has to be aborted: the merged tree is made first, without touching a file, and a
+//! conflict ends it there; then changes of the directory that are not committed are looked at; then the files and the index are
+//! brought up to date in one step, and the branch last. A crash before that leaves staged changes, and nothing is lost.
+
+use std::path::{Path, PathBuf};
+
+use linger_protocol::worktree::Worktree;
+
+use super::run::{Private, Repository};
+use super::{Workspace, Worktrees};
+use crate::process::End;
+use crate::tool::text;
+
+/// The most files that an error names.
+const NAMED: usize = 10;
+
+/// The most files that a merge names.
+const LISTED: usize = 1000;
+
+/// What a child did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// The latest commit.
+    pub commit: String,
+    /// Whether that was made of changes that were not committed.
+    pub is_new: bool,
+}
+
+/// What a merge did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MergeDone {
+    /// The commit before.
+    pub before: String,
+    /// The commit now.
+    pub commit: String,
+    /// The files that differ, 1000 at most, relative to the directory.
+    pub files: Vec<PathBuf>,
+    /// How many there are.
+    pub count: u32,
+}
+
+/// Why nothing was merged.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MergeError {
+    /// There is nothing new.
+    #[error("there is nothing to merge")]
+    Nothing,
+    /// The same places were changed differently.
+    #[error("it conflicts in {0}")]
+    Conflict(String),
+    /// The directory has changes in the same files that are not committed.
+    #[error("changes that are not committed are in the way: {0}")]
+    Dirty(String),
+    /// Something else; a reason for people.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<String> for MergeError {
+    fn from(why: String) -> Self {
+        Self::Failed(why)
+    }
+}
+
+impl Worktrees {
+    /// Commits everything in a worktree that git does not ignore, and gives its latest commit. Fails with the reason.
+    pub async fn commit(&self, of: &Worktree, workspace: &Workspace, message: &str) -> Result<Work, String> {
+        let _lock = self.lock(&of.path).await;
+        let mut private = Private::of(&of.path, workspace, &self.children, true).await?;
+        if let Some(what) = private.is_in_the_middle_of() {
+            return Err(format!("{} is in the middle of {what}", of.path.display()));
+        }
+        private.run(&["add", "--all", "--no-warn-embedded-repo"]).await?;
+        let tree = private.run(&["write-tree"]).await?.trim().to_owned();
+        let [head] = <[String; 1]>::try_from(private.commits(&["HEAD"]).await?)
+            .map_err(|_| format!("{} has no commit", of.path.display()))?;
+        if private.run(&["rev-parse", "--verify", &format!("{head}^{{tree}}")]).await?.trim() == tree {
+            return Ok(Work { commit: head, is_new: false });
+        }
+        private.sign(workspace).await?;
+        let commit = private.run(&["commit-tree", "-p", &head, "-m", message, &tree]).await?.trim().to_owned();
+        let repository = Repository::of(&of.path, workspace, &self.children)?;
+        let note = format!("commit: {}", text::one_line(message.lines().next().unwrap_or_default()));
+        repository.run(&["update-ref", "-m", &note, "HEAD", &commit, &head]).await?;
+        Ok(Work { commit, is_new: true })
+    }
+
+    /// Merges a commit into the workspace at `root`.
+    pub async fn merge(
+        &self,
+        (commit, branch): (&str, &str),
+        workspace: &Workspace,
+        message: &str,
+    ) -> Result<MergeDone, MergeError> {
+        let root: &Path = &workspace.root;
+        let _lock = self.lock(root).await;
+        let repository = Repository::of(root, workspace, &self.children)?;
+        let mut private = Private::of(root, workspace, &self.children, true).await?;
+        if let Some(what) = private.is_in_the_middle_of() {
+            return Err(MergeError::Failed(format!("{} is in the middle of {what}: end it first", root.display())));
+        }
+        let Some(before) = repository.try_commit("HEAD").await? else {
+            return Err(MergeError::Failed(format!("{} has no commit", root.display())));
+        };
+        if is_within(&private, commit, &before).await? {
+            return Err(MergeError::Nothing);
+        }
+        let is_forward = is_within(&private, &before, commit).await?;
+        let tree = if is_forward { format!("{commit}^{{tree}}") } else { merged(&private, &before, commit).await? };
+        let names = |listed: String| -> Vec<String> {
+            listed.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+        };
+        let changed =
+            names(private.run(&["diff-tree", "-r", "-z", "--name-only", "--no-renames", &before, &tree]).await?);
+        let dirty = dirty(&private, root, (&before, &tree), &changed).await?;
+        if !dirty.is_empty() {
+            return Err(MergeError::Dirty(listed(&dirty)));
+        }
+        let now = match is_forward {
+            true => commit.to_owned(),
+            false => {
+                private.sign(workspace).await?;
+                let args = ["commit-tree", "-p", &before, "-p", commit, "-m", message, &tree];
+                private.run(&args).await?.trim().to_owned()
+            }
+        };
+        private.run(&["-c", "core.sparseCheckout=false", "read-tree", "-m", "-u", &before, &now]).await?;
+        let note = format!("merge {branch}");
+        if let Err(why) = repository.run(&["update-ref", "-m", &note, "HEAD", &now, &before]).await {
+            // Somebody else has moved it; the files are put back.
+            private.run(&["read-tree", "-m", "-u", &now, &before]).await?;
+            return Err(MergeError::Failed(why));
+        }
+        // As `git merge` does; only a convenience.
+        let _noted = repository.run(&["update-ref", "ORIG_HEAD", &before]).await;
+        tracing::info!(target: "worktree", root = %root.display(), branch, commit = now, "merged");
+        let count = u32::try_from(changed.len()).unwrap_or(u32::MAX);
+        let files = changed.into_iter().take(LISTED).map(PathBuf::from).collect();
+        Ok(MergeDone { before, commit: now, files, count })
+    }
+}
+
+/// Whether a commit is an ancestor of another one, or the same.
+async fn is_within(private: &Private, commit: &str, of: &str) -> Result<bool, String> {
+    let done = private.try_run(&["merge-base", "--is-ancestor", commit, of]).await?;
+    match done.end {
+        End::Status(status) if status.success() => Ok(true),
+        End::Status(status) if status.code() == Some(1) => Ok(false),
+        _ => Err(format!("git merge-base failed: {}", done.stderr.trim())),
+    }
+}
+
+/// The tree of a merge of two commits.
+async fn merged(private: &Private, ours: &str, theirs: &str) -> Result<String, MergeError> {
+    let args = ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs];
+    let done = private.try_run(&args).await?;
+    let output = String::from_utf8_lossy(&done.output).into_owned();
+    let mut parts = output.split('\0').map(str::trim).filter(|part| !part.is_empty());
+    let tree = parts.next().unwrap_or_default().to_owned();
+    match done.end {
+        End::Status(status) if status.success() => Ok(tree),
+        End::Status(status) if status.code() == Some(1) => {
+            let mut files: Vec<String> = parts.map(str::to_owned).collect();
+            files.dedup();
+            Err(MergeError::Conflict(listed(&files)))
+        }
+        _ if done.stderr.contains("usage:") => Err(MergeError::Failed(
+            "this git cannot merge without touching files: 2.38 or later is needed; merge the branch yourself"
+                .to_owned(),
+        )),
+        _ => Err(MergeError::Failed(format!("git merge-tree failed: {}", done.stderr.trim()))),
+    }
+}
+
+/// Which of the files that a merge changes have changes that are not committed, or are there without being git's.
+async fn dirty(
+    private: &Private,
+    root: &Path,
+    (before, tree): (&str, &str),
+    changed: &[String],
+) -> Result<Vec<String>, String> {
+    // Its exit code says that something has changed.
+    private.try_run(&["update-index", "-q", "--refresh"]).await?;
+    let mut dirty: Vec<String> = Vec::new();
+    for more in [&["--cached"][..], &[]] {
+        let fixed = ["diff-index", "-z", "--name-only", "--no-renames", "--ignore-submodules=dirty"];
+        let args: Vec<&str> = fixed.iter().chain(more).copied().chain([before]).collect();
+        dirty.extend(private.run(&args).await?.split('\0').map(str::to_owned));
+    }
+    let args = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", "--diff-filter=A", before, tree];
+    let added = private.run(&args).await?;
+    let is_there = |name: &&str| !name.is_empty() && root.join(name).symlink_metadata().is_ok();
+    dirty.extend(added.split('\0').filter(is_there).map(str::to_owned));
+    dirty.retain(|name| changed.contains(name));
+    dirty.sort();
+    dirty.dedup();
+    Ok(dirty)
+}
+
+/// Some names of files, for people.
+fn listed(files: &[String]) -> String {
+    let names: Vec<String> = files.iter().take(NAMED).map(|name| text::one_line(name)).collect();
+    let more = files.len().saturating_sub(NAMED);
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{rest}", names.join(", "))
+}

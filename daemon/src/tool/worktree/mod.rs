@@ -1,0 +1,177 @@
+//! Git worktrees of children: a directory and a branch of its own, made by the daemon below its data directory.
+//!
+//! `git worktree` itself makes and removes them, without a checkout and without hooks; what puts files somewhere, or reads their
+//! contents, runs in a [private git directory](super::git), so no filter, merge driver or other program that the repository names
+//! ever runs. Files that a filter would change (Git LFS) are there as git stores them.
+//! Everything can be done again: what a crash left half made is made whole by the next [`Worktrees::make`] for the same child.
+//! A worktree that has anything that is nowhere else is never removed.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `run` | running git, in the repository and in a private directory |
+//! | `merge` | committing what a child left, and merging it |
+
+mod merge;
+mod run;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use linger_protocol::id::SessionId;
+use linger_protocol::worktree::{Worktree, WorktreeStatus};
+
+use super::Workspace;
+use super::git::repository::Places;
+use crate::process::server::Children;
+use crate::sys::disk;
+pub use merge::{MergeDone, MergeError, Work};
+use run::{Private, Repository};
+
+/// The beginning of the names of branches.
+const BRANCHES: &str = "linger";
+
+/// The locks of worktrees that are kept at once; more of them are made again.
+const MAX_LOCKS: usize = 256;
+
+/// The worktrees of all children; part of what sessions share.
+#[derive(Debug)]
+pub struct Worktrees {
+    dir: PathBuf,
+    children: Children,
+    /// One task at a time works on a worktree.
+    locks: Mutex<HashMap<PathBuf, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+impl Worktrees {
+    /// Those below `dir`, which need not exist.
+    pub fn below(dir: PathBuf, children: Children) -> Self {
+        Self { dir, children, locks: Mutex::default() }
+    }
+
+    /// The branch of a child.
+    pub fn branch(child: &SessionId) -> String {
+        format!("{BRANCHES}/{child}")
+    }
+
+    /// Makes the worktree of a child from the last commit of its parent's workspace, or finds the one that there is. Fails with the
+    /// reason, for the model.
+    pub async fn make(&self, parent: &Workspace, child: &SessionId) -> Result<Worktree, String> {
+        let path = self.dir.join(child.as_str());
+        let _lock = self.lock(&path).await;
+        let repository = Repository::of(&parent.root, parent, &self.children)?;
+        let Some(head) = repository.try_commit("HEAD").await? else {
+            return Err(
+                "the repository has no commit yet, and a worktree is made of one: commit something first, or work \
+                        without a worktree"
+                    .to_owned(),
+            );
+        };
+        let branch = Self::branch(child);
+        if is_whole(&path).await {
+            let own = Repository::of(&path, parent, &self.children)?;
+            let base = own.try_commit("HEAD").await?.unwrap_or(head);
+            return Ok(Worktree { path, branch, base, status: WorktreeStatus::Kept });
+        }
+        linger_protocol::place::private_directory(&self.dir).map_err(|error| error.to_string())?;
+        repository.forget(&path).await;
+        let place = path.to_string_lossy().into_owned();
+        let begun = repository.try_commit(&format!("refs/heads/{branch}")).await?;
+        let named: Vec<&str> = match begun {
+            Some(_) => vec!["worktree", "add", "--no-checkout", &place, &branch],
+            None => vec!["worktree", "add", "--no-checkout", "-b", &branch, &place, &head],
+        };
+        repository.run(&named).await?;
+        let base = begun.unwrap_or(head);
+        if let Err(why) = self.check_out(&path, parent, &base).await {
+            self.remove(&repository, &path, &branch, &base).await?;
+            return Err(why);
+        }
+        tracing::info!(target: "worktree", path = %path.display(), branch, base, "made");
+        Ok(Worktree { path, branch, base, status: WorktreeStatus::Kept })
+    }
+
+    /// Puts the files of a commit into a new worktree.
+    async fn check_out(&self, path: &Path, parent: &Workspace, commit: &str) -> Result<(), String> {
+        let private = Private::of(path, parent, &self.children, true).await?;
+        // The index is written last, so a worktree with one is whole.
+        private.run(&["-c", "core.sparseCheckout=false", "read-tree", "-m", "-u", commit]).await.map(drop)
+    }
+
+    /// Removes a worktree and its branch unless it has something that is nowhere else; whether it is gone. Fails with the reason.
+    pub async fn tidy(&self, of: &Worktree, workspace: &Workspace) -> Result<bool, String> {
+        let _lock = self.lock(&of.path).await;
+        let there = of.path.clone();
+        match disk::probe(&self.dir, disk::TIMEOUT, move || there.join(".git").symlink_metadata().is_ok()).await {
+            Some(true) => {}
+            // Somebody removed it; its branch is theirs.
+            Some(false) => return Ok(true),
+            None => return Err(disk::unresponsive(&of.path)),
+        }
+        if self.has_work(of, workspace).await? {
+            return Ok(false);
+        }
+        let repository = Repository::of(&of.path, workspace, &self.children)?.shared();
+        self.remove(&repository, &of.path, &of.branch, &of.base).await?;
+        tracing::info!(target: "worktree", path = %of.path.display(), branch = of.branch, "removed: it has no changes");
+        Ok(true)
+    }
+
+    /// Whether a worktree has changes that are not committed, or commits that no other branch has.
+    async fn has_work(&self, of: &Worktree, workspace: &Workspace) -> Result<bool, String> {
+        let private = Private::of(&of.path, workspace, &self.children, false).await?;
+        let changed =
+            private.run(&["status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=dirty"]).await?;
+        if !changed.is_empty() || private.is_in_the_middle_of().is_some() {
+            return Ok(true);
+        }
+        let own = format!("refs/heads/{}", of.branch);
+        let (tips, but) = (private.commits(&[&own, "HEAD"]).await?, format!("--exclude={}", of.branch));
+        let mut args: Vec<&str> = vec!["rev-list", "-n", "1"];
+        args.extend(tips.iter().map(String::as_str));
+        args.extend(["--not", &of.base, &but, "--branches", "--remotes"]);
+        Ok(!private.run(&args).await?.is_empty())
+    }
+
+    /// Removes a worktree and its branch, whatever they have. The branch stays if it moved since the last look.
+    async fn remove(&self, repository: &Repository, path: &Path, branch: &str, base: &str) -> Result<(), String> {
+        let own = format!("refs/heads/{branch}");
+        let tip = repository.try_commit(&own).await?.unwrap_or_else(|| base.to_owned());
+        repository.forget(path).await;
+        let left = path.to_path_buf();
+        if disk::probe(&self.dir, disk::TIMEOUT, move || left.symlink_metadata().is_ok()).await != Some(false) {
+            return Err(format!("the worktree {} cannot be removed", path.display()));
+        }
+        // Its files are gone; a branch that is left costs nothing.
+        if let Err(why) = repository.run(&["update-ref", "-d", &own, &tip]).await {
+            tracing::warn!(target: "worktree", branch, why, "the branch of a removed worktree stays");
+        }
+        Ok(())
+    }
+
+    async fn lock(&self, path: &Path) -> tokio::sync::OwnedMutexGuard<()> {
+        let lock = {
+            let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+            if locks.len() >= MAX_LOCKS {
+                locks.retain(|_, lock| Arc::strong_count(lock) > 1);
+            }
+            locks.entry(path.to_path_buf()).or_default().clone()
+        };
+        lock.lock_owned().await
+    }
+}
+
+/// Whether there is a worktree at `path` whose checkout was finished.
+async fn is_whole(path: &Path) -> bool {
+    let at = path.to_path_buf();
+    let look = move || Places::of(&at).is_ok_and(|places| places.own.join("index").is_file());
+    disk::probe(path, disk::TIMEOUT, look).await.unwrap_or_default()
+}
+
+/// Whether a directory may be removed as a worktree: it is none of a user's.
+fn is_ours(dir: &Path) -> bool {
+    fs::symlink_metadata(dir).is_ok_and(|status| status.is_dir())
+}

@@ -83,7 +83,13 @@ impl Actor {
             if let EventBody::SessionChanged { directories: Some(added), .. } = &event.body {
                 self.workspace.added.set(added);
             }
-            if matches!(&event.body, EventBody::SessionChanged { mcp_servers: Some(_), .. } | EventBody::Forked(_)) {
+            // A session in the bin has none, and one that is taken out of it has its own again.
+            if matches!(
+                &event.body,
+                EventBody::SessionChanged { mcp_servers: Some(_), .. }
+                    | EventBody::SessionChanged { binned: Some(false), .. }
+                    | EventBody::Forked(_)
+            ) {
                 self.configure_servers();
             }
             match &event.body {

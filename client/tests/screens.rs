@@ -154,7 +154,7 @@ fn turn(daemon: &mut Connection) -> Value {
 }
 
 fn accepted(daemon: &mut Connection, seq: u64, prompt: &str, text: &str) {
-    let by = "linger@pts/1";
+    let by = daemon.client.clone();
     let content = json!([{"type": "text", "text": text}]);
     let event =
         json!({"kind": "prompt_accepted", "seq": seq, "prompt": prompt, "content": content, "when": "queue", "by": by});

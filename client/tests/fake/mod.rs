@@ -33,6 +33,8 @@ pub struct Fake {
 pub struct Connection {
     reader: BufReader<UnixStream>,
     writer: UnixStream,
+    /// What the client calls itself: its terminal is another one in each run.
+    pub client: String,
 }
 
 impl Fake {
@@ -45,7 +47,8 @@ impl Fake {
         let thread = std::thread::spawn(move || {
             for script in scripts {
                 let stream = accept(&listener);
-                let mut connection = Connection { reader: BufReader::new(stream.try_clone().unwrap()), writer: stream };
+                let reader = BufReader::new(stream.try_clone().unwrap());
+                let mut connection = Connection { reader, writer: stream, client: String::new() };
                 script(&mut connection);
             }
         });
@@ -203,7 +206,8 @@ impl Connection {
             "daemon/hello",
             json!({"protocol": 1, "version": env!("CARGO_PKG_VERSION"), "env": ["PATH_WE_WANT"], "keys": []}),
         );
-        assert!(params["client"].as_str().unwrap().starts_with("linger@"), "{params}");
+        params["client"].as_str().unwrap().clone_into(&mut self.client);
+        assert!(self.client.starts_with("linger@"), "{params}");
     }
 
     /// Hello, create and attach, as `run` does them.

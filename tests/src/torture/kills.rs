@@ -15,7 +15,7 @@ use super::questions::BUDGET;
 use super::{Life, script};
 use crate::Rng;
 use crate::check::{Transcript, check};
-use crate::harness::{Daemon, Setup, comes_true, process, scripted_server};
+use crate::harness::{Daemon, Setup, comes_true, process};
 use crate::model::ModelServer;
 
 /// Kills in one life: a life has a start and an end, which cost as much as several kills.
@@ -28,8 +28,7 @@ const PAUSE: usize = 40_000;
 pub(super) async fn live(seed: u64, kills: u64) -> Life {
     let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let model = ModelServer::start();
-    let config = scripted_server(&[], "scope = \"session\"\n[permissions]\nallow = [\"mcp__s__ask\"]");
-    let daemon = Arc::new(Daemon::start_with(&model, Setup { log: "info", config, ..Setup::default() }).await);
+    let daemon = Arc::new(Daemon::start_with(&model, Setup { log: "info", ..Setup::default() }).await);
     std::fs::write(daemon.workspace().join("notes.txt"), "a note\n").expect("a file for the tools");
     model.otherwise(script::answers(daemon.side_effects()));
     let mut life = Life::default();

@@ -1,7 +1,7 @@
 //! Questions that are no permissions: what the scripted model asks, and how a client answers.
 //!
-//! A prompt whose first word is `ask` is answered with calls of `ask_user`, one with options and one that wants a text, and, where
-//! there is one, of an MCP server's tool that asks for a form; `circle` repeats a call until it is asked whether it may go on. A session with [`BUDGET`] is asked about that every few steps.
+//! A prompt whose first word is `ask` is answered with calls of `ask_user`, one with options and one that wants a text; `circle`
+//! repeats a call until it is asked whether it may go on. A session with [`BUDGET`] is asked about that every few steps.
 
 use serde_json::{Value, json};
 
@@ -22,10 +22,7 @@ pub(super) fn asks(request: &Recorded) -> Option<Reply> {
         "ask" if steps == 0 => {
             let options = json!({ "question": format!("{words}: which?"), "options": ["left", "right"] });
             let written = json!({ "question": format!("{words}: what?") });
-            let reply = Reply::tool("ask_user", options).and_tool("ask_user", written);
-            let tools = request.json["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
-            let has_server = tools.iter().any(|tool| tool["function"]["name"] == "mcp__s__ask");
-            Some(if has_server { reply.and_tool("mcp__s__ask", json!({})) } else { reply })
+            Some(Reply::tool("ask_user", options).and_tool("ask_user", written))
         }
         "circle" if steps < CIRCLES => Some(Reply::tool("read", json!({ "path": "notes.txt" }))),
         "ask" | "circle" => Some(Reply::text("so be it")),
@@ -68,9 +65,7 @@ impl Open {
         let key = format!("a-{name}-{question}");
         let mut answer = json!({ "question": question, "answer": option, "digest": asked["digest"], "key": key });
         if asked["kind"] == "form" && option == "accept" {
-            let fields = asked["schema"]["properties"].as_object();
-            let field = fields.and_then(|fields| fields.keys().next()).map_or("answer", String::as_str);
-            answer["value"] = json!({ field: format!("{name} says so") });
+            answer["value"] = json!({ "answer": format!("{name} says so") });
         }
         answer
     }

@@ -136,9 +136,8 @@ async fn a_worktree_survives_a_kill_and_a_person_merges_it_and_no_tool_does() {
     assert!(listed.contains(&format!("worktree on linger/{id}: `linger merge {id}` merges")), "{listed}");
 
     // A process of a tool's cannot merge; a person can.
-    let other = back.session().await;
-    back.turn(&other, &format!("run {} merge {id}", linger(&daemon))).await;
-    let refused = back.first(&other, "tool_finished").await.event.to_string();
+    back.turn(&session, &format!("run {} merge {id}", linger(&daemon))).await;
+    let refused = back.nth(&session, "tool_finished", 2).await.event.to_string();
     assert!(refused.contains("merge the work of a child"), "{refused}");
     assert!(!daemon.workspace().join("new").exists());
     let merged = daemon.cli(&["merge", id]).run().await.exits(0).says("`git reset --keep");

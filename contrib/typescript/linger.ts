@@ -3429,7 +3429,7 @@ export interface Server {
   problems?: Array<string>;
   /** Why it could not be started, or ended. */
   error?: string | null;
-  /** The variables that its configuration names and that nobody has brought since the daemon was started. */
+  /** The variables that its configuration names and that no client has brought since the daemon was started. */
   waits_for?: Array<string>;
   /** The file of a workspace that has it; absent if the user's own configuration does. */
   from?: string | null;

@@ -220,11 +220,13 @@ fn patches(only: Option<&[String]>, is_used: bool) -> bool {
     has(apply_patch::NAME) || is_used && has(edit::NAME) && has(write::NAME)
 }
 
-/// The parts that a session has.
+/// The digest of the whole set, the names in a part, whether those of servers are found, and what else the session has.
+type PartKey = (String, Option<Vec<String>>, bool, Offered);
+
+/// The parts that sessions have.
 #[derive(Debug, Default)]
 struct Parts {
-    /// By the digest of the whole set, the names in the part, whether those of servers are found, and what else the session has.
-    all: HashMap<(String, Option<Vec<String>>, bool, Offered), Weak<ToolSet>>,
+    all: HashMap<PartKey, Weak<ToolSet>>,
     /// Those used last, the last one at the end. Between two turns no session holds its part, and to make and render one takes
     /// longer than all else that a prompt costs.
     recent: VecDeque<Arc<ToolSet>>,

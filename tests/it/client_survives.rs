@@ -318,7 +318,7 @@ async fn a_question_on_the_terminal_can_be_answered_after_the_daemon_died() {
     terminal.shows("/help").await;
     terminal.line("go");
     for (n, _) in effects.iter().enumerate() {
-        terminal.shows_times("in this session", n + 1).await;
+        terminal.shows_times("this session", n + 1).await;
         scene.look().await;
         scene.kill(1).await;
         // Before, while or after it comes back.

@@ -25,12 +25,12 @@ async fn after_fg_a_question_is_asked_again_and_a_key_answers_it() {
     model.push([bash(&daemon.effect("once")), Reply::text("all done")]);
     let mut terminal = under_a_shell(&daemon, "run go");
     for n in 1..=2 {
-        terminal.shows_times("in this session", n).await;
+        terminal.shows_times("this session", n).await;
         terminal.keys(CTRL_Z);
         terminal.shows_times("it stands still", n).await;
         terminal.line("");
     }
-    terminal.shows_times("in this session", 3).await;
+    terminal.shows_times("this session", 3).await;
     terminal.keys("y");
     terminal.shows("all done").await;
     terminal.shows("it exits 0").await;

@@ -12,7 +12,7 @@ const CTRL_C: &str = "\x03";
 const CTRL_D: &str = "\x04";
 
 /// What the line under a permission's question says: from then on keys are answers.
-const QUESTION: &str = "in this session";
+const QUESTION: &str = "this session";
 
 /// `linger` in a terminal, ready for a line.
 async fn open(daemon: &Daemon) -> Pty {

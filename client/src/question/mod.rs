@@ -183,7 +183,7 @@ impl Question {
                 let [y, s, a, e, n, r, help] = ["y", "s", "a", "e", "n", "r", "?"].map(key);
                 let edits = if self.is_edit() && self.writes { format!("  {e} all edits") } else { String::new() };
                 let more = if self.writes { format!("  {r} no, and why  {help} help") } else { String::new() };
-                format!("{y} once  {s} in this session  {a} always{grant}{edits}  {n} no{more}{enter}\n")
+                format!("{y} once  {s} this session  {a} always{grant}{edits}  {n} no{more}{enter}\n")
             }
             Body::Choice(_, options) if options.len() > NUMBERS.len() => {
                 format!("a number answers{enter}; the others: {}\n", self.elsewhere())

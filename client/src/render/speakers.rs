@@ -18,7 +18,7 @@ const OURS: &[&str] = &[
     "> now commit it",
     "> /mode auto",
     "? bash wants to run in ~/work",
-    "y once  s in this session  a always bash(*)  n no",
+    "y once  s this session  a always bash(*)  n no",
     "? q17: bash rm -rf /",
     "allowed by linger@pts/2",
     "denied by nvim: no",

@@ -48,7 +48,7 @@ fn a_question_is_answered_with_one_key_and_ctrl_d_leaves_a_turn() {
     session.see("> ");
     session.press("test\r");
     session.see(
-        "? bash wants to run in /w\r\n    cargo test\r\ny once  s in this session  a always bash(cargo test)  n no  ",
+        "? bash wants to run in /w\r\n    cargo test\r\ny once  s this session  a always bash(cargo test)  n no  ",
     );
     session.see("? help\r\n");
     session.press("s");

@@ -187,9 +187,9 @@ async fn nothing_that_the_repository_names_runs() {
         assert!(!house.ran(), "{what} ran");
         assert_eq!(fs::read_to_string(house.workspace.root.join("a.txt")).unwrap(), "ONE\ntwo\nTHREE\n", "{what}");
         // The trap works: plain git steps into it.
-        house.sh("git worktree add -q ../plain; git -C ../plain status; touch x; git add x; git commit -q -m x").await;
+        house.sh("git worktree add -q ../plain; git -C ../plain status; sed -i s/ONE/First/ a.txt; git commit -q -a -m x").await;
         house
-            .sh("git checkout -q -b y HEAD~1; sed -i s/two/TWO/ a.txt; git commit -q -a -m y; git merge -q -m z main")
+            .sh("git checkout -q -b y HEAD~1; sed -i s/THREE/Third/ a.txt; git commit -q -a -m y; git merge -q -m z main")
             .await;
         assert!(house.ran(), "{what} is no trap");
     }

@@ -273,11 +273,8 @@ mod tests {
 
     /// The same, with these tools.
     async fn answer_with(tools: &[&str], messages: &[Message]) -> (String, Option<(String, Value)>, Duration) {
-        let tool = |name: &&str| ToolSpec {
-            name: (*name).to_owned(),
-            description: String::new(),
-            input_schema: json!({}),
-        };
+        let tool =
+            |name: &&str| ToolSpec { name: (*name).to_owned(), description: String::new(), input_schema: json!({}) };
         let request = Request {
             model: "demo",
             origin: "demo/demo",

@@ -68,8 +68,8 @@ use crate::tool::Workspace;
 use crate::tool::background::{Jobs, Report};
 
 pub use messages::{
-    AnswerLimit, AttachPoint, Author, CallBasis, Command, Commands, Mailbox, Ending, Fragment, KeyedReply, Named, NextStep,
-    PermissionAnswer, PermissionRequest, Reply, Stale, TurnMessage, Wanted,
+    AnswerLimit, AttachPoint, Author, CallBasis, Command, Commands, Ending, Fragment, KeyedReply, Mailbox, Named,
+    NextStep, PermissionAnswer, PermissionRequest, Reply, Stale, TurnMessage, Wanted,
 };
 pub use questions::answered_before;
 pub use record::{blob_fold, environment, idle_effort, question_fold, spent, stored, unknown_model};

@@ -225,7 +225,8 @@ mod tests {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod place_tests {
     use jsonrpsee::RpcModule;
     use linger_protocol::place::Places;

@@ -469,6 +469,20 @@ fn help_needs_no_daemon() {
 }
 
 #[test]
+fn wrong_usage_shows_an_argument_that_steers_a_terminal_in_visible_characters() {
+    let evil = "\u{1b}]0;x\u{7}\u{9b}2J\u{202e}";
+    let option = format!("--{evil}");
+    for arguments in
+        [vec![option.as_str()], vec!["ls", evil], vec!["run", "--mode", evil, "hi"], vec!["wait", "--timeout", evil]]
+    {
+        let ran = Fake::start(vec![]).run(&arguments);
+        assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{ran:?}");
+        assert!(ran.err.contains("␛]0;x␇<009b>2J<202e>"), "{ran:?}");
+        assert!(!ran.err.contains(|c: char| c.is_control() && c != '\n'), "{ran:?}");
+    }
+}
+
+#[test]
 fn a_request_that_is_too_large_fails_at_once() {
     let fake = Fake::one(|daemon| {
         daemon.hello();

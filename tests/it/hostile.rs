@@ -8,6 +8,7 @@ use std::time::Duration;
 use linger_tests::Rng;
 use linger_tests::harness::{Client, Daemon, Raw, Setup, process, until};
 use linger_tests::model::{Gate, ModelServer, Reply};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":1,"method":"daemon/hello","params":{"client":"crowd","protocol":[1,1]}}"#;
@@ -58,6 +59,13 @@ impl Base {
     }
 }
 
+/// Lets this test, and what it starts, open as many files as the system allows it: a crowd needs more than a user's shell usually
+/// gives (1024).
+fn open_many_files() {
+    let files = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).expect("a soft limit can be raised");
+}
+
 /// Attaches, and does not read what comes.
 async fn attach_blind(raw: &mut Raw, session: &str) -> std::io::Result<()> {
     let attach = json!({ "jsonrpc": "2.0", "id": 2, "method": "session/attach", "params": { "session": session } });
@@ -70,6 +78,7 @@ fn long(words: usize) -> Reply {
 
 #[tokio::test]
 async fn a_thousand_clients_that_never_read_neither_fill_the_memory_nor_lock_a_user_out() {
+    open_many_files();
     let model = ModelServer::with([Reply::text("x".repeat(400_000)), long(500)]);
     let daemon = Daemon::start(&model).await;
     let fast = daemon.client().await;
@@ -102,6 +111,7 @@ async fn a_thousand_clients_that_never_read_neither_fill_the_memory_nor_lock_a_u
 
 #[tokio::test]
 async fn connections_that_say_nothing_make_room_and_those_at_work_do_not() {
+    open_many_files();
     let model = ModelServer::start();
     let daemon = Daemon::start(&model).await;
     let client = daemon.client().await;

@@ -288,6 +288,8 @@ async fn a_command_that_fails_or_takes_its_time_is_named() {
     let expect = format!("waiting for the key of provider kept, from `cat {}`", fifo.display());
     // The session still runs: nobody has to bring the key.
     assert_eq!((waiting.str("text"), waiting.str("code")), (expect.as_str(), "key_pending"));
+    let listed = client.call("session/list", json!({ "matching": session })).await;
+    assert_eq!(listed[0]["state"], "running", "`run` and `wait` go on: {listed}");
     std::fs::write(&fifo, "canary-of-a-command\n").unwrap();
     client.nth(&session, "turn_finished", 2).await;
     assert_eq!(model.requests().iter().map(bearer).collect::<Vec<_>>(), ["canary-of-a-command"]);

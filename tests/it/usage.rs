@@ -231,6 +231,7 @@ async fn a_provider_that_does_not_list_its_models_is_named_and_the_others_are_li
     // Doctor says which servers it has contacted, and contacts all of them if it is asked to.
     let plain = daemon.cli(&["doctor"]).run().await.stdout;
     assert!(plain.contains("✓ model gone/m; not contacted (--probe asks it)"), "{plain}");
+    assert!(plain.contains("✓ provider work; ") && !plain.contains("/MODEL"), "{plain}");
     let probed = daemon.cli(&["doctor", "--probe"]).run().await.exits(1).stdout;
     for expect in ["✗ provider gone: cannot connect", "✗ provider work: ", "✓ provider claude answers: 1 models"]
     {

@@ -224,3 +224,69 @@ mod tests {
         assert_eq!(limits, [512, 512, 512, 32, 1]);
     }
 }
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod place_tests {
+    use jsonrpsee::RpcModule;
+    use linger_protocol::place::Places;
+    use tokio::io::DuplexStream;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::service::Setup;
+    use crate::sys::peer::{self, Peer};
+
+    /// A process of this user.
+    fn process(pid: u32) -> Authority {
+        Authority::Peer(Peer { pid: Some(pid), began: peer::started(pid), uid: peer::user(pid).unwrap() })
+    }
+
+    /// Adds a client that waits for an answer for ever, so that it is never closed to make room; whether it has a place.
+    async fn add(connections: &mut Connections, clients: &mut Vec<DuplexStream>, authority: Authority) -> bool {
+        let (mut client, stream) = tokio::io::duplex(4096);
+        client.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"daemon/status\"}\n").await.unwrap();
+        let before = connections.open.len();
+        connections.add(stream, authority).await;
+        while connections.open.values().any(|open| open.conn.used() != Used::Working) {
+            tokio::task::yield_now().await;
+        }
+        clients.push(client);
+        connections.open.len() > before
+    }
+
+    #[tokio::test]
+    #[allow(clippy::disallowed_methods, reason = "a second process of the family")]
+    async fn the_last_places_are_for_users_and_no_process_takes_many_of_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = Places::below(dir.path()).unwrap();
+        let services = Services::open(Setup::of(places), CancellationToken::new()).unwrap();
+        let mut methods = RpcModule::new(());
+        let never = |_, _, _| std::future::pending::<Result<(), RpcError>>();
+        methods.register_async_method("daemon/status", never).unwrap();
+        let mut connections = Connections::new(services.clone(), methods.into());
+        connections.limit = 32;
+        let (mut clients, mut child) = (Vec::new(), std::process::Command::new("sleep").arg("1000").spawn().unwrap());
+        let [family, child_of_it, user] = [std::process::id(), child.id(), std::os::unix::process::parent_id()];
+        for n in 0..24 {
+            assert!(add(&mut connections, &mut clients, process(family)).await, "{n}");
+        }
+        assert!(!add(&mut connections, &mut clients, process(family)).await);
+        assert!(
+            !add(&mut connections, &mut clients, process(child_of_it)).await,
+            "it is no user, and has no connection"
+        );
+        for n in 0..2 {
+            assert!(add(&mut connections, &mut clients, process(user)).await, "{n}");
+        }
+        assert!(!add(&mut connections, &mut clients, process(user)).await, "one process has enough");
+        for n in 26..32 {
+            assert!(add(&mut connections, &mut clients, Authority::Daemon).await, "{n}");
+        }
+        assert!(!add(&mut connections, &mut clients, Authority::Daemon).await, "all are working");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        connections.shutdown().await;
+        services.store.close().await.unwrap();
+    }
+}

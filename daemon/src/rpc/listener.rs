@@ -440,6 +440,13 @@ mod tests {
         drop(alive);
         std::fs::set_permissions(house.path().parent().unwrap(), std::fs::Permissions::from_mode(0o777)).unwrap();
         refused("can be entered by others");
+        assert!(house.open().unwrap_err().hint().starts_with("chmod 700 "));
+        // As /tmp is, which is not the user's to change.
+        std::fs::set_permissions(house.path().parent().unwrap(), std::fs::Permissions::from_mode(0o1777)).unwrap();
+        refused("can be entered by others");
+        let hint = house.open().unwrap_err().hint();
+        assert!(hint.starts_with("put a directory of yours in the place of "), "{hint}");
+        assert!(!["sudo", "chown", "chmod"].iter().any(|command| hint.contains(command)), "{hint}");
     }
 
     #[tokio::test]

@@ -114,6 +114,9 @@ pub(super) fn explain(workspace: &Workspace, path: &Path, target: &Path, error: 
     if !workspace.cwd.is_dir() {
         return gone(workspace);
     }
+    if error.kind() == io::ErrorKind::NotFound && path.is_symlink() {
+        return format!("{shown} is a link to what does not exist");
+    }
     if error.kind() == io::ErrorKind::NotFound {
         return format!("{shown} does not exist{}", neighbour(target));
     }

@@ -323,12 +323,14 @@ mod tests {
         fs::create_dir(cwd.join("dir")).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, cwd.join("fifo"), rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
         fs::write(cwd.join("main.rs"), "").unwrap();
+        std::os::unix::fs::symlink("dangling2", cwd.join("dangling")).unwrap();
         for (path, expect) in [
             ("binary", "binary is a binary file of 6 bytes"),
             ("fifo", "fifo is not a regular file"),
             ("/dev/zero", "/dev/zero is not a regular file"),
             ("mian.rs", "mian.rs does not exist; did you mean `main.rs`?"),
             ("other/x", "other/x does not exist"),
+            ("dangling", "dangling is a link to what does not exist"),
         ] {
             assert_eq!(run(&Read, &workspace, json!({"path": path})).await, (expect.to_owned(), true));
         }

@@ -4,7 +4,9 @@ use linger_protocol::message::ContentBlock;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
+use super::super::client::Clients;
 use super::super::compat::Compat;
+use super::super::network::{Network, Variables};
 use super::super::openai::OpenAi;
 use super::super::support::{text, user};
 use super::super::{Images, Response, StreamEvent};
@@ -295,6 +297,27 @@ async fn a_connection_that_is_not_made_has_its_time() {
     assert_eq!(failure.class, FailureClass::Connect, "{failure:?}");
     assert!(failure.message.starts_with(&format!("cannot connect to {address}: ")), "{failure:?}");
     assert!(began.elapsed() >= limits.connect, "{:?}", began.elapsed());
+}
+
+/// A proxy makes the tunnel, and nothing speaks TLS at its end.
+#[tokio::test]
+async fn silence_behind_a_tunnel_is_not_blamed_on_the_proxy() {
+    let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = proxy.local_addr().unwrap();
+    let config = toml::from_str(&format!("proxy = 'http://{address}'")).unwrap();
+    let network = Arc::new(Network::new(&config, &Variables::read(|_| None), Clients::default()));
+    let limits = Timeouts { connect: SILENCE, ..Timeouts::default() };
+    let endpoint = Endpoint { limits, network, ..endpoint("https://model.test/v1".to_owned()) };
+    let tunnel = async {
+        let (mut socket, _) = proxy.accept().await.unwrap();
+        let _asked = socket.read(&mut [0; 4096]).await.unwrap();
+        socket.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+        let _ = socket.read_to_end(&mut Vec::new()).await; // Until the client goes.
+    };
+    let (events, ()) = tokio::join!(async { all(&mut start(&endpoint)).await }, tunnel);
+    let [StreamEvent::Failed(failure)] = &events[..] else { panic!("{events:?}") };
+    let expect = format!("no connection to model.test through the proxy http://{address} (network.proxy): timed out");
+    assert_eq!((failure.class, failure.message.as_str()), (FailureClass::Connect, expect.as_str()));
 }
 
 #[tokio::test]

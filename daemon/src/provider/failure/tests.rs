@@ -55,6 +55,22 @@ fn failures_have_the_class_that_decides_about_them() {
 }
 
 #[test]
+fn a_refused_region_and_an_empty_account_have_hints_of_their_own() {
+    fn check(status: u16, message: &str, expect: &str) {
+        let body = serde_json::json!({ "error": { "message": message } }).to_string();
+        let hint = Failure::of_response(status, body.as_bytes()).class.hint();
+        assert!(hint.starts_with(expect), "{status} {message}: {hint}");
+    }
+    let forbidden = "the key may lack a permission, the API may be off in its project, or your region or network";
+    check(403, "Country, region, or territory not supported", forbidden);
+    check(403, "Generative Language API has not been used in project 1 before or it is disabled", forbidden);
+    let quota = "top up or raise the limit in the provider's console";
+    check(402, "Insufficient credits", quota);
+    check(400, "Your credit balance is too low to access the Anthropic API.", quota);
+    check(401, "no such key", "check the key: ");
+}
+
+#[test]
 fn a_context_that_does_not_fit_is_known_by_the_words_of_each_provider() {
     fn check(status: u16, said: &str, class: FailureClass) {
         let body = json!({"error": {"message": said}}).to_string();

@@ -75,7 +75,6 @@ struct Args {
     /// JSON Schema of the answer, in place of the usual form
     schema: Option<Map<String, Value>>,
     background: Option<bool>,
-    /// a git worktree and branch of its own, of the last commit
     worktree: Option<bool>,
 }
 

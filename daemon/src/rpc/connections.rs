@@ -228,6 +228,8 @@ mod tests {
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 mod place_tests {
+    use std::process::Stdio;
+
     use jsonrpsee::RpcModule;
     use linger_protocol::place::Places;
     use tokio::io::DuplexStream;
@@ -266,7 +268,9 @@ mod place_tests {
         methods.register_async_method("daemon/status", never).unwrap();
         let mut connections = Connections::new(services.clone(), methods.into());
         connections.limit = 32;
-        let (mut clients, mut child) = (Vec::new(), std::process::Command::new("sleep").arg("1000").spawn().unwrap());
+        // It ends with its input, so with this test, however that ends.
+        let piped = || std::process::Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+        let (mut clients, mut child) = (Vec::new(), piped().unwrap());
         let [family, child_of_it, user] = [std::process::id(), child.id(), std::os::unix::process::parent_id()];
         for n in 0..24 {
             assert!(add(&mut connections, &mut clients, process(family)).await, "{n}");

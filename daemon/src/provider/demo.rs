@@ -79,11 +79,12 @@ impl DemoStream {
         // The directives in a transcript were carried out long ago.
         let is_summary = request.tools.is_empty() && prompt.starts_with(TRANSCRIPT);
         let actions = if is_summary { vec![Action::Say(SUMMARY.to_owned())] } else { script(&prompt, &done) };
-        let is_offered = |name: &str| request.tools.iter().any(|spec| spec.name == name);
         for action in actions {
             match action {
-                Action::Call(name, _) if !is_offered(name) => {
-                    words.extend(split(&format!("I was not given the tool `{name}`.\n")).map(|word| (PACE, word)));
+                Action::Call(name, _) if request.tools.is_empty() => {
+                    words.extend(
+                        split(&format!("I was given no tools, so I cannot call `{name}`.\n")).map(|word| (PACE, word)),
+                    );
                 }
                 Action::Say(text) => words.extend(split(&text).map(|word| (PACE, word))),
                 Action::Slow(n) => words.extend((1..=n).map(|n| (SLOW_PACE, format!("word {n} ")))),
@@ -320,7 +321,7 @@ mod tests {
     async fn without_tools_it_says_what_it_is_asked_to_and_summarises_a_transcript_alone() {
         assert_eq!(answer_with(&[], &[prompt("say: hello")]).await.0, "hello");
         let (text, call, _) = answer_with(&[], &[prompt("run: ls")]).await;
-        assert_eq!((text, call), (format!("{INTRODUCTION}\n\nI was not given the tool `bash`.\n"), None));
+        assert_eq!((text, call), (format!("{INTRODUCTION}\n\nI was given no tools, so I cannot call `bash`.\n"), None));
         assert_eq!(answer_with(&[], &[prompt("<transcript>\nsay: hello\n</transcript>")]).await.0, SUMMARY);
     }
 

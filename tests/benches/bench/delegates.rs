@@ -56,6 +56,7 @@ pub(super) async fn delegate() -> Vec<Figure> {
         rounds.push(median(of_hub));
         floors.push(median(of_plain));
     }
+    daemon.check(&[&client], &model);
     vec![Figure::told("a delegate round, beside two plain turns", least(rounds), "ms").over(least(floors))]
 }
 
@@ -66,7 +67,8 @@ pub(super) async fn delegate_memory() -> Vec<Figure> {
         if is_task(request) {
             return Reply::new().text_in_deltas(&"word ".repeat(200), 5).gate(&held);
         }
-        let many = request.last_words().strip_prefix("go ").and_then(|many| many.parse().ok()).unwrap_or(0);
+        let many =
+            request.last_words().strip_prefix("go ").and_then(|rest| rest.split(' ').next()?.parse().ok()).unwrap_or(0);
         let task = json!({ "agent": "general", "task": "look" });
         match request.after_tool() || many == 0 {
             true => Reply::text("ok"),
@@ -85,7 +87,7 @@ pub(super) async fn delegate_memory() -> Vec<Figure> {
     }
     for (n, hub) in hubs.iter().enumerate() {
         let many = (CHILDREN - n * EACH).min(EACH);
-        client.prompt(hub, &format!("go {many}")).await;
+        client.prompt(hub, &format!("go {many} of hub {n}")).await;
     }
     let working = |seen: &linger_tests::check::Transcript| {
         let works = seen.of("child_updated").filter(|seen| seen.event["status"] == "working");
@@ -95,6 +97,11 @@ pub(super) async fn delegate_memory() -> Vec<Figure> {
     client.wait("50 children at work", working).await;
     let with = settled(pid).await;
     gate.open();
+    let ended = |seen: &linger_tests::check::Transcript| {
+        (seen.of("turn_finished").count() == 2 * CHILDREN.div_ceil(EACH)).then_some(())
+    };
+    client.wait("the end of all hubs", ended).await;
+    daemon.check(&[&client], &model);
     vec![
         Figure::told("a daemon with 50 children at work, PSS", with.1, "MiB").over(before.1),
         Figure::new("each of 50 children at work, PSS", (with.1 - before.1) * 1024.0 / CHILDREN as f64, "KiB", 400.0),
@@ -104,9 +111,10 @@ pub(super) async fn delegate_memory() -> Vec<Figure> {
 /// As many sessions as 50 children need, each after a turn.
 async fn hubs(client: &Client) -> Vec<String> {
     let mut hubs = Vec::new();
-    for _ in 0..CHILDREN.div_ceil(EACH) {
+    for n in 0..CHILDREN.div_ceil(EACH) {
         let session = client.session().await;
-        client.turn(&session, "say ok").await;
+        // Requests of two sessions are told apart by what is in them.
+        client.turn(&session, &format!("say ok {n}")).await;
         hubs.push(session);
     }
     hubs

@@ -86,7 +86,6 @@ pub(super) async fn mcp_call() -> Vec<Figure> {
         true => Reply::text("ok"),
         false => Reply::tool("mcp__a__echo", json!({ "text": "hi" })),
     });
-    model.check_later();
     let daemon = with_servers(&model, &["a"], &[]).await;
     let client = daemon.client().await;
     seen(&daemon, &client, &["a"]).await;

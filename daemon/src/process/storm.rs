@@ -2,7 +2,7 @@
 //!
 //! Each child gets `RLIMIT_NPROC`, which all it starts inherits and none can raise. The kernel counts the threads of the user, not
 //! those of the child, and of users of the same number in other containers too; so the limit is what the whole system runs when the
-//! child starts, and [`MORE`]. What holds beside it: a storm within the process group of its call ends with that at its time-out or
+//! child starts, and [`MORE`]. Another bound: a storm within the process group of its call ends with that at its time-out or
 //! a cancel, because the kernel lets no process fork that was sent SIGKILL.
 //!
 //! The kernel does not hold root to this limit. A container or a service that runs as root has one of its own (`pids.max`,

@@ -24,6 +24,7 @@ use linger_protocol::error::Code;
 use linger_protocol::event::NoticeCode;
 use linger_protocol::id::SessionId;
 use linger_protocol::question::Question;
+use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -33,10 +34,10 @@ use crate::session::actor::{Command, Commands, Mailbox, Reply};
 use crate::session::delegate::Child;
 use crate::session::env::{Env, Host};
 use crate::session::state::Resolution;
-use crate::store::idempotency::UnderWay;
+use crate::store::idempotency::{Key, Turn, UnderWay};
 use crate::tool::BoxFuture;
 
-/// Sessions that may be loaded at once: about 16 KiB each while idle, a few hundred while they work.
+/// Sessions that may be loaded at once: about 30 KiB each while idle, 130 while they work.
 const MAX_LOADED: usize = 4096;
 
 /// The sessions of one daemon.
@@ -57,6 +58,13 @@ impl Registry {
     pub fn new(env: Arc<Env>, shutdown: CancellationToken) -> Self {
         let (under_way, mailboxes, pruned_at) = (UnderWay::default(), Mailboxes::default(), AtomicU64::new(0));
         Self { env, under_way, mailboxes, pruned_at, shutdown }
+    }
+
+    /// Locks the key of a request while the first value lives, and gives the answer to an earlier request with it.
+    async fn locked<T: DeserializeOwned>(&self, key: Option<&Key>) -> Result<(Option<Turn<'_>>, Option<T>), RpcError> {
+        let Some(key) = key else { return Ok((None, None)) };
+        let turn = self.under_way.turn(key).await;
+        Ok((Some(turn), self.env.store.answer_to(key).await?))
     }
 
     /// Sends a command to a session, and loads that if needed. The command always gets a reply.

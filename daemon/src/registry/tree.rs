@@ -52,14 +52,9 @@ impl Registry {
         allows: ForkAllows,
         key: Option<Key>,
     ) -> Result<ForkMade, RpcError> {
-        let _turn = match &key {
-            Some(key) => Some(self.under_way.turn(key).await),
-            None => None,
-        };
-        if let Some(key) = &key
-            && let Some(made) = self.env.store.answer_to(key).await?
-        {
-            return Ok(made);
+        let (_turn, done) = self.locked(key.as_ref()).await?;
+        if let Some(done) = done {
+            return Ok(done);
         }
         let (row, state) = self.stored(&fork.session).await?;
         let line = Line { store: &self.env.store, id: fork.session, state: &state };
@@ -75,13 +70,8 @@ impl Registry {
         key: Option<Key>,
         by: Author,
     ) -> Result<RewindDone, RpcError> {
-        let _turn = match &key {
-            Some(key) => Some(self.under_way.turn(key).await),
-            None => None,
-        };
-        if let Some(key) = &key
-            && let Some(done) = self.env.store.answer_to(key).await?
-        {
+        let (_turn, done) = self.locked(key.as_ref()).await?;
+        if let Some(done) = done {
             return Ok(done);
         }
         let id = &asked.session;

@@ -36,13 +36,8 @@ impl Registry {
         key: Option<Key>,
         by: Author,
     ) -> Result<Uncompacted, RpcError> {
-        let _turn = match &key {
-            Some(key) => Some(self.under_way.turn(key).await),
-            None => None,
-        };
-        if let Some(key) = &key
-            && let Some(done) = self.env.store.answer_to(key).await?
-        {
+        let (_turn, done) = self.locked(key.as_ref()).await?;
+        if let Some(done) = done {
             return Ok(done);
         }
         let id = &asked.session;

@@ -54,13 +54,8 @@ impl Registry {
 
     /// Merges what a child did in its worktree into the directory of its parent.
     pub async fn merge(self: &Arc<Self>, asked: Merge, key: Option<Key>, by: Author) -> Result<Merged, RpcError> {
-        let _turn = match &key {
-            Some(key) => Some(self.under_way.turn(key).await),
-            None => None,
-        };
-        if let Some(key) = &key
-            && let Some(done) = self.env.store.answer_to(key).await?
-        {
+        let (_turn, done) = self.locked(key.as_ref()).await?;
+        if let Some(done) = done {
             return Ok(done);
         }
         let id = &asked.session;

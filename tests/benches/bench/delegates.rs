@@ -1,4 +1,4 @@
-//! What delegating costs: a round of it beside two plain turns of the same run, and the memory of children at work.
+//! What delegating costs: a round of it and two plain turns in the same run, and the memory of children at work.
 //!
 //! A round is a turn of a hub whose only call delegates: the child is created, gets its task, answers, and the hub answers with the
 //! result, which is four requests in three turns' worth of work. Its floor is two plain turns of a session, one after the other.
@@ -57,7 +57,7 @@ pub(super) async fn delegate() -> Vec<Figure> {
         floors.push(median(of_plain));
     }
     daemon.check(&[&client], &model);
-    vec![Figure::told("a delegate round, beside two plain turns", least(rounds), "ms").over(least(floors))]
+    vec![Figure::told("a delegate round; floor: two plain turns", least(rounds), "ms").over(least(floors))]
 }
 
 pub(super) async fn delegate_memory() -> Vec<Figure> {

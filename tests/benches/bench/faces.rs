@@ -1,4 +1,4 @@
-//! The faces: the first token through `linger acp` and through the gateway, each beside the socket, and readers of server-sent events.
+//! The faces: the first token through `linger acp` and through the gateway, compared with the socket; and readers of server-sent events.
 
 use std::time::Instant;
 

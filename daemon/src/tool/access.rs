@@ -90,7 +90,7 @@ pub enum Access {
         server: String,
         /// The tool, as the server calls it.
         tool: String,
-        /// What the tool was when it was permitted ([`Tool::version`]).
+        /// What the tool was when it was permitted ([`Tool::version`](super::Tool::version)).
         version: String,
     },
 }

@@ -151,7 +151,7 @@ pub trait Call: Send + Sync {
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput>;
     /// Waits for what the same call does that was started before the daemon was restarted, and gives its result; starts nothing.
     /// The daemon may have died between the record of the start and the start itself: then there is nothing to wait for, and the
-    /// result says so. Only for calls whose effects say [`AfterCrash::Join`].
+    /// result says so. Only for calls whose effects say [`AfterCrash::Join`](linger_protocol::event::AfterCrash::Join).
     fn join(self: Box<Self>, _: Context) -> BoxFuture<'static, ToolOutput> {
         Box::pin(std::future::ready(ToolOutput {
             outcome: Outcome::Unknown,

@@ -126,7 +126,7 @@ const cases = {
   async hostile(browser) {
     const [session] = more;
     const page = await open(browser, `session=${session}`);
-    await page.until(`document.querySelector('article.end')`);
+    await page.until(`document.querySelector('article.end') && document.querySelector('.feed').ariaBusy === 'false'`, 'all is there');
     await page.eval(`document.querySelectorAll('article summary').forEach((it) => it.click())`);
     await page.until(`document.querySelector('article.call .output')`);
     const found = await page.eval(`(() => {

@@ -218,19 +218,20 @@ async function showSession(session, seq) {
     mine.stream = new Stream('/events', { session, deltas: '0' }, { event, state: lineState }).start(cursor);
   });
   const begin = async () => {
-    Object.assign(mine, { log: new Log(on), ready: false });
+    [mine.log, mine.ready, feed.node.ariaBusy] = [new Log(on), false, 'true'];
     // The latest turn at once, then all of it, then each word as it comes.
     const row = rowOf(session) ?? (await call('session/list', { matching: session }).catch(() => [])).find((it) => it.session === session);
     if (mine !== view) return;
+    const latest = new Log({ added() {}, changed() {} });
     if (row?.turn_cursor && !seq) {
-      const latest = new Log({ added() {}, changed() {} });
       await load(latest, row.turn_cursor);
       feed.set(latest.items.filter(shown));
     }
     const cursor = await load(mine.log);
     mine.stream.stop();
     if (mine !== view) return;
-    mine.ready = true;
+    [mine.ready, feed.node.ariaBusy] = [true, 'false'];
+    latest.items.filter((it) => it.open).forEach(({ key }) => Object.assign(mine.log.byKey.get(key) ?? {}, { open: true }));
     feed.set(mine.log.items.filter(shown));
     if (seq) feed.show(mine.log.items.findLast((it) => it.seq <= seq && shown(it)));
     drawSession();

@@ -276,6 +276,10 @@ impl Continuity {
         let overtaken = !first && chains.iter().any(|chain| chain.items.starts_with(&items));
         let before = chains.iter_mut().filter(|chain| items.starts_with(&chain.items)).max_by_key(|c| c.items.len());
         match before {
+            // Another session may begin with the same words; either may go on.
+            Some(chain) if first && chain.items == items && chain.preamble == preamble => {
+                chains.push(Chain { preamble, items });
+            }
             Some(chain) => {
                 // The last step of such a turn may have no tools, in the formats that have no other way.
                 let alone = asked.is_some() && json["tools"].is_null();

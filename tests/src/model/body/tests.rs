@@ -250,6 +250,22 @@ fn a_changed_prefix_is_found_and_a_moved_cache_breakpoint_is_not_one() {
 }
 
 #[test]
+fn two_sessions_that_begin_with_the_same_words_each_go_on() {
+    let user = json!({ "role": "user", "content": "a" });
+    let mut continuity = Continuity::default();
+    let mut admit = |messages: Value| {
+        let body = json!({ "model": "m", "system": "s", "messages": messages });
+        assert_eq!(continuity.admit(Format::Anthropic, "m", &body), Vec::<String>::new());
+    };
+    let said = |text: &str| json!([user, { "role": "assistant", "content": text }, { "role": "user", "content": "c" }]);
+    admit(json!([user]));
+    admit(json!([user]));
+    admit(said("b"));
+    admit(said("B"));
+    assert_eq!(continuity.unnamed().collect::<Vec<_>>(), Vec::<&String>::new());
+}
+
+#[test]
 fn a_request_that_was_overtaken_is_none_to_go_on_from() {
     let user = |text: &str| json!({ "role": "user", "content": text });
     let said = |text: &str| json!({ "role": "assistant", "content": text });

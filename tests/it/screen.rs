@@ -265,11 +265,11 @@ async fn a_width_that_changes_in_mid_stream_leaves_one_prompt_and_all_of_the_tex
 async fn a_running_command_shows_its_last_lines_and_a_failed_one_its_end() {
     let model = ModelServer::start();
     let daemon = Daemon::auto(&model).await;
-    let command = "seq 1 20; mkfifo gate; cat gate; echo broken; exit 3";
+    let command = "mkfifo gate; seq 1 20; cat gate; echo broken; exit 3";
     model.push([bash(command), Reply::text("all done")]);
     let mut terminal = open(&daemon, 100).await;
     terminal.line("go");
-    shows(&terminal, &["  │ 18", "  │ 19", "  │ 20", "… bash seq 1 20*", ">"]).await;
+    shows(&terminal, &["  │ 18", "  │ 19", "  │ 20", "… bash mkfifo gate*", ">"]).await;
     std::fs::write(daemon.workspace().join("gate"), "").unwrap();
     let rows = terminal.until_rows("the turn ends", |rows| rows.iter().any(|row| row == "  all done")).await;
     let at = rows.iter().position(|row| row.starts_with("✗ exit code 3")).unwrap();

@@ -44,7 +44,7 @@ pub mod variable;
 pub mod worktree;
 
 pub use error::RpcError;
-#[cfg(feature = "rpc")]
+#[cfg(feature = "rpc-client")]
 pub use method::api;
 
 /// The oldest and the newest protocol version that this build speaks, both included.

@@ -1,35 +1,23 @@
-//! The jsonrpsee methods: each calls one service function.
+//! The methods by name: each reads its parameters and calls one service function.
+//!
+//! A row names the method by its marker, so that parameters and result are those of [`linger_protocol::method`]. All rows share one
+//! way through jsonrpsee, which serializes nothing but the bytes of a result: with a way for each, the program would be half a
+//! megabyte larger.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use jsonrpsee::core::RpcResult;
-use jsonrpsee::types::ErrorObjectOwned;
-use jsonrpsee::{Extensions, Methods, ResponsePayload};
-use linger_protocol::api::{
-    AgentApiServer, ArtifactApiServer, BlobApiServer, CompletionApiServer, ConfigApiServer, DaemonApiServer,
-    EventsApiServer, KeyApiServer, McpApiServer, MemoryApiServer, PermissionApiServer, QuestionApiServer,
-    SessionApiServer, TokenApiServer, TrustApiServer, UsageApiServer,
-};
-use linger_protocol::checkpoint::{Diff, Differences};
-use linger_protocol::daemon::{Checked, Empty, Hello, Keys, Model, Models, Status, Stop, Tool, Tools, Welcome};
-use linger_protocol::permission::{Answered, Pending};
-use linger_protocol::question::PendingQuestion;
-use linger_protocol::session::{
-    Attach, Attached, Bin, Cancel, Compact, Create, Created, Environment, Info, Keyed, List, Named, OutOfBin, Prompt,
-    Prompted, Prune, Pruned, Redo, Remove, Removed, Restored, Set, Undo, Unqueue, Unqueued,
-};
-use linger_protocol::tree::{
-    CompactionRow, Compactions, Fork, ForkMade, PromptRow, Prompts, Rewind, RewindDone, Uncompact, Uncompacted,
-};
-use linger_protocol::worktree::{Merge, Merged};
-use linger_protocol::{
-    RpcError, agent, artifact, blob, config, events, key, mcp, memory, permission, question, search, token, trust,
-    usage,
-};
+use jsonrpsee::core::{JsonRawValue, to_json_raw_value};
+use jsonrpsee::types::{ErrorObjectOwned, Params};
+use jsonrpsee::{Extensions, Methods, ResponsePayload, RpcModule};
+use linger_protocol::error::Code;
+use linger_protocol::method::{self as of, Method};
+use linger_protocol::{RpcError, agent};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-use super::conn::{self, conn, make_room};
-use super::forward::forward;
+use super::conn::{Attached, Conn, conn, make_room};
+use super::streams;
 use crate::agent::Kind;
 use crate::service::{self, Services};
 use crate::store;
@@ -49,520 +37,227 @@ const PIECE_ROOM: usize = 3 << 19;
 /// The capacity for a configuration and its text, in bytes.
 const CONFIG_ROOM: usize = 4 << 20;
 
-/// The adapter.
-#[derive(Clone)]
-pub(super) struct Rpc(pub(super) Arc<Services>);
+/// What a method answers: its result, already as JSON.
+pub(super) type Answer = Result<ResponsePayload<'static, Box<JsonRawValue>>, ErrorObjectOwned>;
+
+/// Answers a request.
+type Handler = fn(Request) -> Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+/// A request, as its handler gets it.
+pub(super) struct Request {
+    pub(super) services: Arc<Services>,
+    pub(super) conn: Arc<Conn>,
+    extensions: Extensions,
+    params: Params<'static>,
+}
+
+impl Request {
+    /// The parameters.
+    pub(super) fn read<P: DeserializeOwned>(&self) -> Result<P, ErrorObjectOwned> {
+        self.params.sequence().next()
+    }
+
+    /// Waits for capacity for a large answer.
+    async fn make_room(&self, bytes: usize) -> Result<(), RpcError> {
+        make_room(&self.extensions, bytes).await
+    }
+}
+
+/// A result as the payload of an answer.
+pub(super) fn payload(result: &impl Serialize) -> Answer {
+    let json = to_json_raw_value(result).map_err(|error| RpcError::new(Code::Internal, error.to_string()))?;
+    Ok(ResponsePayload::success(json))
+}
 
 /// All methods.
 pub fn methods(services: Arc<Services>) -> anyhow::Result<Methods> {
-    let rpc = Rpc(services);
-    let mut methods = Methods::new();
-    methods.merge(DaemonApiServer::into_rpc(rpc.clone()))?;
-    methods.merge(SessionApiServer::into_rpc(rpc.clone()))?;
-    methods.merge(EventsApiServer::into_rpc(rpc.clone()))?;
-    methods.merge(CompletionApiServer::into_rpc(rpc.clone()))?;
-    methods.merge(BlobApiServer::into_rpc(rpc.clone()))?;
-    methods.merge(ArtifactApiServer::into_rpc(rpc.clone()))?;
-    methods.merge(KeyApiServer::into_rpc(rpc.clone()))?;
-    methods.merge(AgentApiServer::into_rpc(rpc.clone()))?;
-    methods.merge(McpApiServer::into_rpc(rpc.clone()))?;
-    methods.merge(MemoryApiServer::into_rpc(rpc.clone()))?;
-    methods.merge(UsageApiServer::into_rpc(rpc.clone()))?;
-    methods.merge(ConfigApiServer::into_rpc(rpc.clone()))?;
-    methods.merge(TrustApiServer::into_rpc(rpc.clone()))?;
-    methods.merge(TokenApiServer::into_rpc(rpc.clone()))?;
-    methods.merge(QuestionApiServer::into_rpc(rpc.clone()))?;
-    methods.merge(PermissionApiServer::into_rpc(rpc))?;
-    Ok(methods)
+    let mut module = RpcModule::from_arc(services);
+    for (name, handler) in TABLE {
+        let handler = *handler;
+        module.register_async_method(name, move |params, services, extensions| async move {
+            let answer = match conn(&extensions) {
+                Ok(conn) => handler(Request { services, conn: conn.clone(), extensions, params }).await,
+                Err(error) => Err(error.into()),
+            };
+            answer.unwrap_or_else(ResponsePayload::error)
+        })?;
+    }
+    Ok(module.into())
 }
 
-#[async_trait]
-impl DaemonApiServer for Rpc {
-    async fn hello(&self, extensions: &Extensions, params: Hello) -> RpcResult<Welcome> {
-        Ok(service::daemon::hello(&self.0, conn(extensions)?.caller(), params).await?)
-    }
+/// A row: `call` answers at once or in its turn, `query` one at a time for each connection, and a query whose result may be large
+/// waits first for a capacity in bytes. A closure does what is unlike the others.
+macro_rules! row {
+    ($marker:ident: call $service:path) => {
+        row!($marker, |request, params| $service(&request.services, request.conn.caller(), params).await)
+    };
+    ($marker:ident: query $service:path) => {
+        row!($marker, |request, params| {
+            request.conn.query($service(&request.services, request.conn.caller(), params)).await
+        })
+    };
+    ($marker:ident: query[$room:expr] $service:path) => {
+        row!($marker, |request, params| {
+            let query = $service(&request.services, request.conn.caller(), params);
+            request.conn.query_large(&request.extensions, $room, query).await
+        })
+    };
+    ($marker:ident: files $kind:ident) => {
+        row!($marker, |request, params| files(&request, Kind::$kind, params).await)
+    };
+    ($marker:ident, |$request:ident, $params:ident| $result:expr) => {
+        (<of::$marker as Method>::NAME, |$request| {
+            Box::pin(async move {
+                let $params = $request.read::<<of::$marker as Method>::Params>()?;
+                let result: Result<<of::$marker as Method>::Result, RpcError> = $result;
+                payload(&result?)
+            })
+        })
+    };
+    ($marker:ident: stream $start:path) => {
+        (<of::$marker as Method>::NAME, |request| Box::pin($start(request)))
+    };
+}
 
-    async fn keys(&self, extensions: &Extensions, params: Keys) -> RpcResult<Empty> {
-        Ok(service::daemon::keys(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn status(&self, extensions: &Extensions, params: Empty) -> RpcResult<Status> {
-        let conn = conn(extensions)?;
-        Ok(conn.query(service::daemon::status(&self.0, conn.caller(), params)).await?)
-    }
-
-    async fn stop(&self, extensions: &Extensions, params: Stop) -> RpcResult<Empty> {
-        Ok(service::daemon::stop(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn check(&self, extensions: &Extensions, params: Empty) -> RpcResult<Checked> {
-        Ok(service::daemon::check(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn models(&self, extensions: &Extensions, params: Models) -> RpcResult<Vec<Model>> {
-        let (conn, all) = (conn(extensions)?, params.all);
-        let list = service::model::list(&self.0, conn.caller(), params);
-        if !all {
-            return Ok(list.await?);
+/// The methods, in the order of [`linger_protocol::method`].
+const TABLE: &[(&str, Handler)] = &[
+    row!(DaemonHello: call service::daemon::hello),
+    row!(DaemonKeys: call service::daemon::keys),
+    row!(DaemonStatus: query service::daemon::status),
+    row!(DaemonStop: call service::daemon::stop),
+    row!(DaemonCheck: call service::daemon::check),
+    row!(ModelList, |request, params| {
+        let all = params.all;
+        let list = service::model::list(&request.services, request.conn.caller(), params);
+        if all {
+            let rows = async {
+                let rows = list.await?;
+                // Only after the providers have answered, which takes seconds.
+                request.make_room(MODELS_ROOM).await?;
+                Ok(rows)
+            };
+            request.conn.query(rows).await
+        } else {
+            list.await
         }
-        let rows = conn.query(async {
-            let rows = list.await?;
-            // Only after the providers have answered, which takes seconds.
-            make_room(extensions, MODELS_ROOM).await?;
-            Ok(rows)
-        });
-        Ok(rows.await?)
-    }
-
-    async fn tools(&self, extensions: &Extensions, params: Tools) -> RpcResult<Vec<Tool>> {
-        Ok(service::tool::list(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-}
-
-#[async_trait]
-impl SessionApiServer for Rpc {
-    async fn create(&self, extensions: &Extensions, params: Create) -> RpcResult<Created> {
-        Ok(service::session::create(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn list(&self, extensions: &Extensions, params: List) -> RpcResult<Vec<Info>> {
-        let conn = conn(extensions)?;
-        let list = service::session::list(&self.0, conn.caller(), params);
-        Ok(conn.query_large(extensions, LIST_ROOM, list).await?)
-    }
-
-    async fn attach(&self, extensions: &Extensions, params: Attach) -> ResponsePayload<'static, Attached> {
-        let attached = async {
-            let (conn, to) = (conn(extensions)?.clone(), conn::Attached::Session(params.session.clone()));
-            let generation = conn.begin_attach(&to)?;
-            let (attached, subscription) = match service::session::attach(&self.0, conn.caller(), params).await {
-                Ok(attached) => attached,
-                Err(error) => {
-                    conn.forget_attach(&to, generation);
-                    return Err(error);
-                }
-            };
-            // The first event must follow the answer.
-            let (payload, answered) = ResponsePayload::success(attached).notify_on_completion();
-            let (outbox, may) = (conn.outbox.clone(), conn.may_send(&self.0));
-            conn.end_attach(&to, generation, || {
-                let forwarder = tokio::spawn(async move {
-                    if answered.await.is_ok() {
-                        forward(subscription, outbox, may).await;
-                    }
-                });
-                forwarder.abort_handle()
-            });
-            Ok(payload)
-        };
-        attached.await.unwrap_or_else(|error: RpcError| ResponsePayload::error(ErrorObjectOwned::from(error)))
-    }
-
-    async fn detach(&self, extensions: &Extensions, params: Named) -> RpcResult<Empty> {
-        Ok(conn(extensions)?.detach(&conn::Attached::Session(params.session))?)
-    }
-
-    async fn env(&self, extensions: &Extensions, params: Named) -> RpcResult<Environment> {
-        Ok(service::session::env(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn prompt(&self, extensions: &Extensions, params: Prompt) -> RpcResult<Prompted> {
-        Ok(service::session::prompt(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn compact(&self, extensions: &Extensions, params: Compact) -> RpcResult<Prompted> {
-        Ok(service::session::compact(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn unqueue(&self, extensions: &Extensions, params: Unqueue) -> RpcResult<Unqueued> {
-        Ok(service::session::unqueue(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn fork(&self, extensions: &Extensions, params: Fork) -> RpcResult<ForkMade> {
-        Ok(service::tree::fork(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn rewind(&self, extensions: &Extensions, params: Rewind) -> RpcResult<RewindDone> {
-        Ok(service::tree::rewind(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn prompts(&self, extensions: &Extensions, params: Prompts) -> RpcResult<Vec<PromptRow>> {
-        Ok(service::tree::prompts(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn compactions(&self, extensions: &Extensions, params: Compactions) -> RpcResult<Vec<CompactionRow>> {
-        Ok(service::tree::compactions(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn uncompact(&self, extensions: &Extensions, params: Uncompact) -> RpcResult<Uncompacted> {
-        Ok(service::tree::uncompact(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn merge(&self, extensions: &Extensions, params: Merge) -> RpcResult<Merged> {
-        Ok(service::tree::merge(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn diff(&self, extensions: &Extensions, params: Diff) -> RpcResult<Differences> {
-        Ok(service::session::diff(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn undo(&self, extensions: &Extensions, params: Undo) -> RpcResult<Restored> {
-        Ok(service::session::undo(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn redo(&self, extensions: &Extensions, params: Redo) -> RpcResult<Restored> {
-        Ok(service::session::redo(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn cancel(&self, extensions: &Extensions, params: Cancel) -> RpcResult<Empty> {
-        Ok(service::session::cancel(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn resume(&self, extensions: &Extensions, params: Keyed) -> RpcResult<Empty> {
-        Ok(service::session::resume(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn set(&self, extensions: &Extensions, params: Set) -> RpcResult<Empty> {
-        Ok(service::session::set(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn bin(&self, extensions: &Extensions, params: Bin) -> RpcResult<Removed> {
-        Ok(service::session::bin(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn restore(&self, extensions: &Extensions, params: Keyed) -> RpcResult<OutOfBin> {
-        Ok(service::session::restore(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn remove(&self, extensions: &Extensions, params: Remove) -> RpcResult<Removed> {
-        Ok(service::session::remove(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn prune(&self, extensions: &Extensions, params: Prune) -> RpcResult<Pruned> {
+    }),
+    row!(ToolList: call service::tool::list),
+    row!(SessionCreate: call service::session::create),
+    row!(SessionList: query[LIST_ROOM] service::session::list),
+    row!(SessionAttach: stream streams::attach),
+    row!(SessionDetach, |request, params| request.conn.detach(&Attached::Session(params.session))),
+    row!(SessionEnv: call service::session::env),
+    row!(SessionPrompt: call service::session::prompt),
+    row!(SessionCancel: call service::session::cancel),
+    row!(SessionContinue: call service::session::resume),
+    row!(SessionCompact: call service::session::compact),
+    row!(SessionUnqueue: call service::session::unqueue),
+    row!(SessionUndo: call service::session::undo),
+    row!(SessionRedo: call service::session::redo),
+    row!(SessionDiff: call service::session::diff),
+    row!(SessionFork: call service::tree::fork),
+    row!(SessionRewind: call service::tree::rewind),
+    row!(SessionPrompts: call service::tree::prompts),
+    row!(SessionCompaction: call service::tree::compactions),
+    row!(SessionUncompact: call service::tree::uncompact),
+    row!(SessionMerge: call service::tree::merge),
+    row!(SessionSet: call service::session::set),
+    row!(SessionBin: call service::session::bin),
+    row!(SessionRestore: call service::session::restore),
+    row!(SessionRemove: call service::session::remove),
+    row!(SessionPrune, |request, params| {
         // First, because afterwards it is too late to fail.
-        make_room(extensions, LIST_ROOM).await?;
-        Ok(service::session::prune(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-}
-
-#[async_trait]
-impl EventsApiServer for Rpc {
-    async fn subscribe(
-        &self,
-        extensions: &Extensions,
-        params: events::Subscribe,
-    ) -> ResponsePayload<'static, events::Subscribed> {
-        let subscribed = async {
-            let (conn, to) = (conn(extensions)?.clone(), conn::Attached::All);
-            let generation = conn.begin_attach(&to)?;
-            let (subscribed, feed) = match service::events::subscribe(&self.0, conn.caller(), params).await {
-                Ok(subscribed) => subscribed,
-                Err(error) => {
-                    conn.forget_attach(&to, generation);
-                    return Err(error);
-                }
-            };
-            // The first event must follow the answer.
-            let (payload, answered) = ResponsePayload::success(subscribed).notify_on_completion();
-            let (outbox, may) = (conn.outbox.clone(), conn.may_send(&self.0));
-            conn.end_attach(&to, generation, || {
-                let forwarder = tokio::spawn(async move {
-                    if answered.await.is_ok() {
-                        forward(feed, outbox, may).await;
-                    }
-                });
-                forwarder.abort_handle()
-            });
-            Ok(payload)
-        };
-        subscribed.await.unwrap_or_else(|error: RpcError| ResponsePayload::error(ErrorObjectOwned::from(error)))
-    }
-
-    async fn unsubscribe(&self, extensions: &Extensions, _params: Empty) -> RpcResult<Empty> {
-        Ok(conn(extensions)?.detach(&conn::Attached::All)?)
-    }
-
-    async fn search(&self, extensions: &Extensions, params: search::Search) -> RpcResult<search::FoundMessages> {
-        let conn = conn(extensions)?;
-        let search = service::search::search(&self.0, conn.caller(), params);
-        Ok(conn.query_large(extensions, LIST_ROOM, search).await?)
-    }
-}
-
-#[async_trait]
-impl UsageApiServer for Rpc {
-    async fn sums(&self, extensions: &Extensions, params: usage::List) -> RpcResult<usage::Sums> {
-        let conn = conn(extensions)?;
-        Ok(conn.query(service::usage::sums(&self.0, conn.caller(), params)).await?)
-    }
-}
-
-#[async_trait]
-impl BlobApiServer for Rpc {
-    async fn get(&self, extensions: &Extensions, params: blob::Get) -> RpcResult<blob::Piece> {
-        let conn = conn(extensions)?;
-        Ok(conn.query_large(extensions, PIECE_ROOM, service::blob::get(&self.0, conn.caller(), params)).await?)
-    }
-}
-
-#[async_trait]
-impl ArtifactApiServer for Rpc {
-    async fn begin(&self, extensions: &Extensions, params: artifact::Begin) -> RpcResult<artifact::Begun> {
-        Ok(service::artifact::begin(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn write(&self, extensions: &Extensions, params: artifact::Write) -> RpcResult<artifact::Written> {
-        Ok(service::artifact::write(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn finish(&self, extensions: &Extensions, params: artifact::Finish) -> RpcResult<artifact::Artifact> {
-        Ok(service::artifact::finish(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn get(&self, extensions: &Extensions, params: artifact::Named) -> RpcResult<artifact::Artifact> {
-        let conn = conn(extensions)?;
-        Ok(conn.query(service::artifact::get(&self.0, conn.caller(), params)).await?)
-    }
-
-    async fn read(&self, extensions: &Extensions, params: artifact::Read) -> RpcResult<blob::Piece> {
-        let conn = conn(extensions)?;
-        Ok(conn.query_large(extensions, PIECE_ROOM, service::artifact::read(&self.0, conn.caller(), params)).await?)
-    }
-
-    async fn list(&self, extensions: &Extensions, params: artifact::List) -> RpcResult<Vec<artifact::Artifact>> {
-        let conn = conn(extensions)?;
-        Ok(conn.query_large(extensions, LIST_ROOM, service::artifact::list(&self.0, conn.caller(), params)).await?)
-    }
-
-    async fn delete(&self, extensions: &Extensions, params: artifact::Named) -> RpcResult<Empty> {
-        Ok(service::artifact::delete(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-}
-
-#[async_trait]
-impl KeyApiServer for Rpc {
-    async fn list(&self, extensions: &Extensions, params: Empty) -> RpcResult<key::Listed> {
-        let conn = conn(extensions)?;
-        Ok(conn.query(service::key::list(&self.0, conn.caller(), params)).await?)
-    }
-
-    async fn set(&self, extensions: &Extensions, params: key::Set) -> RpcResult<key::Info> {
-        Ok(service::key::set(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn remove(&self, extensions: &Extensions, params: key::Remove) -> RpcResult<key::Removed> {
-        Ok(service::key::remove(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-}
-
-#[async_trait]
-impl ConfigApiServer for Rpc {
-    async fn get(&self, extensions: &Extensions, params: config::Get) -> RpcResult<config::Configuration> {
-        let conn = conn(extensions)?;
+        request.make_room(LIST_ROOM).await?;
+        service::session::prune(&request.services, request.conn.caller(), params).await
+    }),
+    row!(EventsSubscribe: stream streams::subscribe),
+    row!(EventsUnsubscribe, |request, _params| request.conn.detach(&Attached::All)),
+    row!(SessionSearch: query[LIST_ROOM] service::search::search),
+    row!(CompletionStart: stream streams::complete),
+    row!(CompletionCancel, |request, params| request.conn.detach(&Attached::Completion(params.completion))),
+    row!(UsageList: query service::usage::sums),
+    row!(BlobGet: query[PIECE_ROOM] service::blob::get),
+    row!(ArtifactBegin: call service::artifact::begin),
+    row!(ArtifactWrite: call service::artifact::write),
+    row!(ArtifactFinish: call service::artifact::finish),
+    row!(ArtifactGet: query service::artifact::get),
+    row!(ArtifactRead: query[PIECE_ROOM] service::artifact::read),
+    row!(ArtifactList: query[LIST_ROOM] service::artifact::list),
+    row!(ArtifactDelete: call service::artifact::delete),
+    row!(KeyList: query service::key::list),
+    row!(KeySet: call service::key::set),
+    row!(KeyRemove: call service::key::remove),
+    row!(ConfigGet, |request, params| {
         let room = if params.text { CONFIG_ROOM } else { CONFIG_ROOM / 2 };
-        Ok(conn.query_large(extensions, room, service::config::get(&self.0, conn.caller(), params)).await?)
-    }
+        let get = service::config::get(&request.services, request.conn.caller(), params);
+        request.conn.query_large(&request.extensions, room, get).await
+    }),
+    row!(ConfigConfirm: call service::config::confirm),
+    row!(ConfigSet: call service::config::set),
+    row!(ConfigWrite: call service::config::write),
+    row!(TrustGet: query[CONFIG_ROOM] service::trust::get),
+    row!(TrustConfirm: call service::trust::confirm),
+    row!(TrustList: query[CONFIG_ROOM] service::trust::list),
+    row!(TrustRevoke: call service::trust::revoke),
+    row!(TokenMint: call service::token::mint),
+    row!(TokenExchange: call service::token::exchange),
+    row!(TokenList: query[LIST_ROOM] service::token::list),
+    row!(TokenRevoke: call service::token::revoke),
+    row!(SkillList: files Skill),
+    row!(CommandList: files Command),
+    row!(AgentList: files Agent),
+    row!(ToolFiles: files Tool),
+    row!(ServerFiles: files Server),
+    row!(MemoryList: query[FILES_ROOM] service::memory::list),
+    row!(MemoryAdd: call service::memory::add),
+    row!(MemoryRemove: call service::memory::remove),
+    row!(McpList: call service::mcp::list),
+    row!(McpAdd: call service::mcp::add),
+    row!(McpRemove: call service::mcp::remove),
+    row!(McpRestart: call service::mcp::restart),
+    row!(McpLogs: call service::mcp::logs),
+    row!(McpTest: call service::mcp::test),
+    row!(McpLogin: call service::mcp::login),
+    row!(McpFinishLogin: call service::mcp::finish_login),
+    row!(McpLogout: call service::mcp::logout),
+    row!(McpResources: call service::mcp::resources),
+    row!(McpResource: call service::mcp::resource),
+    row!(McpPrompts: call service::mcp::prompts),
+    row!(McpPrompt: call service::mcp::prompt),
+    row!(PermissionList: query[store::PENDING] service::question::permissions),
+    row!(PermissionAnswer: call service::question::decide),
+    row!(PermissionExplain: call service::permission::explain),
+    row!(PermissionRules: query[CONFIG_ROOM / 2] service::permission::rules),
+    row!(PermissionRemove: call service::permission::remove),
+    row!(QuestionList: query[store::PENDING] service::question::list),
+    row!(QuestionAnswer: call service::question::answer),
+];
 
-    async fn confirm(&self, extensions: &Extensions, params: config::Confirm) -> RpcResult<config::Confirmed> {
-        Ok(service::config::confirm(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn set(&self, extensions: &Extensions, params: config::Set) -> RpcResult<config::Confirmed> {
-        Ok(service::config::set(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn write(&self, extensions: &Extensions, params: config::Write) -> RpcResult<config::Confirmed> {
-        Ok(service::config::write(&self.0, conn(extensions)?.caller(), params).await?)
-    }
+/// The Markdown files of a kind.
+async fn files(request: &Request, kind: Kind, params: agent::List) -> Result<Vec<agent::Item>, RpcError> {
+    let room = if params.text { FILES_ROOM } else { LIST_ROOM };
+    let list = service::agent::list(&request.services, request.conn.caller(), kind, params);
+    request.conn.query_large(&request.extensions, room, list).await
 }
 
-#[async_trait]
-impl TrustApiServer for Rpc {
-    async fn get(&self, extensions: &Extensions, params: trust::Get) -> RpcResult<trust::Workspace> {
-        let conn = conn(extensions)?;
-        let get = service::trust::get(&self.0, conn.caller(), params);
-        Ok(conn.query_large(extensions, CONFIG_ROOM, get).await?)
-    }
+#[cfg(test)]
+mod tests {
+    use linger_protocol::method::{Visitor, each_method};
+    use schemars::JsonSchema;
 
-    async fn confirm(&self, extensions: &Extensions, params: trust::Confirm) -> RpcResult<config::Confirmed> {
-        Ok(service::trust::confirm(&self.0, conn(extensions)?.caller(), params).await?)
-    }
+    use super::*;
 
-    async fn list(&self, extensions: &Extensions, params: Empty) -> RpcResult<Vec<trust::Trusted>> {
-        let conn = conn(extensions)?;
-        let list = service::trust::list(&self.0, conn.caller(), params);
-        Ok(conn.query_large(extensions, CONFIG_ROOM, list).await?)
-    }
-
-    async fn revoke(&self, extensions: &Extensions, params: trust::Revoke) -> RpcResult<trust::Revoked> {
-        Ok(service::trust::revoke(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-}
-
-#[async_trait]
-impl TokenApiServer for Rpc {
-    async fn mint(&self, extensions: &Extensions, params: token::Mint) -> RpcResult<token::Minted> {
-        Ok(service::token::mint(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn exchange(&self, extensions: &Extensions, params: token::Exchange) -> RpcResult<token::Minted> {
-        Ok(service::token::exchange(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn list(&self, extensions: &Extensions, params: Empty) -> RpcResult<Vec<token::Row>> {
-        let conn = conn(extensions)?;
-        let list = service::token::list(&self.0, conn.caller(), params);
-        Ok(conn.query_large(extensions, LIST_ROOM, list).await?)
-    }
-
-    async fn revoke(&self, extensions: &Extensions, params: token::Revoke) -> RpcResult<Empty> {
-        Ok(service::token::revoke(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-}
-
-#[async_trait]
-impl AgentApiServer for Rpc {
-    async fn skills(&self, extensions: &Extensions, params: agent::List) -> RpcResult<Vec<agent::Item>> {
-        self.of_kind(extensions, Kind::Skill, params).await
-    }
-
-    async fn commands(&self, extensions: &Extensions, params: agent::List) -> RpcResult<Vec<agent::Item>> {
-        self.of_kind(extensions, Kind::Command, params).await
-    }
-
-    async fn agents(&self, extensions: &Extensions, params: agent::List) -> RpcResult<Vec<agent::Item>> {
-        self.of_kind(extensions, Kind::Agent, params).await
-    }
-
-    async fn tool_files(&self, extensions: &Extensions, params: agent::List) -> RpcResult<Vec<agent::Item>> {
-        self.of_kind(extensions, Kind::Tool, params).await
-    }
-
-    async fn server_files(&self, extensions: &Extensions, params: agent::List) -> RpcResult<Vec<agent::Item>> {
-        self.of_kind(extensions, Kind::Server, params).await
-    }
-}
-
-impl Rpc {
-    async fn of_kind(&self, extensions: &Extensions, kind: Kind, params: agent::List) -> RpcResult<Vec<agent::Item>> {
-        let conn = conn(extensions)?;
-        let room = if params.text { FILES_ROOM } else { LIST_ROOM };
-        Ok(conn.query_large(extensions, room, service::agent::list(&self.0, conn.caller(), kind, params)).await?)
-    }
-}
-
-#[async_trait]
-impl MemoryApiServer for Rpc {
-    async fn list(&self, extensions: &Extensions, params: memory::List) -> RpcResult<Vec<memory::Note>> {
-        let conn = conn(extensions)?;
-        let list = service::memory::list(&self.0, conn.caller(), params);
-        Ok(conn.query_large(extensions, FILES_ROOM, list).await?)
-    }
-
-    async fn add(&self, extensions: &Extensions, params: memory::Add) -> RpcResult<memory::Note> {
-        Ok(service::memory::add(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn remove(&self, extensions: &Extensions, params: memory::Remove) -> RpcResult<Empty> {
-        Ok(service::memory::remove(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-}
-
-#[async_trait]
-impl McpApiServer for Rpc {
-    async fn list(&self, extensions: &Extensions, params: mcp::List) -> RpcResult<Vec<mcp::Server>> {
-        Ok(service::mcp::list(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn add(&self, extensions: &Extensions, params: mcp::Add) -> RpcResult<Empty> {
-        Ok(service::mcp::add(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn remove(&self, extensions: &Extensions, params: mcp::Named) -> RpcResult<Empty> {
-        Ok(service::mcp::remove(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn restart(&self, extensions: &Extensions, params: mcp::Named) -> RpcResult<Empty> {
-        Ok(service::mcp::restart(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn logs(&self, extensions: &Extensions, params: mcp::Named) -> RpcResult<mcp::Logs> {
-        Ok(service::mcp::logs(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn test(&self, extensions: &Extensions, params: mcp::Test) -> RpcResult<mcp::Server> {
-        Ok(service::mcp::test(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn login(&self, extensions: &Extensions, params: mcp::Login) -> RpcResult<mcp::LoginPage> {
-        Ok(service::mcp::login(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn finish_login(&self, extensions: &Extensions, params: mcp::FinishLogin) -> RpcResult<mcp::LoggedIn> {
-        Ok(service::mcp::finish_login(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn logout(&self, extensions: &Extensions, params: mcp::Named) -> RpcResult<mcp::LoggedOut> {
-        Ok(service::mcp::logout(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn resources(&self, extensions: &Extensions, params: mcp::Offered) -> RpcResult<Vec<mcp::Resource>> {
-        Ok(service::mcp::resources(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn resource(&self, extensions: &Extensions, params: mcp::ReadResource) -> RpcResult<mcp::Attachable> {
-        Ok(service::mcp::resource(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn prompts(&self, extensions: &Extensions, params: mcp::Offered) -> RpcResult<Vec<mcp::ServerPrompt>> {
-        Ok(service::mcp::prompts(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn prompt(&self, extensions: &Extensions, params: mcp::GetPrompt) -> RpcResult<mcp::Attachable> {
-        Ok(service::mcp::prompt(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-}
-
-#[async_trait]
-impl PermissionApiServer for Rpc {
-    async fn pending(&self, extensions: &Extensions, params: permission::List) -> RpcResult<Vec<Pending>> {
-        let conn = conn(extensions)?;
-        let list = service::question::permissions(&self.0, conn.caller(), params);
-        Ok(conn.query_large(extensions, store::PENDING, list).await?)
-    }
-
-    async fn answer(&self, extensions: &Extensions, params: permission::Answer) -> RpcResult<Answered> {
-        Ok(service::question::decide(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn explain(&self, extensions: &Extensions, params: permission::Explain) -> RpcResult<permission::Explained> {
-        Ok(service::permission::explain(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-
-    async fn rules(&self, extensions: &Extensions, params: Empty) -> RpcResult<Vec<permission::AlwaysRule>> {
-        let conn = conn(extensions)?;
-        let list = service::permission::rules(&self.0, conn.caller(), params);
-        Ok(conn.query_large(extensions, CONFIG_ROOM / 2, list).await?)
-    }
-
-    async fn remove(
-        &self,
-        extensions: &Extensions,
-        params: permission::RemoveRule,
-    ) -> RpcResult<permission::RulesRemoved> {
-        Ok(service::permission::remove(&self.0, conn(extensions)?.caller(), params).await?)
-    }
-}
-
-#[async_trait]
-impl QuestionApiServer for Rpc {
-    async fn list(&self, extensions: &Extensions, params: question::List) -> RpcResult<Vec<PendingQuestion>> {
-        let conn = conn(extensions)?;
-        let list = service::question::list(&self.0, conn.caller(), params);
-        Ok(conn.query_large(extensions, store::PENDING, list).await?)
-    }
-
-    async fn answer(&self, extensions: &Extensions, params: question::Answer) -> RpcResult<Answered> {
-        Ok(service::question::answer(&self.0, conn(extensions)?.caller(), params).await?)
+    #[test]
+    fn each_method_of_the_protocol_has_its_row() {
+        #[derive(Default)]
+        struct Names(Vec<&'static str>);
+        impl Visitor for Names {
+            fn method<P: JsonSchema, R: JsonSchema>(&mut self, name: &'static str) {
+                self.0.push(name);
+            }
+        }
+        let mut names = Names::default();
+        each_method(&mut names);
+        assert_eq!(TABLE.iter().map(|(name, _)| *name).collect::<Vec<_>>(), names.0);
     }
 }

@@ -3,13 +3,13 @@
 //! The state of a connection lives here: its attachments, its query lock, and its capacity for large answers ([`conn`]).
 //! A connection runs one query at a time; a mutation is forwarded as soon as its request is read.
 
-mod completion;
 mod conn;
 pub mod connections;
 pub mod forward;
 pub mod in_process;
 pub mod listener;
 mod methods;
+mod streams;
 
 pub use conn::Conn;
 pub use methods::methods;

@@ -6,7 +6,11 @@
 use std::io::{Read as _, Write as _};
 use std::process::ExitCode;
 
-use keyring::{Entry, Error};
+#[cfg(target_vendor = "apple")]
+use apple_native_keyring_store::keychain::Store;
+#[cfg(not(target_vendor = "apple"))]
+use dbus_secret_service_keyring_store::Store;
+use keyring_core::{Entry, Error};
 
 use super::{HelperReply, KeychainError, MAX_KEY, Task};
 
@@ -39,9 +43,8 @@ fn usage() -> ExitCode {
 }
 
 fn run(task: Task, account: &str) -> Result<HelperReply, KeychainError> {
-    if let Err(error) = Entry::store_status() {
-        return Err(KeychainError::Absent(said(error)));
-    }
+    let store = Store::new().map_err(|error| KeychainError::Absent(said(&error)))?;
+    keyring_core::set_default_store(store);
     if task == Task::Check {
         return Ok(HelperReply::Done);
     }

@@ -1,0 +1,75 @@
+//! The methods whose answer is followed by notifications: a session's events, those of all sessions, a completion's pieces.
+//!
+//! The forwarder of a stream starts once the answer has been sent, so that nothing of it comes first.
+
+use std::sync::Arc;
+
+use linger_protocol::{completion, events, session};
+use serde::Serialize;
+
+use super::conn::{Attached, Conn};
+use super::forward::{Source, forward};
+use super::methods::{Answer, Request, payload};
+use crate::service::{self, Services};
+
+/// `session/attach`.
+pub(super) async fn attach(request: Request) -> Answer {
+    let params: session::Attach = request.read()?;
+    let (conn, services) = (&request.conn, &request.services);
+    let to = Attached::Session(params.session.clone());
+    let generation = conn.begin_attach(&to)?;
+    match service::session::attach(services, conn.caller(), params).await {
+        Ok((attached, subscription)) => answer_and_forward(services, conn, (to, generation), &attached, subscription),
+        Err(error) => {
+            conn.forget_attach(&to, generation);
+            Err(error.into())
+        }
+    }
+}
+
+/// `events/subscribe`.
+pub(super) async fn subscribe(request: Request) -> Answer {
+    let params: events::Subscribe = request.read()?;
+    let (conn, services) = (&request.conn, &request.services);
+    let to = Attached::All;
+    let generation = conn.begin_attach(&to)?;
+    match service::events::subscribe(services, conn.caller(), params).await {
+        Ok((subscribed, feed)) => answer_and_forward(services, conn, (to, generation), &subscribed, feed),
+        Err(error) => {
+            conn.forget_attach(&to, generation);
+            Err(error.into())
+        }
+    }
+}
+
+/// `completion/start`.
+pub(super) async fn complete(request: Request) -> Answer {
+    let params: completion::Start = request.read()?;
+    let (conn, services) = (&request.conn, &request.services);
+    let number = conn.next_completion();
+    let (started, completion) = service::completion::start(services, conn.caller(), number, params).await?;
+    let to = Attached::Completion(started.completion.clone());
+    let generation = conn.begin_attach(&to)?;
+    answer_and_forward(services, conn, (to, generation), &started, completion)
+}
+
+/// The answer, after which `source` is forwarded.
+fn answer_and_forward<S: Source + 'static>(
+    services: &Arc<Services>,
+    conn: &Arc<Conn>,
+    (to, generation): (Attached, u64),
+    started: &impl Serialize,
+    source: S,
+) -> Answer {
+    let (payload, answered) = payload(started)?.notify_on_completion();
+    let (outbox, may) = (conn.outbox.clone(), conn.may_send(services));
+    conn.end_attach(&to, generation, || {
+        let forwarder = tokio::spawn(async move {
+            if answered.await.is_ok() {
+                forward(source, outbox, may).await;
+            }
+        });
+        forwarder.abort_handle()
+    });
+    Ok(payload)
+}

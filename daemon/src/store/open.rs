@@ -151,8 +151,13 @@ fn create(path: &Path) -> anyhow::Result<Connection> {
         file.sync_all()?;
         drop(file);
         std::fs::rename(&new, path)?;
-        files::sync_directory(path)?;
-        anyhow::Ok(connect(path)?)
+        let connection = connect(path)?;
+        // Begins the WAL, without the sync of its header that nothing follows yet. The first commit that is synced takes the
+        // directory along, as SQLite does for a new WAL, and thus the name of the database.
+        connection.pragma_update(None, "synchronous", "OFF")?;
+        connection.pragma_update(None, "user_version", SCHEMA)?;
+        connection.pragma_update(None, "synchronous", "NORMAL")?;
+        anyhow::Ok(connection)
     })();
     made.with_context(|| format!("{}: cannot make the database", path.display()))
 }

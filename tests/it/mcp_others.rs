@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 /// Servers that others wrote, where `.ci/run` puts them; nothing where they are not, which is said.
-fn installed() -> Option<PathBuf> {
+pub(crate) fn installed() -> Option<PathBuf> {
     let place = std::env::var_os("LINGER_MCP_SERVERS").map(PathBuf::from);
     let place = place.unwrap_or_else(|| profile().parent().unwrap().join("mcp-servers"));
     if place.join("installed").exists() {

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use linger_tests::harness::{Cli, Daemon, Running, Setup, profile};
+use linger_tests::harness::{Cli, Daemon, Running, Setup, profile, until};
 use linger_tests::model::{Gate, ModelServer, Reply};
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
@@ -146,6 +146,67 @@ async fn a_question_is_answered_in_the_page_or_elsewhere_and_everybody_sees_who_
     other.first(&session, "turn_finished").await;
     ends(&daemon).await;
     daemon.check(&[&other], &model);
+}
+
+#[tokio::test]
+async fn a_form_of_a_server_has_a_field_of_each_kind_in_the_page() {
+    let Some(place) = crate::mcp_others::installed() else { return };
+    let script = place.join("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+    let (node, script) = (place.join("node").display().to_string(), script.display().to_string());
+    let Setup { config, .. } = setup("auto");
+    let config = format!("{config}[mcp.everything]\ncommand = {node:?}\nargs = [{script:?}, \"stdio\"]\n");
+    let model = ModelServer::with([
+        Reply::tool("mcp__everything__trigger-elicitation-request", json!({})),
+        Reply::text("filled in"),
+    ]);
+    let daemon = Daemon::start_with(&model, Setup { config, ..setup("auto") }).await;
+    let client = daemon.client().await;
+    // Its tool for this is listed late, once it has seen that we can be asked.
+    let has_asker = async || {
+        let listed = client.call("mcp/test", json!({ "server": "everything", "cwd": daemon.workspace() })).await;
+        listed.to_string().contains("trigger-elicitation-request").then_some(())
+    };
+    until("its tool that asks is listed", has_asker).await;
+    let url = link(&daemon).await;
+    let session = client.session().await;
+    client.prompt(&session, "ask").await;
+    let Some(page) = Page::open(&daemon, "form", &url, &[&session]).await else { return };
+    page.ends().await;
+    let value = client.first(&session, "question_resolved").await.event["value"].clone();
+    let [name, check, integer] = ["name", "check", "integer"].map(|field| value[field].clone());
+    assert_eq!(json!([name, check, integer, value["number"]]), json!(["Ada", true, 7, 2.5]), "{value}");
+    let chosen = json!([value["titledSingleSelectEnum"], value["titledMultipleSelectEnum"]]);
+    assert_eq!(chosen, json!(["hero-3", ["fish-1", "fish-3"]]), "{value}");
+    client.first(&session, "turn_finished").await;
+    ends(&daemon).await;
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn a_child_at_work_is_below_its_parent_in_the_page() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let model = ModelServer::scripted(move |request| match request.last_words() {
+        words if words.starts_with("write") => Reply::text("{\"answer\": \"the child writes\", ")
+            .gate(&held)
+            .and_text("\"sources\": [], \"confidence\": \"high\", \"caveats\": []}"),
+        _ if request.after_tool() => Reply::text("the child is done"),
+        _ => Reply::tool("delegate", json!({ "agent": "general", "task": "write" })),
+    });
+    let daemon = Daemon::start_with(&model, setup("auto")).await;
+    let url = link(&daemon).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "go").await;
+    gate.reached().await;
+    let Some(mut page) = Page::open(&daemon, "tree", &url, &[&session]).await else { return };
+    page.reaches("child").await;
+    gate.open();
+    page.go().await;
+    page.ends().await;
+    client.first(&session, "turn_finished").await;
+    ends(&daemon).await;
+    daemon.check(&[&client], &model);
 }
 
 #[tokio::test]

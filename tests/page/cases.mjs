@@ -94,6 +94,54 @@ const cases = {
     await clean(page);
   },
 
+  // A form of an MCP server, with a field of each kind.
+  async form(browser) {
+    const [session] = more;
+    const page = await open(browser, `session=${session}`);
+    const at = (label) => `[...document.querySelectorAll('.field')].find((it) => it.querySelector('label').innerText.startsWith(${JSON.stringify(label)})).querySelector('input, select, textarea')`;
+    await page.until(`document.querySelector('.question:not(.deaf) .field')`);
+    const shape = (label) => page.eval(`(({ tagName, type, value, multiple }) => [tagName, type, multiple ?? false, value])(${at(label)})`);
+    same(await shape('Boolean'), ['INPUT', 'checkbox', false, 'on'], 'a switch');
+    same(await shape('String with default'), ['TEXTAREA', 'textarea', false, 'It was a dark and stormy night.'], 'a default');
+    same(await shape('Integer'), ['INPUT', 'number', false, '42'], 'an integer');
+    same(await page.eval(`[...${at('Titled Single Select Enum')}.options].map((it) => it.innerText)`), ['–', 'Superman', 'Green Lantern', 'Wonder Woman'], 'titles');
+    same(await page.eval(`[...${at('Titled Multiple Select Enum')}.selectedOptions].map((it) => it.innerText)`), ['Tuna'], 'chosen');
+    await page.eval(`${at('String')}.focus()`);
+    await page.type('Ada');
+    await page.eval(`${at('Boolean')}.click(), ${at('Number in range')}.value = '2.5', ${at('Integer')}.value = '1000'`);
+    await page.eval(`${at('Titled Single Select Enum')}.selectedIndex = 3, ${at('Titled Multiple Select Enum')}.options[2].selected = true`);
+    await page.click('.question .big.yes');
+    await page.until(`document.querySelector('.question .fault')?.innerText.includes('integer')`, 'what does not fit is said');
+    await page.eval(`${at('Integer')}.value = '7'`);
+    await page.click('.question .big.yes');
+    await page.until(`!document.querySelector('.question .field') && document.querySelector('article.end')`, 'it is answered');
+    await clean(page);
+  },
+
+  // A session with a child at work: the tree, by keys.
+  async tree(browser) {
+    const [parent] = more;
+    const page = await open(browser, `session=${parent}`);
+    const rows = `[...document.querySelectorAll('[role=treeitem]')].map((it) => [it.getAttribute('aria-level'), it.getAttribute('aria-expanded')])`;
+    await page.until(`JSON.stringify(${rows}) === '[["1","true"],["2",null]]'`, 'a child below its parent');
+    const focused = `document.activeElement.getAttribute('aria-level')`;
+    await page.eval(`document.querySelector('[aria-level="1"]').focus()`);
+    await page.key('ArrowLeft');
+    await page.until(`JSON.stringify(${rows}) === '[["1","false"]]'`, 'it is folded');
+    await page.key('ArrowRight');
+    await page.until(`JSON.stringify(${rows}) === '[["1","true"],["2",null]]'`, 'it is unfolded');
+    await page.key('ArrowDown');
+    same(await page.eval(focused), '2', 'the child has the focus');
+    await page.key('Enter');
+    await page.until(`${said}.join('').includes('the child writes')`, 'the words of the child');
+    await step('child');
+    await page.until(`document.querySelector('article.end')`, 'the child is done');
+    await page.key('ArrowLeft');
+    await page.key('Enter');
+    await page.until(`${said}.join('').includes('the child is done')`, 'the words of the parent');
+    await clean(page);
+  },
+
   // Loaded again in the middle of a word.
   async reload(browser) {
     const [session] = more;

@@ -7,7 +7,7 @@ import { clean } from './clean.js';
 
 export const byId = (id) => document.getElementById(id);
 const EVENTS = new Set(['click', 'input', 'change', 'submit', 'keydown', 'toggle', 'paste', 'close', 'focus']);
-const PROPERTIES = new Set(['value', 'checked', 'disabled', 'open', 'hidden', 'tabIndex', 'type', 'rows', 'htmlFor']);
+const PROPERTIES = new Set(['value', 'checked', 'selected', 'step', 'disabled', 'open', 'hidden', 'tabIndex', 'type', 'rows', 'htmlFor']);
 
 export function el(tag, props = {}, ...children) {
   const node = document.createElement(tag);

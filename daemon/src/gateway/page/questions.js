@@ -194,27 +194,27 @@ function field(name, schema, isRequired) {
   const label = el('label', { for: id }, cleanLine(schema.title ?? name), isRequired ? '' : el('span', { class: 'hint' }, ' (optional)'));
   const about = schema.description ? el('small', { class: 'hint' }, cleanLine(schema.description)) : null;
   const make = (node, read) => ({ name, read, node: el('div', { class: 'field' }, label, node, about) });
-  const options = (schema.enum ?? schema.oneOf?.map((it) => it.const) ?? []).map(String);
-  if (options.length) {
-    const names = schema.enumNames ?? schema.oneOf?.map((it) => it.title) ?? [];
-    const select = el('select', { id }, isRequired ? null : el('option', { value: '' }, '–'),
-      options.map((it, n) => el('option', { value: it }, cleanLine(names[n] ?? it))));
-    if (schema.default !== undefined) select.value = schema.default;
-    const values = schema.enum ?? schema.oneOf.map((it) => it.const);
-    return make(select, () => values[options.indexOf(select.value)]);
+  const isMany = schema.type === 'array';
+  const from = (isMany ? schema.items : schema) ?? {};
+  const titled = from.oneOf ?? from.anyOf;
+  const values = from.enum ?? titled?.map((it) => it.const) ?? [];
+  if (values.length) {
+    const names = from.enumNames ?? titled?.map((it) => it.title) ?? [];
+    const select = el('select', { id, multiple: isMany }, isRequired || isMany ? null : el('option', { value: '' }, '–'),
+      values.map((it, n) => el('option', { value: String(n), selected: [schema.default].flat().includes(it) }, cleanLine(String(names[n] ?? it)))));
+    const chosen = () => [...select.selectedOptions].flatMap((it) => (it.value ? [values[it.value]] : []));
+    return make(select, () => (isMany && chosen().length ? chosen() : chosen()[0]));
   }
   if (schema.type === 'boolean') {
     const box = el('input', { id, type: 'checkbox', checked: schema.default === true });
     return make(box, () => box.checked);
   }
   if (schema.type === 'number' || schema.type === 'integer') {
-    const input = el('input', { id, type: 'number', value: schema.default ?? '' });
-    input.step = schema.type === 'integer' ? 1 : 'any';
+    const input = el('input', { id, type: 'number', value: schema.default ?? '', step: schema.type === 'integer' ? 1 : 'any' });
     return make(input, () => (input.value === '' ? undefined : Number(input.value)));
   }
   if (schema.type === 'string') {
-    const input = el(schema.maxLength && schema.maxLength <= 200 ? 'input' : 'textarea', { id, value: schema.default ?? '' });
-    if (input.tagName === 'TEXTAREA') input.rows = 2;
+    const input = el(schema.maxLength && schema.maxLength <= 200 ? 'input' : 'textarea', { id, value: schema.default ?? '', rows: 2 });
     return make(input, () => (input.value === '' && !isRequired ? undefined : input.value));
   }
   const area = el('textarea', { id, placeholder: 'JSON', value: schema.default === undefined ? '' : JSON.stringify(schema.default) });

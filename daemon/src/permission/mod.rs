@@ -187,6 +187,20 @@ fn stricter(one: Verdict, other: Verdict) -> Verdict {
 }
 
 /// Decides what touches one thing.
+/// Whether rules alone allow a call, or refuse it if they do not `allow`.
+pub fn covers(rules: Vec<Rule>, allow: bool, call: &CallInfo<'_>, resolved: &ResolvedAccess) -> bool {
+    match allow {
+        true => {
+            let rules = Rules { allow: rules, ..Rules::default() };
+            matches!(decide(&rules, &[], Mode::Ask, call, resolved), Verdict::Allow { .. })
+        }
+        false => {
+            let rules = Rules { deny: rules, ..Rules::default() };
+            matches!(decide(&rules, &[], Mode::Auto, call, resolved), Verdict::Deny { .. })
+        }
+    }
+}
+
 fn decide_part(
     rules: &Rules,
     grants: &[Rule],

@@ -6,7 +6,7 @@
 use linger_protocol::question::Answer;
 
 use super::*;
-use crate::permission::Rule;
+use crate::permission::{self, Rule};
 use crate::session::state::QuestionState;
 
 /// The most rules that an answer may name: a person writes few.
@@ -49,13 +49,16 @@ impl Actor {
             return Err(RpcError::new(Code::TooMuch, format!("an answer may name {MAX_RULES} rules")));
         }
         let tools = self.env.servers.tools_in(self.workspace.rules_root(), self.id.as_str()).current();
+        let mut named = Vec::new();
         for text in &answer.rules {
             let bad = |why: String| RpcError::new(Code::BadRule, why).hint("correct the rule, or allow it once");
             let rule = Rule::parse(text, tools.names()).map_err(|error| bad(error.to_string()))?;
             if let Some(warning) = rule.warning(decision.allows(), tools.names()) {
                 return Err(bad(warning));
             }
+            named.push(rule);
         }
+        self.must_cover(asked, named, decision.allows())?;
         let had = if decision.allows() { &self.state.grants } else { &self.state.denied };
         let rules = rules_of(asked, answer);
         let new: Vec<&String> = rules.iter().filter(|rule| !had.contains(rule)).collect();
@@ -64,5 +67,20 @@ impl Actor {
             return Err(RpcError::new(Code::TooMuch, limit).hint("decide on this call alone"));
         }
         Ok(())
+    }
+
+    /// Fails if the rules that an answer names do not decide on the very call that it is for: a mistake, as what was shown does.
+    /// Of a turn that was interrupted the call is not known yet.
+    fn must_cover(&self, asked: &QuestionState, named: Vec<Rule>, allows: bool) -> Result<(), RpcError> {
+        let Phase::Running(running) = &self.phase else { return Ok(()) };
+        let Some(request) = running.waiting.get(&asked.id).filter(|_| !named.is_empty()) else { return Ok(()) };
+        let texts: Vec<String> = named.iter().map(|rule| format!("`{rule}`")).collect();
+        if permission::covers(named, allows, &request.info(), &request.resolved) {
+            return Ok(());
+        }
+        let (does, do_not) = if allows { ("allow", "does not allow") } else { ("refuse", "does not refuse") };
+        let verb = if texts.len() > 1 { format!("do not {does}") } else { do_not.to_owned() };
+        let text = format!("{} {verb} this call; no rule is stored", in_words(&texts));
+        Err(RpcError::new(Code::BadRule, text).hint(format!("`{}` does", in_words(&asked.rules()))))
     }
 }

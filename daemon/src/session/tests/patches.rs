@@ -161,6 +161,9 @@ async fn the_rules_of_an_answer_are_taken_in_the_place_of_those_shown_if_they_ca
         (Decision::AllowAlways, vec!["bash(make"], "is not a rule"),
         (Decision::AllowAlways, vec!["bsh(make:*)"], "no tool is called `bsh`"),
         (Decision::AllowAlways, vec!["bash(sudo:*)"], "bash(sudo:*)"),
+        (Decision::AllowAlways, vec!["bash(cmake:*)"], "`bash(cmake:*)` does not allow this call; no rule is stored"),
+        (Decision::AllowAlways, vec!["edit(a)", "read(a)"], "`edit(a)` and `read(a)` do not allow this call"),
+        (Decision::RejectAlways, vec!["bash(make two)"], "`bash(make two)` does not refuse this call"),
     ] {
         let refused = scene.decide(1, decision, &rules).await.unwrap_err();
         assert!(refused.message.contains(expect), "{rules:?}: {}", refused.message);

@@ -1085,7 +1085,7 @@ class SessionChangedEvent(TypedDict):
     mcp_servers: NotRequired[list[SessionServer] | None]
     binned: NotRequired[bool | None]
     title: NotRequired[str | None]
-    title_cost: NotRequired[TitleCost | None]
+    title_cost: NotRequired[ModelCost | None]
     seq: NotRequired[int | None]
     at: int
     turn: NotRequired[TurnId | None]
@@ -1236,6 +1236,7 @@ class ToolFinishedEvent(TypedDict):
     changes: NotRequired[list[FileChange]]
     locations: NotRequired[list[Location]]
     exit: NotRequired[Exit | None]
+    model_cost: NotRequired[ModelCost | None]
     ms: int
     seq: NotRequired[int | None]
     at: int
@@ -2111,6 +2112,13 @@ class Model(TypedDict):
     hosted_tools: NotRequired[list[HostedTool]]
 
 
+class ModelCost(TypedDict):
+    """What asking a model beside the conversation cost: for a title, or by a tool."""
+
+    model: str
+    usage: Usage
+
+
 class ModelListParams(TypedDict):
     """`model/list`: the models that can be used."""
 
@@ -2782,13 +2790,6 @@ class Text(TypedDict):
 
     text: str
     digest: str
-
-
-class TitleCost(TypedDict):
-    """What asking a model for a title cost."""
-
-    model: str
-    usage: Usage
 
 
 TokenId: TypeAlias = "str"

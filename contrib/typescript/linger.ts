@@ -1344,7 +1344,7 @@ export interface SessionChangedEvent {
   /** The title that a model gave it. */
   title?: string | null;
   /** What asking for a title cost, also where none came of it. */
-  title_cost?: TitleCost | null;
+  title_cost?: ModelCost | null;
   /** Its number in the session: 1, 2, 3 … without a gap; absent for deltas and `caught_up`. */
   seq?: number | null;
   /** When it happened, in Unix milliseconds. */
@@ -1575,6 +1575,8 @@ export interface ToolFinishedEvent {
   locations?: Array<Location>;
   /** How its process ended; absent if it had none, or was ended. */
   exit?: Exit | null;
+  /** The model that the tool asked, and the usage of its answer. */
+  model_cost?: ModelCost | null;
   /** How long it ran, in milliseconds. */
   ms: number;
   /** Its number in the session: 1, 2, 3 … without a gap; absent for deltas and `caught_up`. */
@@ -2827,6 +2829,14 @@ export interface Model {
   hosted_tools?: Array<HostedTool>;
 }
 
+/** What asking a model beside the conversation cost: for a title, or by a tool. */
+export interface ModelCost {
+  /** The model, `provider/model`. */
+  model: string;
+  /** The usage of its answer. */
+  usage: Usage;
+}
+
 /** `model/list`: the models that can be used. */
 export interface ModelListParams {
   /** All that the providers have: those that can be used are asked, at once and not for long. Without it each has one row, with the model that it begins with. */
@@ -3712,14 +3722,6 @@ export interface Text {
   text: string;
   /** Its hash; `config/write` takes it. */
   digest: string;
-}
-
-/** What asking a model for a title cost. */
-export interface TitleCost {
-  /** The model, `provider/model`. */
-  model: string;
-  /** The usage of its answer. */
-  usage: Usage;
 }
 
 /** A token; the id is no secret. */

@@ -13,8 +13,8 @@ use serde_json::Value;
 use strum::{IntoStaticStr, VariantNames};
 
 pub use parts::{
-    AfterCrash, Asks, ChangeKind, Delta, Exit, FileChange, Instruction, Level, Location, NotRestored, NoticeCode,
-    Outcome, OutputSegment, PlanEntry, PlanStatus, Process, TitleCost, ToolKind, Trigger,
+    AfterCrash, Asks, ChangeKind, Delta, Exit, FileChange, Instruction, Level, Location, ModelCost, NotRestored,
+    NoticeCode, Outcome, OutputSegment, PlanEntry, PlanStatus, Process, ToolKind, Trigger,
 };
 
 use crate::agent::{Role as AgentRole, Skill};
@@ -184,7 +184,7 @@ pub enum EventBody {
         title: Option<String>,
         /// What asking for a title cost, also where none came of it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        title_cost: Option<TitleCost>,
+        title_cost: Option<ModelCost>,
     },
     /// A prompt is stored and will start a turn or join one.
     PromptAccepted {
@@ -345,6 +345,9 @@ pub enum EventBody {
         /// How its process ended; absent if it had none, or was ended.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit: Option<Exit>,
+        /// The model that the tool asked, and the usage of its answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model_cost: Option<ModelCost>,
         /// How long it ran, in milliseconds.
         ms: u64,
     },
@@ -858,7 +861,7 @@ impl EventBody {
     }
 
     /// A model was asked for the session's title.
-    pub fn titled(given: Option<String>, cost: Option<TitleCost>) -> Self {
+    pub fn titled(given: Option<String>, cost: Option<ModelCost>) -> Self {
         Self::changed(|body| {
             if let Self::SessionChanged { title, title_cost, .. } = body {
                 (*title, *title_cost) = (given, cost);

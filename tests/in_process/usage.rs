@@ -1,6 +1,8 @@
 //! What models cost: counted in every format, kept through crashes and removals, seen as a user sees it.
 
+use crate::Daemon;
 use crate::shared::usage::{name, row, start, total};
+use linger_tests::harness::Setup;
 use linger_tests::model::{Format, ModelServer, Reply};
 use serde_json::{Value, json};
 
@@ -114,4 +116,40 @@ async fn a_session_goes_on_with_another_model_and_hears_of_one_that_nobody_knows
     let failed = client.turn(&session, "and on").await.event;
     assert_eq!(failed["hint"], "did you mean work/w-large? `linger models` lists more", "{failed}");
     daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn what_an_image_cost_is_in_the_sums_or_at_least_that() {
+    const PNG: &str =
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+    let prices = "[models.\"work/painter\"]\ninput_price = 5\noutput_price = 40\n";
+    for (prices, cost) in [(prices, Some(20 * 5 + 1000 * 40)), ("", None)] {
+        let model = ModelServer::start();
+        let made = json!({ "data": [{ "b64_json": PNG }], "usage": { "input_tokens": 20, "output_tokens": 1000 } });
+        model.list("/v1/images/generations", made);
+        let paid = |reply: Reply| reply.usage(100, 10, 0);
+        let call = Reply::tool("image", json!({ "prompt": "a cat", "path": "cat.png" }));
+        model.push([paid(call), paid(Reply::text("done"))]);
+        let config = format!(
+            "[tools]\nimage = \"work/painter\"\n{prices}[models.\"work/m\"]\ninput_price = 2\noutput_price = 10\n"
+        );
+        let daemon = Daemon::start_with(&model, Setup { mode: "auto", config, ..Setup::default() }).await;
+        let client = daemon.client().await;
+        let session = client.session().await;
+        let finished = client.turn(&session, "go").await.event;
+        let of_call = client.first(&session, "tool_finished").await.event["model_cost"].clone();
+        assert_eq!((&of_call["model"], &of_call["usage"]["cost_micros"]), (&json!("work/painter"), &json!(cost)));
+        let usage = &finished["usage"];
+        let least = if cost.is_none() { json!(true) } else { Value::Null };
+        let expect = (json!(220), json!(600 + cost.unwrap_or_default()), least);
+        let got = (usage["input_tokens"].clone(), usage["cost_micros"].clone(), usage["cost_at_least"].clone());
+        assert_eq!(got, expect, "of the turn");
+        assert_eq!(row(&client, &session).await["usage"]["cost_micros"], expect.1, "of the session");
+        let by_model = client.call("usage/list", json!({ "by": "model" })).await;
+        let rows = by_model["rows"].as_array().unwrap();
+        let painter = rows.iter().find(|row| row["model"] == "work/painter").unwrap();
+        assert_eq!((&painter["answers"], &painter["usage"]["output_tokens"]), (&json!(1), &json!(1000)), "of the day");
+        assert_eq!(total(&client).await["usage"]["cost_micros"], expect.1, "of all");
+        daemon.check(&[&client], &model);
+    }
 }

@@ -295,7 +295,7 @@ impl ModelServer {
         self.shared.state().key = Some(key.to_owned());
     }
 
-    /// What is answered to a GET of `path`, such as a list of models.
+    /// What is answered at `path`, such as a list of models.
     pub fn list(&self, path: &str, list: Value) {
         self.shared.state().lists.insert(path.to_owned(), list);
     }
@@ -395,7 +395,8 @@ async fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut stream = BufReader::new(stream);
     while let Some(request) = http::read_request(&mut stream).await? {
-        if request.method == "GET" {
+        let is_listed = shared.state().lists.contains_key(request.path.split('?').next().unwrap_or_default());
+        if request.method == "GET" || is_listed {
             let (status, body) = listed(&shared.state(), &request);
             http::write_plain(&mut stream, status, &[], body.to_string().as_bytes()).await?;
             continue;

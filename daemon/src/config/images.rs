@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use linger_protocol::message::Usage;
 use reqwest::Url;
 
 use super::providers::Providers;
 use crate::provider::catalogue::{KeySource, Resolved};
 use crate::provider::image::{ImageRequest, MadeImage, decode, encode, is_supported};
 use crate::provider::key_source::Lack;
+use crate::provider::models::{Price, Prices};
 use crate::provider::{Provider, driver};
 use crate::tool::BoxFuture;
 use crate::tool::image::{ImageModel, ImageModels};
@@ -17,6 +19,9 @@ use crate::tool::image::{ImageModel, ImageModels};
 /// addresses.
 const MODELS: [(&str, &str); 2] =
     [("openai/gpt-image-1", "api.openai.com"), ("gemini/gemini-2.5-flash-image", "generativelanguage.googleapis.com")];
+
+/// Their prices in US dollars per million tokens, of requests and of images; the table of models has those that answer in text.
+const PRICES: [[f64; 2]; 2] = [[5.0, 40.0], [0.3, 30.0]];
 
 /// How long one request may take; the call has the same limit, which also counts what comes before.
 const TIMEOUT: Duration = Duration::from_secs(300);
@@ -56,12 +61,29 @@ impl Providers {
         let Provider::Http(endpoint) = resolved.open(secrets) else {
             return Err("it has no address".to_owned());
         };
-        let kind = resolved.kind();
+        let (kind, has_pictures) = (resolved.kind(), !request.pictures.is_empty());
         let asked = encode(kind, &resolved.model, &request)?;
         let answer = driver::get(&endpoint, asked, TIMEOUT, MAX_ANSWER).await.map_err(|failure| failure.message)?;
         let decoded = tokio::task::spawn_blocking(move || decode(kind, &answer)).await;
-        decoded.unwrap_or_else(|error| Err(format!("its answer cannot be read: {error}")))
+        let made = decoded.unwrap_or_else(|error| Err(format!("its answer cannot be read: {error}")))?;
+        let usage = priced(made.usage, &resolved.facts.prices, &model, has_pictures);
+        Ok(MadeImage { usage, ..made })
     }
+}
+
+/// The usage with what it cost; at least that where a price, or what the provider counted, is not known.
+fn priced(usage: Usage, known: &Prices, model: &ImageModel, has_pictures: bool) -> Usage {
+    let of_preset =
+        MODELS.iter().zip(PRICES).find(|((origin, host), _)| *origin == model.origin && *host == model.host);
+    let flat = |[input, output]: [f64; 2]| Prices {
+        usual: Price { input: Some(input), output: Some(output), ..Price::default() },
+        ..Prices::default()
+    };
+    let own = known.cost(&usage).filter(|_| !usage.is_uncounted());
+    let of_preset = of_preset.and_then(|(_, price)| flat(price).cost(&usage)).filter(|_| !usage.is_uncounted());
+    // OpenAI takes more for a token of a picture than for one of text.
+    let cost_at_least = own.is_none() && (of_preset.is_none() || has_pictures);
+    Usage { cost_micros: own.or(of_preset), cost_at_least, ..usage }
 }
 
 /// The providers, as the tool asks them.
@@ -158,7 +180,10 @@ mod tests {
             assert!(asked.starts_with("POST /v1/images/generations HTTP/1.1\r\n"), "{asked}");
             assert!(asked.to_lowercase().contains("authorization: bearer secret\r\n"), "{asked}");
             match expect {
-                Ok(()) => assert_eq!(made, Ok(MadeImage { media_type: "image/png", bytes: PNG.to_vec() })),
+                Ok(()) => {
+                    let usage = Usage { cost_at_least: true, ..Usage::default() };
+                    assert_eq!(made, Ok(MadeImage { media_type: "image/png", bytes: PNG.to_vec(), usage }));
+                }
                 Err(why) => {
                     let said = made.unwrap_err();
                     assert!(said.contains(why) && !said.contains("secret"), "{said}");
@@ -200,7 +225,8 @@ mod tests {
             let request = ImageRequest { pictures: vec![("image/png", PNG.to_vec())], ..request() };
             let (made, asked) =
                 tokio::join!(images.make(images.chosen().unwrap(), request), serve(listener, 200, body.to_string()));
-            assert_eq!(made, Ok(MadeImage { media_type: "image/png", bytes: PNG.to_vec() }), "{kind}");
+            let made = made.unwrap();
+            assert_eq!((made.media_type, made.bytes.as_slice()), ("image/png", PNG), "{kind}");
             assert!(asked.starts_with(&format!("POST {path} HTTP/1.1\r\n")), "{asked}");
             let asked = asked.to_lowercase();
             for part in has.iter().chain([&key]) {
@@ -219,5 +245,27 @@ mod tests {
         let model = Images(providers(&dir, own, true)).chosen().unwrap();
         assert_eq!(model.origin, "gemini/gemini-2.5-flash-image", "a server of one's own is asked only by name");
         assert_eq!(Images(providers(&dir, "[tools]\nimage = \"anthropic/x\"\n", true)).chosen(), None);
+    }
+
+    #[test]
+    fn an_image_costs_what_is_known_of_it_or_at_least_that() {
+        let model = |origin: &str, host: &str| ImageModel { origin: origin.to_owned(), host: host.to_owned() };
+        let openai = model("openai/gpt-image-1", "api.openai.com");
+        let usage = Usage { input_tokens: 100, output_tokens: 1000, ..Usage::default() };
+        let check = |usage, known: Option<f64>, model: &ImageModel, has_pictures, expect| {
+            let usual = Price { input: known, output: known, ..Price::default() };
+            let priced = priced(usage, &Prices { usual, ..Prices::default() }, model, has_pictures);
+            assert_eq!((priced.cost_micros, priced.costs_more()), expect, "{model:?}");
+        };
+        check(usage, None, &openai, false, (Some(40_500), false));
+        check(usage, None, &openai, true, (Some(40_500), true));
+        // What the user says goes before it.
+        check(usage, Some(1.0), &openai, true, (Some(1100), false));
+        let gemini = model("gemini/gemini-2.5-flash-image", "generativelanguage.googleapis.com");
+        check(usage, None, &gemini, false, (Some(30_030), false));
+        let elsewhere = model("openai/gpt-image-1", "127.0.0.1");
+        check(usage, None, &elsewhere, false, (None, true));
+        check(Usage::default(), None, &openai, false, (None, true));
+        check(Usage::default(), Some(1.0), &elsewhere, false, (None, true));
     }
 }

@@ -5,7 +5,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use linger_protocol::message::image_type;
+use linger_protocol::message::{Usage, image_type};
 use serde_json::{Value, json};
 
 use super::HttpRequest;
@@ -36,6 +36,8 @@ pub struct MadeImage {
     pub media_type: &'static str,
     /// The file.
     pub bytes: Vec<u8>,
+    /// The tokens of the request and the answer; all 0 if the provider does not say.
+    pub usage: Usage,
 }
 
 /// Whether images can be asked of providers of this kind.
@@ -74,7 +76,24 @@ pub fn decode(kind: Kind, body: &[u8]) -> Result<MadeImage, String> {
     };
     let bytes = BASE64.decode(data).map_err(|error| format!("its image is not base64: {error}"))?;
     let media_type = image_type(&bytes).ok_or("it gave something that is no image")?;
-    Ok(MadeImage { media_type, bytes })
+    Ok(MadeImage { media_type, bytes, usage: usage(&answer) })
+}
+
+/// What either format says of tokens.
+fn usage(answer: &Value) -> Usage {
+    let of = |places: &[&str]| {
+        places.iter().filter_map(|place| answer.pointer(place)?.as_u64()).fold(0, u64::saturating_add)
+    };
+    Usage {
+        input_tokens: of(&["/usage/input_tokens", "/usageMetadata/promptTokenCount"]),
+        output_tokens: of(&[
+            "/usage/output_tokens",
+            "/usageMetadata/candidatesTokenCount",
+            "/usageMetadata/thoughtsTokenCount",
+        ]),
+        reasoning_tokens: of(&["/usageMetadata/thoughtsTokenCount"]),
+        ..Usage::default()
+    }
 }
 
 fn generation(model: &str, request: &ImageRequest) -> HttpRequest {
@@ -177,11 +196,19 @@ mod tests {
     #[test]
     fn an_image_is_found_or_what_was_said_instead() {
         let data = BASE64.encode(PNG);
-        let image = Ok(MadeImage { media_type: "image/png", bytes: PNG.to_vec() });
+        let made = MadeImage { media_type: "image/png", bytes: PNG.to_vec(), usage: Usage::default() };
+        let image = Ok(made.clone());
         let of = |kind: Kind, answer: Value| decode(kind, answer.to_string().as_bytes());
         assert_eq!(of(Kind::Openai, json!({ "data": [{ "b64_json": data }] })), image);
+        let usage = json!({ "input_tokens": 9, "output_tokens": 1056, "total_tokens": 1065 });
+        let counted = Usage { input_tokens: 9, output_tokens: 1056, ..Usage::default() };
+        let counted = Ok(MadeImage { usage: counted, ..made });
+        assert_eq!(of(Kind::Openai, json!({ "data": [{ "b64_json": data }], "usage": usage })), counted);
         let parts = json!([{ "text": "here" }, { "inlineData": { "mimeType": "image/png", "data": data } }]);
-        assert_eq!(of(Kind::Gemini, json!({ "candidates": [{ "content": { "parts": parts } }] })), image);
+        let candidates = json!([{ "content": { "parts": parts } }]);
+        assert_eq!(of(Kind::Gemini, json!({ "candidates": candidates })), image);
+        let usage = json!({ "promptTokenCount": 9, "candidatesTokenCount": 1056 });
+        assert_eq!(of(Kind::Gemini, json!({ "candidates": candidates, "usageMetadata": usage })), counted);
         let text = json!({ "candidates": [{ "content": { "parts": [{ "text": "I cannot\u{1b}[2J" }] } }] });
         assert!(of(Kind::Gemini, text).unwrap_err().starts_with("it gave no image: I cannot"));
         let blocked = json!({ "promptFeedback": { "blockReason": "SAFETY" } });

@@ -471,11 +471,12 @@ impl Runner {
             let text = format!(
                 "[the result of {size} bytes is left out: all results of one answer may have {MAX_RESULTS} bytes; make this call alone]"
             );
-            let ToolOutput { whole, diff, changes, exit, .. } = output;
-            output = ToolOutput { whole, diff, changes, exit, ..ToolOutput::error(text) };
+            let ToolOutput { whole, diff, changes, exit, model_cost, .. } = output;
+            output = ToolOutput { whole, diff, changes, exit, model_cost, ..ToolOutput::error(text) };
             blobs.clear();
         }
-        let ToolOutput { content, is_error, output, whole, diff, changes, exit, plan, notices, .. } = output;
+        let ToolOutput { content, is_error, output, whole, diff, changes, exit, plan, notices, model_cost, .. } =
+            output;
         let mut changed = Vec::new();
         for kept in changes {
             changed.push(kept.change);
@@ -500,6 +501,7 @@ impl Runner {
             changes,
             locations,
             exit,
+            model_cost,
             ms,
         };
         let plan = plan.map(|entries| Draft::new(EventBody::Plan { entries }));

@@ -484,6 +484,7 @@ fn finished(outcome: Outcome) -> EventBody {
         changes: Vec::new(),
         locations: Vec::new(),
         exit: None,
+        model_cost: None,
         ms: 0,
     }
 }

@@ -209,6 +209,7 @@ fn finished(call: &Call, streams: &[OpenStream], outcome: Outcome, why: &str) ->
         changes: Vec::new(),
         locations: Vec::new(),
         exit: None,
+        model_cost: None,
         ms: 0,
     }
 }

@@ -313,6 +313,7 @@ fn closing_gives_every_call_one_result_whatever_it_was_doing() {
         changes: Vec::new(),
         locations: Vec::new(),
         exit: None,
+        model_cost: None,
         ms: 3,
     });
     scene.started("c2");

@@ -163,6 +163,9 @@ pub struct State {
     pub before_turn: u64,
     /// Tokens over all turns.
     pub usage: Usage,
+    /// Whether a tool asked a model without a known price.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unpriced: bool,
     /// The approximate size of the context, in tokens; 0 until a provider has counted it.
     #[serde(default)]
     pub context: u64,

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use linger_protocol::event::ModelCost;
 use linger_protocol::message::{ContentBlock, MAX_IMAGE, image_type};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -206,7 +207,7 @@ impl Making {
         self.workspace.seen.check(target, before).map_err(|why| format!("{shown} is not overwritten: {why}"))
     }
 
-    fn write(&self, target: &Path, MadeImage { media_type, bytes }: MadeImage, blobs: &Blobs) -> ToolOutput {
+    fn write(&self, target: &Path, MadeImage { media_type, bytes, usage }: MadeImage, blobs: &Blobs) -> ToolOutput {
         let shown = path::show(&self.workspace.cwd, &self.path);
         let image = ContentBlock::image(media_type, BASE64.encode(&bytes));
         let size = bytes.len();
@@ -222,6 +223,7 @@ impl Making {
             Err(why) => ToolOutput::error(format!("the image is made, and not written: {why}")),
         };
         output.content.extend((size as u64 <= MAX_IMAGE).then_some(image));
+        output.model_cost = Some(ModelCost { model: self.model.origin.clone(), usage });
         output
     }
 
@@ -249,6 +251,7 @@ fn content(target: &Path) -> io::Result<Content> {
 mod tests {
     use std::sync::Mutex;
 
+    use linger_protocol::message::Usage;
     use serde_json::json;
 
     use super::*;
@@ -266,7 +269,8 @@ mod tests {
 
         fn make(&self, _: ImageModel, request: ImageRequest) -> BoxFuture<'static, Result<MadeImage, String>> {
             self.0.lock().unwrap().push(request);
-            let made = MadeImage { media_type: "image/png", bytes: PNG.to_vec() };
+            let usage = Usage { input_tokens: 7, cost_micros: Some(9), ..Usage::default() };
+            let made = MadeImage { media_type: "image/png", bytes: PNG.to_vec(), usage };
             Box::pin(std::future::ready(self.1.map_or(Ok(made), |why| Err(why.to_owned()))))
         }
     }

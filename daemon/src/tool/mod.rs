@@ -53,7 +53,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use linger_protocol::event::{Exit, Location, Outcome, OutputSegment, PlanEntry, ToolKind};
+use linger_protocol::event::{Exit, Location, ModelCost, Outcome, OutputSegment, PlanEntry, ToolKind};
 use linger_protocol::id::{CallId, SessionId};
 use linger_protocol::message::ContentBlock;
 use linger_protocol::question::QuestionOption;
@@ -348,6 +348,8 @@ pub struct ToolOutput {
     pub plan: Option<Vec<PlanEntry>>,
     /// What people are told of it: a result that is not as its tool says.
     pub notices: Vec<String>,
+    /// The model that the call asked, and what that cost.
+    pub model_cost: Option<ModelCost>,
 }
 
 impl ToolOutput {
@@ -364,6 +366,7 @@ impl ToolOutput {
             exit: None,
             plan: None,
             notices: Vec::new(),
+            model_cost: None,
         }
     }
 

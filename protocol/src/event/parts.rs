@@ -70,9 +70,9 @@ pub enum Asks {
     Unknown,
 }
 
-/// What asking a model for a title cost.
+/// What asking a model beside the conversation cost: for a title, or by a tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct TitleCost {
+pub struct ModelCost {
     /// The model, `provider/model`.
     pub model: String,
     /// The usage of its answer.

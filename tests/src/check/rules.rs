@@ -415,10 +415,13 @@ pub(super) fn folded(trace: &Trace, found: &mut Found) {
             "compacted" => true,
             "compaction_failed" => row.event["usage"].is_object(),
             "session_changed" => row.event["title_cost"].is_object(),
+            "tool_finished" => row.event["model_cost"].is_object(),
             _ => false,
         });
         let logged = answers.fold((0, 0), |(answers, input), row| {
-            let usage = row.event.get("usage").unwrap_or(&row.event["title_cost"]["usage"]);
+            let of = |field: &str| row.event[field].get("usage");
+            let usage = row.event.get("usage").or_else(|| of("title_cost")).or_else(|| of("model_cost"));
+            let usage = usage.unwrap_or(&Value::Null);
             (answers + 1, input + usage["input_tokens"].as_u64().unwrap_or_default())
         });
         let paid = folded.paid.get(session).copied().unwrap_or_default();

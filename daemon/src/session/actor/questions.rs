@@ -248,12 +248,13 @@ impl Actor {
     }
 
     /// Whether what the session has used costs more than is known, and that counts as too much: what was cut is not meant, but a
-    /// model without a price.
+    /// model without a price, or a tool's.
     fn is_unpriced(&self) -> bool {
         let usage = &self.state.usage;
         let has_price =
             || self.env.providers.model(Some(&self.state.model)).is_ok_and(|it| it.facts.prices.cost(usage).is_some());
-        self.env.config.unknown_price() == UnknownPrice::Exceeds && usage.costs_more() && !has_price()
+        self.env.config.unknown_price() == UnknownPrice::Exceeds
+            && (self.state.unpriced || usage.costs_more() && !has_price())
     }
 
     /// Withdraws the question about a budget that is not spent any more, because it is another one.

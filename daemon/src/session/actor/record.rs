@@ -4,7 +4,7 @@ use super::requests::weight;
 use super::*;
 use crate::store::Spent;
 use crate::store::blob::Held;
-use linger_protocol::event::TitleCost;
+use linger_protocol::event::ModelCost;
 use linger_protocol::id::BlobId;
 
 impl Actor {
@@ -231,7 +231,8 @@ pub fn spent(event: &Event) -> Option<Fold> {
         EventBody::CompactionFailed { model, usage: Some(usage), .. } => {
             Some(of_one(event, model.clone().unwrap_or_default(), *usage))
         }
-        EventBody::SessionChanged { title_cost: Some(TitleCost { model, usage }), .. } => {
+        EventBody::SessionChanged { title_cost: Some(ModelCost { model, usage }), .. }
+        | EventBody::ToolFinished { model_cost: Some(ModelCost { model, usage }), .. } => {
             Some(of_one(event, model.clone(), *usage))
         }
         _ => None,

@@ -1,6 +1,6 @@
 //! The title of a session, from a cheap model once its first turn has ended. It holds up nothing, and a failure is silent.
 
-use linger_protocol::event::TitleCost;
+use linger_protocol::event::ModelCost;
 
 use super::*;
 use crate::session::title::{self, Titled};
@@ -28,7 +28,7 @@ impl Actor {
         if title.is_none() && usage.is_none() {
             return;
         }
-        let cost = usage.map(|usage| TitleCost { model, usage });
+        let cost = usage.map(|usage| ModelCost { model, usage });
         self.append(vec![Draft::new(EventBody::titled(title, cost))], Vec::new(), false, None);
     }
 }

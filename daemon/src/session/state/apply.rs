@@ -196,7 +196,12 @@ impl State {
                     call.made.describe(action);
                 });
             }
-            EventBody::ToolFinished { call_id, outcome, .. } => {
+            EventBody::ToolFinished { call_id, outcome, model_cost, .. } => {
+                if let Some(cost) = model_cost {
+                    self.usage += cost.usage;
+                    self.in_turn(|turn| turn.usage += cost.usage);
+                    self.unpriced |= cost.usage.cost_micros.is_none();
+                }
                 self.call(call_id, |call| call.finished = true);
                 self.forget_finished();
                 self.in_turn(|turn| {

@@ -222,6 +222,7 @@ mod tests {
                     changes,
                     locations: Vec::new(),
                     exit: None,
+                    model_cost: None,
                     ms: 0,
                 },
             );

@@ -151,6 +151,7 @@ fn ended(is_error: bool, says: &str) -> EventBody {
         changes: Vec::new(),
         locations: Vec::new(),
         exit: None,
+        model_cost: None,
         ms: 1,
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use linger_tests::harness::{Cli, Client, Daemon, Setup, comes_true, process, programs, until};
+use linger_tests::harness::{Cli, Client, Daemon, Output, Setup, comes_true, process, programs, until};
 use linger_tests::model::{ModelServer, Reply};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -86,7 +86,9 @@ async fn a_process_that_took_the_daemons_socket_is_named_and_gets_no_key() {
     let heard = impostor(&socket);
     let cli = |args: &[&str]| {
         let secret = "canary-of-the-environment";
-        daemon.cli(args).env("AWS_SECRET_ACCESS_KEY", secret).env("ANTHROPIC_API_KEY", secret)
+        let cli = daemon.cli(args).env("AWS_SECRET_ACCESS_KEY", secret).env("ANTHROPIC_API_KEY", secret);
+        // One that a tool would get, and no listener.
+        cli.env("KUBECONFIG", secret)
     };
     let own = format!("process {} ", std::process::id());
     cli(&["ls"]).run().await.fails_with_hint(5).says(&own).says("it is not the daemon");
@@ -319,7 +321,8 @@ async fn a_socket_that_a_service_manager_opened_is_served_across_kill_9_and_neve
     rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::empty()).unwrap();
     let file = std::fs::metadata(&path).unwrap();
     daemon.pass(socket.as_raw_fd());
-    daemon.launch().await;
+    // The socket names the manager, which is this test.
+    assert_eq!(in_the_queue(&daemon, &path).await.stderr, "");
     let client = daemon.client().await;
     let session = client.session().await;
     client.turn(&session, "before").await;
@@ -332,8 +335,29 @@ async fn a_socket_that_a_service_manager_opened_is_served_across_kill_9_and_neve
     // It is the daemon that listens now, also for a client that asks the system.
     let listed = daemon.cli(&["ls"]).run().await.exits(0);
     assert_eq!(listed.stderr, "");
-    daemon.cli(&["daemon", "stop"]).run().await.exits(0);
+    assert_eq!(daemon.terminate(), Some(0));
     assert_eq!(std::fs::metadata(&path).unwrap().ino(), file.ino(), "it is the manager's");
+
+    // The socket names the daemon before, which has ended.
+    let early = in_the_queue(&daemon, &path).await;
+    assert_eq!(early.stderr, "");
+    daemon.cli(&["daemon", "stop"]).run().await.exits(0);
+}
+
+/// `linger ls`, whose connection is in the queue of the socket before the daemon starts, and shows another process than that.
+async fn in_the_queue(daemon: &Daemon, path: &Path) -> Output {
+    let (early, ()) = tokio::join!(daemon.cli(&["ls"]).run(), async {
+        until("the client is in the queue", async || (connections_to(path) > 0).then_some(())).await;
+        daemon.launch().await;
+    });
+    early.exits(0)
+}
+
+/// Connections to a socket of this path, accepted or not, as the system lists them.
+fn connections_to(path: &Path) -> usize {
+    let listed = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    // The listener itself is one more.
+    listed.lines().filter(|line| line.ends_with(&*path.to_string_lossy())).count().saturating_sub(1)
 }
 
 #[tokio::test]

@@ -231,8 +231,8 @@ impl Client {
     fn hello(&mut self) -> Result<(), Failure> {
         self.greet()?;
         self.proof = proof::of(&self.places, &self.writer);
-        if matches!(self.proof, Proof::Stranger(_)) {
-            // A connection from before the daemon's start shows who opened the socket: the service manager.
+        if matches!(self.proof, Proof::Stranger(_)) || self.writer.outlives_listener() {
+            // A connection from before the daemon's start shows who opened the socket, the service manager, or the daemon before.
             let stream = dial(&self.places)?.ok_or_else(lost)?;
             self.writer.close();
             self.continue_with(stream);

@@ -75,6 +75,12 @@ impl Writer {
         pid.filter(|_| peer::is_alive(self.descriptor()) != Some(false))
     }
 
+    /// Whether the process that listened when this connection was made has ended: another one answers, as where a service
+    /// manager keeps the socket.
+    pub fn outlives_listener(&self) -> bool {
+        peer::is_alive(self.descriptor()) == Some(false)
+    }
+
     /// Ends the connection, for its reader too.
     pub fn close(&self) {
         // It may have been lost meanwhile.

@@ -31,8 +31,8 @@ pub(crate) struct Ls {
 
 #[derive(Debug, Args)]
 pub(crate) struct Log {
-    /// A name, an id, or a unique prefix of an id
-    pub(crate) session: String,
+    /// A name, an id, or a unique prefix of an id; without it, the latest session of this directory
+    pub(crate) session: Option<String>,
     /// Follow: continue with new events until the session has nothing more to do
     #[arg(short, long)]
     pub(crate) follow: bool,
@@ -64,8 +64,8 @@ pub(crate) struct Log {
 
 #[derive(Debug, Args)]
 pub(crate) struct Export {
-    /// A name, an id, or a unique prefix of an id
-    pub(crate) session: String,
+    /// A name, an id, or a unique prefix of an id; without it, the latest session of this directory
+    pub(crate) session: Option<String>,
     /// Markdown for people, or the events, one JSON object a line
     #[arg(long, value_enum, default_value_t = ExportFormat::Md)]
     pub(crate) format: ExportFormat,

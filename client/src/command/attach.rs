@@ -14,6 +14,7 @@ use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened};
 use crate::idempotency::key;
 use crate::render::back::{Back, Room};
+use crate::render::markdown::Look;
 use crate::render::since::Since;
 use crate::render::style::Style;
 use crate::repl::{needs_terminal, repl};
@@ -38,7 +39,7 @@ pub(super) fn run(args: &Attach) -> Result<Exit, Failure> {
         let turns = args.tail.or_else(|| (!args.all && !args.json).then_some(1));
         let (follow, forever, json) = (true, true, args.json);
         return log::run(&Log {
-            session,
+            session: Some(session),
             follow,
             forever,
             last: false,
@@ -184,6 +185,8 @@ fn show_past(look: &Capabilities, info: Info, room: &Room) -> Result<Info, Failu
         }
     }
     let style = Style { color: look.color, unicode: look.unicode };
+    let prose =
+        Look { width: look.width, markdown: look.markdown, color: look.color, unicode: look.unicode, dim: false };
     let mut terminal = Terminal::new();
     let news = since.map(|since| since.lines(&info.cwd, style, look.width, now())).unwrap_or_default();
     // It is a part of the screenful.
@@ -191,7 +194,7 @@ fn show_past(look: &Capabilities, info: Info, room: &Room) -> Result<Info, Failu
         Room::Lines(lines) => &Room::Lines(lines.saturating_sub(news.len())),
         room => room,
     };
-    let past = if is_whole { back.lines(&info, (style, look.width), room, now()) } else { Vec::new() };
+    let past = if is_whole { back.lines(&info, prose, room, now()) } else { Vec::new() };
     for line in news.into_iter().chain(past) {
         terminal.talk(&format!("{line}\n"))?;
     }

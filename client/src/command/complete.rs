@@ -198,7 +198,7 @@ fn values(command: &Command, arg: &Arg, names: &impl Fn(Names) -> Vec<Candidate>
             let mut root = Arguments::command();
             root.build();
             let shown = root.get_subcommands().filter(|it| !it.is_hide_set());
-            let topics = super::help::TOPICS.iter().map(|(name, about, _)| candidate(*name, *about));
+            let topics = super::help::TOPICS.iter().map(|(name, about)| candidate(*name, *about));
             topics.chain(shown.map(|it| candidate(it.get_name(), said(it.get_about())))).collect()
         }
         ("directory" | "add_dir" | "cwd", _) => vec![candidate(":dirs", "")],

@@ -2,7 +2,7 @@
 
 use linger_protocol::event::EventBody;
 
-use super::resolve;
+use super::undo::one;
 use super::wait::reattach;
 use crate::arguments::{Export, ExportFormat};
 use crate::connect::Client;
@@ -13,7 +13,7 @@ use crate::terminal::{Capabilities, Terminal, clean};
 
 pub(super) fn run(args: &Export) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
-    let session = resolve(&mut client, &args.session)?.session;
+    let session = one(&mut client, args.session.as_deref())?.session;
     let to_terminal = Capabilities::detect().stdout;
     let mut terminal = Terminal::new();
     let mut attachment = Attachment::start(client, session, None, false)?;

@@ -10,25 +10,25 @@ use crate::render::near::nearest;
 use crate::render::table::columns;
 use crate::terminal::Terminal;
 
-/// The manual: a topic, what it is about, its text.
-pub(super) const TOPICS: [(&str, &str, &str); 17] = [
-    ("sessions", "prompts, attaching, summaries, pictures", include_str!("../../../daemon/manual/sessions.md")),
-    ("rules", "modes, rules and answers: what may run", include_str!("../../../daemon/manual/rules.md")),
-    ("workspaces", "what a repository may set, and trust", include_str!("../../../daemon/manual/workspaces.md")),
-    ("extending", "skills, agents, tools … as Markdown", include_str!("../../../daemon/manual/extending.md")),
-    ("notes", "notes that outlive sessions", include_str!("../../../daemon/manual/notes.md")),
-    ("hooks", "commands of yours around calls and prompts", include_str!("../../../daemon/manual/hooks.md")),
-    ("attention", "notifications when a session needs you", include_str!("../../../daemon/manual/attention.md")),
-    ("providers", "models, cost, servers of your own", include_str!("../../../daemon/manual/providers.md")),
-    ("keys", "provider keys, proxies, certificates", include_str!("../../../daemon/manual/keys.md")),
-    ("servers", "MCP servers, which give the agent more tools", include_str!("../../../daemon/manual/servers.md")),
-    ("editors", "linger in an editor that speaks ACP", include_str!("../../../daemon/manual/editors.md")),
-    ("http", "the gateway: browsers, OpenAI clients", include_str!("../../../daemon/manual/http.md")),
-    ("configuration", "every key of config.toml", include_str!("../../../daemon/manual/configuration.md")),
-    ("tokens", "access for other programs and machines", include_str!("../../../daemon/manual/tokens.md")),
-    ("scripts", "pipes, JSON, exit codes, the socket", include_str!("../../../daemon/manual/scripts.md")),
-    ("background", "the daemon, its files, crashes, logging out", include_str!("../../../daemon/manual/background.md")),
-    ("limits", "what is too much", include_str!("../../../daemon/manual/limits.md")),
+/// The manual: a topic, and what it is about.
+pub(super) const TOPICS: [(&str, &str); 17] = [
+    ("sessions", "prompts, attaching, summaries, pictures"),
+    ("rules", "modes, rules and answers: what may run"),
+    ("workspaces", "what a repository may set, and trust"),
+    ("extending", "skills, agents, tools … as Markdown"),
+    ("notes", "notes that outlive sessions"),
+    ("hooks", "commands of yours around calls and prompts"),
+    ("attention", "notifications when a session needs you"),
+    ("providers", "models, cost, servers of your own"),
+    ("keys", "provider keys, proxies, certificates"),
+    ("servers", "MCP servers, which give the agent more tools"),
+    ("editors", "linger in an editor that speaks ACP"),
+    ("http", "the gateway: browsers, OpenAI clients"),
+    ("configuration", "every key of config.toml"),
+    ("tokens", "access for other programs and machines"),
+    ("scripts", "pipes, JSON, exit codes, the socket"),
+    ("background", "the daemon, its files, crashes, logging out"),
+    ("limits", "what is too much"),
 ];
 
 /// The topic that is made and not written.
@@ -44,11 +44,8 @@ pub(super) fn run(args: &Help) -> Result<Exit, Failure> {
     let words: Vec<&str> = args.about.iter().map(String::as_str).collect();
     let text = match words.as_slice() {
         [] => format!("{}\n{}", Arguments::command().render_long_help(), topics()),
-        [topic] if *topic == SCHEMA.0 => schema()?,
-        words => match TOPICS.iter().find(|(name, ..)| *words == [*name]) {
-            Some((_, _, text)) => (*text).to_owned(),
-            None => command(words)?,
-        },
+        [topic] if TOPICS.iter().chain([&SCHEMA]).any(|(name, _)| name == topic) => document(topic)?,
+        words => command(words)?,
     };
     Terminal::new().text(&text)?;
     Ok(Exit::GOOD)
@@ -56,17 +53,19 @@ pub(super) fn run(args: &Help) -> Result<Exit, Failure> {
 
 /// The list of topics.
 fn topics() -> String {
-    let names = TOPICS.iter().map(|(name, about, _)| (*name, *about)).chain([SCHEMA]);
+    let names = TOPICS.iter().copied().chain([SCHEMA]);
     let rows: Vec<_> = names.map(|(name, about)| vec![format!("  {name}"), about.to_owned()]).collect();
     format!("Topics, for `linger help TOPIC`:\n{}\n", columns(&rows).join("\n"))
 }
 
-/// The schema as `build.rs` made it.
-fn schema() -> Result<String, Failure> {
-    let damaged = |why: &dyn std::fmt::Display| Failure::new(Exit::FAILED, format!("the schema cannot be read: {why}"));
-    let compressed = include_bytes!(concat!(env!("OUT_DIR"), "/schema.z"));
-    let text = miniz_oxide::inflate::decompress_to_vec(compressed).map_err(|error| damaged(&error))?;
-    String::from_utf8(text).map(|text| text + "\n").map_err(|error| damaged(&error))
+/// A topic, or the schema, as `build.rs` keeps them.
+fn document(topic: &str) -> Result<String, Failure> {
+    let damaged = |why: &dyn std::fmt::Display| Failure::new(Exit::FAILED, format!("{topic} cannot be read: {why}"));
+    let compressed = include_bytes!(concat!(env!("OUT_DIR"), "/documents.z"));
+    let bytes = miniz_oxide::inflate::decompress_to_vec(compressed).map_err(|error| damaged(&error))?;
+    let text = String::from_utf8(bytes).map_err(|error| damaged(&error))?;
+    let mut parts = text.split('\0').skip_while(|part| *part != topic).skip(1);
+    parts.next().map(str::to_owned).ok_or_else(|| damaged(&"it is not there"))
 }
 
 /// The help of a command. Fails if there is neither such a command nor such a topic.
@@ -85,7 +84,7 @@ fn command(words: &[&str]) -> Result<String, Failure> {
 
 /// An unknown name, with the names that are like it: those that it begins, or that are spelt nearly so.
 fn unknown(word: &str, commands: &[String], top: bool) -> Failure {
-    let topics = TOPICS.iter().map(|(name, ..)| *name).chain([SCHEMA.0]).filter(|_| top);
+    let topics = TOPICS.iter().map(|(name, _)| *name).chain([SCHEMA.0]).filter(|_| top);
     let names: Vec<&str> = topics.chain(commands.iter().map(String::as_str)).collect();
     let long = word.chars().count() >= BEGINNING;
     let begun = names.iter().copied().filter(|name| long && name.starts_with(word));
@@ -105,7 +104,7 @@ mod tests {
 
     #[test]
     fn the_schema_that_is_printed_is_that_of_the_types() {
-        let printed: serde_json::Value = serde_json::from_str(&schema().unwrap()).unwrap();
+        let printed: serde_json::Value = serde_json::from_str(&document(SCHEMA.0).unwrap()).unwrap();
         assert_eq!(printed, linger_protocol::schema::protocol());
     }
 
@@ -123,7 +122,8 @@ mod tests {
     #[test]
     fn a_topic_fits_a_terminal_and_is_not_a_command() {
         let commands = Arguments::command();
-        for (name, about, text) in TOPICS {
+        for (name, about) in TOPICS {
+            let text = document(name).unwrap();
             assert!(text.starts_with("# ") && text.ends_with('\n') && !about.is_empty(), "{name}");
             let wide: Vec<_> = text.lines().filter(|line| line.chars().count() > 80).collect();
             assert!(wide.is_empty(), "{name}: {wide:?}");

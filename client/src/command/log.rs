@@ -8,8 +8,8 @@ use linger_protocol::session::{Info, State};
 use serde_json::value::RawValue;
 
 use super::queue::Queued;
-use super::resolve;
 use super::since::{Since, since};
+use super::undo::one;
 use super::wait::reattach;
 use crate::arguments::Log;
 use crate::connect::Client;
@@ -25,7 +25,7 @@ use crate::terminal::{Capabilities, Output, Terminal, UNWRAPPED};
 pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
     let look = Capabilities::detect();
     let mut client = Client::open()?;
-    let info = resolve(&mut client, &args.session)?;
+    let info = one(&mut client, args.session.as_deref())?;
     if args.compaction {
         return super::compactions::list(&mut client, &info, args.json);
     }

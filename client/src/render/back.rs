@@ -9,6 +9,7 @@ use linger_protocol::message::{ContentBlock, Role, StopReason, text_of};
 use linger_protocol::session::Info;
 
 use super::markdown::width::hang;
+use super::markdown::{Look, Prose};
 use super::style::Style;
 use super::table::age;
 use super::{attached, money, reason};
@@ -89,7 +90,8 @@ impl Back {
     }
 
     /// The lines for a terminal of this width.
-    pub(crate) fn lines(&self, info: &Info, (style, width): (Style, usize), room: &Room, now: u64) -> Vec<String> {
+    pub(crate) fn lines(&self, info: &Info, look: Look, room: &Room, now: u64) -> Vec<String> {
+        let (style, width) = (Style { color: look.color, unicode: look.unicode }, look.width);
         if self.turns.is_empty() {
             return Vec::new();
         }
@@ -112,7 +114,7 @@ impl Back {
                 (Room::Lines(_), 0) => left.max(LEAST),
                 (Room::Lines(_), _) => ABRIDGED,
             };
-            let lines = turn.lines(style, width, most);
+            let lines = turn.lines(look, most);
             if n > 0 && lines.len() > left {
                 break;
             }
@@ -181,14 +183,16 @@ impl Turn {
     }
 
     /// Its lines, about `most` of them: the prompt, the calls, and as much of the answer as there is room for.
-    fn lines(&self, style: Style, width: usize, most: usize) -> Vec<String> {
+    fn lines(&self, look: Look, most: usize) -> Vec<String> {
+        let (style, width) = (Style { color: look.color, unicode: look.unicode }, look.width);
         let mut lines: Vec<String> = Vec::new();
         let last_answer = self.items.iter().rposition(|item| matches!(item, Item::Answer(_)));
         for (n, item) in self.items.iter().enumerate() {
             match item {
                 Item::Prompt(text) => {
                     let room = if most == usize::MAX { most } else { 2 };
-                    let cut = abridged(text, width.saturating_sub(2), room, style);
+                    let cut =
+                        last_rows(wrapped(text, width.saturating_sub(2)), room, width.saturating_sub(2), style, "");
                     let line =
                         |(n, line): (usize, String)| style.cyan(&format!("{}{line}", if n == 0 { "> " } else { "  " }));
                     lines.extend(cut.into_iter().enumerate().map(line));
@@ -210,9 +214,9 @@ impl Turn {
                         false if most == usize::MAX => most,
                         false => 1,
                     };
-                    // No text of a model begins in the first column.
-                    let rows = abridged(text, width.saturating_sub(2), room, style);
-                    lines.extend(rows.into_iter().map(|row| format!("  {row}")));
+                    // A row that may be cut has no colours.
+                    let rows = drawn(text, Look { color: look.color && room > 1, ..look });
+                    lines.extend(last_rows(rows, room, width, style, "  "));
                 }
             }
         }
@@ -238,23 +242,34 @@ fn without_middle(lines: Vec<String>, most: usize, style: Style) -> Vec<String> 
     first.iter().cloned().chain([gone]).chain(rest.iter().skip(over).cloned()).collect()
 }
 
-/// The last rows of a text, which is wrapped to `width`, as far as they fit, and a line for what is left out.
-fn abridged(text: &str, width: usize, room: usize, style: Style) -> Vec<String> {
+/// The rows of a model's text, as they were drawn when it came; none begins in the first column.
+fn drawn(text: &str, look: Look) -> Vec<String> {
+    let mut prose = Prose::new(look);
+    let rows = prose.push(&clean(text.trim())) + &prose.end();
+    rows.lines().map(str::to_owned).collect()
+}
+
+/// The rows of a text.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
     let text = clean(text.trim());
     let rows = |line: &str| match line.is_empty() {
         true => vec![String::new()],
         false => hang(line, width).lines().map(str::to_owned).collect(),
     };
-    let rows: Vec<String> = text.lines().flat_map(rows).collect();
+    text.lines().flat_map(rows).collect()
+}
+
+/// The last rows, as far as there is room, and a line for what is left out.
+fn last_rows(rows: Vec<String>, room: usize, width: usize, style: Style, indent: &str) -> Vec<String> {
     if rows.len() <= room {
         return rows;
     }
     if room <= 1 {
-        let first = text.lines().next().unwrap_or_default();
+        let first = rows.first().map(String::as_str).unwrap_or_default();
         return vec![cut_line(&format!("{first} {}", style.ellipsis()), width, style)];
     }
     let gone = rows.len() - (room - 1);
-    let above = style.dim(&format!("{} {gone} more lines", style.ellipsis()));
+    let above = style.dim(&format!("{indent}{} {gone} more lines", style.ellipsis()));
     std::iter::once(above).chain(rows.into_iter().skip(gone)).collect()
 }
 
@@ -302,8 +317,8 @@ mod tests {
             "title": "prompt 1", "usage": {}, "created_at": 0, "updated_at": 0, "cursor": "9", "turn_cursor": "1"
         }))
         .unwrap();
-        let style = Style { color: false, unicode: true };
-        back.lines(&info, (style, 80), &room, 7_200_000)
+        let look = Look { width: 80, markdown: true, color: false, unicode: true, dim: false };
+        back.lines(&info, look, &room, 7_200_000)
     }
 
     #[test]
@@ -325,5 +340,12 @@ mod tests {
         assert!(lines.iter().any(|line| line.ends_with("more lines")));
         assert!(lines.iter().rev().nth(1).unwrap().starts_with("  line 5000"), "{lines:#?}");
         assert!(!lines.concat().contains('\u{1b}'));
+    }
+
+    #[test]
+    fn an_answer_is_drawn_as_it_was_when_it_came() {
+        let answer = "## Done\n\nI fixed `f` in **one** place:\n\n- the first\n- the second";
+        let lines = shown(&past(1, answer), Room::Lines(20));
+        assert_eq!(lines[3..9], ["  Done", "", "  I fixed f in one place:", "", "  - the first", "  - the second"]);
     }
 }

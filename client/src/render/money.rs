@@ -15,6 +15,8 @@ pub(crate) fn tokens(count: u64) -> String {
 /// The cost; empty if nothing was used.
 pub(crate) fn cost(usage: &Usage) -> String {
     match (usage.cost_micros, usage.costs_more()) {
+        // What was cut before anything was counted may have cost nothing.
+        (None, true) if usage.is_uncounted() => format!("at least {}", dollars(0)),
         (None, true) => "cost unknown".to_owned(),
         (None, false) => String::new(),
         (Some(micros), false) => dollars(micros),
@@ -72,7 +74,7 @@ mod tests {
     fn a_cost_says_what_is_not_known_of_it() {
         let of = |cost_micros, cost_at_least| cost(&Usage { cost_micros, cost_at_least, ..Usage::default() });
         assert_eq!(of(None, false), "");
-        assert_eq!(of(None, true), "cost unknown");
+        assert_eq!(of(None, true), "at least $0");
         assert_eq!(cost(&Usage { input_tokens: 5, ..Usage::default() }), "cost unknown");
         assert_eq!(
             [0, 7, 100, 12_345, 99_999, 100_000, 1_234_567].map(|micros| of(Some(micros), false)),

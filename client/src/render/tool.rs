@@ -110,7 +110,11 @@ impl Renderer {
             },
             Outcome::Ran if failed_exit.is_some() => format!("{}, {took}", failed_exit.unwrap_or_default()),
             Outcome::Ran | Outcome::Invalid => first,
-            Outcome::Denied => "denied".to_owned(),
+            // Who has denied it stands above; a rule or a mode does not.
+            Outcome::Denied => match first.strip_prefix("not run: ").filter(|why| !why.starts_with("denied by ")) {
+                Some(why) => format!("denied: {why}"),
+                None => "denied".to_owned(),
+            },
             Outcome::TimedOut => format!("timed out after {took}"),
             Outcome::Cancelled => "cancelled".to_owned(),
             Outcome::Unknown => "outcome unknown: the daemon ended while it ran".to_owned(),

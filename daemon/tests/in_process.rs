@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use linger_protocol::daemon::Stop;
 use linger_protocol::error::Code;
 use linger_protocol::event::{Event, EventBody, Process};
 use linger_protocol::id::SessionId;
@@ -317,6 +318,29 @@ async fn what_left_the_group_of_its_call_ends_with_the_call() {
     timeout(SOON, alive.read_to_end(&mut Vec::new())).await.unwrap().unwrap();
     shutdown.cancel();
     daemon.await.unwrap().unwrap();
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_stop_lets_a_running_call_end_unless_it_is_to_be_now() {
+    for now in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let (services, me) = (open(dir.path()), Caller::new(Authority::Daemon));
+        let auto = Create { mode: Some(Mode::Auto), ..create(dir.path(), "auto") };
+        let id = session::create(&services, &me, auto).await.unwrap().session;
+        let (_, mut subscription) = session::attach(&services, &me, attach(&id)).await.unwrap();
+        session::prompt(&services, &me, prompt(&id, "run: echo $$; exec sleep 1000")).await.unwrap();
+        tool_process(&mut subscription).await;
+        let stop = Stop { force: true, now, key: None };
+        daemon::stop(&services, &me, stop).await.unwrap();
+        assert_eq!(services.shutdown.is_cancelled(), now, "the call runs");
+        if !now {
+            session::cancel(&services, &me, serde_json::from_value(json!({ "session": id })).unwrap()).await.unwrap();
+            timeout(SOON, services.shutdown.cancelled()).await.unwrap();
+        }
+        services.registry.pause().await;
+        services.store.close().await.unwrap();
+    }
 }
 
 #[tokio::test]

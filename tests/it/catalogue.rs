@@ -41,6 +41,29 @@ async fn a_window_and_prices_that_only_the_provider_knows_count_from_its_first_a
 }
 
 #[tokio::test]
+async fn a_server_of_ones_own_is_asked_for_the_window_that_its_list_lacks() {
+    let models = |owner: &str| json!({ "data": [{ "id": "w", "owned_by": owner }] });
+    let known = json!({ "data": [{ "model_name": "w", "model_info": { "max_input_tokens": 11_000 } }] });
+    let props = json!({ "default_generation_settings": { "n_ctx": 12_000 } });
+    let shown = json!({ "model_info": { "llama.context_length": 13_000 } });
+    for (format, lists, window) in [
+        (Format::OpenAi, [("/v1/models", models("litellm")), ("/v1/model/info", known)], 11_000),
+        (Format::OpenAi, [("/v1/models", models("llamacpp")), ("/props", props)], 12_000),
+        (Format::Ollama, [("/api/tags", json!({ "models": [{ "name": "l" }] })), ("/api/show", shown)], 13_000),
+    ] {
+        let model = ModelServer::with([Reply::text("hello")]);
+        lists.into_iter().for_each(|(path, list)| model.list(path, list));
+        let daemon = start(&model).await;
+        let client = daemon.client().await;
+        let session = client.create_with(json!({ "model": name(format) })).await;
+        client.attach(&session).await;
+        let finished = client.turn(&session, "hi").await.event;
+        assert_eq!(finished["context_window"], window, "{finished}");
+        check(&daemon, &[&client], &model);
+    }
+}
+
+#[tokio::test]
 async fn a_session_that_is_made_with_a_model_that_nobody_knows_says_which_one_may_have_been_meant() {
     let model = ModelServer::scripted(|_| Reply::text("hello"));
     model.list("/v1/models", json!({ "data": [{ "id": "w-small" }, { "id": "w-large" }] }));

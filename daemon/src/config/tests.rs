@@ -54,6 +54,24 @@ fn the_rules_of_contrib_are_rules_that_can_match() {
 }
 
 #[test]
+fn what_the_manual_says_of_providers_is_a_configuration_and_a_service_has_ten_lines() {
+    let manual = include_str!("../../manual/providers.md");
+    let blocks: Vec<&str> = manual.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    let mut services = Vec::new();
+    for block in &blocks {
+        let config = parse(block).unwrap_or_else(|error| panic!("{error} in\n{block}"));
+        assert_eq!(config.warnings, [""; 0], "{block}");
+        for table in block.split("\n\n").filter(|table| table.starts_with("[providers.")) {
+            assert!(table.lines().count() <= 10, "{table}");
+            services.push(table.split(['.', ']']).nth(1).unwrap_or_default());
+        }
+    }
+    for service in ["azure", "claude-vertex", "bedrock", "github", "moonshot", "zai", "cerebras", "fireworks"] {
+        assert!(services.contains(&service), "{service} is not among {services:?}");
+    }
+}
+
+#[test]
 fn a_rule_that_is_always_allowed_is_taken_back_where_it_stands() {
     let house = house();
     let text = "mode = \"ask\" # mine\n[workspaces.\"/a\"]\nallow = [\"bash(x)\", \"bash(y)\"]\n[workspaces.\"/b\"]\nallow = [\"bash(x)\"]\n";

@@ -27,7 +27,7 @@ pub use daemon::Daemon;
 pub use dirs::Dirs;
 pub use inside::Inside;
 pub use keychain::Keychain;
-pub use prepared::{Prepared, Setup, scripted_server};
+pub use prepared::{Prepared, SCRIPTED_SERVER, Setup, scripted_server};
 pub use pty::Pty;
 pub use raw::Raw;
 

@@ -27,6 +27,9 @@ use crate::report::Report;
 /// After how many kills a long run says that it lives.
 const PROGRESS: u64 = 500;
 
+/// In so many kills, an MCP server has asked something.
+const ELICITS: u64 = 100;
+
 /// What one run came to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Life {
@@ -42,6 +45,8 @@ pub(crate) struct Life {
     pub(crate) effects: u64,
     /// Questions that are no permissions.
     pub(crate) questions: u64,
+    /// Questions of an MCP server.
+    pub(crate) elicited: u64,
     /// Sessions that a call of `delegate` made.
     pub(crate) children: u64,
 }
@@ -62,7 +67,7 @@ pub fn kills(count: u64, seed: u64, jobs: usize) -> Report {
     });
     let began = Instant::now();
     let mut report = Report::new("random kills", seed);
-    let (mut events, mut requests, mut effects, mut questions, mut children) = (0, 0, 0, 0, 0);
+    let (mut events, mut requests, mut effects, mut questions, mut elicited, mut children) = (0, 0, 0, 0, 0, 0);
     at_once(
         jobs,
         lives,
@@ -76,14 +81,18 @@ pub fn kills(count: u64, seed: u64, jobs: usize) -> Report {
             }
             (events, requests, effects) = (events + life.events, requests + life.requests, effects + life.effects);
             (questions, children) = (questions + life.questions, children + life.children);
+            elicited += life.elicited;
             life.violations
                 .iter()
                 .for_each(|what| report.violation(format!("--kills {} --seed {seed}: {what}", kills::KILLS)));
         },
     );
     report.detail = format!(
-        "{events} events, {requests} requests to the model, {effects} side effects, {questions} questions, {children} children"
+        "{events} events, {requests} requests to the model, {effects} side effects, {questions} questions, {elicited} of an MCP server, {children} children"
     );
+    if count >= ELICITS && elicited == 0 {
+        report.violation("no MCP server has asked anything");
+    }
     report.finish(began)
 }
 

@@ -7,15 +7,12 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
 use linger_tests::floors::{median, ms};
-use linger_tests::harness::{Client, Daemon, Setup};
+use linger_tests::harness::{Client, Daemon, SCRIPTED_SERVER as SERVER, Setup};
 use linger_tests::model::{ModelServer, Reply};
 use serde_json::{Value, json};
 
 use super::Figure;
 use super::figures::{settled, setup};
-
-/// The scripted server.
-const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/mcp.py");
 
 /// Runs whose median is taken.
 const RUNS: usize = 50;

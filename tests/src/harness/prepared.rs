@@ -48,10 +48,12 @@ pub struct Setup {
     pub passed: Option<RawFd>,
 }
 
-/// The table of `data/mcp.py` as the MCP server `s`, with these arguments and more keys.
+/// The scripted MCP server.
+pub const SCRIPTED_SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/mcp.py");
+
+/// The table of [`SCRIPTED_SERVER`] as the MCP server `s`, with these arguments and more keys.
 pub fn scripted_server(args: &[&str], more: &str) -> String {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/data/mcp.py");
-    let args: Vec<&str> = std::iter::once(script).chain(args.iter().copied()).collect();
+    let args: Vec<&str> = std::iter::once(SCRIPTED_SERVER).chain(args.iter().copied()).collect();
     format!("[mcp.s]\ncommand = \"python3\"\nargs = {}\n{more}\n", serde_json::json!(args))
 }
 

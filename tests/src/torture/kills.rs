@@ -1,6 +1,6 @@
 //! Random kills: a session under work, three clients, and somebody who kills what is there at random moments.
 //!
-//! One client stays and prompts, one comes and goes, two answer permissions and questions, each in its own way. The plan of a life (what is prompted, what is
+//! One client stays and prompts, one comes and goes, two answer permissions and questions, those of an MCP server among them, each in its own way. The plan of a life (what is prompted, what is
 //! killed, after how long) comes from its seed; the moments are real time, so a seed repeats the plan and not each interleaving.
 
 use std::sync::Arc;
@@ -11,11 +11,12 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::persona::{AGAIN, PATIENCE, Persona, Wrong, accepted};
-use super::questions::BUDGET;
+use super::questions::{BUDGET, is_elicited};
 use super::{Life, script};
 use crate::Rng;
 use crate::check::{Transcript, check};
-use crate::harness::{Daemon, Setup, comes_true, process};
+use crate::harness::process::Process;
+use crate::harness::{Daemon, SCRIPTED_SERVER, Setup, comes_true, process, scripted_server};
 use crate::model::ModelServer;
 
 /// Kills in one life: a life has a start and an end, which cost as much as several kills.
@@ -28,7 +29,8 @@ const PAUSE: usize = 40_000;
 pub(super) async fn live(seed: u64, kills: u64) -> Life {
     let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let model = ModelServer::start();
-    let daemon = Arc::new(Daemon::start_with(&model, Setup { log: "info", ..Setup::default() }).await);
+    let setup = Setup { log: "info", config: scripted_server(&[], ""), ..Setup::default() };
+    let daemon = Arc::new(Daemon::start_with(&model, setup).await);
     std::fs::write(daemon.workspace().join("notes.txt"), "a note\n").expect("a file for the tools");
     model.otherwise(script::answers(daemon.side_effects()));
     let mut life = Life::default();
@@ -46,6 +48,8 @@ async fn run(
     life: &mut Life,
 ) -> Result<(), Wrong> {
     let mut stays = Persona::new(daemon, "stays");
+    // Its tools are known from then on: no turn waits for its start.
+    stays.must("mcp/test", json!({ "server": "s", "cwd": daemon.workspace() })).await?;
     let session = stays.create(json!({ "budget": { "max_tokens": BUDGET } })).await?;
     stays.attach(&session).await?;
     let over = Arc::new(AtomicBool::new(false));
@@ -93,15 +97,16 @@ pub(super) async fn look(
     life: &mut Life,
 ) -> Result<(), Wrong> {
     let pid = daemon.pid().await;
-    let rests = comes_true(PATIENCE / 4, || process::descendants(pid).is_empty());
-    if !rests {
-        life.violations.push(format!("I8: at rest there are {:?}", process::descendants(pid)));
+    let rests = comes_true(PATIENCE / 4, || processes(daemon, pid).is_none());
+    if let Some(wrong) = processes(daemon, pid).filter(|_| !rests) {
+        life.violations.push(format!("I8: at rest there are {wrong}"));
     }
     let mut trace = daemon.trace(&[], model);
     trace.clients = clients;
     life.events += trace.stored.0.values().map(|rows| rows.len() as u64).sum::<u64>();
     let asked = trace.stored.0.values().flatten().filter(|row| row.kind == "question_asked");
-    life.questions += asked.count() as u64;
+    let (elicited, asked): (Vec<_>, Vec<_>) = asked.partition(|row| is_elicited(&row.event["asked"]));
+    (life.questions, life.elicited) = (life.questions + asked.len() as u64, life.elicited + elicited.len() as u64);
     let created = trace.stored.0.values().flatten().filter(|row| row.kind == "session_created");
     life.children += created.filter(|row| row.event["delegated"].is_object()).count() as u64;
     life.requests += model.request_count() as u64;
@@ -110,12 +115,23 @@ pub(super) async fn look(
     Ok(())
 }
 
+/// What is wrong with the processes at rest: an MCP server stays for a while, one for its workspace and below the daemon, and
+/// nothing else does.
+fn processes(daemon: &Daemon, pid: u32) -> Option<String> {
+    let is_server = |process: &Process| process.command.contains(SCRIPTED_SERVER);
+    let (servers, others): (Vec<_>, Vec<_>) = process::descendants(pid).into_iter().partition(is_server);
+    let strays = process::of_directory(daemon.dirs.root()).into_iter().filter(is_server);
+    let strays: Vec<_> = strays.filter(|stray| !servers.contains(stray)).collect();
+    let is_good = others.is_empty() && strays.is_empty() && servers.len() <= 1;
+    (!is_good).then(|| format!("{others:?}, servers {servers:?}, and servers of a daemon that is gone {strays:?}"))
+}
+
 /// Prompts, until all kills are done and a few prompts have been given.
 async fn work(rng: &mut Rng, stays: &mut Persona, session: &str, over: impl Fn() -> bool) -> Result<(), Wrong> {
     let mut round = 0;
     while round < 2 || !over() {
         round += 1;
-        let first = ["prompt", "ask", "circle", "delegate"][rng.below(7).saturating_sub(3)];
+        let first = ["prompt", "ask", "circle", "delegate", "elicit"][rng.below(8).saturating_sub(3)];
         let text = format!("{first} {round} of {session}");
         let key = stays.prompt(session, &text, "queue").await?;
         match rng.below(10) {

@@ -1,7 +1,7 @@
 //! Questions that are no permissions: what the scripted model asks, and how a client answers.
 //!
-//! A prompt whose first word is `ask` is answered with calls of `ask_user`, one with options and one that wants a text; `circle`
-//! repeats a call until it is asked whether it may go on. A session with [`BUDGET`] is asked about that every few steps.
+//! A prompt whose first word is `ask` is answered with calls of `ask_user`, one with options and one that wants a text; `elicit`
+//! calls a tool of an MCP server that asks; `circle` repeats a call until it is asked whether it may go on. A session with [`BUDGET`] is asked about that every few steps.
 
 use serde_json::{Value, json};
 
@@ -24,8 +24,9 @@ pub(super) fn asks(request: &Recorded) -> Option<Reply> {
             let written = json!({ "question": format!("{words}: what?") });
             Some(Reply::tool("ask_user", options).and_tool("ask_user", written))
         }
+        "elicit" if steps == 0 => Some(Reply::tool("mcp__s__ask", json!({ "text": words }))),
         "circle" if steps < CIRCLES => Some(Reply::tool("read", json!({ "path": "notes.txt" }))),
-        "ask" | "circle" => Some(Reply::text("so be it")),
+        "ask" | "circle" | "elicit" => Some(Reply::text("so be it")),
         _ => None,
     }
 }
@@ -35,6 +36,11 @@ pub(super) fn steps(body: &Value) -> usize {
     let messages = body["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
     let since = messages.iter().rev().take_while(|message| message["role"] != "user");
     since.filter(|message| message["role"] == "assistant").count()
+}
+
+/// Whether it is the form of an MCP server.
+pub(super) fn is_elicited(asked: &Value) -> bool {
+    asked["schema"]["properties"]["name"].is_object()
 }
 
 /// A question that has no answer yet.
@@ -65,7 +71,9 @@ impl Open {
         let key = format!("a-{name}-{question}");
         let mut answer = json!({ "question": question, "answer": option, "digest": asked["digest"], "key": key });
         if asked["kind"] == "form" && option == "accept" {
-            answer["value"] = json!({ "answer": format!("{name} says so") });
+            // The form of `ask_user` has one field, that of the scripted server another.
+            let fields = asked["schema"]["properties"].as_object().into_iter().flatten();
+            answer["value"] = fields.map(|(field, _)| (field.clone(), json!(format!("{name} says so")))).collect();
         }
         answer
     }

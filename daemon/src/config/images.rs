@@ -82,7 +82,8 @@ fn priced(usage: Usage, known: &Prices, model: &ImageModel, has_pictures: bool) 
     let own = known.cost(&usage).filter(|_| !usage.is_uncounted());
     let of_preset = of_preset.and_then(|(_, price)| flat(price).cost(&usage)).filter(|_| !usage.is_uncounted());
     // OpenAI takes more for a token of a picture than for one of text.
-    let cost_at_least = own.is_none() && (of_preset.is_none() || has_pictures);
+    let takes_more = has_pictures && model.origin.starts_with("openai/");
+    let cost_at_least = own.is_none() && (of_preset.is_none() || takes_more);
     Usage { cost_micros: own.or(of_preset), cost_at_least, ..usage }
 }
 
@@ -262,7 +263,7 @@ mod tests {
         // What the user says goes before it.
         check(usage, Some(1.0), &openai, true, (Some(1100), false));
         let gemini = model("gemini/gemini-2.5-flash-image", "generativelanguage.googleapis.com");
-        check(usage, None, &gemini, false, (Some(30_030), false));
+        check(usage, None, &gemini, true, (Some(30_030), false));
         let elsewhere = model("openai/gpt-image-1", "127.0.0.1");
         check(usage, None, &elsewhere, false, (None, true));
         check(Usage::default(), None, &openai, false, (None, true));

@@ -186,7 +186,6 @@ fn stricter(one: Verdict, other: Verdict) -> Verdict {
     }
 }
 
-/// Decides what touches one thing.
 /// Whether rules alone allow a call, or refuse it if they do not `allow`.
 pub fn covers(rules: Vec<Rule>, allow: bool, call: &CallInfo<'_>, resolved: &ResolvedAccess) -> bool {
     match allow {
@@ -201,6 +200,7 @@ pub fn covers(rules: Vec<Rule>, allow: bool, call: &CallInfo<'_>, resolved: &Res
     }
 }
 
+/// Decides what touches one thing.
 fn decide_part(
     rules: &Rules,
     grants: &[Rule],

@@ -1,7 +1,7 @@
 //! Random kills: a session under work, three clients, and somebody who kills what is there at random moments.
 //!
-//! One client stays and prompts, one comes and goes, two answer permissions and questions, those of an MCP server among them, each in its own way. The plan of a life (what is prompted, what is
-//! killed, after how long) comes from its seed; the moments are real time, so a seed repeats the plan and not each interleaving.
+//! One client stays and prompts, one comes and goes, two answer permissions and questions, those of an MCP server among them, each
+//! in its own way. The plan of a life (what is prompted, what is killed, after how long) comes from its seed; the moments are real time, so a seed repeats the plan and not each interleaving.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

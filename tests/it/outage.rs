@@ -188,8 +188,8 @@ async fn a_route_that_is_gone_and_a_name_that_is_gone_are_waited_for() {
         let since = waits(&client, &session).await;
         let cpu = cpu_during(&daemon, outage()).await;
         eprintln!("{what}: {cpu:.3} s on the processor in {:?}", outage());
-        // A try takes a millisecond; an outage has a dozen of them.
-        assert!(cpu <= 0.05, "{what}: {cpu} s");
+        // A try takes a few milliseconds; an outage has a dozen of them, and then two a minute.
+        assert!(cpu <= 0.05 + outage().as_secs_f64() / 3000.0, "{what}: {cpu} s");
         put_back();
         // Someone is there: it tries at once.
         client.call("session/continue", json!({ "session": session })).await;

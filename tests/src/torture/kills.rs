@@ -22,6 +22,12 @@ use crate::model::ModelServer;
 /// Kills in one life: a life has a start and an end, which cost as much as several kills.
 pub(super) const KILLS: u64 = 5;
 
+/// The first words of prompts, each as often as it is to be drawn: a form of a server needs its permission first.
+const FIRST: [&str; 12] = [
+    "prompt", "prompt", "prompt", "prompt", "ask", "ask", "circle", "delegate", "delegate", "elicit", "elicit",
+    "elicit",
+];
+
 /// The longest pause before a kill, in microseconds: as long as a step with its tools takes.
 const PAUSE: usize = 40_000;
 
@@ -131,7 +137,7 @@ async fn work(rng: &mut Rng, stays: &mut Persona, session: &str, over: impl Fn()
     let mut round = 0;
     while round < 2 || !over() {
         round += 1;
-        let first = ["prompt", "ask", "circle", "delegate", "elicit"][rng.below(8).saturating_sub(3)];
+        let first = FIRST[rng.below(FIRST.len())];
         let text = format!("{first} {round} of {session}");
         let key = stays.prompt(session, &text, "queue").await?;
         match rng.below(10) {

@@ -348,6 +348,19 @@ pub struct ToolOutput {
     pub plan: Option<Vec<PlanEntry>>,
     /// What people are told of it: a result that is not as its tool says.
     pub notices: Vec<String>,
+    /// Files that it made or was given; they become artifacts, and `content` gets links to them.
+    pub made: Vec<Made>,
+}
+
+/// A file that a tool made or was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// Its name, without directories.
+    pub name: String,
+    /// Such as `image/png`, as its maker says.
+    pub content_type: String,
+    /// Its content.
+    pub bytes: Vec<u8>,
 }
 
 impl ToolOutput {
@@ -364,6 +377,7 @@ impl ToolOutput {
             exit: None,
             plan: None,
             notices: Vec::new(),
+            made: Vec::new(),
         }
     }
 

@@ -832,6 +832,25 @@ class ImageContentBlock(TypedDict):
     bytes: NotRequired[int]
 
 
+class ResourceLinkContentBlock(TypedDict):
+    """Something that lies elsewhere, which a user or a tool points to; a model reads its name and address."""
+
+    type: Literal["resource_link"]
+    uri: str
+    name: str
+    media_type: NotRequired[str | None]
+    description: NotRequired[str | None]
+
+
+class ResourceContentBlock(TypedDict):
+    """A text that is here, and where it is from; a model reads both."""
+
+    type: Literal["resource"]
+    uri: str
+    media_type: NotRequired[str | None]
+    text: str
+
+
 class ToolUseContentBlock(TypedDict):
     """The model's request to run a tool."""
 
@@ -840,6 +859,15 @@ class ToolUseContentBlock(TypedDict):
     name: str
     input: Any
     native: NotRequired[Any]
+
+
+class CutToolUseContentBlock(TypedDict):
+    """A request to run a tool that broke off while the model wrote it: it never runs, and no model reads it."""
+
+    type: Literal["cut_tool_use"]
+    call_id: CallId
+    name: str
+    text: str
 
 
 class ToolResultContentBlock(TypedDict):
@@ -868,7 +896,7 @@ class OpaqueContentBlock(TypedDict):
     native: Any
 
 
-ContentBlock: TypeAlias = "TextContentBlock | ThinkingContentBlock | ImageContentBlock | ToolUseContentBlock | ToolResultContentBlock | HostedContentBlock | OpaqueContentBlock"
+ContentBlock: TypeAlias = "TextContentBlock | ThinkingContentBlock | ImageContentBlock | ResourceLinkContentBlock | ResourceContentBlock | ToolUseContentBlock | CutToolUseContentBlock | ToolResultContentBlock | HostedContentBlock | OpaqueContentBlock"
 
 
 class SessionCreateParams(TypedDict):
@@ -1147,6 +1175,7 @@ class MessageEvent(TypedDict):
     asks: NotRequired[Asks | None]
     model: NotRequired[str | None]
     usage: NotRequired[Usage | None]
+    times: NotRequired[Times | None]
     seq: NotRequired[int | None]
     at: int
     turn: NotRequired[TurnId | None]
@@ -1564,6 +1593,21 @@ class ThinkingDeltaEvent(TypedDict):
     turn: NotRequired[TurnId | None]
 
 
+class ToolCallDeltaEvent(TypedDict):
+    """A piece of the arguments of a call that the model writes; the first one tells that the call is coming. The pieces add up to `input` of the `tool_use` as compact JSON, or to the text of a `cut_tool_use`."""
+
+    kind: Literal["tool_call_delta"]
+    call_id: CallId
+    name: str
+    message: MessageId
+    block: int
+    offset: int
+    text: str
+    seq: NotRequired[int | None]
+    at: int
+    turn: NotRequired[TurnId | None]
+
+
 class HostedDeltaEvent(TypedDict):
     """A piece of what is said of a tool that a provider runs itself."""
 
@@ -1600,7 +1644,7 @@ class CaughtUpEvent(TypedDict):
     turn: NotRequired[TurnId | None]
 
 
-Event: TypeAlias = "SessionCreatedEvent | ForkedEvent | RewoundEvent | UncompactedEvent | SessionChangedEvent | PromptAcceptedEvent | PromptUnqueuedEvent | TurnStartedEvent | MessageEvent | MessageSupersededEvent | CommandStartedEvent | CheckStartedEvent | ChildUpdatedEvent | ToolStartedEvent | ToolFinishedEvent | CheckpointEvent | MergedEvent | WorktreeChangedEvent | UndoStartedEvent | UndoneEvent | PlanEvent | BackgroundStartedEvent | BackgroundEndedEvent | PermissionRequestedEvent | PermissionResolvedEvent | QuestionAskedEvent | QuestionResolvedEvent | ConfigConfirmedEvent | TurnFinishedEvent | CompactionStartedEvent | CompactedEvent | CompactionFailedEvent | TrimmedEvent | LostEvent | NoticeEvent | TextDeltaEvent | ThinkingDeltaEvent | HostedDeltaEvent | ToolOutputDeltaEvent | CaughtUpEvent"
+Event: TypeAlias = "SessionCreatedEvent | ForkedEvent | RewoundEvent | UncompactedEvent | SessionChangedEvent | PromptAcceptedEvent | PromptUnqueuedEvent | TurnStartedEvent | MessageEvent | MessageSupersededEvent | CommandStartedEvent | CheckStartedEvent | ChildUpdatedEvent | ToolStartedEvent | ToolFinishedEvent | CheckpointEvent | MergedEvent | WorktreeChangedEvent | UndoStartedEvent | UndoneEvent | PlanEvent | BackgroundStartedEvent | BackgroundEndedEvent | PermissionRequestedEvent | PermissionResolvedEvent | QuestionAskedEvent | QuestionResolvedEvent | ConfigConfirmedEvent | TurnFinishedEvent | CompactionStartedEvent | CompactedEvent | CompactionFailedEvent | TrimmedEvent | LostEvent | NoticeEvent | TextDeltaEvent | ThinkingDeltaEvent | ToolCallDeltaEvent | HostedDeltaEvent | ToolOutputDeltaEvent | CaughtUpEvent"
 
 
 class TokenExchangeParams(TypedDict):
@@ -2109,6 +2153,7 @@ class Model(TypedDict):
     cache_read_price: NotRequired[float | None]
     cache_write_price: NotRequired[float | None]
     dearer_above: NotRequired[int | None]
+    efforts: NotRequired[list[Effort]]
     hosted_tools: NotRequired[list[HostedTool]]
 
 
@@ -2123,6 +2168,7 @@ class ModelListParams(TypedDict):
     """`model/list`: the models that can be used."""
 
     all: NotRequired[bool]
+    model: NotRequired[str | None]
 
 
 class Named(TypedDict):
@@ -2790,6 +2836,13 @@ class Text(TypedDict):
 
     text: str
     digest: str
+
+
+class Times(TypedDict):
+    """How long a provider took for an answer, in milliseconds from when the request was sent."""
+
+    first_byte_ms: int
+    total_ms: int
 
 
 TokenId: TypeAlias = "str"

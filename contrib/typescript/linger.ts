@@ -970,6 +970,30 @@ export interface ImageContentBlock {
   bytes?: number;
 }
 
+/** Something that lies elsewhere, which a user or a tool points to; a model reads its name and address. */
+export interface ResourceLinkContentBlock {
+  type: "resource_link";
+  /** Where it is: `file:///home/u/p/a.rs`, or an address of an MCP server's own. */
+  uri: string;
+  /** Its name. */
+  name: string;
+  /** Such as `text/plain`, if it is known. */
+  media_type?: string | null;
+  /** What it is, in a few words. */
+  description?: string | null;
+}
+
+/** A text that is here, and where it is from; a model reads both. */
+export interface ResourceContentBlock {
+  type: "resource";
+  /** Where it is from. */
+  uri: string;
+  /** Such as `text/plain`, if it is known. */
+  media_type?: string | null;
+  /** Its text. */
+  text: string;
+}
+
 /** The model's request to run a tool. */
 export interface ToolUseContentBlock {
   type: "tool_use";
@@ -981,6 +1005,17 @@ export interface ToolUseContentBlock {
   input: unknown;
   /** The provider's own identifier and, where they are not canonical JSON, the arguments as it wrote them. */
   native?: unknown;
+}
+
+/** A request to run a tool that broke off while the model wrote it: it never runs, and no model reads it. */
+export interface CutToolUseContentBlock {
+  type: "cut_tool_use";
+  /** The daemon's name for it. */
+  call_id: CallId;
+  /** The tool. */
+  name: string;
+  /** The beginning of the arguments, as JSON. */
+  text: string;
 }
 
 /** The answer to a tool call. */
@@ -1015,7 +1050,7 @@ export interface OpaqueContentBlock {
 }
 
 /** One piece of a message. */
-export type ContentBlock = TextContentBlock | ThinkingContentBlock | ImageContentBlock | ToolUseContentBlock | ToolResultContentBlock | HostedContentBlock | OpaqueContentBlock;
+export type ContentBlock = TextContentBlock | ThinkingContentBlock | ImageContentBlock | ResourceLinkContentBlock | ResourceContentBlock | ToolUseContentBlock | CutToolUseContentBlock | ToolResultContentBlock | HostedContentBlock | OpaqueContentBlock;
 
 /** `session/create`: a new session in a directory. */
 export interface SessionCreateParams {
@@ -1439,6 +1474,8 @@ export interface MessageEvent {
   model?: string | null;
   /** What the step cost, for an assistant's message. */
   usage?: Usage | null;
+  /** How long the provider took, for an assistant's message; of one that was cut off, until then. Absent where it was cut off by a cancel or a restart. */
+  times?: Times | null;
   /** Its number in the session: 1, 2, 3 … without a gap; absent for deltas and `caught_up`. */
   seq?: number | null;
   /** When it happened, in Unix milliseconds. */
@@ -2075,6 +2112,29 @@ export interface ThinkingDeltaEvent {
   turn?: TurnId | null;
 }
 
+/** A piece of the arguments of a call that the model writes; the first one tells that the call is coming. The pieces add up to `input` of the `tool_use` as compact JSON, or to the text of a `cut_tool_use`. */
+export interface ToolCallDeltaEvent {
+  kind: "tool_call_delta";
+  /** The call. */
+  call_id: CallId;
+  /** The tool. */
+  name: string;
+  /** The message. */
+  message: MessageId;
+  /** The content block, counted from 0. */
+  block: number;
+  /** Where the piece begins in its block, in bytes. */
+  offset: number;
+  /** The piece; cut between characters only. */
+  text: string;
+  /** Its number in the session: 1, 2, 3 … without a gap; absent for deltas and `caught_up`. */
+  seq?: number | null;
+  /** When it happened, in Unix milliseconds. */
+  at: number;
+  /** The turn that it is a part of. */
+  turn?: TurnId | null;
+}
+
 /** A piece of what is said of a tool that a provider runs itself. */
 export interface HostedDeltaEvent {
   kind: "hosted_delta";
@@ -2127,7 +2187,7 @@ export interface CaughtUpEvent {
 }
 
 /** One thing that happened in a session. */
-export type Event = SessionCreatedEvent | ForkedEvent | RewoundEvent | UncompactedEvent | SessionChangedEvent | PromptAcceptedEvent | PromptUnqueuedEvent | TurnStartedEvent | MessageEvent | MessageSupersededEvent | CommandStartedEvent | CheckStartedEvent | ChildUpdatedEvent | ToolStartedEvent | ToolFinishedEvent | CheckpointEvent | MergedEvent | WorktreeChangedEvent | UndoStartedEvent | UndoneEvent | PlanEvent | BackgroundStartedEvent | BackgroundEndedEvent | PermissionRequestedEvent | PermissionResolvedEvent | QuestionAskedEvent | QuestionResolvedEvent | ConfigConfirmedEvent | TurnFinishedEvent | CompactionStartedEvent | CompactedEvent | CompactionFailedEvent | TrimmedEvent | LostEvent | NoticeEvent | TextDeltaEvent | ThinkingDeltaEvent | HostedDeltaEvent | ToolOutputDeltaEvent | CaughtUpEvent;
+export type Event = SessionCreatedEvent | ForkedEvent | RewoundEvent | UncompactedEvent | SessionChangedEvent | PromptAcceptedEvent | PromptUnqueuedEvent | TurnStartedEvent | MessageEvent | MessageSupersededEvent | CommandStartedEvent | CheckStartedEvent | ChildUpdatedEvent | ToolStartedEvent | ToolFinishedEvent | CheckpointEvent | MergedEvent | WorktreeChangedEvent | UndoStartedEvent | UndoneEvent | PlanEvent | BackgroundStartedEvent | BackgroundEndedEvent | PermissionRequestedEvent | PermissionResolvedEvent | QuestionAskedEvent | QuestionResolvedEvent | ConfigConfirmedEvent | TurnFinishedEvent | CompactionStartedEvent | CompactedEvent | CompactionFailedEvent | TrimmedEvent | LostEvent | NoticeEvent | TextDeltaEvent | ThinkingDeltaEvent | ToolCallDeltaEvent | HostedDeltaEvent | ToolOutputDeltaEvent | CaughtUpEvent;
 
 /** `token/exchange`: gives a token for a code, once. */
 export interface TokenExchangeParams {
@@ -2825,6 +2885,8 @@ export interface Model {
   cache_write_price?: number | null;
   /** Requests with more tokens than this cost more. */
   dearer_above?: number | null;
+  /** The efforts that it takes beside `auto`; of those that come to the same, one. */
+  efforts?: Array<Effort>;
   /** Tools that run at the provider and that the configuration switches on for this model. */
   hosted_tools?: Array<HostedTool>;
 }
@@ -2841,6 +2903,8 @@ export interface ModelCost {
 export interface ModelListParams {
   /** All that the providers have: those that can be used are asked, at once and not for long. Without it each has one row, with the model that it begins with. */
   all?: boolean;
+  /** Only this one, as `provider/model`; no server is asked. No row if its provider is unknown. */
+  model?: string | null;
 }
 
 /** A request that names a session and nothing else: `session/detach`. */
@@ -3093,7 +3157,7 @@ export interface PromptArgument {
   required: boolean;
 }
 
-/** What a user sends: a string, or content blocks (text and images). */
+/** What a user sends: a string, or content blocks (text, images, resources and links to them). */
 export type PromptContent = string | Array<ContentBlock>;
 
 /** A prompt; unique within its session. */
@@ -3722,6 +3786,14 @@ export interface Text {
   text: string;
   /** Its hash; `config/write` takes it. */
   digest: string;
+}
+
+/** How long a provider took for an answer, in milliseconds from when the request was sent. */
+export interface Times {
+  /** Until the first byte of the answer. */
+  first_byte_ms: number;
+  /** Until its end. */
+  total_ms: number;
 }
 
 /** A token; the id is no secret. */

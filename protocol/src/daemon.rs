@@ -11,6 +11,7 @@ use crate::attention::Signal;
 use crate::event::ToolKind;
 use crate::id::SessionId;
 use crate::message::HostedTool;
+use crate::session::Effort;
 use crate::token::{Behind, Grant};
 
 /// No parameters, or a result that says nothing but that it was done.
@@ -285,12 +286,15 @@ pub struct Stop {
 }
 
 /// `model/list`: the models that can be used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Models {
     /// All that the providers have: those that can be used are asked, at once and not for long. Without it each has one row, with
     /// the model that it begins with.
     #[serde(default)]
     pub all: bool,
+    /// Only this one, as `provider/model`; no server is asked. No row if its provider is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
 }
 
 /// A row of `model/list`.
@@ -337,6 +341,9 @@ pub struct Model {
     /// Requests with more tokens than this cost more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dearer_above: Option<u64>,
+    /// The efforts that it takes beside `auto`; of those that come to the same, one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub efforts: Vec<Effort>,
     /// Tools that run at the provider and that the configuration switches on for this model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosted_tools: Vec<HostedTool>,

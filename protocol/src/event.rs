@@ -25,7 +25,7 @@ use crate::id::{
     BackgroundId, BlobId, CallId, Cursor, MessageId, PermissionId, PromptId, QuestionId, SessionId, TurnId,
 };
 use crate::mcp::SessionServer;
-use crate::message::{AnswerEnd, ContentBlock, HostedPart, HostedTool, Role, StopReason, Usage};
+use crate::message::{AnswerEnd, ContentBlock, HostedPart, HostedTool, Role, StopReason, Times, Usage};
 use crate::patience::Patience;
 use crate::permission::{Decision, Mode};
 use crate::question::{Question, Subject};
@@ -264,6 +264,10 @@ pub enum EventBody {
         /// What the step cost, for an assistant's message.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
+        /// How long the provider took, for an assistant's message; of one that was cut off, until then. Absent where it was cut off
+        /// by a cancel or a restart.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        times: Option<Times>,
     },
     /// An interrupted message is out of the context: its step is being repeated.
     MessageSuperseded {
@@ -655,6 +659,17 @@ pub enum EventBody {
     TextDelta(Delta),
     /// A piece of a message's thinking.
     ThinkingDelta(Delta),
+    /// A piece of the arguments of a call that the model writes; the first one tells that the call is coming. The pieces add up to
+    /// `input` of the `tool_use` as compact JSON, or to the text of a `cut_tool_use`.
+    ToolCallDelta {
+        /// The call.
+        call_id: CallId,
+        /// The tool.
+        name: String,
+        /// Where it belongs, and the piece.
+        #[serde(flatten)]
+        delta: Delta,
+    },
     /// A piece of what is said of a tool that a provider runs itself.
     HostedDelta {
         /// The tool.
@@ -700,6 +715,7 @@ impl EventBody {
             asks,
             model: None,
             usage: None,
+            times: None,
         }
     }
 
@@ -722,7 +738,16 @@ impl EventBody {
             asks: None,
             model: model.into(),
             usage,
+            times: None,
         }
+    }
+
+    /// A message that its provider took so long for.
+    pub fn took(mut self, long: Option<Times>) -> Self {
+        if let Self::Message { times, .. } = &mut self {
+            *times = long;
+        }
+        self
     }
 
     /// A change of a session in which nothing is said yet.

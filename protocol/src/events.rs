@@ -29,8 +29,8 @@ pub const USUAL_KINDS: [&str; 8] = [
 ];
 
 /// The kinds that are never stored: parts of messages, and what is for one reader only.
-const NEVER_STORED: [&str; 6] =
-    ["text_delta", "thinking_delta", "hosted_delta", "tool_output_delta", "caught_up", "unknown"];
+const NEVER_STORED: [&str; 7] =
+    ["text_delta", "thinking_delta", "hosted_delta", "tool_call_delta", "tool_output_delta", "caught_up", "unknown"];
 
 /// The kinds of stored events.
 pub fn stored_kinds() -> impl Iterator<Item = &'static str> {

@@ -42,6 +42,29 @@ pub enum ContentBlock {
         #[serde(flatten)]
         source: ImageSource,
     },
+    /// Something that lies elsewhere, which a user or a tool points to; a model reads its name and address.
+    ResourceLink {
+        /// Where it is: `file:///home/u/p/a.rs`, or an address of an MCP server's own.
+        uri: String,
+        /// Its name.
+        name: String,
+        /// Such as `text/plain`, if it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        media_type: Option<String>,
+        /// What it is, in a few words.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        description: Option<String>,
+    },
+    /// A text that is here, and where it is from; a model reads both.
+    Resource {
+        /// Where it is from.
+        uri: String,
+        /// Such as `text/plain`, if it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        media_type: Option<String>,
+        /// Its text.
+        text: String,
+    },
     /// The model's request to run a tool.
     ToolUse {
         /// The daemon's name for the call.
@@ -53,6 +76,15 @@ pub enum ContentBlock {
         /// The provider's own identifier and, where they are not canonical JSON, the arguments as it wrote them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         native: Option<Value>,
+    },
+    /// A request to run a tool that broke off while the model wrote it: it never runs, and no model reads it.
+    CutToolUse {
+        /// The daemon's name for it.
+        call_id: CallId,
+        /// The tool.
+        name: String,
+        /// The beginning of the arguments, as JSON.
+        text: String,
     },
     /// The answer to a tool call.
     ToolResult {
@@ -180,6 +212,24 @@ impl ContentBlock {
         }
     }
 
+    /// A resource, or a link to one, as a model reads it: a mention of a file, which it may read, or a text under its address.
+    pub fn resource_text(&self) -> Option<String> {
+        match self {
+            Self::ResourceLink { uri, name, media_type, description } => {
+                let path = path_of(uri);
+                if path.len() < uri.len() && path.ends_with(name.as_str()) && description.is_none() {
+                    return Some(format!("@{path}"));
+                }
+                let more = [Some(name), media_type.as_ref(), description.as_ref()];
+                let more: String =
+                    more.into_iter().flatten().filter(|it| !it.is_empty()).map(|it| format!(", {it}")).collect();
+                Some(format!("[resource {path}{more}]"))
+            }
+            Self::Resource { uri, text, .. } => Some(format!("{}:\n{}", path_of(uri), fenced(text))),
+            _ => None,
+        }
+    }
+
     /// The text of a text block.
     pub fn as_text(&self) -> Option<&str> {
         match self {
@@ -187,6 +237,19 @@ impl ContentBlock {
             _ => None,
         }
     }
+}
+
+/// The path of a file's address, or the address.
+fn path_of(uri: &str) -> &str {
+    uri.strip_prefix("file://").filter(|path| path.starts_with('/')).unwrap_or(uri)
+}
+
+/// A text between fences that it does not have itself.
+fn fenced(text: &str) -> String {
+    let longest = text.lines().map(|line| line.len() - line.trim_start_matches('`').len()).max().unwrap_or_default();
+    let fence = "`".repeat(longest.max(2) + 1);
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    format!("{fence}\n{text}{end}{fence}")
 }
 
 /// The largest image that a client or a tool sends, in bytes; providers refuse about 5 MB in base64.
@@ -244,6 +307,15 @@ pub enum StopReason {
     /// A reason that this build does not know.
     #[serde(other)]
     Unknown,
+}
+
+/// How long a provider took for an answer, in milliseconds from when the request was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Times {
+    /// Until the first byte of the answer.
+    pub first_byte_ms: u64,
+    /// Until its end.
+    pub total_ms: u64,
 }
 
 /// Tokens, as the provider counted them, and what they cost; of one step, or the sum over some.
@@ -348,6 +420,27 @@ mod tests {
         check(&[cut, paid(2, Some(7))], (3, Some(12), true));
         check(&[Usage::of_answer(None, false), paid(2, Some(7))], (2, Some(7), true));
         check(&[Usage::of_answer(Some(paid(1, Some(5))), false)], (1, Some(5), false));
+    }
+
+    #[test]
+    fn a_model_reads_of_a_resource_where_it_is_and_what_it_says() {
+        let link = |uri: &str, name: &str, about: Option<&str>| ContentBlock::ResourceLink {
+            uri: uri.to_owned(),
+            name: name.to_owned(),
+            media_type: about.map(|_| "text/plain".to_owned()),
+            description: about.map(str::to_owned),
+        };
+        let check = |block: ContentBlock, expect: &str| assert_eq!(block.resource_text().as_deref(), Some(expect));
+        check(link("file:///p/a.rs", "a.rs", None), "@/p/a.rs");
+        check(link("file:///p/a.rs", "main", None), "[resource /p/a.rs, main]");
+        check(link("db://rows/1", "1", Some("a row")), "[resource db://rows/1, 1, text/plain, a row]");
+        check(link("https://x/y", "", None), "[resource https://x/y]");
+        let text = "a\n```\n".to_owned();
+        check(
+            ContentBlock::Resource { uri: "file:///a".to_owned(), media_type: None, text },
+            "/a:\n````\na\n```\n````",
+        );
+        assert_eq!(ContentBlock::text("x").resource_text(), None);
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub const MAX_SCHEMA_TEXT: usize = 256 << 10;
 
 const CONTENT: &str = "content is a text, or a list of blocks of text and images";
 
-/// What a user sends: a string, or content blocks (text and images).
+/// What a user sends: a string, or content blocks (text, images, resources and links to them).
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum PromptContent {
@@ -89,6 +89,19 @@ fn block(raw: &RawValue) -> serde_json::Result<ContentBlock> {
         data: Option<String>,
         blob: Option<BlobId>,
     }
+    #[derive(Deserialize)]
+    struct Link {
+        uri: String,
+        name: String,
+        media_type: Option<String>,
+        description: Option<String>,
+    }
+    #[derive(Deserialize)]
+    struct Resource {
+        uri: String,
+        media_type: Option<String>,
+        text: String,
+    }
     if !raw.get().starts_with('{') {
         return Err(serde_json::Error::custom("a block is an object with a `type`"));
     }
@@ -103,6 +116,11 @@ fn block(raw: &RawValue) -> serde_json::Result<ContentBlock> {
             };
             Ok(ContentBlock::Image { media_type, source })
         }
+        "resource_link" => serde_json::from_str(raw.get()).map(|Link { uri, name, media_type, description }| {
+            ContentBlock::ResourceLink { uri, name, media_type, description }
+        }),
+        "resource" => serde_json::from_str(raw.get())
+            .map(|Resource { uri, media_type, text }| ContentBlock::Resource { uri, media_type, text }),
         _ => Ok(ContentBlock::Unknown),
     }
 }

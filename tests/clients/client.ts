@@ -22,7 +22,7 @@ function whole(notifications: Notification[]): [Event[], Record<string, string>]
       assert.equal(event.seq, durable.length + 1);
       durable.push(event);
     } else if ("offset" in event) {
-      const stream = "call_id" in event ? event.call_id : `${event.message} ${event.block}`;
+      const stream = "message" in event ? `${event.message} ${event.block}` : event.call_id;
       const text = texts[stream] ?? "";
       assert.equal(event.offset, Buffer.byteLength(text), JSON.stringify(event));
       texts[stream] = text + event.text;

@@ -17,7 +17,7 @@ mute = "--mute" in args or "--mute-if" in args and os.path.exists(args[args.inde
 extra = ["many%d" % n for n in range(int(args[args.index("--many") + 1]))] if "--many" in args else []
 asked = 0
 cancelled = []
-NAMES = ["echo", "env", "roots", "progress", "hang", "crash", "flood", "grow", "image", "big", "fail", "ask", "cancelled", "child", "reword"]
+NAMES = ["echo", "env", "roots", "progress", "hang", "crash", "flood", "grow", "image", "big", "fail", "ask", "cancelled", "child", "reword", "link"]
 about = "The tool %s."
 
 
@@ -121,6 +121,9 @@ def call(name, given, token):
     if name == "ask":
         schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
         return text(json.dumps(request("elicitation/create", {"message": "Who are you?", "requestedSchema": schema})))
+    if name == "link":
+        link = {"type": "resource_link", "uri": "note:///one", "name": "one", "description": "The first note."}
+        return {"content": [{"type": "text", "text": "see"}, link]}
     if name == "cancelled":
         return text(json.dumps(cancelled))
     if name == "child":
@@ -233,6 +236,10 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         self.head(405)
 
+    def do_DELETE(self):
+        connections.remove(self.headers["Mcp-Session-Id"])
+        self.head(200)
+
     def do_POST(self):
         message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         method = message.get("method")
@@ -255,6 +262,10 @@ class Handler(BaseHTTPRequestHandler):
                 return self.head(404)
             if message["params"]["name"] == "cut":
                 return self.head(200, "text/event-stream")
+            if message["params"]["name"] == "connections":
+                self.head(200, "application/json")
+                result = text(" ".join(connections))
+                return self.wfile.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode())
             self.head(200, "text/event-stream")
             self.wfile.write(b"id: 1\ndata:\n\n")
             here.stream = self.wfile
@@ -272,7 +283,7 @@ class Handler(BaseHTTPRequestHandler):
 
 if "--http" in args:
     connections, starts = [], []
-    NAMES += ["forget", "cut"]
+    NAMES += ["forget", "cut", "connections"]
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     print("http://127.0.0.1:%d/mcp" % server.server_port, flush=True)
     server.serve_forever()

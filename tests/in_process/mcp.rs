@@ -137,7 +137,19 @@ async fn a_long_result_is_bounded_and_an_image_is_one() {
     let finished = client.transcript();
     let finished: Vec<&Value> = finished.of("tool_finished").map(|seen| &seen.event).collect();
     let of = |kind: &str| finished.iter().find(|event| event["content"][0]["type"] == kind);
-    assert_eq!(of("image").unwrap()["content"].as_array().unwrap().len(), 1);
+    let image = of("image").unwrap();
+    assert_eq!(image["content"].as_array().unwrap().len(), 2);
+    // It is an artifact too, which a prompt may name.
+    let link = &image["content"][1];
+    assert_eq!((&link["type"], &link["name"]), (&json!("resource_link"), &json!("image.png")));
+    let id = link["uri"].as_str().unwrap().strip_prefix("artifact:").unwrap();
+    let row = client.call("artifact/get", json!({ "id": id })).await;
+    assert_eq!((&row["size"], &row["content_type"]), (&json!(9), &json!("image/png")));
+    assert_eq!(row["by"], format!("mcp__s__image of {session}"));
+    model.push([Reply::text("I see")]);
+    client.turn(&session, &format!("look at artifact:{id}")).await;
+    let prompt = client.transcript().of("prompt_accepted").last().unwrap().event.clone();
+    assert_eq!((&prompt["content"][1]["type"], &prompt["content"][1]["bytes"]), (&json!("image"), &json!(9)));
     let big = finished.iter().find(|event| event["blob"].is_string()).unwrap();
     assert!(big["content"][1]["text"].as_str().unwrap().contains("bytes left out"), "{big}");
     let failed = finished.iter().find(|event| event["is_error"] == true).unwrap();
@@ -551,5 +563,59 @@ async fn a_server_without_a_handshake_is_found_out_and_gets_its_input_in_the_nex
     assert_eq!((&row["protocol"], &row["name"]), (&json!("2026-07-28"), &json!("modern 2")));
     client.turn(&session, "again").await;
     assert_eq!(nth_result(&client, &session, 4).await.1, "a new tool: grown1");
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn a_sessions_own_server_at_an_address_works_for_it_alone_and_ends_with_it() {
+    let own = |tool: &str| Reply::tool(&format!("mcp__own__{tool}"), json!({ "text": "hello" }));
+    let model = ModelServer::with([own("echo"), own("connections"), Reply::text("done")]);
+    let daemon = Daemon::start_with(&model, Setup { mode: "auto", ..Setup::default() }).await;
+    let http = Http::start();
+    let brings = json!({ "mcp_servers": [{
+        "server": "own", "url": http.url, "headers": { "Authorization": "Bearer open-sesame" } }] });
+    let client = daemon.client().await;
+    let session = client.create_with(brings.clone()).await;
+    client.attach(&session).await;
+    client.turn(&session, "go").await;
+    assert_eq!(result(&client, &session).await.1, "hello");
+    assert_eq!(nth_result(&client, &session, 2).await.1, "connection-0");
+    // Another session has no such tool.
+    let other = client.session().await;
+    model.push([own("echo"), Reply::text("done")]);
+    client.turn(&other, "go").await;
+    assert_eq!(result(&client, &other).await.0["outcome"], "invalid");
+    client.call("session/remove", json!({ "session": session, "force": true })).await;
+    // A third one, with a connection of its own, hears when the first is gone.
+    let third = client.create_with(brings).await;
+    client.attach(&third).await;
+    let mut turns = 0;
+    until("the connection of the removed session has ended", async || {
+        model.push([own("connections"), Reply::text("done")]);
+        client.turn(&third, "go").await;
+        turns += 1;
+        (nth_result(&client, &third, turns).await.1 == "connection-1").then_some(())
+    })
+    .await;
+    assert!(!daemon.log().contains("open-sesame"));
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn a_link_in_a_result_stays_one_and_the_model_reads_it() {
+    let model = ModelServer::with([calls("link", json!({})), Reply::text("done")]);
+    let daemon = auto(&model, &[], "").await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.turn(&session, "go").await;
+    let (event, _) = result(&client, &session).await;
+    let link =
+        json!({ "type": "resource_link", "uri": "note:///one", "name": "one", "description": "The first note." });
+    assert_eq!(event["content"], json!([{ "type": "text", "text": "see" }, link]));
+    let asked = model.requests().pop().unwrap().messages();
+    assert!(
+        asked.contains("[resource note:///one, one, The first note.]") && !asked.contains("resource_link"),
+        "{asked}"
+    );
     daemon.check(&[&client], &model);
 }

@@ -64,14 +64,15 @@ async fn a_call_that_was_cut_was_paid_for_and_a_refusal_was_not() {
         let usage = &finished["usage"];
         assert_eq!((&usage["cost_micros"], &usage["cost_at_least"]), (&json!(300), &json!(null)), "{name}");
 
-        // Nothing of it was shown, and it has an event all the same.
+        // No text of it was shown, and it has an event all the same.
         model.push([paid(Reply::tool("bash", json!({ "command": "true" }))).cut(), good()]);
         let finished = client.turn(&session, "and this").await.event;
         let usage = &finished["usage"];
         assert_eq!((&usage["cost_micros"], &usage["cost_at_least"]), (&json!(cut + 300), &json!(true)), "{name}");
         let seen = client.transcript();
         let broken: Vec<_> = seen.of("message").filter(|seen| seen.event["interrupted"] == true).collect();
-        assert_eq!((broken.len(), &broken[0].event["content"]), (1, &json!([])), "{name}");
+        let cut_call = &broken[0].event["content"][0]["type"];
+        assert_eq!((broken.len(), cut_call), (1, &json!("cut_tool_use")), "{name}");
         assert_eq!(seen.of("message_superseded").count(), 1, "{name}");
         assert_eq!(row(&client, &session).await["usage"]["cost_micros"], cut + 600, "{name}");
         daemon.check(&[&client], &model);

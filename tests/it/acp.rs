@@ -363,3 +363,63 @@ async fn the_clients_of_both_sdks_take_every_message_and_see_a_whole_turn() {
         daemon.check(&[], &model);
     }
 }
+
+#[tokio::test]
+async fn a_call_is_pending_while_the_model_writes_it_and_its_arguments_grow() {
+    let gate = Gate::new();
+    let input = json!({ "path": "note.txt", "content": "words ".repeat(100) });
+    let call = Reply::text("I write.").and_tool_with_gate("write", &input.to_string(), &gate);
+    let model = ModelServer::with([call, Reply::text("done")]);
+    let daemon = Daemon::auto(&model).await;
+    let mut editor = Editor::start_as(&daemon, &["acp", "--model", "claude/m"], json!({})).await;
+    let session = editor.new_session(&daemon).await;
+    let prompt = editor.prompt(&session, "write it").await;
+    gate.reached().await;
+    let grown = |message: &Value| {
+        let update = &message["params"]["update"];
+        (update["rawInput"]["content"].as_str().unwrap_or_default().len() > 100).then_some(())
+    };
+    editor.until(grown).await;
+    let calls: Vec<&Value> = editor.updates().filter(|it| it["toolCallId"] == "c1").collect();
+    assert_eq!((&calls[0]["sessionUpdate"], &calls[0]["title"]), (&json!("tool_call"), &json!("write")), "{calls:?}");
+    assert!(calls.iter().all(|it| it["status"].is_null() || it["status"] == "pending"), "{calls:?}");
+    assert_eq!(calls.last().unwrap()["rawInput"]["path"], "note.txt");
+    assert!(!daemon.workspace().join("note.txt").exists());
+    gate.open();
+    assert_eq!(editor.answer(prompt).await["result"]["stopReason"], "end_turn");
+    let live = editor.shown();
+    let (_, call) = live.iter().find(|(name, _)| name.starts_with("call")).unwrap();
+    assert_eq!((&call["rawInput"], &call["status"]), (&input, &json!("completed")));
+    let mut other = Editor::start(&daemon, json!({})).await;
+    other.load(&daemon, &session).await;
+    let again: Vec<_> = other.shown().into_iter().filter(|(name, _)| !name.starts_with("user_")).collect();
+    assert_eq!(again, live);
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn a_link_of_the_editor_stays_one_and_the_efforts_are_those_of_the_model() {
+    let model = ModelServer::with([Reply::text("I see.")]);
+    let daemon = Daemon::start(&model).await;
+    let mut editor = Editor::start(&daemon, json!({})).await;
+    let params = json!({ "cwd": daemon.workspace(), "mcpServers": [] });
+    let made = editor.ask("session/new", params).await["result"].clone();
+    let session = made["sessionId"].as_str().unwrap().to_owned();
+    let efforts = made["configOptions"].as_array().unwrap().iter().find(|it| it["id"] == "effort").unwrap();
+    let values: Vec<_> = efforts["options"].as_array().unwrap().iter().map(|it| it["value"].clone()).collect();
+    assert_eq!(values, ["auto", "none", "minimal", "low", "medium", "high", "xhigh", "max"], "{made}");
+    let link = json!({ "type": "resource_link", "uri": "file:///p/a.rs", "name": "a.rs", "mimeType": "text/x-rust" });
+    let text = json!({ "type": "resource", "resource": { "uri": "file:///p/b.rs", "text": "fn b() {}" } });
+    let content = json!([{ "type": "text", "text": "look at" }, link, text]);
+    let prompt = editor.send("session/prompt", json!({ "sessionId": session, "prompt": content })).await;
+    assert_eq!(editor.answer(prompt).await["result"]["stopReason"], "end_turn");
+    let asked = model.requests().pop().unwrap().messages();
+    assert!(asked.contains("@/p/a.rs") || asked.contains("[resource /p/a.rs"), "{asked}");
+    assert!(asked.contains("/p/b.rs:\\n```\\nfn b() {}\\n```") && !asked.contains("resource_link"), "{asked}");
+    let mut other = Editor::start(&daemon, json!({})).await;
+    other.load(&daemon, &session).await;
+    let said: Vec<&Value> =
+        other.updates().filter(|it| it["sessionUpdate"] == "user_message_chunk").map(|it| &it["content"]).collect();
+    assert_eq!((said[1], said[2]), (&link, &text));
+    daemon.check(&[], &model);
+}

@@ -11,6 +11,7 @@ mod batch;
 mod beside_events;
 mod blobs;
 mod bounds;
+mod calls_stream;
 mod catalogue;
 mod cli;
 mod client_survives;

@@ -194,3 +194,36 @@ async fn lingers_tools_are_a_server_for_other_programs_without_a_daemon() {
     daemon.cli(&["mcp", "serve", "--allow", "bash("]).run().await.exits(1);
     daemon.check(&[], &model);
 }
+
+#[tokio::test]
+async fn a_process_that_the_daemon_started_brings_no_servers_for_a_session() {
+    let model = ModelServer::start();
+    let daemon = Daemon::auto(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    let marker = daemon.workspace().join("started");
+    let server =
+        json!({ "server": "own", "command": "/bin/sh", "args": ["-c", format!("touch {}", marker.display())] });
+    let cwd = daemon.workspace();
+    let requests = [
+        ("session/create", json!({ "cwd": cwd, "model": "work/m", "mcp_servers": [server] })),
+        ("session/set", json!({ "session": session, "mcp_servers": [server] })),
+    ];
+    let lines = (1..).zip(requests).map(|(id, (method, params))| {
+        format!("{}\n", json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
+    });
+    std::fs::write(cwd.join("lines"), lines.collect::<String>()).unwrap();
+    let script = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); f = s.makefile('rw')\n\
+        for line in open('lines'): f.write(line); f.flush(); print(f.readline(), end='')\n";
+    std::fs::write(cwd.join("ask.py"), script).unwrap();
+    let command = format!("setsid -w python3 ask.py {} > out", daemon.dirs.socket().display());
+    model.push([Reply::tool("bash", json!({ "command": command })), Reply::text("done")]);
+    client.turn(&session, "try").await;
+    let out = std::fs::read_to_string(cwd.join("out")).unwrap();
+    let answers: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let codes: Vec<&Value> = answers.iter().map(|answer| &answer["error"]["code"]).collect();
+    assert_eq!(codes, [-31006, -31006], "{out}");
+    assert!(answers[1]["error"]["message"].as_str().unwrap().contains("bring MCP servers"), "{out}");
+    assert!(!marker.exists());
+    daemon.check(&[&client], &model);
+}

@@ -6,6 +6,7 @@
 //! of their turn, `session/load` for the end of the replay, questions for the editor's answer. Deliberately absent: the
 //! editor's `fs/*` and `terminal/*`, as a session outlives its editor.
 
+mod arguments;
 mod options;
 mod prompt;
 mod question;
@@ -279,7 +280,7 @@ impl Bridge {
             }
             EventBody::SessionChanged { model, effort, .. } if model.is_some() || effort.is_some() => {
                 let row = self.client.session_info(session)?;
-                let options = options::options(&row, &self.models);
+                let options = self.options(&row)?;
                 self.update(session, SessionUpdate::ConfigOptionUpdate(ConfigOptionUpdate::new(options)))
             }
             EventBody::Notice { code: Some(NoticeCode::KeyMissing), text, .. } => self.key_missing(session, text),

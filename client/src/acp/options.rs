@@ -27,14 +27,18 @@ pub(super) fn modes(now: Mode) -> SessionModeState {
 }
 
 /// The options of a session: its model among those that can be used now, and how hard it thinks.
-pub(super) fn options(row: &Info, models: &[Model]) -> Vec<SessionConfigOption> {
+pub(super) fn options(row: &Info, models: &[Model], efforts: &[Effort]) -> Vec<SessionConfigOption> {
     let mut names: Vec<&str> = models.iter().filter(|model| model.ready).map(|model| &*model.model).collect();
     if !names.contains(&&*row.model) {
         names.insert(0, &row.model);
     }
     let choice = |name: &str| SessionConfigSelectOption::new(name.to_owned(), name.to_owned());
     let models: Vec<_> = names.into_iter().map(choice).collect();
-    let efforts: Vec<_> = Effort::ALL.iter().map(|effort| choice(effort.name())).collect();
+    let mut chosen = vec![Effort::Auto];
+    chosen.extend(efforts.iter().chain([&row.effort]));
+    chosen.sort();
+    chosen.dedup();
+    let efforts: Vec<_> = chosen.into_iter().map(|effort| choice(effort.name())).collect();
     vec![
         SessionConfigOption::select(MODEL, "Model", row.model.clone(), models)
             .category(SessionConfigOptionCategory::Model),

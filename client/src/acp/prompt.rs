@@ -18,10 +18,12 @@ fn block(block: Block) -> Result<ContentBlock, String> {
     match block {
         Block::Text(text) => Ok(ContentBlock::text(text.text)),
         Block::Image(image) => Ok(ContentBlock::image(image.mime_type, image.data)),
-        Block::ResourceLink(link) => Ok(ContentBlock::text(named(&link))),
+        Block::ResourceLink(ResourceLink { uri, name, mime_type, description, .. }) => {
+            Ok(ContentBlock::ResourceLink { uri, name, media_type: mime_type, description })
+        }
         Block::Resource(embedded) => match embedded.resource {
             EmbeddedResourceResource::TextResourceContents(it) => {
-                Ok(ContentBlock::text(format!("{}:\n{}", path(&it.uri), fenced(&it.text))))
+                Ok(ContentBlock::Resource { uri: it.uri, media_type: it.mime_type, text: it.text })
             }
             EmbeddedResourceResource::BlobResourceContents(it) => match it.mime_type {
                 Some(kind) if kind.starts_with("image/") => Ok(ContentBlock::image(kind, it.blob)),
@@ -32,23 +34,4 @@ fn block(block: Block) -> Result<ContentBlock, String> {
         Block::Audio(_) => Err("linger takes no audio".to_owned()),
         _ => Err("a kind of content that linger does not know".to_owned()),
     }
-}
-
-/// A link, as the model reads it: it may read the file itself.
-fn named(link: &ResourceLink) -> String {
-    let at = path(&link.uri);
-    if at.ends_with(&link.name) { format!("@{at}") } else { format!("@{at} ({})", link.name) }
-}
-
-/// The path of a file's address, or the address.
-fn path(uri: &str) -> &str {
-    uri.strip_prefix("file://").unwrap_or(uri)
-}
-
-/// A text between fences that it does not have itself.
-fn fenced(text: &str) -> String {
-    let longest = text.lines().map(|line| line.len() - line.trim_start_matches('`').len()).max().unwrap_or_default();
-    let fence = "`".repeat(longest.max(2) + 1);
-    let end = if text.ends_with('\n') { "" } else { "\n" };
-    format!("{fence}\n{text}{end}{fence}")
 }

@@ -259,7 +259,7 @@ impl Bridge {
             return Ok(Err(error));
         }
         let row = self.client.session_info(&session)?;
-        Ok(value(&SetSessionConfigOptionResponse::new(options::options(&row, &self.models))))
+        Ok(value(&SetSessionConfigOptionResponse::new(self.options(&row)?)))
     }
 
     /// The commands and skills of a directory, as updates of a session.
@@ -277,8 +277,16 @@ impl Bridge {
     }
 
     fn choices(&mut self, row: &Info) -> Result<(SessionModeState, Vec<SessionConfigOption>), Failure> {
-        self.models = self.client.call(&ModelList(Models { all: false }))?;
-        Ok((options::modes(row.mode), options::options(row, &self.models)))
+        self.models = self.client.call(&ModelList(Models::default()))?;
+        Ok((options::modes(row.mode), self.options(row)?))
+    }
+
+    /// What can be chosen for a session, with the efforts that its model takes.
+    pub(super) fn options(&mut self, row: &Info) -> Result<Vec<SessionConfigOption>, Failure> {
+        let model = Some(row.model.clone());
+        let rows = self.client.call(&ModelList(Models { all: false, model }))?;
+        let efforts: Vec<Effort> = rows.into_iter().flat_map(|row| row.efforts).collect();
+        Ok(options::options(row, &self.models, &efforts))
     }
 
     /// The row of a session that the editor names.

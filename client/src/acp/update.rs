@@ -7,20 +7,26 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use agent_client_protocol_schema::v1::{
-    Content, ContentBlock as Block, ContentChunk, CurrentModeUpdate, Diff, ImageContent, Plan, PlanEntry,
-    PlanEntryPriority, PlanEntryStatus, SessionInfoUpdate, SessionUpdate, ToolCall, ToolCallContent, ToolCallLocation,
-    ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
+    Content, ContentBlock as Block, ContentChunk, CurrentModeUpdate, Diff, EmbeddedResource, EmbeddedResourceResource,
+    ImageContent, Plan, PlanEntry, PlanEntryPriority, PlanEntryStatus, ResourceLink, SessionInfoUpdate, SessionUpdate,
+    TextResourceContents, ToolCall, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolCallUpdate,
+    ToolCallUpdateFields, ToolKind,
 };
 use linger_protocol::event::{self, Asks, Event, EventBody, FileChange, Level, Location, NoticeCode, PlanStatus};
 use linger_protocol::id::{BlobId, CallId, MessageId, PromptId};
 use linger_protocol::message::{ContentBlock, HostedPart, ImageSource, Role, text_of};
 use serde_json::json;
 
+use super::arguments::so_far;
+
 /// How much of the output of a running call an editor is shown, in bytes: its end.
 const TAIL: usize = 4 << 10;
 
 /// How many bytes of new output make another update: each has the whole tail.
 const EVERY: usize = 1 << 10;
+
+/// How many bytes of arguments make the first update of a call that the model writes.
+const FIRST: usize = 256;
 
 /// Gives the bytes of a blob, unless they are too many.
 pub(super) type Blobs<'a> = dyn FnMut(&BlobId) -> Option<Vec<u8>> + 'a;
@@ -29,6 +35,16 @@ pub(super) type Blobs<'a> = dyn FnMut(&BlobId) -> Option<Vec<u8>> + 'a;
 #[derive(Debug, Default)]
 pub(super) struct Shown {
     calls: HashMap<CallId, Output>,
+    /// The calls that the model still writes.
+    written: HashMap<CallId, Written>,
+}
+
+/// The arguments of a call that the model writes.
+#[derive(Debug, Default)]
+struct Written {
+    text: String,
+    /// How much of them the editor was told.
+    told: usize,
 }
 
 /// The output of a call that runs.
@@ -47,6 +63,7 @@ impl Shown {
             EventBody::ThinkingDelta(delta) => {
                 vec![said(SessionUpdate::AgentThoughtChunk, &delta.message, &delta.text)]
             }
+            EventBody::ToolCallDelta { call_id, name, delta } => self.writes(call_id, name, &delta.text),
             EventBody::Message { role: Role::User, content, message, prompt: Some(prompt), .. } => {
                 if own.contains(prompt) { Vec::new() } else { user(message, content, blobs) }
             }
@@ -109,13 +126,37 @@ impl Shown {
         }
     }
 
-    /// A finished message: its text was shown as it came, its calls were not.
+    /// A piece of a call that the model writes. Each update has all of the arguments so far, so each has twice as much as the last.
+    fn writes(&mut self, call: &CallId, name: &str, piece: &str) -> Vec<SessionUpdate> {
+        let is_new = !self.written.contains_key(call);
+        let written = self.written.entry(call.clone()).or_default();
+        written.text.push_str(piece);
+        if !is_new && written.text.len() < (2 * written.told).max(FIRST) {
+            return Vec::new();
+        }
+        written.told = written.text.len();
+        let input = so_far(&written.text);
+        if !is_new {
+            return vec![update(call, ToolCallUpdateFields::new().raw_input(input))];
+        }
+        let call = ToolCall::new(call.to_string(), name).name(name.to_owned()).status(ToolCallStatus::Pending);
+        vec![SessionUpdate::ToolCall(call.raw_input(input))]
+    }
+
+    /// A finished message: its text was shown as it came, its calls perhaps.
     fn answer(&mut self, message: &MessageId, content: &[ContentBlock]) -> Vec<SessionUpdate> {
         let calls = content.iter().enumerate().filter_map(|(at, block)| match block {
             ContentBlock::ToolUse { call_id, name, input, .. } => {
                 self.calls.entry(call_id.clone()).or_default();
+                if self.written.remove(call_id).is_some() {
+                    return Some(update(call_id, ToolCallUpdateFields::new().raw_input(input.clone())));
+                }
                 let call = ToolCall::new(call_id.to_string(), name.clone()).name(name.clone()).raw_input(input.clone());
                 Some(SessionUpdate::ToolCall(call))
+            }
+            ContentBlock::CutToolUse { call_id, .. } => {
+                self.written.remove(call_id)?;
+                Some(update(call_id, ToolCallUpdateFields::new().status(ToolCallStatus::Failed)))
             }
             ContentBlock::Hosted { tool, part, text, .. } => {
                 let failed = *part == HostedPart::Error;
@@ -180,10 +221,25 @@ fn result(content: &[ContentBlock], changes: &[FileChange], blobs: &mut Blobs<'_
     for block in content {
         match block {
             ContentBlock::Text { text } if shown.is_empty() || changes.is_empty() => shown.push(text_content(text)),
-            block => shown.extend(image(block, blobs).map(|image| ToolCallContent::Content(Content::new(image)))),
+            block => shown.extend(other(block, blobs).map(|other| ToolCallContent::Content(Content::new(other)))),
         }
     }
     shown
+}
+
+/// What is no text: an image, a resource, or a link to one.
+fn other(block: &ContentBlock, blobs: &mut Blobs<'_>) -> Option<Block> {
+    match block {
+        ContentBlock::ResourceLink { uri, name, media_type, description } => Some(Block::ResourceLink(
+            ResourceLink::new(name.clone(), uri.clone()).mime_type(media_type.clone()).description(description.clone()),
+        )),
+        ContentBlock::Resource { uri, media_type, text } => {
+            let text = TextResourceContents::new(text.clone(), uri.clone()).mime_type(media_type.clone());
+            let text = EmbeddedResourceResource::TextResourceContents(text);
+            Some(Block::Resource(EmbeddedResource::new(text)))
+        }
+        block => image(block, blobs),
+    }
 }
 
 fn image(block: &ContentBlock, blobs: &mut Blobs<'_>) -> Option<Block> {
@@ -199,7 +255,7 @@ fn image(block: &ContentBlock, blobs: &mut Blobs<'_>) -> Option<Block> {
 fn user(message: &MessageId, content: &[ContentBlock], blobs: &mut Blobs<'_>) -> Vec<SessionUpdate> {
     let block = |block: &ContentBlock| match block {
         ContentBlock::Text { text } => Some(Block::from(text.clone())),
-        block => image(block, blobs),
+        block => other(block, blobs),
     };
     let chunk = |block| SessionUpdate::UserMessageChunk(ContentChunk::new(block).message_id(id(message)));
     content.iter().filter_map(block).map(chunk).collect()

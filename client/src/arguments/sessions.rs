@@ -51,7 +51,7 @@ pub(crate) struct Log {
     /// Show outputs, commands and differences whole
     #[arg(long)]
     pub(crate) full: bool,
-    /// Show when each prompt came and each turn ended, in UTC
+    /// Show when each prompt came and each turn ended, in UTC, and how long each answer took
     #[arg(short, long)]
     pub(crate) times: bool,
     /// What summaries replaced for the model, and the summaries, in place of what happened

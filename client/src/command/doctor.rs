@@ -109,7 +109,7 @@ fn examine(report: &mut Report, args: &Doctor) -> Result<(), Failure> {
         Err(failure) => return report.failure(&failure),
     }
     if args.probe {
-        match client.call(&ModelList(Models { all: true })) {
+        match client.call(&ModelList(Models { all: true, model: None })) {
             Ok(rows) => probed(report, &rows)?,
             Err(failure) => return report.failure(&failure),
         }

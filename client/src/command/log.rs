@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use linger_protocol::event::{Event, EventBody, NoticeCode, Notification};
-use linger_protocol::message::{Role, StopReason};
+use linger_protocol::message::{Role, StopReason, Times};
 use linger_protocol::session::{Info, State};
 use serde_json::value::RawValue;
 
@@ -164,7 +164,14 @@ impl Printer {
             out.push(Output::Talk(format!("{}\n", self.renderer.style().dim(&moment(event.at)))));
             self.terminal.print(out)?;
         }
-        let out = self.renderer.event(event);
+        let mut out = self.renderer.event(event);
+        if self.times
+            && let EventBody::Message { times: Some(Times { first_byte_ms, total_ms }), .. } = event.body
+        {
+            let line = format!("first byte after {first_byte_ms} ms, whole after {total_ms} ms");
+            self.renderer.fresh_line(&mut out);
+            out.push(Output::Talk(format!("{}\n", self.renderer.style().dim(&line))));
+        }
         Ok(self.terminal.print(out)?)
     }
 

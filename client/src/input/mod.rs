@@ -68,6 +68,8 @@ pub(crate) enum Hotkey {
 pub(crate) enum Names {
     /// Models of the usable providers.
     Models,
+    /// Efforts that the session's model takes.
+    Efforts,
     /// Sessions.
     Sessions,
     /// Agents.

@@ -20,6 +20,12 @@ pub(crate) fn shown(content: &[ContentBlock]) -> (String, Vec<String>) {
             None => words.push(text),
         }
     }
+    with.extend(content.iter().filter_map(|block| match block {
+        ContentBlock::ResourceLink { uri, name, .. } if uri.ends_with(name.as_str()) => Some(format!("link {uri}")),
+        ContentBlock::ResourceLink { uri, name, .. } => Some(format!("link {name} ({uri})")),
+        ContentBlock::Resource { uri, .. } => Some(format!("text of {uri}")),
+        _ => None,
+    }));
     let pictures = content.iter().filter(|block| matches!(block, ContentBlock::Image { .. })).count();
     if pictures > 0 {
         with.push(format!("{pictures} picture{}", if pictures == 1 { "" } else { "s" }));
@@ -44,8 +50,16 @@ mod tests {
             block("file a.rs, 2 lines", "1\tone\n2\ttwo\n"),
             ContentBlock::text("piped"),
             ContentBlock::image("image/png", ""),
+            ContentBlock::ResourceLink {
+                uri: "db://1".to_owned(),
+                name: "row".to_owned(),
+                media_type: None,
+                description: None,
+            },
+            ContentBlock::Resource { uri: "file:///a".to_owned(), media_type: None, text: "secret".to_owned() },
         ];
-        let with = ["file a.rs, 2 lines", "1 picture"].map(str::to_owned).to_vec();
+        let with =
+            ["file a.rs, 2 lines", "link row (db://1)", "text of file:///a", "1 picture"].map(str::to_owned).to_vec();
         assert_eq!(shown(&content), ("look\nat this\n\npiped".to_owned(), with));
         let own = [ContentBlock::text("[file of mine]\nwords")];
         assert_eq!(shown(&own), ("[file of mine]\nwords".to_owned(), Vec::new()));

@@ -31,6 +31,8 @@ enum Doing {
     Waiting,
     Thinking,
     Writing,
+    /// A call of this tool.
+    Calling(String),
     /// The provider failed; the next try is at this time, in Unix milliseconds.
     Retry(Option<u64>),
     Key,
@@ -108,6 +110,7 @@ impl Live {
             }
             EventBody::TextDelta(_) => self.doing = Doing::Writing,
             EventBody::ThinkingDelta(_) => self.doing = Doing::Thinking,
+            EventBody::ToolCallDelta { name, .. } => self.doing = Doing::Calling(clean_line(name).into_owned()),
             EventBody::Message { role: Role::Assistant, usage, interrupted, .. } => {
                 self.doing = Doing::Waiting;
                 if let Some(usage) = usage {
@@ -227,6 +230,7 @@ impl Live {
             ([], Doing::Waiting) => "waiting for the model".to_owned(),
             ([], Doing::Thinking) => "thinking".to_owned(),
             ([], Doing::Writing) => "writing".to_owned(),
+            ([], Doing::Calling(tool)) => format!("writing call: {tool}"),
             ([], Doing::Key) => "waiting for a key".to_owned(),
             ([], Doing::Confirmation) => "waiting for `linger config confirm`".to_owned(),
             ([], Doing::Summarising) => "summarising older messages".to_owned(),
@@ -287,13 +291,15 @@ mod tests {
             assert_eq!(live(&events).rows(now, 100, 0, false), expect.split('\n').collect::<Vec<_>>());
         };
         check(&[], 4999, "… waiting for the model · 3 s · ask · Esc stops");
+        let writes = json!({"kind": "tool_call_delta", "message": "m1", "block": 1, "call_id": "c1", "name": "ed\u{1b}it", "offset": 0, "text": "{"});
+        check(&[writes.clone()], 2000, "… writing call: ed␛it · 1 s · ask · Esc stops");
         let usage = json!({"input_tokens": 90, "output_tokens": 10, "cost_micros": 120});
         let said =
             json!({"kind": "message", "seq": 2, "message": "m1", "role": "assistant", "content": [], "usage": usage});
         let tool = json!({"kind": "tool_started", "seq": 3, "at": 2000, "call_id": "c1", "tool": "bash", "action": "cargo test\nls"});
         let out = json!({"kind": "tool_output_delta", "call_id": "c1", "offset": 0, "text": "one\ntwo\n\n1 %\r\u{1b}2 %\nfour"});
         check(
-            &[said, tool, out],
+            &[writes, said, tool, out],
             63_000,
             "  │ two\n  │ ␛2 %\n  │ four\n… bash cargo test… 1 min 1 s · 1 min 2 s · 100 tokens · $0.0001 · context 10 % · ask · Esc stops",
         );

@@ -335,6 +335,7 @@ impl Renderer {
             | EventBody::BackgroundStarted { .. }
             | EventBody::UndoStarted { .. }
             | EventBody::ToolOutputDelta { .. }
+            | EventBody::ToolCallDelta { .. }
             | EventBody::CommandStarted { .. }
             | EventBody::Lost { .. }
             | EventBody::Unknown => {}

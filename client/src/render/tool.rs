@@ -3,7 +3,7 @@
 use linger_protocol::checkpoint::Checkpoint;
 use linger_protocol::event::{ChangeKind, EventBody, FileChange, NotRestored, Outcome, ToolKind};
 use linger_protocol::id::CallId;
-use linger_protocol::message::text_of;
+use linger_protocol::message::{ContentBlock, text_of};
 
 use super::markdown::width;
 use super::style::Style;
@@ -125,6 +125,11 @@ impl Renderer {
             .map(|file| format!(", all of it in {}", clean_line(&file.to_string_lossy())))
             .unwrap_or_default();
         self.say(&format!("{sign} {result}{file}"), out);
+        for block in content {
+            if let ContentBlock::ResourceLink { uri, name, .. } = block {
+                self.say(&style.dim(&format!("  {}: {}", clean_line(name), clean_line(uri))), out);
+            }
+        }
         let executes = kind == ToolKind::Execute;
         let is_delegate = call.as_ref().is_some_and(|call| call.tool == "delegate");
         match outcome {

@@ -11,7 +11,6 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use linger_protocol::permission::Mode;
-use linger_protocol::session::Effort;
 
 use super::files;
 use super::menu::Choice;
@@ -103,7 +102,6 @@ fn found(typed: &str, known: &Known, places: &[PathBuf]) -> Option<Found> {
         Argument::Mode => {
             [Mode::Ask, Mode::Edit, Mode::Auto, Mode::Plan].map(|mode| Choice::new(mode.to_string(), "")).to_vec()
         }
-        Argument::Effort => Effort::ALL.iter().map(|effort| Choice::new(effort.name(), "")).collect(),
         Argument::Words(words) => named(words),
         Argument::Command => slash::names(),
         Argument::Names(names) => known.get(names),
@@ -218,6 +216,7 @@ mod tests {
             for event in wanted {
                 let Event::Hotkey(Hotkey::Names(names)) = event else { continue };
                 let list = match names {
+                    Names::Efforts => ["auto", "low", "xhigh"].map(|effort| Choice::new(effort, "")).to_vec(),
                     Names::Models => vec![Choice::new("mock/large", ""), Choice::new("mock/small", "")],
                     Names::Commands => vec![Choice::new("/review", "a command")],
                     Names::Servers => vec![Choice::new("docs:", "")],

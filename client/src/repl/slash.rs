@@ -115,8 +115,6 @@ pub(super) enum Argument {
     Words(&'static [&'static str]),
     /// A permission mode.
     Mode,
-    /// How hard the model thinks.
-    Effort,
     /// A name that the daemon knows.
     Names(Names),
     /// A directory.
@@ -143,7 +141,7 @@ const COMMANDS: &[Row] = &[
     ),
     ("/agent", "[AGENT]", "a fresh session with an agent; alone: choose", Some(Argument::Names(Names::Agents))),
     ("/mode", "[ask|edit|auto|plan]", "what runs without asking", Some(Argument::Mode)),
-    ("/effort", "[LEVEL]", "how hard the model thinks: none to max, or auto", Some(Argument::Effort)),
+    ("/effort", "[LEVEL]", "how hard the model thinks: none to max, or auto", Some(Argument::Names(Names::Efforts))),
     ("/provider", "[PROVIDER]", "its default model; alone: list the providers", None),
     (
         "/unattended",

@@ -11,7 +11,7 @@ use linger_protocol::mcp;
 use linger_protocol::method::{
     AgentList, CommandList, McpList, McpResources, Method, ModelList, SessionCreate, SessionList, SkillList,
 };
-use linger_protocol::session::{Create, Info, List as Sessions, Set};
+use linger_protocol::session::{Create, Effort, Info, List as Sessions, Set};
 
 use super::Repl;
 use super::menu::Choice;
@@ -78,7 +78,7 @@ impl Repl {
         let client = &mut self.attachment.client;
         Ok(match names {
             Names::Models => {
-                let rows = client.call(&ModelList(Models { all: true }))?;
+                let rows = client.call(&ModelList(Models { all: true, model: None }))?;
                 let ready = rows.into_iter().filter(|row| row.ready && !row.model.ends_with("/MODEL"));
                 ready
                     .map(|row| {
@@ -86,6 +86,12 @@ impl Repl {
                         Choice::new(clean_line(&row.model), window.unwrap_or_default())
                     })
                     .collect()
+            }
+            Names::Efforts => {
+                let model = Some(self.model.clone());
+                let rows = client.call(&ModelList(Models { all: false, model }))?;
+                let efforts = rows.into_iter().flat_map(|row| row.efforts);
+                std::iter::once(Effort::Auto).chain(efforts).map(|effort| Choice::new(effort.name(), "")).collect()
             }
             Names::Sessions => {
                 let rows = client.call(&SessionList(Sessions { limit: Some(SESSIONS), ..Sessions::default() }))?;

@@ -7,10 +7,11 @@
 
 pub mod cursor;
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use linger_protocol::id::{SessionId, TurnId};
+use linger_protocol::id::{CallId, SessionId, TurnId};
 use linger_protocol::message::{HostedPart, HostedTool};
 use tokio::sync::{Notify, watch};
 
@@ -37,13 +38,24 @@ pub struct Stored {
     pub data: String,
 }
 
+/// A call that the model writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallHead {
+    /// The id that it will have.
+    pub id: CallId,
+    /// The tool.
+    pub name: String,
+}
+
 /// The kind of a piece.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PieceKind {
     /// A model's text.
     Text,
     /// A model's thinking.
     Thinking,
+    /// The arguments of a call.
+    Call(Arc<CallHead>),
     /// A call or result of a tool that the provider runs.
     Hosted(HostedTool, HostedPart),
     /// A tool's output.
@@ -62,16 +74,22 @@ const HOSTED: [(&str, HostedTool, HostedPart); 6] = [
 
 impl PieceKind {
     /// The name in the database.
-    pub fn as_str(self) -> &'static str {
+    pub fn name(&self) -> Cow<'static, str> {
         match self {
-            Self::Text => "text",
-            Self::Thinking => "thinking",
+            Self::Text => "text".into(),
+            Self::Thinking => "thinking".into(),
+            Self::Call(call) => format!("call {} {}", call.id, call.name).into(),
             Self::Hosted(tool, part) => {
-                let known = HOSTED.iter().find(|(_, of, is)| (of, is) == (&tool, &part));
-                known.map_or("hosted", |(name, ..)| name)
+                let known = HOSTED.iter().find(|(_, of, is)| (of, is) == (tool, part));
+                known.map_or("hosted", |(name, ..)| name).into()
             }
-            Self::Output => "output",
+            Self::Output => "output".into(),
         }
+    }
+
+    /// The kind of the arguments of a call.
+    pub fn call(id: CallId, name: &str) -> Self {
+        Self::Call(Arc::new(CallHead { id, name: name.to_owned() }))
     }
 
     /// The kind of a name in the database; text if unknown.
@@ -80,6 +98,11 @@ impl PieceKind {
             "thinking" => Self::Thinking,
             "output" => Self::Output,
             "hosted" => Self::Hosted(HostedTool::Unknown, HostedPart::Unknown),
+            name if name.starts_with("call ") => {
+                let mut words = name.splitn(3, ' ').skip(1);
+                let mut word = || words.next().unwrap_or_default();
+                Self::call(CallId(word().to_owned()), word())
+            }
             name => match HOSTED.iter().find(|(known, ..)| *known == name) {
                 Some((_, tool, part)) => Self::Hosted(*tool, *part),
                 None => Self::Text,
@@ -481,9 +504,10 @@ mod tests {
     fn every_kind_of_piece_has_a_name_of_its_own_in_the_database() {
         let hosted = HOSTED.map(|(_, tool, part)| PieceKind::Hosted(tool, part));
         let unknown = PieceKind::Hosted(HostedTool::Unknown, HostedPart::Unknown);
+        let calls = ["edit", "two words", ""].map(|name| PieceKind::call("c12".into(), name));
         let kinds = [PieceKind::Text, PieceKind::Thinking, PieceKind::Output, unknown];
-        for kind in kinds.into_iter().chain(hosted) {
-            assert_eq!(PieceKind::from_name(kind.as_str()), kind);
+        for kind in kinds.into_iter().chain(hosted).chain(calls) {
+            assert_eq!(PieceKind::from_name(&kind.name()), kind);
         }
     }
 }

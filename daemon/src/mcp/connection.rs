@@ -16,7 +16,7 @@ use tokio::net::unix::pipe;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::http::Address;
@@ -123,6 +123,8 @@ pub(super) struct Connection {
     peer: Peer,
     ended: CancellationToken,
     tasks: Vec<AbortOnDropHandle<()>>,
+    /// A connection that is dropped has ended.
+    _ends: DropGuard,
 }
 
 impl Connection {
@@ -161,6 +163,8 @@ impl Connection {
         connection.begin(config).await?;
         if !connection.peer.is_per_request() {
             address.agreed(&connection.info.protocol_version);
+            // It outlives the connection.
+            tokio::spawn(address.clone().take_leave(connection.ended.clone()));
             connection.run(address.listen(heard));
         }
         Ok(connection)
@@ -172,7 +176,8 @@ impl Connection {
         let (logged, log) = (AtomicU32::new(0), log.clone());
         let heard = Heard { peer: peer.clone(), log, logged, changed: changed.clone(), ended: ended.clone() };
         let (info, calls) = (Info::default(), watch::Sender::new(0));
-        (Self { info, pid, changed, calls, peer, ended, tasks: Vec::new() }, queue, Arc::new(heard))
+        let _ends = ended.clone().drop_guard();
+        (Self { info, pid, changed, calls, peer, ended, tasks: Vec::new(), _ends }, queue, Arc::new(heard))
     }
 
     /// Runs a task as long as the connection lives.

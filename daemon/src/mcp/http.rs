@@ -16,6 +16,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 
 use super::challenge::Challenge;
 use super::connection::{Heard, PER_REQUEST};
@@ -52,6 +53,9 @@ const SHOWN: usize = 300;
 /// The pauses before a stream is opened again: the first and shortest, so that no server makes the daemon spin, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// How long a server may take to hear that a connection has ended; nothing waits for it.
+const LEAVE: Duration = Duration::from_secs(5);
 
 /// An address and what each request to it carries.
 #[derive(Clone)]
@@ -265,6 +269,18 @@ impl Address {
             last = read.resume.map(|(id, _)| id).or(last);
             sleep(pause.max(wanted.unwrap_or_default()).min(LONGEST_PAUSE)).await;
         }
+    }
+
+    /// Tells the server at the connection's end that it may forget it, if it has a name for it.
+    pub(super) async fn take_leave(self, ended: CancellationToken) {
+        ended.cancelled().await;
+        if self.session.get().is_none() {
+            return;
+        }
+        let request = self.client.delete(self.url.clone()).headers(self.headers(None)).timeout(LEAVE);
+        // It may refuse this, or be gone.
+        let left = bearer(request, self.token().await.as_ref()).send().await;
+        tracing::debug!(target: "mcp", status = ?left.map(|response| response.status()), "left");
     }
 
     /// Reads a stream that the server has for us: its own, or after an event the rest of the one that had it. `None` if it has none.

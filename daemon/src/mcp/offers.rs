@@ -78,7 +78,7 @@ impl Servers {
         let params = json!({ "uri": uri });
         let answer = at.ask(&server, |connection| async move { connection.ask("resources/read", params).await }).await;
         let result = CallResult::of_resource(&answer.map_err(failed)?).map_err(failed)?;
-        let result = CallResult { text: server.redacted(&result.text), ..result };
+        let result = result.redacted(|text| server.redacted(text));
         Ok(blocks(&format!("resource @{name}:{uri}"), result))
     }
 
@@ -105,7 +105,7 @@ impl Servers {
         let params = json!({ "name": prompt, "arguments": given });
         let answer = at.ask(&server, |connection| async move { connection.ask("prompts/get", params).await }).await;
         let result = CallResult::of_prompt(&answer.map_err(failed)?).map_err(failed)?;
-        let result = CallResult { text: server.redacted(&result.text), ..result };
+        let result = result.redacted(|text| server.redacted(text));
         Ok(blocks(&format!("prompt /{name}:{prompt}"), result))
     }
 
@@ -225,13 +225,13 @@ fn arguments(prompt: &ServerPrompt, text: &str, given: &BTreeMap<String, String>
 }
 
 /// What a prompt gets: the text under its source, and the images.
-fn blocks(source: &str, CallResult { text: said, images, .. }: CallResult) -> Vec<ContentBlock> {
+fn blocks(source: &str, CallResult { text: said, images, links, .. }: CallResult) -> Vec<ContentBlock> {
     let kept = text::head(&said, MAX_TEXT);
     let cut = match said.len() - kept.len() {
         0 => String::new(),
         left => format!("\n[{left} bytes left out]"),
     };
-    std::iter::once(ContentBlock::text(format!("[{source}]\n{kept}{cut}"))).chain(images).collect()
+    std::iter::once(ContentBlock::text(format!("[{source}]\n{kept}{cut}"))).chain(images).chain(links).collect()
 }
 
 #[cfg(test)]

@@ -2,8 +2,6 @@
 //!
 //! Pure. Deliberately absent: how much of the text a model reads (`tool::output`).
 
-use std::fmt::Write as _;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use linger_protocol::message::{ContentBlock, MAX_IMAGE, image_type};
@@ -12,9 +10,16 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::provider::schema::fits;
+use crate::tool::Made;
 
 /// The most images of one result.
 const MAX_IMAGES: usize = 8;
+
+/// The most links of one result.
+const MAX_LINKS: usize = 64;
+
+/// The longest link, in bytes: an address with a name and a sentence.
+const MAX_LINK: usize = 2 << 10;
 
 /// The result of `tools/call`.
 #[derive(Debug, Default, PartialEq)]
@@ -23,6 +28,10 @@ pub(super) struct CallResult {
     pub(super) text: String,
     /// The images, after the text.
     pub(super) images: Vec<ContentBlock>,
+    /// The links, after those.
+    pub(super) links: Vec<ContentBlock>,
+    /// The files that came as bytes, images among them.
+    pub(super) made: Vec<Made>,
     /// Whether the tool failed.
     pub(super) is_error: bool,
     /// The structured content, if it has some.
@@ -66,6 +75,19 @@ impl CallResult {
         }
         result.structured = written.structured_content;
         Ok(result)
+    }
+
+    /// The same with `redact` applied to each text that people or models read.
+    pub(super) fn redacted(mut self, redact: impl Fn(&str) -> String) -> Self {
+        self.text = redact(&self.text);
+        self.made.iter_mut().for_each(|made| made.name = redact(&made.name));
+        for link in &mut self.links {
+            if let ContentBlock::ResourceLink { uri, name, media_type, description } = link {
+                let texts = [Some(uri), Some(name), media_type.as_mut(), description.as_mut()];
+                texts.into_iter().flatten().for_each(|text| *text = redact(text));
+            }
+        }
+        self
     }
 
     /// What is wrong with the structured content of a success, by the schema that the tool has for it.
@@ -120,25 +142,53 @@ impl CallResult {
     fn add(&mut self, block: Content) {
         match (block.r#type.as_str(), block.resource) {
             ("text", _) => self.say(&block.text),
-            ("image", _) => self.image(&block.mime_type, block.data),
+            ("image", _) => {
+                self.keep(String::new(), &block.mime_type, &block.data);
+                self.image(&block.mime_type, block.data);
+            }
             ("resource", Some(resource)) => {
                 self.say(&format!("[resource {}]", resource.uri));
                 match resource.blob {
-                    Some(data) => self.image(&resource.mime_type, data),
+                    Some(data) => {
+                        let name = resource.uri.rsplit('/').next().unwrap_or_default().to_owned();
+                        self.keep(name, &resource.mime_type, &data);
+                        self.image(&resource.mime_type, data);
+                    }
                     None => self.say(&resource.text),
                 }
             }
             ("resource_link", _) => {
-                let mut link = format!("[resource {}", block.uri);
-                for more in [block.name, block.mime_type, block.description].iter().filter(|text| !text.is_empty()) {
-                    // Writing to a string does not fail.
-                    let _ = write!(link, ", {more}");
+                let said = |text: String| (!text.is_empty()).then(|| text.replace('\0', "\u{fffd}"));
+                let link = ContentBlock::ResourceLink {
+                    uri: said(block.uri).unwrap_or_default(),
+                    name: said(block.name).unwrap_or_default(),
+                    media_type: said(block.mime_type),
+                    description: said(block.description),
+                };
+                // Too many, or one that is too long, are text, which is cut.
+                let long = link.resource_text().unwrap_or_default();
+                match self.links.len() < MAX_LINKS && long.len() <= MAX_LINK {
+                    true => self.links.push(link),
+                    false => self.say(&long),
                 }
-                self.say(&format!("{link}]"));
             }
-            ("audio", _) => self.say(&format!("[audio {} of {} bytes, left out]", block.mime_type, bytes(&block.data))),
+            ("audio", _) => {
+                self.keep(String::new(), &block.mime_type, &block.data);
+                self.say(&format!("[audio {} of {} bytes, left out]", block.mime_type, bytes(&block.data)));
+            }
             (other, _) => self.say(&format!("[content of type `{other}`, left out]")),
         }
+    }
+
+    /// Keeps a file; without a name it is called what it is.
+    fn keep(&mut self, name: String, content_type: &str, data: &str) {
+        let Ok(bytes) = BASE64.decode(data) else { return };
+        if bytes.is_empty() || self.made.len() >= MAX_IMAGES {
+            return;
+        }
+        let (kind, ending) = content_type.split_once('/').unwrap_or(("file", "bin"));
+        let name = if name.is_empty() { format!("{kind}.{ending}") } else { name };
+        self.made.push(Made { name, content_type: content_type.to_owned(), bytes });
     }
 
     /// Adds an image, if models take it.
@@ -199,11 +249,28 @@ mod tests {
         let bad = json!({ "type": "image", "data": "AAAA", "mimeType": "image/png" });
         check(json!({ "content": [bad] }), "[image/png of 3 bytes, left out]", 0, false);
         let link = json!({ "type": "resource_link", "uri": "file:///a", "name": "a", "mimeType": "text/plain" });
-        check(json!({ "content": [link] }), "[resource file:///a, a, text/plain]", 0, false);
+        let links = CallResult::parse(&json!({ "content": [link] }).to_string()).unwrap().links;
+        let expect = ContentBlock::ResourceLink {
+            uri: "file:///a".to_owned(),
+            name: "a".to_owned(),
+            media_type: Some("text/plain".to_owned()),
+            description: None,
+        };
+        assert_eq!(links, [expect]);
+        let many: Vec<Value> =
+            (0..=MAX_LINKS).map(|n| json!({ "type": "resource_link", "uri": format!("u{n}") })).collect();
+        check(json!({ "content": many }), "[resource u64]", 0, false);
+        let long = json!({ "type": "resource_link", "uri": "u", "name": "n".repeat(MAX_LINK) });
+        check(json!({ "content": [long] }), &format!("[resource u, {}]", "n".repeat(MAX_LINK)), 0, false);
         let text = json!({ "type": "resource", "resource": { "uri": "file:///a", "text": "words" } });
         check(json!({ "content": [text] }), "[resource file:///a]\nwords", 0, false);
         let blob = json!({ "type": "resource", "resource": { "uri": "u", "blob": PNG, "mimeType": "image/png" } });
         check(json!({ "content": [blob] }), "[resource u]", 1, false);
+        let pdf = json!({ "type": "resource", "resource": { "uri": "x://d/a.pdf", "blob": "JVBERg==", "mimeType": "application/pdf" } });
+        let image = json!({ "type": "image", "data": PNG, "mimeType": "image/png" });
+        let made = CallResult::parse(&json!({ "content": [pdf, image] }).to_string()).unwrap().made;
+        let made: Vec<_> = made.iter().map(|it| (&*it.name, &*it.content_type, it.bytes.len())).collect();
+        assert_eq!(made, [("a.pdf", "application/pdf", 4), ("image.png", "image/png", 9)]);
         let audio = json!({ "type": "audio", "data": "AAAAAA==", "mimeType": "audio/wav" });
         check(json!({ "content": [audio] }), "[audio audio/wav of 4 bytes, left out]", 0, false);
         check(json!({ "content": [{ "type": "video" }] }), "[content of type `video`, left out]", 0, false);

@@ -140,17 +140,18 @@ impl McpCall {
             }
         };
         let (result, misfit) = self.checked(result).await;
-        let CallResult { text, images, is_error, .. } = result;
         // Before it is stored or a model reads it: the variables of a server are for its process alone.
-        let text = self.server.redacted(&text);
+        let result = result.redacted(|text| self.server.redacted(text));
+        let CallResult { text, images, links, made, is_error, .. } = result;
         if !text.is_empty() {
             output.push(text.as_bytes()).await;
         }
         let mut kept = output.finish().await;
-        if text.is_empty() && !images.is_empty() {
+        if text.is_empty() && !(images.is_empty() && links.is_empty()) {
             kept.content.clear();
         }
         kept.content.extend(images);
+        kept.content.extend(links);
         let mut notices = Vec::new();
         if let Some(why) = misfit {
             // The result is kept: what it says may serve all the same.
@@ -161,7 +162,7 @@ impl McpCall {
             notices.push(format!("a result of {tool} does not fit its output schema: {}", text::one_line(&why)));
         }
         let (content, output, whole) = (kept.content, kept.segments, kept.whole);
-        ToolOutput { content, is_error, output, whole, notices, ..ToolOutput::text("") }
+        ToolOutput { content, is_error, output, whole, notices, made, ..ToolOutput::text("") }
     }
 
     /// The result, and what is wrong with it by the tool's output schema.

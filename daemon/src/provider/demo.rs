@@ -22,7 +22,7 @@ use linger_protocol::message::{ContentBlock, Role, Usage, text_of};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Message, Request, Response, StreamEvent, json_size};
+use super::{Message, Request, Response, StreamEvent, call_text, json_size};
 
 /// Between two words.
 const PACE: Duration = Duration::from_millis(15);
@@ -46,6 +46,8 @@ const TRANSCRIPT: &str = "<transcript>";
 pub struct DemoStream {
     /// Words, each after a wait.
     words: VecDeque<(Duration, String)>,
+    /// The call, in pieces, which follow the words.
+    call: VecDeque<StreamEvent>,
     /// When the next word is due.
     due: Option<Instant>,
     /// What the request has.
@@ -96,10 +98,15 @@ impl DemoStream {
         if !text.is_empty() {
             content.push(ContentBlock::text(text));
         }
-        content.extend(call.map(|(name, input)| {
-            let name = name.to_owned();
-            ContentBlock::ToolUse { call_id: CallId::default(), name, input, native: None }
-        }));
+        let mut pieces = VecDeque::new();
+        if let Some((name, input)) = call {
+            let (block, name) = (content.len() as u32, name.to_owned());
+            let text = call_text::of(&input);
+            let rest = text.strip_prefix(call_text::BEGIN).unwrap_or_default();
+            let texts = std::iter::once(call_text::BEGIN.to_owned()).chain(split(rest));
+            pieces.extend(texts.map(|text| StreamEvent::Call { block, name: name.clone(), text }));
+            content.push(ContentBlock::ToolUse { call_id: CallId::default(), name, input, native: None });
+        }
         let usage = Usage {
             input_tokens: tokens(json_size(
                 &request.messages.iter().map(|message| &message.content).collect::<Vec<_>>(),
@@ -108,7 +115,13 @@ impl DemoStream {
             ..Usage::default()
         };
         let counted = Usage { output_tokens: 0, ..usage };
-        Self { words, due: None, counted, response: Some(Response { content, usage, ..Response::default() }) }
+        Self {
+            words,
+            call: pieces,
+            due: None,
+            counted,
+            response: Some(Response { content, usage, ..Response::default() }),
+        }
     }
 
     /// The request; the answer is counted at its end, as others do.
@@ -124,7 +137,8 @@ impl DemoStream {
         }
         match self.words.pop_front() {
             Some((_, text)) => vec![StreamEvent::Text { block: 0, text }],
-            None => self.response.take().map(StreamEvent::Done).into_iter().collect(),
+            None if self.call.is_empty() => self.response.take().map(StreamEvent::Done).into_iter().collect(),
+            None => self.call.pop_front().into_iter().collect(),
         }
     }
 }

@@ -2,7 +2,11 @@
 //!
 //! Where a format has no word for an effort, it gets the nearest. Without a word from user or configuration nothing is sent.
 
+use linger_protocol::message::{ContentBlock, Role};
 use linger_protocol::session::Effort;
+
+use super::tools::ToolSpecs;
+use super::{Codec, Images, Message, Request};
 
 /// An effort in the words of the formats.
 #[derive(Debug)]
@@ -45,9 +49,70 @@ pub(super) fn thinks(effort: Effort) -> bool {
     effort > Effort::None
 }
 
+/// How many tokens an answer has that no effort is too much for.
+const AMPLE: u32 = 1 << 16;
+
+/// The efforts that make requests of their own to a model. Of those whose requests are the same the first of these is given: the
+/// plain ones are meant by most.
+const BY_NAME: [Effort; 7] =
+    [Effort::Low, Effort::Medium, Effort::High, Effort::Max, Effort::Xhigh, Effort::Minimal, Effort::None];
+
+/// The efforts that a model takes beside `auto`, in the order of [`Effort::ALL`]; none if they all come to the same.
+pub(super) fn taken(codec: &dyn Codec, model: &str) -> Vec<Effort> {
+    let messages = [Message { role: Role::User, content: vec![ContentBlock::text("x")], origin: None }];
+    let images = Images::new();
+    let body = |effort| {
+        let request = Request {
+            model,
+            origin: model,
+            system: "",
+            tools: ToolSpecs::none(),
+            messages: &messages,
+            max_tokens: AMPLE,
+            cache_key: "",
+            images: &images,
+            output_schema: None,
+            effort,
+            own_fields: None,
+        };
+        codec.encoder().encode(&request).body
+    };
+    let mut known: Vec<(Effort, Vec<u8>)> = Vec::new();
+    for effort in BY_NAME {
+        let body = body(effort);
+        if known.iter().all(|(_, other)| *other != body) {
+            known.push((effort, body));
+        }
+    }
+    let mut efforts: Vec<Effort> = known.into_iter().map(|(effort, _)| effort).collect();
+    efforts.sort();
+    if efforts.len() > 1 { efforts } else { Vec::new() }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::catalogue::{Kind, codec};
+    use super::super::compat::Compat;
     use super::*;
+
+    #[test]
+    fn a_model_takes_the_efforts_that_make_another_request() {
+        fn check(kind: Kind, compat: Compat, model: &str, expect: &str) {
+            let names: Vec<&str> =
+                taken(codec(kind, compat).unwrap().as_ref(), model).into_iter().map(Effort::name).collect();
+            assert_eq!(names.join(" "), expect, "{kind:?} {model}");
+        }
+        let none = Compat::NONE;
+        check(Kind::Anthropic, none, "claude-3-opus-20240229", "");
+        check(Kind::Anthropic, none, "claude-opus-4-1", "none minimal low medium high max");
+        check(Kind::Anthropic, none, "claude-opus-4-6", "none low medium high max");
+        check(Kind::Anthropic, none, "claude-opus-4-7", "none low medium high xhigh max");
+        check(Kind::Anthropic, none, "claude-fable-5", "none low medium high xhigh max");
+        check(Kind::Openai, none, "m", "none minimal low medium high xhigh max");
+        check(Kind::Openai, Compat { reasoning_effort: Some(false), ..none }, "m", "");
+        check(Kind::OpenaiResponses, none, "m", "none minimal low medium high xhigh max");
+        check(Kind::Ollama, none, "m", "none low medium high");
+    }
 
     #[test]
     fn every_effort_has_its_words_and_nothing_said_has_none() {

@@ -7,6 +7,7 @@
 
 pub mod address;
 pub mod anthropic;
+pub mod call_text;
 pub mod catalogue;
 pub mod client;
 pub mod compat;
@@ -298,6 +299,15 @@ pub enum StreamEvent {
     Thinking {
         /// Index in [`Response::content`].
         block: u32,
+        /// The piece.
+        text: String,
+    },
+    /// The arguments of a call of one of our tools, as canonical JSON ([`call_text`]). The first piece comes with the call's name.
+    Call {
+        /// Index in [`Response::content`].
+        block: u32,
+        /// The tool.
+        name: String,
         /// The piece.
         text: String,
     },

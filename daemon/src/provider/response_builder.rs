@@ -4,12 +4,13 @@
 //! Deliberately absent: anything of a single format, and reading JSON (`wire`).
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use linger_protocol::id::CallId;
 use linger_protocol::message::{ContentBlock, HostedPart, HostedTool, Usage};
 use serde_json::{Map, Value, json};
 
+use super::call_text::{self, CallText};
 use super::failure::whole_line;
 use super::wire::{json_size, parse_arguments, set, with_good_escapes};
 use super::{Failure, FailureClass, Response, Stop, StreamEvent};
@@ -48,6 +49,10 @@ pub(super) struct ResponseBuilder {
     is_altered: bool,
     /// The blocks with a piece of that. What is opaque in them is not what the provider wrote, so it does not go back.
     altered: BTreeSet<usize>,
+    /// The calls that were announced, by block.
+    announced: BTreeMap<usize, CallText>,
+    /// The last block of which something was shown. Readers have a position in one block, so no call before it is shown any more.
+    shown: usize,
 }
 
 /// A block that is being received.
@@ -182,6 +187,7 @@ impl ResponseBuilder {
             return;
         }
         self.touch(index);
+        self.shown = self.shown.max(index);
         match self.blocks.get_mut(index) {
             Some(BlockBuilder::Text(text)) if !piece.is_empty() => {
                 text.push_str(piece);
@@ -218,6 +224,50 @@ impl ResponseBuilder {
         {
             arguments.push_str(piece);
         }
+        match self.announced.contains_key(&index) {
+            true => self.show_arguments(index, piece, out),
+            false => self.announce(index, out),
+        }
+    }
+
+    /// Shows that a call is coming, once its name is known, with what came of its arguments before that.
+    pub(super) fn announce(&mut self, index: usize, out: &mut Vec<StreamEvent>) {
+        if self.ended || index < self.shown || self.announced.contains_key(&index) {
+            return;
+        }
+        self.show(index, call_text::BEGIN, out);
+        let so_far = match self.blocks.get(index) {
+            Some(BlockBuilder::Call { arguments, .. } | BlockBuilder::Whole { arguments, .. }) => arguments.clone(),
+            _ => return,
+        };
+        self.show_arguments(index, &so_far, out);
+    }
+
+    /// Shows what a piece adds to the arguments of an announced call.
+    fn show_arguments(&mut self, index: usize, piece: &str, out: &mut Vec<StreamEvent>) {
+        let mut text = String::new();
+        if let Some(call) = self.announced.get_mut(&index).filter(|_| index >= self.shown) {
+            call.push(piece, &mut text);
+        }
+        if !text.is_empty() {
+            self.show(index, &text, out);
+        }
+    }
+
+    fn show(&mut self, index: usize, piece: &str, out: &mut Vec<StreamEvent>) {
+        let Some(BlockBuilder::Call { name, .. } | BlockBuilder::Whole { name, .. }) = self.blocks.get(index) else {
+            return;
+        };
+        if !call_text::is_shown(name) {
+            return;
+        }
+        self.announced.entry(index).or_default();
+        self.shown = index;
+        let block = index as u32;
+        match out.last_mut() {
+            Some(StreamEvent::Call { block: last, text, .. }) if *last == block => text.push_str(piece),
+            _ => out.push(StreamEvent::Call { block, name: name.clone(), text: piece.to_owned() }),
+        }
     }
 
     /// Adds the input or output of a hosted tool; `native` goes back to the provider.
@@ -251,6 +301,7 @@ impl ResponseBuilder {
             && text.is_empty()
         {
             text.push_str(said);
+            self.shown = self.shown.max(index);
             out.push(StreamEvent::Hosted { block: index as u32, tool: *tool, part: *part, text: said.to_owned() });
         }
     }
@@ -363,6 +414,39 @@ mod tests {
             Some(StreamEvent::Failed(failure)) => Err(failure.message),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn a_call_is_shown_once_it_has_a_name_and_never_behind_a_later_block() {
+        let call = |name: &str| BlockBuilder::Call {
+            id: String::new(),
+            name: name.to_owned(),
+            arguments: String::new(),
+            keep_raw: false,
+        };
+        let (mut answer, mut out) = (ResponseBuilder::default(), Vec::new());
+        let first = answer.open(call(""));
+        answer.announce(first, &mut out);
+        answer.append_arguments(first, "{\"lost", &mut out);
+        assert_eq!(out, []);
+        let second = answer.open(call("ls"));
+        answer.append_arguments(second, "{ \"a\"", &mut out);
+        answer.append_arguments(first, "\": 1}", &mut out);
+        answer.append_arguments(second, " : 1 }", &mut out);
+        let long = answer.open(call(&"n".repeat(1000)));
+        answer.append_arguments(long, "{}", &mut out);
+        let late = answer.open(call(""));
+        answer.append_arguments(late, "{\"b\"", &mut out);
+        if let Some(BlockBuilder::Call { name, .. }) = answer.blocks.get_mut(late) {
+            *name = "late".to_owned();
+        }
+        answer.append_arguments(late, ":2}", &mut out);
+        let shown = |block: u32, name: &str, text: &str| StreamEvent::Call {
+            block,
+            name: name.to_owned(),
+            text: text.to_owned(),
+        };
+        assert_eq!(out, [shown(1, "ls", "{\"a\":1}"), shown(3, "late", "{\"b\":2}")]);
     }
 
     #[test]

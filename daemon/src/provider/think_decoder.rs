@@ -64,6 +64,10 @@ impl<D: Decoder> ThinkDecoder<D> {
                     let block = self.moved(block, out);
                     join(out, StreamEvent::Thinking { block, text });
                 }
+                StreamEvent::Call { block, name, text } => {
+                    let block = self.moved(block, out);
+                    join(out, StreamEvent::Call { block, name, text });
+                }
                 StreamEvent::Hosted { block, tool, part, text } => {
                     let block = self.moved(block, out);
                     out.push(StreamEvent::Hosted { block, tool, part, text });
@@ -188,6 +192,7 @@ fn join(out: &mut Vec<StreamEvent>, event: StreamEvent) {
     match (&event, out.last_mut()) {
         (StreamEvent::Text { block, text }, Some(StreamEvent::Text { block: last, text: before }))
         | (StreamEvent::Thinking { block, text }, Some(StreamEvent::Thinking { block: last, text: before }))
+        | (StreamEvent::Call { block, text, .. }, Some(StreamEvent::Call { block: last, text: before, .. }))
             if block == last =>
         {
             before.push_str(text);

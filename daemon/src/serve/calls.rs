@@ -203,6 +203,15 @@ fn result(output: &ToolOutput) -> Value {
         ContentBlock::Image { media_type, source: ImageSource::Data { data } } => {
             Some(json!({ "type": "image", "data": data, "mimeType": media_type }))
         }
+        ContentBlock::ResourceLink { uri, name, media_type, description } => {
+            let mut link = json!({ "type": "resource_link", "uri": uri, "name": name });
+            for (field, said) in [("mimeType", media_type), ("description", description)] {
+                if let (Some(said), Some(fields)) = (said, link.as_object_mut()) {
+                    fields.insert(field.to_owned(), json!(said));
+                }
+            }
+            Some(link)
+        }
         _ => None,
     };
     json!({ "content": output.content.iter().filter_map(block).collect::<Vec<_>>(), "isError": output.is_error })

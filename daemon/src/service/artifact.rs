@@ -10,8 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use linger_protocol::RpcError;
 use linger_protocol::artifact::{
-    Artifact, Begin, Begun, Finish, List, MAX_ALL, MAX_ARTIFACT, MAX_PIECE, MENTION, Named, Read, UNKNOWN_TYPE, Write,
-    Written,
+    Artifact, Begin, Begun, Finish, List, MAX_ARTIFACT, MAX_PIECE, MENTION, Named, Read, UNKNOWN_TYPE, Write, Written,
 };
 use linger_protocol::blob::Piece;
 use linger_protocol::daemon::Empty;
@@ -23,7 +22,7 @@ use sha2::{Digest as _, Sha256};
 use tempfile::NamedTempFile;
 
 use super::{Caller, Services};
-use crate::store::artifact::blob_of;
+use crate::store::artifact::{self, MAX_NAME, NoRoom, blob_of, is_name, is_type};
 use crate::store::blob::id_of;
 use crate::sys::clock;
 use crate::tool::text::one_line;
@@ -33,12 +32,6 @@ const MAX_UPLOADS: usize = 8;
 
 /// The most rows of `artifact/list`.
 const MAX_ROWS: u32 = 1000;
-
-/// The longest name of an artifact, in bytes: that of a file.
-const MAX_NAME: usize = 255;
-
-/// The longest content type, in bytes; registered ones have fewer than 100.
-const MAX_TYPE: usize = 127;
 
 /// The most artifacts that a prompt names.
 const MAX_MENTIONS: usize = 32;
@@ -69,13 +62,7 @@ pub async fn begin(services: &Services, caller: &Caller, params: Begin) -> Resul
     caller.must_be_outside(services, "put an artifact here")?;
     let Begin { name, content_type, size } = params;
     let name = name.unwrap_or_else(|| "artifact".to_owned());
-    let is_name = |name: &str| {
-        !name.trim().is_empty()
-            && name.len() <= MAX_NAME
-            && !name.contains(['/', '\\'])
-            && !name.chars().any(char::is_control)
-    };
-    if !is_name(&name) || name == "." || name == ".." {
+    if !is_name(&name) {
         return Err(RpcError::new(
             Code::BadName,
             format!("an artifact has the name of a file, of at most {MAX_NAME} bytes"),
@@ -83,10 +70,7 @@ pub async fn begin(services: &Services, caller: &Caller, params: Begin) -> Resul
         .hint("leave the directories out"));
     }
     let content_type = content_type.unwrap_or_else(|| UNKNOWN_TYPE.to_owned());
-    let is_type = content_type.len() <= MAX_TYPE
-        && content_type.contains('/')
-        && content_type.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
-    if !is_type {
+    if !is_type(&content_type) {
         return Err(
             RpcError::new(Code::BadValue, "that is no content type").hint("write it as text/plain or image/png")
         );
@@ -170,7 +154,7 @@ pub async fn finish(services: &Services, caller: &Caller, params: Finish) -> Res
     let (blobs, of) = (services.store.blobs.clone(), blob.clone());
     let held = tokio::task::spawn_blocking(move || blobs.adopt(file.into_temp_path(), of, size)).await;
     let held = held.map_err(failed)?.map_err(failed)?;
-    let id = ArtifactId(uuid()?);
+    let id = ArtifactId(artifact::uuid().map_err(failed)?);
     let artifact = Artifact { id, name, content_type, size, sha256: hash, created_at: clock::now(), by: caller.name() };
     services.store.add_artifact(artifact.clone(), held).await?;
     tracing::info!(target: "artifact", id = %artifact.id, size, by = artifact.by, "stored");
@@ -292,18 +276,15 @@ async fn find(services: &Services, caller: &Caller, id: ArtifactId) -> Result<Ar
 }
 
 async fn has_room(services: &Services, size: u64) -> Result<(), RpcError> {
-    if size > MAX_ARTIFACT {
-        return Err(too_large());
-    }
-    if services.store.artifact_bytes().await?.saturating_add(size) > MAX_ALL {
-        return Err(RpcError::new(Code::TooMuch, format!("all artifacts together may have {MAX_ALL} bytes"))
-            .hint("`linger artifact rm` deletes some"));
-    }
-    Ok(())
+    let all = services.store.artifact_bytes().await?;
+    artifact::fits(size, all).map_err(|why| match why {
+        NoRoom::Each => too_large(),
+        NoRoom::All => RpcError::new(Code::TooMuch, why.to_string()).hint("`linger artifact rm` deletes some"),
+    })
 }
 
 fn too_large() -> RpcError {
-    RpcError::new(Code::TooMuch, format!("an artifact may have {MAX_ARTIFACT} bytes"))
+    RpcError::new(Code::TooMuch, NoRoom::Each.to_string())
 }
 
 fn unknown_upload(upload: &UploadId) -> RpcError {
@@ -316,16 +297,6 @@ fn failed(error: impl std::fmt::Display) -> RpcError {
         .hint("check whether the disk is full; `linger doctor` reports more")
 }
 
-/// A random UUID (RFC 9562, version 4).
-fn uuid() -> Result<String, RpcError> {
-    let mut bytes = [0; 16];
-    clock::random_bytes(&mut bytes).map_err(failed)?;
-    let number = (u128::from_be_bytes(bytes) & !(0xf << 76) & !(0b11 << 62)) | (4 << 76) | (0b10 << 62);
-    let hex = format!("{number:032x}");
-    let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default();
-    Ok([part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32)].join("-"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -333,7 +304,7 @@ mod tests {
     #[test]
     fn an_id_is_a_uuid_of_version_4_and_is_found_in_a_text() {
         for _ in 0..100 {
-            let id = uuid().unwrap();
+            let id = artifact::uuid().unwrap();
             assert!(id.len() == UUID && id.as_bytes()[14] == b'4' && b"89ab".contains(&id.as_bytes()[19]), "{id}");
             let text = format!("look at artifact:{id}, and artifact:{}", id.to_uppercase());
             assert_eq!(mentions(&text).map(|it| it.0).collect::<Vec<_>>(), [id.clone(), id]);

@@ -144,7 +144,7 @@ impl Completion {
             StreamEvent::Text { .. } if self.schema.is_some() => None,
             StreamEvent::Text { block, text } => Some(CompletionEvent::Text { block, text }),
             StreamEvent::Thinking { block, text } => Some(CompletionEvent::Thinking { block, text }),
-            StreamEvent::Hosted { .. } | StreamEvent::Counted => None,
+            StreamEvent::Call { .. } | StreamEvent::Hosted { .. } | StreamEvent::Counted => None,
             StreamEvent::Done(response) => Some(self.completed(response)),
             StreamEvent::Failed(failure) => {
                 let hint = failure.class.hint().to_owned();

@@ -28,6 +28,9 @@ pub async fn list(services: &Services, caller: &Caller, params: Models) -> Resul
     caller.must_be_outside(services, "list models")?;
     let providers = &services.providers;
     let catalogue = providers.catalogue()?;
+    if let Some(model) = params.model {
+        return Ok(catalogue.row_of(&model).into_iter().collect());
+    }
     let rows = catalogue.list().await;
     if !params.all {
         return Ok(rows);

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
+use linger_protocol::artifact::{Artifact, MENTION};
 use linger_protocol::checkpoint::Checkpoint;
 use linger_protocol::event::{AfterCrash, EventBody, Level, Location, NoticeCode, Outcome, ToolKind};
 use linger_protocol::id::{CallId, SessionId};
@@ -33,7 +34,7 @@ use crate::store::blob::{Held, StowError, in_base64};
 use crate::sys::disk;
 use crate::tool::background::Jobs;
 use crate::tool::set::ToolSet;
-use crate::tool::{Access, Call, Context, Effects, OutputDelta, Targets, ToolOutput, Workspace};
+use crate::tool::{Access, Call, Context, Effects, Made, OutputDelta, Targets, ToolOutput, Workspace};
 
 /// Pieces of output queued for the log; beyond that the tool waits.
 const OUTPUT_QUEUE: usize = 4;
@@ -317,6 +318,7 @@ impl Runner {
             false => ToolOutput::error(disk::unresponsive(&self.workspace.cwd)),
         };
         let (mut output, images) = self.stow(output).await;
+        self.keep_made(&tool, &mut output).await;
         if can_begin {
             self.add_hooked(hooked, (&tool, &input), &mut output).await?;
         }
@@ -448,6 +450,23 @@ impl Runner {
         match stowed.unwrap_or_else(|error| Err(StowError::Io(std::io::Error::other(error)))) {
             Ok((content, images)) => (ToolOutput { content, ..output }, images),
             Err(error) => (ToolOutput::error(format!("cannot store the image: {error}")), Vec::new()),
+        }
+    }
+
+    /// Makes artifacts of the files that a tool made, and adds links to them to its result.
+    async fn keep_made(&self, tool: &str, output: &mut ToolOutput) {
+        for Made { name, content_type, bytes } in std::mem::take(&mut output.made) {
+            let (what, size) = (format!("{name}, {content_type}"), bytes.len());
+            let by = format!("{tool} of {}", self.session);
+            output.content.push(match self.env.store.keep_artifact((name, content_type), bytes, by).await {
+                Ok(Artifact { id, name, content_type, .. }) => ContentBlock::ResourceLink {
+                    uri: format!("{MENTION}{id}"),
+                    name,
+                    media_type: Some(content_type),
+                    description: None,
+                },
+                Err(why) => ContentBlock::text(format!("[{what} of {size} bytes is no artifact: {why}]")),
+            });
         }
     }
 

@@ -122,7 +122,8 @@ impl Context {
         self.add(id, message, part);
     }
 
-    fn add(&mut self, id: MessageId, message: Message, part: Part) {
+    fn add(&mut self, id: MessageId, mut message: Message, part: Part) {
+        message.content.iter_mut().for_each(resource_to_text);
         self.marks.push(Mark { id: Some(id), part, tokens: estimate(&message) });
         self.messages.push(message);
     }
@@ -318,6 +319,22 @@ fn result_for(block: &ContentBlock) -> Option<&CallId> {
 /// The placeholder of an image that the model refused.
 const NO_IMAGE: &str = "[an image was left out: the model did not take it]";
 
+/// What a model reads of resources, and of links to them.
+fn resource_to_text(block: &mut ContentBlock) {
+    match block {
+        ContentBlock::ToolResult { content, .. } => content.iter_mut().for_each(resource_to_text),
+        other => {
+            if let Some(text) = other.resource_text() {
+                *other = ContentBlock::text(text);
+            }
+        }
+    }
+}
+
+fn is_cut_call(block: &ContentBlock) -> bool {
+    matches!(block, ContentBlock::CutToolUse { .. })
+}
+
 fn has_image(block: &ContentBlock) -> bool {
     match block {
         ContentBlock::Image { .. } => true,
@@ -415,9 +432,10 @@ impl Builder {
     pub fn event(&mut self, event: Event) {
         let context = &mut self.context;
         match event.body {
-            // Interrupted before anything was shown: no provider accepts an empty message.
-            EventBody::Message { interrupted: true, content, .. } if content.is_empty() => {}
-            EventBody::Message { message, role, content, model, usage, interrupted, .. } => {
+            // Interrupted before any text was shown: no provider accepts an empty message, or half a call.
+            EventBody::Message { interrupted: true, content, .. } if content.iter().all(is_cut_call) => {}
+            EventBody::Message { message, role, mut content, model, usage, interrupted, .. } => {
+                content.retain(|block| !is_cut_call(block));
                 let opens = role == Role::User && event.turn != self.turn;
                 self.turn = event.turn;
                 context.push(message, Message { role, content, origin: model }, opens);

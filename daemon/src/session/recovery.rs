@@ -163,16 +163,26 @@ pub fn blocks<'a>(pieces: impl Iterator<Item = &'a Piece>) -> Vec<ContentBlock> 
     let mut blocks: Vec<ContentBlock> = Vec::new();
     for piece in pieces {
         while blocks.len() <= piece.block as usize {
-            blocks.push(match piece.kind {
+            let is_its_own = blocks.len() == piece.block as usize;
+            blocks.push(match &piece.kind {
                 PieceKind::Thinking => ContentBlock::Thinking { text: String::new(), native: None },
-                PieceKind::Hosted(tool, part) if blocks.len() == piece.block as usize => {
-                    ContentBlock::Hosted { tool, part, text: String::new(), native: None }
+                PieceKind::Hosted(tool, part) if is_its_own => {
+                    ContentBlock::Hosted { tool: *tool, part: *part, text: String::new(), native: None }
                 }
-                PieceKind::Text | PieceKind::Hosted(..) | PieceKind::Output => ContentBlock::text(""),
+                PieceKind::Call(call) if is_its_own => {
+                    let (call_id, name) = (call.id.clone(), call.name.clone());
+                    ContentBlock::CutToolUse { call_id, name, text: String::new() }
+                }
+                PieceKind::Text | PieceKind::Call(_) | PieceKind::Hosted(..) | PieceKind::Output => {
+                    ContentBlock::text("")
+                }
             });
         }
         if let Some(
-            ContentBlock::Text { text } | ContentBlock::Thinking { text, .. } | ContentBlock::Hosted { text, .. },
+            ContentBlock::Text { text }
+            | ContentBlock::Thinking { text, .. }
+            | ContentBlock::Hosted { text, .. }
+            | ContentBlock::CutToolUse { text, .. },
         ) = blocks.get_mut(piece.block as usize)
         {
             text.push_str(&piece.text);

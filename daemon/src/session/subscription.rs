@@ -16,6 +16,7 @@ use super::actor::AttachPoint;
 use crate::fault;
 use crate::log::cursor::Position;
 use crate::log::{Health, Log, OpenStream, Piece, PieceKind, Stored};
+use crate::provider::call_text;
 use crate::store::{LARGE, Store, StoreError};
 use crate::sys::clock;
 
@@ -320,7 +321,7 @@ impl Subscription {
                 left -= end;
                 let text = text.get(..end).unwrap_or_default().to_owned();
                 let (stream, offset) = (piece.stream.clone(), piece.offset + start as u64);
-                pieces.push_back(Piece { stream, block: piece.block, offset, kind: piece.kind, text });
+                pieces.push_back(Piece { stream, block: piece.block, offset, kind: piece.kind.clone(), text });
                 if !whole {
                     break;
                 }
@@ -371,6 +372,10 @@ fn push_piece(position: &mut Position, piece: Piece, at: u64, turn: Option<&Turn
     let body = match kind {
         PieceKind::Text => EventBody::TextDelta(Delta { message: MessageId(stream), block, offset, text }),
         PieceKind::Thinking => EventBody::ThinkingDelta(Delta { message: MessageId(stream), block, offset, text }),
+        PieceKind::Call(call) => {
+            let delta = Delta { message: MessageId(stream), block, offset, text };
+            EventBody::ToolCallDelta { call_id: call.id.clone(), name: call.name.clone(), delta }
+        }
         PieceKind::Hosted(tool, part) => {
             let delta = Delta { message: MessageId(stream), block, offset, text };
             EventBody::HostedDelta { tool, part, delta }
@@ -398,7 +403,7 @@ fn after(piece: &Piece, at: (u32, u64)) -> Option<Piece> {
         stream: piece.stream.clone(),
         block: piece.block,
         offset: piece.offset + start as u64,
-        kind: piece.kind,
+        kind: piece.kind.clone(),
         text,
     })
 }
@@ -422,6 +427,12 @@ fn closed_pieces(stored: &Stored) -> (Vec<Piece>, Option<TurnId>) {
                 ContentBlock::Thinking { text, .. } => Some(piece(block, 0, PieceKind::Thinking, text)),
                 ContentBlock::Hosted { tool, part, text, .. } => {
                     Some(piece(block, 0, PieceKind::Hosted(*tool, *part), text))
+                }
+                ContentBlock::ToolUse { call_id, name, input, .. } if call_text::is_shown(name) => {
+                    Some(piece(block, 0, PieceKind::call(call_id.clone(), name), &call_text::of(input)))
+                }
+                ContentBlock::CutToolUse { call_id, name, text } => {
+                    Some(piece(block, 0, PieceKind::call(call_id.clone(), name), text))
                 }
                 _ => None,
             })
@@ -477,8 +488,10 @@ fn whole(pieces: &[Piece]) -> impl Iterator<Item = (&Piece, &str)> {
 /// Whether the stream reaches block and offset, at a character boundary.
 fn reaches<'a>(mut pieces: impl Iterator<Item = (&'a Piece, &'a str)>, (block, offset): (u32, u64)) -> bool {
     pieces.any(|(piece, text)| {
-        let inside = piece.block == block && piece.offset + text.len() as u64 >= offset;
-        let whole = offset <= piece.offset || text.is_char_boundary((offset - piece.offset) as usize);
+        // A call with one key twice has less text than was shown of it.
+        let is_call = matches!(piece.kind, PieceKind::Call(_));
+        let inside = piece.block == block && (is_call || piece.offset + text.len() as u64 >= offset);
+        let whole = is_call || offset <= piece.offset || text.is_char_boundary((offset - piece.offset) as usize);
         inside && whole
     })
 }

@@ -242,14 +242,7 @@ pub(crate) fn write_session(
             .prepare_cached(
                 "INSERT INTO scratch (session, stream, block, offset, kind, text) VALUES (?, ?, ?, ?, ?, ?)",
             )?
-            .execute(params![
-                session,
-                piece.stream,
-                piece.block,
-                piece.offset as i64,
-                piece.kind.as_str(),
-                piece.text
-            ])?;
+            .execute(params![session, piece.stream, piece.block, piece.offset as i64, piece.kind.name(), piece.text])?;
     }
     for event in events {
         fault::store()?;

@@ -20,8 +20,8 @@ use super::change::{Change, Content};
 use super::handle::Entry;
 use super::set::Takes;
 use super::{
-    Access, BoxFuture, Call, Context, Effects, Invalid, Tool, ToolKind, ToolOutput, Workspace, args, blocking, file,
-    path,
+    Access, BoxFuture, Call, Context, Effects, Invalid, Made, Tool, ToolKind, ToolOutput, Workspace, args, blocking,
+    file, path,
 };
 use crate::provider::image::{ImageRequest, MadeImage};
 use crate::store::blob::Blobs;
@@ -211,6 +211,8 @@ impl Making {
         let shown = path::show(&self.workspace.cwd, &self.path);
         let image = ContentBlock::image(media_type, BASE64.encode(&bytes));
         let size = bytes.len();
+        let name = self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let made = vec![Made { name, content_type: media_type.to_owned(), bytes: bytes.clone() }];
         let written = self.replace(target, bytes, blobs);
         let kind = media_type.trim_start_matches("image/");
         let other = if kind == self.format { String::new() } else { format!("; it is {kind}, whatever its name says") };
@@ -223,8 +225,8 @@ impl Making {
             Err(why) => ToolOutput::error(format!("the image is made, and not written: {why}")),
         };
         output.content.extend((size as u64 <= MAX_IMAGE).then_some(image));
-        output.model_cost = Some(ModelCost { model: self.model.origin.clone(), usage });
-        output
+        let model_cost = Some(ModelCost { model: self.model.origin.clone(), usage });
+        ToolOutput { made, model_cost, ..output }
     }
 
     fn replace(&self, target: &Path, bytes: Vec<u8>, blobs: &Blobs) -> Result<super::KeptChange, String> {

@@ -350,6 +350,19 @@ pub struct ToolOutput {
     pub notices: Vec<String>,
     /// The model that the call asked, and what that cost.
     pub model_cost: Option<ModelCost>,
+    /// Files that it made or was given; they become artifacts, and `content` gets links to them.
+    pub made: Vec<Made>,
+}
+
+/// A file that a tool made or was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// Its name, without directories.
+    pub name: String,
+    /// Such as `image/png`, as its maker says.
+    pub content_type: String,
+    /// Its content.
+    pub bytes: Vec<u8>,
 }
 
 impl ToolOutput {
@@ -367,6 +380,7 @@ impl ToolOutput {
             plan: None,
             notices: Vec::new(),
             model_cost: None,
+            made: Vec::new(),
         }
     }
 

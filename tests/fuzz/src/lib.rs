@@ -27,7 +27,7 @@ use lingerd::provider::responses::Responses;
 use lingerd::provider::sse::Framer;
 use lingerd::provider::tools::ToolSpecs;
 use lingerd::provider::wellformed::validate_text;
-use lingerd::provider::{Codec, Images, Message, Request, Response, StreamEvent};
+use lingerd::provider::{Codec, Images, Message, Request, Response, StreamEvent, call_text};
 use lingerd::tool::set::Tools;
 use lingerd::tool::{Access, Workspace};
 
@@ -123,7 +123,8 @@ fn provider(codec: &dyn Codec, kind: Kind, data: &[u8]) {
     for event in before {
         let (StreamEvent::Text { block, text }
         | StreamEvent::Thinking { block, text }
-        | StreamEvent::Hosted { block, text, .. }) = event
+        | StreamEvent::Hosted { block, text, .. }
+        | StreamEvent::Call { block, text, .. }) = event
         else {
             panic!("{event:?} is not the last");
         };
@@ -139,6 +140,12 @@ fn provider(codec: &dyn Codec, kind: Kind, data: &[u8]) {
         other => panic!("{other:?} is no end"),
     };
     for (block, text) in &shown {
+        if let ContentBlock::ToolUse { input, .. } = &content[*block as usize] {
+            // An object that has one key twice is shown as it was written.
+            let is_same = call_text::of(input).starts_with(text.as_str());
+            assert!(is_same || text.parse().ok().as_ref() == Some(input), "{text} of {input}");
+            continue;
+        }
         let (ContentBlock::Text { text: kept }
         | ContentBlock::Thinking { text: kept, .. }
         | ContentBlock::Hosted { text: kept, .. }) = &content[*block as usize]

@@ -88,7 +88,7 @@ impl Seen {
         self.event[field].as_str().unwrap_or_default()
     }
 
-    /// Whether it is a `text_delta`, `thinking_delta`, `hosted_delta` or `tool_output_delta`.
+    /// Whether it is a piece of a message or of a tool's output.
     pub fn is_delta(&self) -> bool {
         self.kind().ends_with("_delta")
     }

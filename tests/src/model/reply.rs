@@ -93,12 +93,23 @@ pub(super) enum Head {
 #[derive(Clone, Debug)]
 pub(super) enum Part {
     Text(String),
-    Thinking { text: String, signature: Option<String> },
-    Tool { name: String, arguments: String },
+    Thinking {
+        text: String,
+        signature: Option<String>,
+    },
+    /// With a gate the server waits there before it sends the second half of the arguments.
+    Tool {
+        name: String,
+        arguments: String,
+        gate: Option<Gate>,
+    },
     Ran(Ran),
     Gate(Gate),
     Raw(Vec<u8>),
-    Error { kind: String, message: String },
+    Error {
+        kind: String,
+        message: String,
+    },
     Cut,
     Stall,
 }
@@ -194,12 +205,19 @@ impl Reply {
 
     /// A tool call.
     pub fn and_tool(self, name: &str, input: Value) -> Self {
-        self.part(Part::Tool { name: name.to_owned(), arguments: input.to_string() })
+        self.and_raw_tool(name, &input.to_string())
     }
 
     /// A tool call with arguments that may be anything.
     pub fn and_raw_tool(self, name: &str, arguments: &str) -> Self {
-        self.part(Part::Tool { name: name.to_owned(), arguments: arguments.to_owned() })
+        self.part(Part::Tool { name: name.to_owned(), arguments: arguments.to_owned(), gate: None })
+    }
+
+    /// A tool call that waits within its arguments until the test opens the gate, in the formats that stream them: Anthropic's and
+    /// Chat Completions.
+    pub fn and_tool_with_gate(self, name: &str, arguments: &str, gate: &Gate) -> Self {
+        let (name, arguments, gate) = (name.to_owned(), arguments.to_owned(), Some(gate.clone()));
+        self.part(Part::Tool { name, arguments, gate })
     }
 
     /// Thinking, signed in the format that signs.

@@ -169,7 +169,13 @@ pub(super) fn render(reply: &Reply, format: Format, model: &str, number: usize) 
         match part {
             Part::Text(text) => voice.text(&mut out, text),
             Part::Thinking { text, signature } => voice.thinking(&mut out, text, signature.as_deref()),
-            Part::Tool { name, arguments } => voice.tool(&mut out, name, arguments),
+            Part::Tool { name, arguments, gate } => {
+                voice.tool(&mut out, name, arguments);
+                // Behind it are the second half and, in Anthropic's format, the end of the block.
+                let behind = if format == Format::Anthropic { 2 } else { 1 };
+                let at = out.pieces.len().saturating_sub(behind);
+                gate.iter().for_each(|gate| out.pieces.insert(at, Piece::Gate(gate.clone())));
+            }
             Part::Ran(ran) => voice.ran(&mut out, ran),
             Part::Gate(gate) => out.pieces.push(Piece::Gate(gate.clone())),
             Part::Raw(bytes) => out.pieces.push(Piece::Bytes(bytes.clone())),

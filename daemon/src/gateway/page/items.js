@@ -7,6 +7,7 @@ import { cleanExact, cleanLine } from './clean.js';
 import { rows } from './diff.js';
 import { el, fill, picture } from './dom.js';
 import { bytes, clock, cost, duration, titleOf, traffic } from './format.js';
+import { textOf } from './log.js';
 import { Markdown } from './markdown.js';
 import { http } from './wire.js';
 
@@ -58,8 +59,7 @@ function image(block, session) {
 
 function prompt(node, item, context) {
   node.setAttribute('aria-label', 'Prompt');
-  const said = item.content.filter((it) => it.type === 'text').map((it) => it.text).join('\n');
-  const body = el('div', { class: 'said plain', dir: 'auto' });
+  const [body, said] = [el('div', { class: 'said plain', dir: 'auto' }), textOf(item.content)];
   const { more, update } = long({ said }, 'said', (text) => fill(body, text));
   node.append(head('you', item.by ? ` · ${cleanLine(item.by)}` : '', ` · ${clock(item.at)}`), body, more,
     ...item.content.filter((it) => it.type === 'image').map((it) => image(it, context.session)));
@@ -108,7 +108,7 @@ function aside(node, item) {
 
 // What a call came to: a sign, its class, and words.
 function result(item) {
-  if (item.state === 'pending') return ['·', '', ''];
+  if (['pending', 'writing'].includes(item.state)) return ['·', '', item.state === 'writing' ? 'the model writes it' : ''];
   if (item.state === 'running') return ['●', 'busy', 'running'];
   const took = item.ms === undefined ? '' : duration(item.ms);
   const count = item.output ? item.output.replace(/\n$/, '').split('\n').length : 0;
@@ -153,7 +153,7 @@ function call(node, item, context) {
     Object.assign(sign, { textContent: mark, className: `sign ${kind}` });
     fill(name, cleanLine(item.tool ?? ''));
     const { command, path, url } = item.input ?? {};
-    const action = item.action ?? String(command ?? path ?? url ?? JSON.stringify(item.input ?? {}));
+    const action = item.action ?? String(command ?? path ?? url ?? (item.input ? JSON.stringify(item.input) : item.written));
     fill(first, cleanExact(action.startsWith(`${item.tool} `) ? action.slice(item.tool.length + 1) : action).replace(/\n/g, '⏎').slice(0, 300));
     fill(said, [words, item.asked, item.why].filter(Boolean).map(cleanLine).join(' · '));
     refresh();

@@ -5,8 +5,7 @@
 
 import { DECISIONS } from './format.js';
 
-const encoder = new TextEncoder();
-const decoder = new TextDecoder();
+const [encoder, decoder] = [new TextEncoder(), new TextDecoder()];
 
 const OUTPUT = 400_000; // Characters of a stream of text or output that are kept; the whole comes with the event that ends it
 
@@ -16,7 +15,8 @@ export const GROUPS = {
   notices: 'Notices', changes: 'Changes of model, mode and context', usage: 'Ends of turns, with cost',
 };
 
-const textOf = (content) => (content ?? []).filter((it) => it.type === 'text').map((it) => it.text).join('\n');
+export const textOf = (content) => (content ?? []).flatMap((it) =>
+  ({ __proto__: null, text: it.text, resource: it.uri, resource_link: `${it.name}: ${it.uri}` })[it.type] ?? []).join('\n');
 
 export class Log {
   // `on` has `added(item)` and `changed(item)`.
@@ -62,16 +62,15 @@ export class Log {
     this.on.changed(item);
   }
   delta(event, type, more) {
-    const { message, block } = event;
-    const key = `${message}.${block}`;
-    this.append(this.byKey.get(key) ?? this.add(key, { type, text: '', bytes: 0, message, ...more }, event), 'text', event);
+    const key = `${event.message}.${event.block}`;
+    this.append(this.byKey.get(key) ?? this.add(key, { type, text: '', bytes: 0, message: event.message, ...more }, event), 'text', event);
   }
   call(event, fields) {
     const id = event.call_id ?? fields.id;
     const item = this.calls.get(id);
     if (item) return this.touch(item, fields);
-    const made = { type: 'call', group: 'tools', id, state: 'pending', output: '', bytes: 0, ...fields };
-    return this.calls.set(id, this.add(`c${id}`, made, event));
+    const made = { type: 'call', group: 'tools', id, state: 'pending', output: '', written: '', bytes: 0, ...fields };
+    return this.calls.set(id, this.add(`c${id}`, made, event)).get(id);
   }
   assistant(event) {
     const { message, content, interrupted, model } = event;
@@ -81,7 +80,8 @@ export class Log {
       if (type === 'text') this.add(`${message}.${n}`, { type, text, ...rest }, event);
       else if (type === 'thinking') this.add(`${message}.${n}`, { type, group: 'thinking', text, ...rest }, event);
       else if (type === 'hosted') this.add(`${message}.${n}`, { type, group: 'tools', tool, part, text, ...rest }, event);
-      else if (type === 'tool_use') this.call(event, { id: block.call_id, tool: block.name, input: block.input, message });
+      else if (type === 'tool_use') this.call(event, { id: block.call_id, tool: block.name, input: block.input, message, state: 'pending', bytes: 0 });
+      else if (type === 'cut_tool_use') this.call(event, { id: block.call_id, tool: block.name, message, state: 'done', outcome: 'cancelled' });
     });
     // What was streamed and is no block of the whole message.
     for (const item of this.items.slice(-content.length - 20)) {
@@ -129,6 +129,7 @@ const KINDS = {
   },
   text_delta: (log, event) => log.delta(event, 'text'),
   thinking_delta: (log, event) => log.delta(event, 'thinking', { group: 'thinking' }),
+  tool_call_delta: (log, event) => log.append(log.call(event, { tool: event.name, message: event.message, state: 'writing' }), 'written', event),
   hosted_delta: (log, event) => log.delta(event, 'hosted', { group: 'tools', tool: event.tool, part: event.part }),
   message_superseded: (log, { message }) => log.items.forEach((it) => it.message === message && log.touch(it, { superseded: true })),
   command_started: (log, event) => log.call(event, { tool: 'bash', action: event.command, why: 'a line of your command' }),
@@ -140,10 +141,8 @@ const KINDS = {
     const { tool, action, tool_kind: kind } = event;
     log.call(event, { tool, action, kind, input: log.calls.get(event.call_id)?.input ?? event.input, state: 'running' });
   },
-  tool_output_delta(log, event) {
-    const item = log.calls.get(event.call_id);
-    if (item && item.state !== 'done') log.append(item, 'output', event);
-  },
+  tool_output_delta: (log, event, _, item = log.calls.get(event.call_id)) =>
+    item && item.state !== 'done' && log.append(item, 'output', event),
   tool_finished(log, event) {
     const { outcome, is_error: isError, diff, changes, exit, ms, blob, content } = event;
     const images = (content ?? []).filter((it) => it.type === 'image');

@@ -158,6 +158,7 @@ impl MessagesDecoder {
                 let (id, name, input) = (text("id"), text("name"), input.map(Value::to_string));
                 let place =
                     self.answer.open(BlockBuilder::Call { id, name, arguments: String::new(), keep_raw: false });
+                self.answer.announce(place, out);
                 if let Some(input) = input {
                     self.answer.append_arguments(place, &input, out);
                 }

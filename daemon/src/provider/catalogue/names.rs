@@ -4,8 +4,9 @@
 //! retired models), so an unlisted name gets a warning and is never refused.
 
 use linger_protocol::daemon::Model;
+use linger_protocol::session::Effort;
 
-use super::{Catalogue, Entry, Kind, Provider, ResolveError, Resolved, Secrets, nearest};
+use super::{Catalogue, Entry, Kind, Provider, ResolveError, Resolved, Secrets, codec, effort, nearest};
 use crate::provider::driver::Endpoint;
 use crate::provider::listing::Listed;
 use crate::provider::models::{self, ModelInfo};
@@ -27,9 +28,27 @@ impl Catalogue {
             cache_read_price: price.cache_read,
             cache_write_price: price.cache_write,
             dearer_above: facts.prices.long.iter().flatten().map(|(above, _)| *above).next(),
+            efforts: self.efforts(name, entry, model),
             hosted_tools: if entry.combines(model) { entry.compat.hosted.tools() } else { Vec::new() },
             ..Model::default()
         }
+    }
+
+    fn efforts(&self, name: &str, entry: &Entry, model: &str) -> Vec<Effort> {
+        let compat = self.learned(name, model, entry.compat);
+        codec(entry.kind, compat).map(|codec| effort::taken(codec.as_ref(), model)).unwrap_or_default()
+    }
+
+    /// The row of a model (`provider/model`); `None` if its provider is unknown.
+    pub fn row_of(&self, origin: &str) -> Option<Model> {
+        let (name, model) = origin.split_once('/')?;
+        let entry = self.entries.get(name)?;
+        let missing = match (entry.base_url.contains(PLACEHOLDER), self.missing(name, entry)) {
+            (true, _) => Some("base_url".to_owned()),
+            (false, missing) => missing.map(str::to_owned),
+        };
+        let default = self.default_model().and_then(|spec| self.resolve(&spec)).is_ok_and(|it| it.origin == origin);
+        Some(Model { default, ready: missing.is_none(), missing, ..self.row(name, entry, model) })
     }
 
     /// The endpoint of a provider's model list; `None` if it has none.

@@ -287,6 +287,7 @@ impl ChatDecoder {
                 *known_name = name.into_owned();
             }
         }
+        self.answer.announce(place, out);
         self.extras.extend(delta.extra_content.map(|extra| (place, extra)));
         let Some(raw) = function.arguments.map(RawValue::get) else { return };
         match serde_json::from_str(raw) {

@@ -64,7 +64,7 @@ impl Decoder for ResponsesDecoder {
         };
         let (index, delta) = (event.output_index.unwrap_or_default(), event.delta.unwrap_or_default().0);
         match event.kind.as_ref() {
-            "response.output_item.added" => self.begin(index, &event.item.unwrap_or_default()),
+            "response.output_item.added" => self.begin(index, &event.item.unwrap_or_default(), out),
             "response.output_text.delta" => self.text(index, &delta, out),
             "response.refusal.delta" => {
                 self.answer.stop = Stop::Refusal;
@@ -114,12 +114,13 @@ impl ResponsesDecoder {
         self.items.entry(index).or_default()
     }
 
-    fn begin(&mut self, index: u64, item: &Value) {
+    fn begin(&mut self, index: u64, item: &Value, out: &mut Vec<StreamEvent>) {
         if item.get("type").and_then(Value::as_str) == Some("function_call") && self.item(index).place.is_none() {
             let field = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
             // The arguments here come again, in pieces or at the item's end.
             let (id, name, arguments) = (field("call_id"), field("name"), String::new());
             let place = self.answer.open(BlockBuilder::Call { id, name, arguments, keep_raw: true });
+            self.answer.announce(place, out);
             self.item(index).place = Some(place);
         } else {
             self.item(index);
@@ -197,7 +198,7 @@ impl ResponsesDecoder {
                 }
             }
             "function_call" => {
-                self.begin(index, &item);
+                self.begin(index, &item, out);
                 let whole = item.get("arguments").and_then(Value::as_str).unwrap_or_default();
                 if let Some(place) = self.item(index).place
                     && let Some(BlockBuilder::Call { arguments, .. }) = self.answer.blocks.get(place)

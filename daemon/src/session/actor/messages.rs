@@ -10,7 +10,7 @@ use linger_protocol::checkpoint::{Diff, Differences};
 use linger_protocol::child::ChildUpdate;
 use linger_protocol::event::{EventBody, NoticeCode, Process};
 use linger_protocol::id::{CallId, Cursor, MessageId, PromptId, QuestionId};
-use linger_protocol::message::{ContentBlock, StopReason, Usage};
+use linger_protocol::message::{ContentBlock, StopReason, Times, Usage};
 use linger_protocol::permission::Mode;
 use linger_protocol::question::{self as question_wire, Question, Subject};
 use linger_protocol::session::{self, Effort as Thinking, Environment, PrefixFingerprint, Prompted};
@@ -295,7 +295,7 @@ pub enum TurnMessage {
         Option<oneshot::Sender<Result<(), StoreError>>>,
     ),
     /// An attempt of this model failed: its shown text becomes a message, whose id is the reply.
-    Interrupted(String, oneshot::Sender<MessageId>),
+    Interrupted(String, Option<Times>, oneshot::Sender<MessageId>),
     /// New text of open streams.
     Pieces(Vec<Fragment>, oneshot::Sender<Result<(), StoreError>>),
     /// The usage of the streaming answer so far.
@@ -333,6 +333,15 @@ pub enum Fragment {
         block: u32,
         /// Its kind.
         kind: PieceKind,
+        /// The text.
+        text: String,
+    },
+    /// Arguments of a call of the streaming answer, which gets its id with the first of them.
+    Call {
+        /// The block's index in the answer.
+        block: u32,
+        /// The tool.
+        name: String,
         /// The text.
         text: String,
     },

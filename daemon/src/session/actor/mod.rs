@@ -57,7 +57,7 @@ use super::title::Titled;
 use super::{Draft, recovery, subscription, turn};
 use crate::fault;
 use crate::log::cursor::Position;
-use crate::log::{Log, Piece, PieceKind, Stored};
+use crate::log::{Log, OpenStream, Piece, PieceKind, Stored};
 use crate::mcp::sessions::Loaded;
 use crate::permission::{Verdict, grant_everywhere};
 use crate::provider::catalogue::Resolved;
@@ -527,9 +527,9 @@ impl Actor {
                     let _gone = reply.send(named);
                 }
             }
-            TurnMessage::Interrupted(model, reply) => {
+            TurnMessage::Interrupted(model, times, reply) => {
                 // As above.
-                let _gone = reply.send(self.interrupted(model));
+                let _gone = reply.send(self.interrupted(model, times));
             }
             TurnMessage::Pieces(fragments, done) => self.pieces(fragments, done),
             TurnMessage::Counted(usage) => self.counted = usage,

@@ -6,18 +6,23 @@ use crate::store::Spent;
 use crate::store::blob::Held;
 use linger_protocol::event::ModelCost;
 use linger_protocol::id::BlobId;
+use linger_protocol::message::Times;
 
 impl Actor {
     /// Queues new text of streams, each piece at its offset.
     pub(super) fn pieces(&mut self, fragments: Vec<Fragment>, done: oneshot::Sender<Result<(), StoreError>>) {
         let turn = self.state.turn.as_ref().map(|turn| turn.id.clone());
-        let answer = self.next_message().0;
+        let (answer, calls) = (self.next_message(), self.state.counts.calls);
         let mut tail = self.log.tail();
         let pieces: Vec<Piece> = fragments
             .into_iter()
             .map(|fragment| match fragment {
                 Fragment::Answer { block, kind, text } => {
-                    tail.queue(turn.as_ref(), answer.clone(), block, kind, None, text)
+                    tail.queue(turn.as_ref(), answer.0.clone(), block, kind, None, text)
+                }
+                Fragment::Call { block, name, text } => {
+                    let kind = call_kind(tail.stream(&answer.0), block, &name, calls);
+                    tail.queue(turn.as_ref(), answer.0.clone(), block, kind, None, text)
                 }
                 Fragment::Output { call, offset, text } => {
                     tail.queue(turn.as_ref(), call.0, 0, PieceKind::Output, Some(offset), text)
@@ -37,11 +42,11 @@ impl Actor {
     }
 
     /// Turns the shown text of a failed attempt of `model` into a message.
-    pub(super) fn interrupted(&mut self, model: String) -> MessageId {
+    pub(super) fn interrupted(&mut self, model: String, times: Option<Times>) -> MessageId {
         let id = self.next_message();
         let content = recovery::blocks(self.log.tail().stream(&id.0).into_iter().flat_map(|stream| &stream.pieces));
         let body = EventBody::assistant_message(id.clone(), content, model, None, AnswerEnd::Interrupted);
-        let draft = self.in_turn(body);
+        let draft = self.in_turn(body.took(times));
         self.append(vec![draft], Vec::new(), false, None);
         id
     }
@@ -134,13 +139,17 @@ impl Actor {
         if message.0.is_empty() {
             *message = self.next_message();
         }
-        let mut calls = self.state.counts.calls;
-        for block in content {
+        // Those that were shown while the model wrote them have an id.
+        let mut known = announced(self.log.tail().stream(&message.0));
+        let mut calls = self.state.counts.calls + known.len() as u64;
+        for (n, block) in (0u32..).zip(content) {
             if let ContentBlock::ToolUse { call_id, .. } = block
                 && call_id.0.is_empty()
             {
-                calls += 1;
-                *call_id = CallId(format!("c{calls}"));
+                *call_id = known.remove(&n).unwrap_or_else(|| {
+                    calls += 1;
+                    CallId(format!("c{calls}"))
+                });
             }
         }
     }
@@ -193,6 +202,25 @@ impl Actor {
 
     pub(super) fn in_turn(&self, body: EventBody) -> Draft {
         Draft { turn: self.state.turn.as_ref().map(|turn| turn.id.clone()), ..Draft::new(body) }
+    }
+}
+
+/// The ids of the calls that were shown of a streaming answer, by block.
+fn announced(stream: Option<&OpenStream>) -> BTreeMap<u32, CallId> {
+    let pieces = stream.into_iter().flat_map(|stream| &stream.pieces);
+    let call = |piece: &Piece| match &piece.kind {
+        PieceKind::Call(call) => Some((piece.block, call.id.clone())),
+        _ => None,
+    };
+    pieces.filter_map(call).collect()
+}
+
+/// The kind of a piece of a call: with the id that it has, or the next one after `calls` calls.
+fn call_kind(stream: Option<&OpenStream>, block: u32, name: &str, calls: u64) -> PieceKind {
+    let known = stream.and_then(|stream| stream.pieces.back()).filter(|piece| piece.block == block);
+    match known {
+        Some(piece) => piece.kind.clone(),
+        None => PieceKind::call(CallId(format!("c{}", calls + 1 + announced(stream).len() as u64)), name),
     }
 }
 

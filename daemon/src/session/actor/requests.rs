@@ -315,6 +315,7 @@ impl Actor {
         let good = |block: &ContentBlock| match block {
             ContentBlock::Text { text } => !text.trim().is_empty(),
             ContentBlock::Image { media_type, .. } => media_type.starts_with("image/"),
+            ContentBlock::ResourceLink { uri, .. } | ContentBlock::Resource { uri, .. } => !uri.trim().is_empty(),
             _ => false,
         };
         if content.is_empty() || !content.iter().all(good) {
@@ -640,8 +641,7 @@ fn size(content: &[ContentBlock]) -> usize {
         ContentBlock::Text { text } => text.len(),
         ContentBlock::Image { source: ImageSource::Data { data }, .. } => data.len(),
         ContentBlock::Image { source: ImageSource::Blob { bytes, .. }, .. } => in_base64(*bytes),
-        // Prompts have no other blocks.
-        _ => 0,
+        other => other.resource_text().map_or(0, |text| text.len()),
     };
     content.iter().map(|block| size_of::<ContentBlock>() + of(block)).fold(0, usize::saturating_add)
 }
@@ -689,5 +689,5 @@ async fn good_schema(asked: Option<Value>) -> Result<Option<Value>, RpcError> {
 }
 
 fn bad_prompt() -> RpcError {
-    RpcError::new(Code::BadPrompt, "a prompt must have text, or images in base64")
+    RpcError::new(Code::BadPrompt, "a prompt must have text, images in base64, or resources with a `uri`")
 }

@@ -294,6 +294,7 @@ impl State {
             EventBody::TextDelta(_)
             | EventBody::ThinkingDelta(_)
             | EventBody::HostedDelta { .. }
+            | EventBody::ToolCallDelta { .. }
             | EventBody::ToolOutputDelta { .. }
             | EventBody::CaughtUp {}
             | EventBody::Plan { .. }
@@ -401,7 +402,8 @@ impl State {
             _ => None,
         });
         let calls: Vec<Call> = calls.collect();
-        self.counts.calls += calls.len() as u64;
+        let cut_calls = content.iter().filter(|block| matches!(block, ContentBlock::CutToolUse { .. })).count();
+        self.counts.calls += (calls.len() + cut_calls) as u64;
         self.usage += usage;
         if usage.input_tokens > 0 {
             self.context = usage.input_tokens + usage.output_tokens;

@@ -29,7 +29,22 @@ fn apply(state: &mut State, body: EventBody) {
 fn message(state: &mut State, role: Role, content: Vec<ContentBlock>) {
     let (message, prompt, asks, model, usage) = ("m1".into(), None, None, None, None);
     let (interrupted, cut, paused) = (false, false, false);
-    apply(state, EventBody::Message { message, role, content, interrupted, prompt, asks, model, usage, cut, paused });
+    apply(
+        state,
+        EventBody::Message {
+            message,
+            role,
+            content,
+            interrupted,
+            prompt,
+            asks,
+            model,
+            usage,
+            cut,
+            paused,
+            times: None,
+        },
+    );
 }
 
 fn ask(state: &mut State, id: &str, blocks: Blocks) {

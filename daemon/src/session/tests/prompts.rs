@@ -125,7 +125,7 @@ async fn a_prompt_that_interrupts_a_question_closes_it() {
 async fn an_empty_prompt_is_refused() {
     let scene = Scene::auto([]).await;
     let error = scene.prompted(PromptContent::Text("  \n".to_owned()), When::Queue, None).await.unwrap_err();
-    assert_eq!(error.message, "a prompt must have text, or images in base64");
+    assert_eq!(error.message, "a prompt must have text, images in base64, or resources with a `uri`");
     assert_eq!(scene.transcript().await, "");
 }
 

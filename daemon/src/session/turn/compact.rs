@@ -215,7 +215,7 @@ impl Turn {
             Ask { system: compaction::SYSTEM, tools: ToolSpecs::none(), messages: &request, shape: None, shown: false };
         let AskOutcome { end, broke_off } = self.ask(&ask, &mut Encoding::default()).await?;
         let (response, usage) = match end {
-            End::Answered(ModelResponse { response, usage }) => {
+            End::Answered(ModelResponse { response, usage, .. }) => {
                 (response, broke_off.into_iter().chain(usage).reduce(sum))
             }
             End::Failed(Refused { failure: Failure { class, message, .. }, .. }) => {

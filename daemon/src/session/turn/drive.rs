@@ -253,7 +253,7 @@ impl Turn {
     /// Writes the answer down.
     async fn answered(&mut self, step: &mut Step, answer: ModelResponse) -> Result<(), TurnEnded> {
         fault::point("response.done");
-        let ModelResponse { response: Response { content, stop, .. }, usage } = answer;
+        let ModelResponse { response: Response { content, stop, .. }, usage, times } = answer;
         let end = match stop {
             Stop::MaxTokens => AnswerEnd::Cut,
             Stop::Paused => AnswerEnd::Paused,
@@ -261,7 +261,7 @@ impl Turn {
         };
         let model = self.model.clone();
         let body = EventBody::assistant_message(MessageId::default(), content, model.clone(), usage, end);
-        let (id, content) = self.emit.message(body).await?;
+        let (id, content) = self.emit.message(body.took(times)).await?;
         self.steps += 1;
         self.effort = Effort::default();
         if end != AnswerEnd::Cut {

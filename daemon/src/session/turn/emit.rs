@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use linger_protocol::event::{EventBody, Level, NoticeCode};
 use linger_protocol::id::{CallId, MessageId};
-use linger_protocol::message::ContentBlock;
+use linger_protocol::message::{ContentBlock, Times};
 use linger_protocol::question::Blocks;
 use linger_protocol::session::PrefixFingerprint;
 use tokio::sync::{mpsc, oneshot};
@@ -98,9 +98,9 @@ impl Emitter {
     }
 
     /// What was shown of an attempt of `model` that failed becomes a message; gives its name.
-    pub(super) async fn interrupted(&self, model: String) -> Result<MessageId, TurnEnded> {
+    pub(super) async fn interrupted(&self, model: String, times: Option<Times>) -> Result<MessageId, TurnEnded> {
         let (reply, named) = oneshot::channel();
-        self.tell(TurnMessage::Interrupted(model, reply))?;
+        self.tell(TurnMessage::Interrupted(model, times, reply))?;
         named.await.map_err(|_| TurnEnded)
     }
 

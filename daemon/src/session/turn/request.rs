@@ -1,12 +1,12 @@
 //! One request of a turn with its retries, and showing its answer as it streams; waiting between them is in `outage`.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
 
 use linger_protocol::event::{Level, NoticeCode};
 use linger_protocol::id::{BlobId, MessageId};
-use linger_protocol::message::{ContentBlock, ImageSource, Usage};
+use linger_protocol::message::{ContentBlock, ImageSource, Times, Usage};
 use linger_protocol::session::Effort;
+use tokio::time::Instant;
 
 use super::outage::Outage;
 use super::resolve::Unresolved;
@@ -65,17 +65,30 @@ pub(super) struct ModelResponse {
     pub(super) response: Response,
     /// Its usage, with cost.
     pub(super) usage: Option<Usage>,
+    pub(super) times: Option<Times>,
 }
 
-/// The usage of one attempt.
+/// The usage and times of one attempt.
 struct Meter {
     /// Whether a part of an answer came, even if not shown.
     begun: bool,
     usage: Option<Usage>,
     prices: Prices,
+    began: Instant,
+    first_byte_ms: Option<u64>,
 }
 
 impl Meter {
+    /// The time since the request, in milliseconds.
+    fn elapsed(&self) -> u64 {
+        self.began.elapsed().as_millis() as u64
+    }
+
+    /// The times of an attempt that ends now; `None` if it had no answer.
+    fn times(&self) -> Option<Times> {
+        self.first_byte_ms.map(|first_byte_ms| Times { first_byte_ms, total_ms: self.elapsed() })
+    }
+
     /// Updates the usage; returns it if it changed.
     fn count(&mut self, usage: Usage) -> Option<Usage> {
         let usage = self.priced(usage);
@@ -119,10 +132,10 @@ impl Turn {
             (thinks, reasons) = (resolved.thinks(self.effort_of_thought()), resolved.has_reasoning());
             tracing::info!(target: "request", session = %self.session, model = %self.model, messages = ask.messages.len(),
                 attempt, "sent");
-            let began = Instant::now();
-            let mut meter = Meter { begun: false, usage: None, prices: resolved.facts.prices };
+            let (began, prices) = (Instant::now(), resolved.facts.prices);
+            let mut meter = Meter { begun: false, usage: None, prices, began, first_byte_ms: None };
             let stream = self.start(ask, (&resolved, &provider), encoding).await;
-            let ended = self.attempt(stream, &mut meter, ask.shown).await?;
+            let ended = self.attempt(stream, &mut meter, (ask.shown, ask.shape.is_some())).await?;
             if let Some(address) = resolved.address().filter(|_| has_answered(&ended, &meter)) {
                 self.env.providers.reached.add(&address);
             }
@@ -133,16 +146,19 @@ impl Turn {
                     if ask.shape.is_some() {
                         output_schema::answer_call_to_text(&mut response);
                     }
-                    tracing::info!(target: "response", session = %self.session, ms = began.elapsed().as_millis() as u64,
+                    tracing::info!(target: "response", session = %self.session, ms = meter.elapsed(),
                         input = response.usage.input_tokens, output = response.usage.output_tokens, "done");
                     let usage = meter.priced(response.usage);
-                    return Ok(AskOutcome { end: End::Answered(ModelResponse { response, usage }), broke_off });
+                    return Ok(AskOutcome {
+                        end: End::Answered(ModelResponse { response, usage, times: meter.times() }),
+                        broke_off,
+                    });
                 }
                 Err(failure) => failure,
             };
             tracing::warn!(target: "response", session = %self.session, class = ?failure.class, why = failure.message, attempt, "failed");
             let shown = if ask.shown && meter.begun {
-                Some(self.emit.interrupted(self.model.clone()).await?)
+                Some(self.emit.interrupted(self.model.clone(), meter.times()).await?)
             } else {
                 // A refusal costs nothing.
                 broke_off = broke_off.into_iter().chain(meter.usage.filter(|_| meter.begun)).reduce(sum);
@@ -238,12 +254,12 @@ impl Turn {
         tokio::task::spawn_blocking(move || ids.into_iter().filter_map(load).collect()).await.unwrap_or_default()
     }
 
-    /// One attempt; shown to clients if `is_shown`, and always metered.
+    /// One attempt; shown to clients if `is_shown`, and always metered. With `is_shaped` the answer may be a call.
     async fn attempt(
         &mut self,
         mut stream: Stream,
         meter: &mut Meter,
-        is_shown: bool,
+        (is_shown, is_shaped): (bool, bool),
     ) -> Result<Result<Response, Failure>, TurnEnded> {
         loop {
             let mut fragments = Vec::new();
@@ -251,6 +267,7 @@ impl Turn {
             let events = stream.next().await;
             meter.begun = stream.has_begun();
             if meter.begun {
+                meter.first_byte_ms.get_or_insert_with(|| meter.began.elapsed().as_millis() as u64);
                 self.say_reached()?;
             }
             if let Some(usage) = meter.count(stream.usage()) {
@@ -258,14 +275,17 @@ impl Turn {
                     output = usage.output_tokens, cost_micros = usage.cost_micros, "counted");
                 self.emit.tell(TurnMessage::Counted(Some(usage)))?;
             }
-            let mut answer = |block, kind, text| fragments.push(Fragment::Answer { block, kind, text });
+            let answer = |block, kind, text| Fragment::Answer { block, kind, text };
             for event in events {
                 match event {
-                    StreamEvent::Text { block, text } => answer(block, PieceKind::Text, text),
-                    StreamEvent::Thinking { block, text } => answer(block, PieceKind::Thinking, text),
+                    StreamEvent::Text { block, text } => fragments.push(answer(block, PieceKind::Text, text)),
+                    StreamEvent::Thinking { block, text } => fragments.push(answer(block, PieceKind::Thinking, text)),
                     StreamEvent::Hosted { block, tool, part, text } => {
-                        answer(block, PieceKind::Hosted(tool, part), text);
+                        fragments.push(answer(block, PieceKind::Hosted(tool, part), text));
                     }
+                    // It becomes text.
+                    StreamEvent::Call { name, .. } if is_shaped && name == output_schema::ANSWER => {}
+                    StreamEvent::Call { block, name, text } => fragments.push(Fragment::Call { block, name, text }),
                     StreamEvent::Counted => {}
                     StreamEvent::Done(response) => end = Some(Ok(response)),
                     StreamEvent::Failed(failure) => end = Some(Err(failure)),

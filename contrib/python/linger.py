@@ -1642,6 +1642,8 @@ class FileChange(TypedDict):
     kind: ChangeKind
     before: NotRequired[BlobId | None]
     after: NotRequired[BlobId | None]
+    before_type: NotRequired[FileType | None]
+    after_type: NotRequired[FileType | None]
     bytes: NotRequired[int]
 
 
@@ -1655,6 +1657,9 @@ class FileDiff(TypedDict):
     diff: NotRequired[str | None]
     note: NotRequired[str | None]
     child: NotRequired[DiffChild | None]
+
+
+FileType: TypeAlias = "Literal['file', 'executable', 'link'] | str"
 
 
 class ArtifactFinishParams(TypedDict):

@@ -292,7 +292,7 @@ async fn a_budget_counts_what_a_child_uses_once_and_ends_the_child_that_spends_i
     client.attach(&session).await;
     client.prompt(&session, "go").await;
     let asked = client.first(&session, "question_asked").await;
-    let text = asked.event["text"].as_str().unwrap();
+    let text = asked.event["asked"]["text"].as_str().unwrap();
     assert_eq!(text, "the session's budget is spent: it has used 1300 tokens, its budget is 1000; go on?");
     let (said, is_error) = results(&client, &session).remove(0);
     let why = "gives no answer: it was cancelled: the budget of the session that delegated it is spent";
@@ -317,16 +317,12 @@ async fn a_budget_counts_what_a_child_uses_once_and_ends_the_child_that_spends_i
 #[tokio::test]
 async fn a_child_whose_own_budget_is_spent_ends_with_a_result_and_its_parent_goes_on() {
     let model = ModelServer::start();
-    let daemon = start(&model, "auto", "").await;
-    std::fs::write(
-        daemon.dirs.root().join("c/linger/agents/reader.md"),
-        "---\nname: reader\nmodel: claude/c\nbudget: {tokens: 500}\n---\nYou are the reader.\n",
-    )
-    .unwrap();
+    let reader = "---\nmodel: work/w\nbudget: {tokens: 500}\n---\nYou are the reader.\n";
+    let user_files = vec![("agents/reader.md".to_owned(), reader.to_owned())];
+    let daemon = Daemon::start_with(&model, Setup { mode: "auto", user_files, ..Setup::default() }).await;
     let client = daemon.client().await;
-    client.confirm().await;
     let step = || Reply::tool("bash", json!({ "command": "echo a" })).usage(400, 0, 0);
-    model.push_for("c", [step(), step()]);
+    model.push_for("w", [step(), step()]);
     model.push_for("m", [Reply::tool("delegate", task("reader", "read")), Reply::text("so be it")]);
     let session = client.session().await;
     assert_eq!(client.turn(&session, "go").await.str("stop_reason"), "end_turn");
@@ -334,5 +330,30 @@ async fn a_child_whose_own_budget_is_spent_ends_with_a_result_and_its_parent_goe
     let why = "gives no answer: it failed: the session's budget is spent: it has used 800 tokens, its budget is 500]";
     assert!(is_error && said.as_str().unwrap().ends_with(why), "{said}");
     assert_eq!(client.transcript().of("question_asked").count(), 0, "its parent decides what comes of that");
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn what_a_child_changes_is_in_the_diff_of_its_parent_and_undone_in_its_own_session() {
+    let model = ModelServer::scripted(|request| match request.last_words().as_str() {
+        words if words.starts_with("write") && request.after_tool() => {
+            Reply::text(answered("written", json!([])).to_string())
+        }
+        words if words.starts_with("write") => Reply::tool("write", json!({ "path": "new", "content": "new\n" })),
+        _ if request.after_tool() => Reply::text("so it is"),
+        _ => Reply::tool("delegate", task("general", "write")),
+    });
+    let daemon = Daemon::auto(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.turn(&session, "go").await;
+    let child = children(&client, &session).await.remove(0)["session"].clone();
+    let diff = client.call("session/diff", json!({ "session": session })).await;
+    let file = &diff["files"][0];
+    assert_eq!((&file["child"]["session"], &file["added"], &file["kind"]), (&child, &json!(1), &json!("create")));
+    let refused = client.refused("session/undo", json!({ "session": session })).await;
+    assert!(refused.get_hint().unwrap().contains("what a child changed is undone in its own session"), "{refused:?}");
+    client.call("session/undo", json!({ "session": child })).await;
+    assert!(!daemon.workspace().join("new").exists());
     daemon.check(&[&client], &model);
 }

@@ -13,12 +13,14 @@ async fn the_index_is_told_when_a_session_begins_and_after_a_compaction_and_not_
     let daemon = start(&model).await;
     let cwd = daemon.workspace().to_path_buf();
     let noting = daemon.client().await;
-    let note = async |text: &str| noting.call("memory/add", json!({ "cwd": cwd, "text": text })).await;
-    note("Use pnpm here\nNever npm.").await;
+    let note = async |name: &str, text: &str| {
+        noting.call("memory/add", json!({ "cwd": cwd, "name": name, "text": text })).await;
+    };
+    note("pnpm", "Use pnpm here\nNever npm.").await;
     let (client, session) = with_a_past(&daemon, &model, Format::OpenAi).await;
     let last = || model.requests().pop().unwrap();
-    assert!(has(&last(), "- workspace/use-pnpm-here: Use pnpm here") && !has(&last(), "Never npm"), "bodies on demand");
-    note("Tests take an hour").await;
+    assert!(has(&last(), "- workspace/pnpm: Use pnpm here") && !has(&last(), "Never npm"), "bodies on demand");
+    note("tests", "Tests take an hour").await;
     model.push([Reply::text("the second answer"), Reply::text(SUMMARY), Reply::text("the third answer")]);
     client.turn(&session, "the second prompt").await;
     assert!(!has(&last(), "Tests take an hour"), "the prefix stays");
@@ -26,7 +28,7 @@ async fn the_index_is_told_when_a_session_begins_and_after_a_compaction_and_not_
     client.first(&session, "compacted").await;
     client.nth(&session, "turn_finished", 3).await;
     client.turn(&session, "the third prompt").await;
-    assert!(has(&last(), "- workspace/tests-take-an-hour: Tests take an hour"), "{}", last().messages());
+    assert!(has(&last(), "- workspace/tests: Tests take an hour"), "{}", last().messages());
     daemon.check(&[&client, &noting], &model);
 }
 

@@ -192,7 +192,7 @@ fn gated_git(dir: &Path) -> (PathBuf, PathBuf) {
     let path = std::env::var("PATH").unwrap();
     let real = std::env::split_paths(&path).map(|dir| dir.join("git")).find(|git| git.exists()).unwrap();
     let script = format!(
-        "#!/bin/sh\ncase \"$*\" in *merge-base*) : > {0}.reached; read x < {0} ;; esac\nexec {1} \"$@\"\n",
+        "#!/bin/sh\ncase \"$*\" in *merge-base*) [ -e {0}.reached ] || {{ : > {0}.reached; read x < {0}; }} ;; esac\nexec {1} \"$@\"\n",
         gate.display(),
         real.display()
     );
@@ -234,7 +234,8 @@ async fn a_session_answers_while_git_merges_for_it_and_its_turn_begins_behind_th
     assert!(client.answer(merging).await.unwrap().is_ok());
     client.nth(&session, "turn_finished", 2).await;
     let kinds = client.transcript();
-    let order: Vec<&str> = kinds.kinds(&session).into_iter().filter(|kind| ["merged", "turn_started"].contains(kind)).collect();
+    let order: Vec<&str> =
+        kinds.kinds(&session).into_iter().filter(|kind| ["merged", "turn_started"].contains(kind)).collect();
     assert_eq!(order, ["turn_started", "merged", "turn_started"]);
     daemon.check(&[&client, &other], &model);
 }

@@ -85,10 +85,7 @@ async fn a_hub_gets_three_results_in_order_of_which_one_was_denied_one_repaired_
     model.push_for("m", [hub, Reply::text("all three are in")]);
     model.push_for(
         "c",
-        [
-            Reply::tool("bash", json!({ "command": "touch made" })),
-            gives(Format::Anthropic, &form("alpha was denied")),
-        ],
+        [Reply::tool("bash", json!({ "command": "touch made" })), gives(Format::Anthropic, &form("alpha was denied"))],
     );
     model.push_for("w", [Reply::text("beta is fine"), gives(Format::OpenAi, &form("beta is tested"))]);
     let held = gate.clone();
@@ -156,6 +153,33 @@ async fn a_result_from_the_background_survives_a_kill() {
     let said = back.transcript().of("prompt_accepted").filter(|seen| !seen.str("child").is_empty()).count();
     assert_eq!(said, 1);
     daemon.check(&[&back], &model);
+}
+
+#[tokio::test]
+async fn wait_for_a_parent_waits_for_its_children_in_the_background() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let model = ModelServer::scripted(move |request| match request.last_words() {
+        words if words.starts_with("slow") => {
+            let form = json!({ "answer": "done", "sources": [], "confidence": "low", "caveats": [] }).to_string();
+            Reply::text("").gate(&held).and_text(form)
+        }
+        words if words.contains("not the user") => Reply::text("thanks"),
+        _ if request.after_tool() => Reply::text("it works on it"),
+        _ => Reply::tool("delegate", json!({ "agent": "general", "task": "slow", "background": true })),
+    });
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.turn(&session, "go").await;
+    gate.reached().await;
+    let late = daemon.cli(&["wait", &session, "--timeout", "1"]).run().await;
+    assert_ne!(late.code, 0, "{late:?}");
+    let waiting = daemon.cli(&["wait", &session]).spawn().await;
+    gate.open();
+    waiting.end().await.exits(0);
+    client.nth(&session, "turn_finished", 2).await;
+    daemon.check(&[&client], &model);
 }
 
 /// `linger` as a tool's process runs it, with the directories of this daemon.

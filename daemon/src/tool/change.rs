@@ -87,8 +87,7 @@ impl Change {
         let path = self.path.clone();
         let bytes = before.iter().chain(&after).map(Held::size).sum();
         let (before_type, after_type) = (None, None);
-        let change =
-            FileChange { path, kind, before: id(&before), after: id(&after), before_type, after_type, bytes };
+        let change = FileChange { path, kind, before: id(&before), after: id(&after), before_type, after_type, bytes };
         Ok(KeptChange { change, line: self.line(), blobs: before.into_iter().chain(after).collect() })
     }
 

@@ -338,7 +338,12 @@ mod tests {
     }
 
     /// A change that a command made, as a checkpoint tells it.
-    fn typed(scene: &Scene, name: &str, before: Option<(&str, FileType)>, after: Option<(&str, FileType)>) -> FileChange {
+    fn typed(
+        scene: &Scene,
+        name: &str,
+        before: Option<(&str, FileType)>,
+        after: Option<(&str, FileType)>,
+    ) -> FileChange {
         let content = |side: Option<(&str, FileType)>| side.map_or(Content::Missing, |it| Content::Known(it.0.into()));
         let change = Change { path: scene.workspace.cwd.join(name), before: content(before), after: content(after) };
         let kept = change.keep(&scene.blobs).unwrap();

@@ -171,7 +171,9 @@ impl Actor {
         };
         let idle = RpcError::new(Code::Idle, what);
         Err(match self.state.undo.given_up {
-            0 => idle.hint("what commands change is covered in git repositories alone"),
+            0 => idle.hint(
+                "what commands change is covered in git repositories alone; what a child changed is undone in its own session",
+            ),
             _ => idle.hint(format!("older changes were given up: a session keeps {} MB", MAX_BYTES >> 20)),
         })
     }

@@ -72,7 +72,11 @@ pub struct MergeWork {
 
 impl Actor {
     /// Has git work in a task of its own.
-    fn at_git(&mut self, (prompts, word): (Vec<AskedPrompt>, bool), work: impl Future<Output = Worked> + Send + 'static) {
+    fn at_git(
+        &mut self,
+        (prompts, word): (Vec<AskedPrompt>, bool),
+        work: impl Future<Output = Worked> + Send + 'static,
+    ) {
         let (done, worked) = oneshot::channel();
         let task = tokio::spawn(async move {
             // An actor that was removed does not hear of it.
@@ -120,7 +124,13 @@ impl Actor {
                 prompts.into_iter().for_each(|asked| respond(asked.reply, Err(error.clone())));
                 return None;
             }
-            None => tracing::error!(target: "worktree", session = %self.id, "internal error in the daemon"),
+            None => {
+                let text = "internal error in the daemon";
+                tracing::error!(target: "worktree", session = %self.id, text);
+                let error = RpcError::new(Code::Internal, text);
+                prompts.into_iter().for_each(|asked| respond(asked.reply, Err(error.clone())));
+                return None;
+            }
         }
         Some((prompts, word))
     }

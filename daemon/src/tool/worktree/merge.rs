@@ -112,8 +112,9 @@ impl Worktrees {
         }
         let is_forward = is_within(&private, &before, commit).await?;
         let tree = if is_forward { format!("{commit}^{{tree}}") } else { merged(&private, &before, commit).await? };
-        let changed =
-            entries(&private.run(&["diff-tree", "-r", "--raw", "-z", "--no-abbrev", "--no-renames", &before, &tree]).await?);
+        let changed = entries(
+            &private.run(&["diff-tree", "-r", "--raw", "-z", "--no-abbrev", "--no-renames", &before, &tree]).await?,
+        );
         let InTheWay { dirty, written } = in_the_way(&private, root, &before, &changed).await?;
         if !dirty.is_empty() {
             return Err(MergeError::Dirty(listed(&dirty)));

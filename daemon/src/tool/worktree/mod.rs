@@ -141,7 +141,10 @@ impl Worktrees {
         let dir = self.dir.clone();
         let look = move || {
             let entries = fs::read_dir(&dir).into_iter().flatten().flatten();
-            entries.filter(|entry| is_old(&entry.path())).filter_map(|entry| entry.file_name().into_string().ok()).collect()
+            entries
+                .filter(|entry| is_old(&entry.path()))
+                .filter_map(|entry| entry.file_name().into_string().ok())
+                .collect()
         };
         let names: Option<Vec<String>> = disk::probe(&self.dir, disk::TIMEOUT, look).await;
         names.unwrap_or_default().into_iter().map(SessionId).collect()

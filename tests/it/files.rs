@@ -117,7 +117,7 @@ async fn notes_are_added_listed_edited_and_removed_from_the_command_line() {
     let shown = daemon.cli(&["memory", "show", "use-pnpm"]).run().await.exits(0).stdout;
     assert!(shown.ends_with("Use pnpm\nand never npm\n"), "{shown}");
     daemon.cli(&["memory", "rm", "user/be-short"]).run().await.exits(0);
-    daemon.cli(&["memory", "rm", "be-short"]).run().await.fails_with_hint(1);
+    daemon.cli(&["memory", "rm", "be-short"]).run().await.fails_with_hint(2);
     assert_eq!(daemon.cli(&["memory", "list", "--json"]).run().await.json().len(), 1);
     daemon.check(&[], &model);
 }

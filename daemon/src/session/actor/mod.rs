@@ -79,6 +79,7 @@ use record::{message_of, missing_variables, notice};
 pub use requests::add_directories;
 use storage::known;
 pub use tree::GoBack;
+use worktree::AskedPrompt;
 pub use worktree::MergeWork;
 
 /// How long a stopped turn may take before it is abandoned. Its processes are killed immediately.
@@ -470,7 +471,9 @@ impl Actor {
             Command::Bin(asked) => self.bin(asked).await,
             Command::Restore(key, reply) => self.take_out(key, reply).await,
             Command::Unqueue(prompt, key, by, reply) => self.unqueue(prompt, key, by, reply).await,
-            Command::Prompt(prompt, command, key, by, reply) => self.prompt((prompt, command), key, by, reply).await,
+            Command::Prompt(prompt, named, key, by, reply) => {
+                self.prompt(AskedPrompt { prompt, named, key, by, reply }).await;
+            }
             Command::Compact(compact, key, by, reply) => self.compact(compact, key, by, reply).await,
             Command::Cancel(background, asked) => self.cancel(background, asked).await,
             Command::Continue(asked) => self.resume(asked).await,

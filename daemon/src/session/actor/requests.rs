@@ -108,16 +108,10 @@ impl Actor {
         Environment { variables, secret, missing }
     }
 
-    pub(super) async fn prompt(
-        &mut self,
-        (prompt, named): (session::Prompt, Option<Named>),
-        key: Option<Key>,
-        by: Author,
-        reply: Reply<Prompted>,
-    ) {
-        let key = key.filter(|_| !fault::bug("I5"));
-        let waits = self.wait_for_worktree((prompt, named), key, by, reply);
-        let Some(((prompt, named), key, by, reply)) = waits else { return };
+    pub(super) async fn prompt(&mut self, asked: AskedPrompt) {
+        let key = asked.key.filter(|_| !fault::bug("I5"));
+        let Some(asked) = self.wait_for_worktree(AskedPrompt { key, ..asked }) else { return };
+        let AskedPrompt { prompt, named, key, by, reply } = asked;
         match self.outcome::<Prompted>(key.as_ref()).await {
             Ok(None) => {}
             Ok(Some(outcome)) => return respond(reply, Ok(outcome)),

@@ -26,13 +26,14 @@ pub(super) struct AtGit {
     prompts: Vec<AskedPrompt>,
 }
 
-/// A prompt that waits for git.
+/// A request with a prompt.
 pub(super) struct AskedPrompt {
-    prompt: session::Prompt,
-    named: Option<Named>,
-    key: Option<Key>,
-    by: Author,
-    reply: Reply<Prompted>,
+    pub(super) prompt: session::Prompt,
+    /// The command that it names.
+    pub(super) named: Option<Named>,
+    pub(super) key: Option<Key>,
+    pub(super) by: Author,
+    pub(super) reply: Reply<Prompted>,
 }
 
 /// What git did, and who asked for it.
@@ -91,8 +92,8 @@ impl Actor {
         if self.lacks_worktree() && (!prompts.is_empty() || self.has_prompt_for(word)) {
             return self.make_worktree_again(prompts, word);
         }
-        for AskedPrompt { prompt, named, key, by, reply } in prompts {
-            self.prompt((prompt, named), key, by, reply).await;
+        for asked in prompts {
+            self.prompt(asked).await;
         }
         if matches!(self.phase, Phase::Idle) && self.state.binned_at.is_none() {
             self.start_next(word);
@@ -175,29 +176,23 @@ impl Actor {
     }
 
     /// A prompt to a session whose worktree is away, or is being looked at, waits for that. Gives back one that need not.
-    pub(super) fn wait_for_worktree(
-        &mut self,
-        (prompt, named): (session::Prompt, Option<Named>),
-        key: Option<Key>,
-        by: Author,
-        reply: Reply<Prompted>,
-    ) -> Option<((session::Prompt, Option<Named>), Option<Key>, Author, Reply<Prompted>)> {
+    pub(super) fn wait_for_worktree(&mut self, asked: AskedPrompt) -> Option<AskedPrompt> {
         let (has_own, is_away) = (self.state.worktree().is_some(), self.lacks_worktree());
         match &mut self.phase {
             Phase::Git(at_git) if has_own && at_git.prompts.len() >= MAX_PROMPTS => {
                 let much = format!("{MAX_PROMPTS} prompts wait for the git worktree of session {} already", self.id);
-                respond(reply, Err(RpcError::new(Code::TooMuch, much).hint("try again in a moment")));
+                respond(asked.reply, Err(RpcError::new(Code::TooMuch, much).hint("try again in a moment")));
                 None
             }
             Phase::Git(at_git) if has_own => {
-                at_git.prompts.push(AskedPrompt { prompt, named, key, by, reply });
+                at_git.prompts.push(asked);
                 None
             }
             Phase::Idle if is_away => {
-                self.make_worktree_again(vec![AskedPrompt { prompt, named, key, by, reply }], false);
+                self.make_worktree_again(vec![asked], false);
                 None
             }
-            _ => Some(((prompt, named), key, by, reply)),
+            _ => Some(asked),
         }
     }
 

@@ -117,7 +117,7 @@ async fn one_without_a_session_goes_once_it_is_old_unless_it_has_work() {
         let before = clock::system() - STRAY_AGE;
         fs::File::open(worktree.path.join(".git")).unwrap().set_modified(before).unwrap();
     };
-    (age(&empty), age(&full));
+    [&empty, &full].into_iter().for_each(age);
     // The main branch has gone on since.
     house.sh("git commit -q --allow-empty -m on").await;
     let mut old = house.worktrees.made_before().await;

@@ -116,7 +116,7 @@ async fn a_hub_gets_three_results_in_order_of_which_one_was_denied_one_repaired_
     assert_eq!(back.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
     let seen = back.transcript();
     // As the hub's model reads them.
-    let told = seen.of("message").filter(|seen| seen.event["content"][0]["type"] == "tool_result").next_back().unwrap();
+    let told = seen.of("message").rfind(|seen| seen.event["content"][0]["type"] == "tool_result").unwrap();
     let answer = |block: &Value| {
         let text = block["content"][0]["text"].as_str().unwrap();
         serde_json::from_str::<Value>(text).unwrap()["answer"].clone()

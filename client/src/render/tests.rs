@@ -446,7 +446,7 @@ fn a_childs_answer_is_shown_and_not_the_data_that_its_parent_reads() {
     ]);
     assert_snapshot!(screen(settings(), events), @r"
     • delegate general: find it
-    ✓ 10 ms, 2 lines
+    ✓ 10 ms, 3 lines
       The parser
       lies in ␛[2Jsrc.
       caveat: src/lib.rs:90-99 does not exist

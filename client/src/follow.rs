@@ -9,12 +9,13 @@ use linger_protocol::RpcError;
 use linger_protocol::event::{EventBody, NoticeCode, Notification};
 use linger_protocol::id::{Cursor, SessionId};
 use linger_protocol::method::{
-    QuestionAnswer, SessionAttach, SessionCancel, SessionCompact, SessionContinue, SessionDetach, SessionPrompt,
-    SessionRedo, SessionSet, SessionUndo,
+    QuestionAnswer, SessionAttach, SessionCancel, SessionCompact, SessionContinue, SessionDetach, SessionMerge,
+    SessionPrompt, SessionRedo, SessionSet, SessionUndo,
 };
 use linger_protocol::question::Answer;
 use linger_protocol::session::{self, Attach, Compact, Keyed, Named, Prompt, Redo, Set, Undo};
 use linger_protocol::transport::blocking::Incoming;
+use linger_protocol::worktree::Merge;
 use serde_json::value::RawValue;
 
 use crate::connect::{Client, is_ending};
@@ -41,6 +42,8 @@ pub(crate) enum Request {
     Redo(Redo),
     /// `session/set`.
     Set(Set),
+    /// `session/merge`.
+    Merge(Merge),
 }
 
 /// What wakes a command that follows a session.
@@ -150,6 +153,7 @@ impl Attachment {
             Request::Undo(undo) => self.client.send(&SessionUndo(undo.clone())),
             Request::Redo(redo) => self.client.send(&SessionRedo(redo.clone())),
             Request::Set(set) => self.client.send(&SessionSet(set.clone())),
+            Request::Merge(merge) => self.client.send(&SessionMerge(merge.clone())),
         }?;
         self.open.push((sent.unwrap_or_default(), request));
         Ok(())

@@ -1686,6 +1686,8 @@ class FileChange(TypedDict):
     kind: ChangeKind
     before: NotRequired[BlobId | None]
     after: NotRequired[BlobId | None]
+    before_type: NotRequired[FileType | None]
+    after_type: NotRequired[FileType | None]
     bytes: NotRequired[int]
 
 
@@ -1699,6 +1701,9 @@ class FileDiff(TypedDict):
     diff: NotRequired[str | None]
     note: NotRequired[str | None]
     child: NotRequired[DiffChild | None]
+
+
+FileType: TypeAlias = "Literal['file', 'executable', 'link'] | str"
 
 
 class ArtifactFinishParams(TypedDict):

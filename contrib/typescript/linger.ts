@@ -2239,6 +2239,10 @@ export interface FileChange {
   before?: BlobId | null;
   /** The blob with its new content; absent if there is none, and for more than 16 MiB. */
   after?: BlobId | null;
+  /** What it was, where what changed it may change that too; absent for the changes of file tools, which leave it as it is, and if there was no file. The content of a link is where it leads. */
+  before_type?: FileType | null;
+  /** What it is then, as `before_type`. */
+  after_type?: FileType | null;
   /** How many bytes these blobs have. */
   bytes?: number;
 }
@@ -2260,6 +2264,9 @@ export interface FileDiff {
   /** The child whose turns changed it; absent for the session's own. */
   child?: DiffChild | null;
 }
+
+/** What a file is: as much as git keeps of it. */
+export type FileType = "file" | "executable" | "link" | (string & {});
 
 /** `artifact/finish`: makes an artifact of what was written; it is on disk when this is answered. */
 export interface ArtifactFinishParams {

@@ -13,8 +13,8 @@ use serde_json::Value;
 use strum::{IntoStaticStr, VariantNames};
 
 pub use parts::{
-    AfterCrash, Asks, ChangeKind, Delta, Exit, FileChange, Instruction, Level, Location, ModelCost, NotRestored,
-    NoticeCode, Outcome, OutputSegment, PlanEntry, PlanStatus, Process, ToolKind, Trigger,
+    AfterCrash, Asks, ChangeKind, Delta, Exit, FileChange, FileType, Instruction, Level, Location, ModelCost,
+    NotRestored, NoticeCode, Outcome, OutputSegment, PlanEntry, PlanStatus, Process, ToolKind, Trigger,
 };
 
 use crate::agent::{Role as AgentRole, Skill};

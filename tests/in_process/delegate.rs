@@ -271,3 +271,89 @@ async fn agents_of_agents_of_agents_have_no_such_tool() {
     assert_eq!(depths, [0, 1, 2]);
     daemon.check(&[&client], &model);
 }
+
+#[tokio::test]
+async fn a_budget_counts_what_a_child_uses_once_and_ends_the_child_that_spends_it() {
+    let mut steps = 0;
+    let model = ModelServer::scripted(move |request| {
+        if words(request).contains("Another agent reads your answer") {
+            steps += 1;
+            let command = if steps < 3 { format!("echo {steps}") } else { "sleep 600".to_owned() };
+            return Reply::tool("bash", json!({ "command": command })).usage(400, 0, 0);
+        }
+        match request.after_tool() {
+            true => Reply::text("so be it").usage(100, 0, 0),
+            false => Reply::tool("delegate", task("general", "spend")).usage(100, 0, 0),
+        }
+    });
+    let daemon = Daemon::auto(&model).await;
+    let client = daemon.client().await;
+    let session = client.create_with(json!({ "budget": { "max_tokens": 1000 } })).await;
+    client.attach(&session).await;
+    client.prompt(&session, "go").await;
+    let asked = client.first(&session, "question_asked").await;
+    let text = asked.event["asked"]["text"].as_str().unwrap();
+    assert_eq!(text, "the session's budget is spent: it has used 1300 tokens, its budget is 1000; go on?");
+    let (said, is_error) = results(&client, &session).remove(0);
+    let why = "gives no answer: it was cancelled: the budget of the session that delegated it is spent";
+    assert!(is_error && said.as_str().unwrap().contains(why), "{said}");
+    client.call("question/answer", json!({ "question": asked.event["question"], "answer": "go_on" })).await;
+    let finished = client.first(&session, "turn_finished").await.event;
+    let tokens = |value: &Value| value["input_tokens"].as_u64().unwrap();
+    assert_eq!((tokens(&finished["usage"]), tokens(&finished["session_usage"])), (1400, 1400));
+    // The list, and the sums of what was paid for: the family is in the parent's row there, and each session's own here.
+    let row = client.call("session/list", json!({ "matching": session })).await[0].clone();
+    let child = children(&client, &session).await.remove(0);
+    assert_eq!((tokens(&row["usage"]), tokens(&child["usage"])), (1400, 1200));
+    let sums = client.call("usage/list", json!({ "by": "session" })).await;
+    let own = |session: &Value| {
+        let rows = sums["rows"].as_array().unwrap();
+        tokens(&rows.iter().find(|row| row["session"] == *session).unwrap()["usage"])
+    };
+    assert_eq!((own(&row["session"]), own(&child["session"]), tokens(&sums["total"]["usage"])), (200, 1200, 1400));
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn a_child_whose_own_budget_is_spent_ends_with_a_result_and_its_parent_goes_on() {
+    let model = ModelServer::start();
+    let reader = "---\nmodel: work/w\nbudget: {tokens: 500}\n---\nYou are the reader.\n";
+    let user_files = vec![("agents/reader.md".to_owned(), reader.to_owned())];
+    let daemon = Daemon::start_with(&model, Setup { mode: "auto", user_files, ..Setup::default() }).await;
+    let client = daemon.client().await;
+    let step = || Reply::tool("bash", json!({ "command": "echo a" })).usage(400, 0, 0);
+    model.push_for("w", [step(), step()]);
+    model.push_for("m", [Reply::tool("delegate", task("reader", "read")), Reply::text("so be it")]);
+    let session = client.session().await;
+    assert_eq!(client.turn(&session, "go").await.str("stop_reason"), "end_turn");
+    let (said, is_error) = results(&client, &session).remove(0);
+    let why = "gives no answer: it failed: the session's budget is spent: it has used 800 tokens, its budget is 500]";
+    assert!(is_error && said.as_str().unwrap().ends_with(why), "{said}");
+    assert_eq!(client.transcript().of("question_asked").count(), 0, "its parent decides what comes of that");
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn what_a_child_changes_is_in_the_diff_of_its_parent_and_undone_in_its_own_session() {
+    let model = ModelServer::scripted(|request| match request.last_words().as_str() {
+        words if words.starts_with("write") && request.after_tool() => {
+            Reply::text(answered("written", json!([])).to_string())
+        }
+        words if words.starts_with("write") => Reply::tool("write", json!({ "path": "new", "content": "new\n" })),
+        _ if request.after_tool() => Reply::text("so it is"),
+        _ => Reply::tool("delegate", task("general", "write")),
+    });
+    let daemon = Daemon::auto(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.turn(&session, "go").await;
+    let child = children(&client, &session).await.remove(0)["session"].clone();
+    let diff = client.call("session/diff", json!({ "session": session })).await;
+    let file = &diff["files"][0];
+    assert_eq!((&file["child"]["session"], &file["added"], &file["kind"]), (&child, &json!(1), &json!("create")));
+    let refused = client.refused("session/undo", json!({ "session": session })).await;
+    assert!(refused.get_hint().unwrap().contains("what a child changed is undone in its own session"), "{refused:?}");
+    client.call("session/undo", json!({ "session": child })).await;
+    assert!(!daemon.workspace().join("new").exists());
+    daemon.check(&[&client], &model);
+}

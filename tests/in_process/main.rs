@@ -19,6 +19,7 @@ mod idempotency;
 mod matrix;
 mod mcp;
 mod mcp_faults;
+mod memory;
 mod permission;
 mod provider_faults;
 mod replay;

@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use linger_tests::harness::{Client, Setup};
+use linger_tests::harness::{Client, Setup, comes_true};
 use linger_tests::model::{ModelServer, Recorded, Reply};
 use serde_json::{Value, json};
 
@@ -182,4 +182,60 @@ async fn without_a_repository_the_model_is_told_what_to_do() {
         "{said}"
     );
     daemon.check(&[&client], &model);
+}
+
+/// A directory with a `git` that waits at a gate when it is asked for an ancestor, which a merge does first.
+fn gated_git(dir: &Path) -> (PathBuf, PathBuf) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (bin, gate) = (dir.join("bin"), dir.join("gate"));
+    std::fs::create_dir(&bin).unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let real = std::env::split_paths(&path).map(|dir| dir.join("git")).find(|git| git.exists()).unwrap();
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *merge-base*) [ -e {0}.reached ] || {{ : > {0}.reached; read x < {0}; }} ;; esac\nexec {1} \"$@\"\n",
+        gate.display(),
+        real.display()
+    );
+    std::fs::write(bin.join("git"), script).unwrap();
+    std::fs::set_permissions(bin.join("git"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let made = rustix::fs::mkfifoat(rustix::fs::CWD, &gate, rustix::fs::Mode::from_raw_mode(0o600));
+    made.unwrap();
+    (PathBuf::from(format!("{}:{path}", bin.display())), gate)
+}
+
+#[tokio::test]
+async fn a_session_answers_while_git_merges_for_it_and_its_turn_begins_behind_that() {
+    let model = hub("improve", &[("write", json!({ "path": "new.txt", "content": "new\n" }))]);
+    let daemon = Daemon::start_with(&model, Setup { mode: "edit", ..Setup::default() }).await;
+    let root = daemon.workspace().to_path_buf();
+    repository(&root);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let (path, gate) = gated_git(elsewhere.path());
+    let client = daemon.client().await;
+    let session = client.create_with(json!({ "env": { "PATH": path } })).await;
+    client.attach(&session).await;
+    client.turn(&session, "go").await;
+    let id = child(&client, &session).await["session"].as_str().unwrap().to_owned();
+    let merging = client.send("session/merge", json!({ "session": id })).await.unwrap();
+    let reached = PathBuf::from(format!("{}.reached", gate.display()));
+    assert!(comes_true(linger_tests::TIMEOUT, || reached.exists()), "git is at the gate");
+    // Nobody waits for git but who asked for it.
+    let idle = client.refused("session/cancel", json!({ "session": session })).await;
+    assert!(idle.message.ends_with("has no running turn"), "{}", idle.message);
+    let busy = client.refused("session/undo", json!({ "session": session })).await;
+    assert_eq!(busy.message, format!("git is at work for session {session}"));
+    client.prompt(&session, "and now?").await;
+    let other = daemon.client().await;
+    other.attach(&session).await;
+    other.first(&session, "caught_up").await;
+    assert_ne!(child(&client, &session).await["delegated"]["worktree"]["status"], "merged");
+    assert_eq!(other.transcript().of("turn_started").count(), 1, "no turn begins meanwhile");
+    std::fs::write(&gate, "go\n").unwrap();
+    assert!(client.answer(merging).await.unwrap().is_ok());
+    client.nth(&session, "turn_finished", 2).await;
+    let kinds = client.transcript();
+    let order: Vec<&str> =
+        kinds.kinds(&session).into_iter().filter(|kind| ["merged", "turn_started"].contains(kind)).collect();
+    assert_eq!(order, ["turn_started", "merged", "turn_started"]);
+    daemon.check(&[&client, &other], &model);
 }

@@ -29,6 +29,7 @@ mod editors;
 mod environment;
 mod fallback;
 mod fetch;
+mod files;
 mod full_disk;
 mod gateway;
 mod hosted;

@@ -8,6 +8,14 @@ use linger_protocol::session::Effort;
 
 #[derive(Debug, Args)]
 pub(crate) struct Init {
+    /// A first file of this kind in the place of a configuration, with comments
+    #[arg(value_enum, requires = "name", conflicts_with_all = ["provider", "model", "mode", "key"])]
+    pub(crate) kind: Option<FirstFile>,
+    /// The file's name: small letters, digits and hyphens
+    pub(crate) name: Option<String>,
+    /// Write it for this workspace, below `.linger` of its root, and not for yourself
+    #[arg(long, requires = "kind")]
+    pub(crate) here: bool,
     /// The provider of new sessions' models, as in PROVIDER/MODEL
     #[arg(long)]
     pub(crate) provider: Option<String>,
@@ -20,9 +28,32 @@ pub(crate) struct Init {
     /// Read the provider's key as a line of standard input, and keep it in the keychain
     #[arg(long)]
     pub(crate) key: bool,
-    /// Print one JSON object: `file`, `model`, `mode`
+    /// Print one JSON object: `file`, `model`, `mode`; of another file `file`, `kind`, `name`
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// A Markdown file that linger reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FirstFile {
+    Agent,
+    Skill,
+    Command,
+    Tool,
+    Server,
+}
+
+impl FirstFile {
+    /// What people call it.
+    pub(crate) fn noun(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Skill => "skill",
+            Self::Command => "command",
+            Self::Tool => "tool",
+            Self::Server => "server",
+        }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -1,4 +1,5 @@
-//! `linger init`: a first configuration, with comments: it asks for provider, key, model and mode, or takes options.
+//! `linger init`: a first configuration, with comments: it asks for provider, key, model and mode, or takes options. With a kind and
+//! a name it writes a first Markdown file ([`super::init_file`]).
 //!
 //! It writes through the daemon, which checks the text; a configuration that is there stays as it is.
 
@@ -26,6 +27,9 @@ const SHOWN: usize = 8;
 const MAX_LINE: u64 = 4 << 10;
 
 pub(super) fn run(args: Init) -> Result<Exit, Failure> {
+    if let (Some(kind), Some(name)) = (args.kind, &args.name) {
+        return super::init_file::run(kind, name, args.here, args.json);
+    }
     let mut client = Client::open_silent(None)?;
     let before = client.call(&ConfigGet(Get { text: true }))?;
     let text = before.text.ok_or_else(|| Failure::new(Exit::FAILED, "the daemon does not show the configuration"))?;

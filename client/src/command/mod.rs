@@ -22,6 +22,7 @@ mod help;
 mod import;
 mod inbox;
 mod init;
+mod init_file;
 mod key;
 mod log;
 mod login;

@@ -8,7 +8,9 @@ use linger_protocol::agent::{Item, List};
 use linger_protocol::config::Get;
 use linger_protocol::event::Level;
 use linger_protocol::mcp::List as Servers;
-use linger_protocol::method::{AgentList, CommandList, ConfigGet, McpList, SkillList, TrustGet};
+use linger_protocol::method::{
+    AgentList, CommandList, ConfigGet, McpList, ServerFiles, SkillList, ToolFiles, TrustGet,
+};
 use linger_protocol::trust;
 use serde_json::json;
 
@@ -50,7 +52,9 @@ pub(super) fn run(args: &Validate) -> Result<Exit, Failure> {
     for (noun, rows) in [
         ("skill", client.call(&SkillList(list.clone()))?),
         ("command", client.call(&CommandList(list.clone()))?),
-        ("agent", client.call(&AgentList(list))?),
+        ("agent", client.call(&AgentList(list.clone()))?),
+        ("tool", client.call(&ToolFiles(list.clone()))?),
+        ("server", client.call(&ServerFiles(list))?),
     ] {
         rows.iter().try_for_each(|row| files(noun, row, &mut report))?;
     }
@@ -92,7 +96,7 @@ fn workspace(client: &mut Client, cwd: &Path, report: &mut Report) -> Result<(),
     Ok(())
 }
 
-/// A skill, command or agent.
+/// A skill, command, agent, tool or server.
 fn files(noun: &str, row: &Item, report: &mut Report) -> Result<(), Failure> {
     for problem in &row.problems {
         let place = Place { file: Some(&row.path), line: Some(problem.line) };

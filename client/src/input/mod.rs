@@ -74,6 +74,8 @@ pub(crate) enum Names {
     Sessions,
     /// Agents.
     Agents,
+    /// Children with a git worktree that can be merged.
+    Merges,
     /// Commands, skills, and prompts of MCP servers: what a slash may begin.
     Commands,
     /// MCP servers, as a resource of theirs begins: `server:`.

@@ -35,7 +35,10 @@ impl Renderer {
     /// What a child answered, in place of the data that its parent reads.
     pub(super) fn child_answered(&mut self, text: &str, out: &mut Vec<Output>) {
         let style = self.settings.style;
-        let Ok(Value::Object(data)) = serde_json::from_str::<Value>(text) else { return self.child_said(text, out) };
+        let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+        let Some(Ok(Value::Object(data))) = values.next() else { return self.child_said(text, out) };
+        // Where its changes are, if they are in a git worktree.
+        let rest = text.get(values.byte_offset()..).unwrap_or_default().trim();
         if let Some(answer) = data.get("answer").and_then(Value::as_str) {
             self.child_said(answer, out);
         }
@@ -43,6 +46,7 @@ impl Renderer {
             let short: String = caveat.chars().take(SAID_LINE).collect();
             self.say(&style.dim(&format!("  caveat: {}", clean_line(&short))), out);
         }
+        self.child_said(rest, out);
     }
 
     /// What a child says that worked in the background.

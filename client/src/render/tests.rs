@@ -441,13 +441,15 @@ fn a_childs_answer_is_shown_and_not_the_data_that_its_parent_reads() {
     let events = json!([
         {"kind": "tool_started", "call_id": "c1", "tool": "delegate", "action": "delegate general: find it"},
         {"kind": "tool_finished", "call_id": "c1", "is_error": false, "outcome": "ran", "ms": 10,
-         "content": [{"type": "text", "text": answer.to_string()}]},
+         "content": [{"type": "text", "text": answer.to_string()},
+                     {"type": "text", "text": "[Its changes are in its git worktree /w.]"}]},
     ]);
     assert_snapshot!(screen(settings(), events), @r"
     • delegate general: find it
-    ✓ 10 ms, 1 line
+    ✓ 10 ms, 3 lines
       The parser
       lies in ␛[2Jsrc.
       caveat: src/lib.rs:90-99 does not exist
+      [Its changes are in its git worktree /w.]
     ");
 }

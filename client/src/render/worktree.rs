@@ -41,10 +41,16 @@ pub(crate) fn row(info: &Info) -> Option<String> {
     match worktree.status {
         WorktreeStatus::Removed => None,
         WorktreeStatus::Merged => Some(format!("  worktree on {branch}, merged")),
-        // It cannot be merged while it works.
-        _ if info.state != State::Idle => Some(format!("  worktree on {branch}")),
+        _ if !can_merge(info) => Some(format!("  worktree on {branch}")),
         _ => Some(format!("  worktree on {branch}: `linger merge {}` merges what it did", info.session)),
     }
+}
+
+/// Whether a child has a worktree that can be merged: not while it works, and not twice.
+pub(crate) fn can_merge(info: &Info) -> bool {
+    let worktree = info.delegated.as_ref().and_then(|of| of.worktree.as_ref());
+    let is_done = |worktree: &Worktree| matches!(worktree.status, WorktreeStatus::Removed | WorktreeStatus::Merged);
+    info.state == State::Idle && worktree.is_some_and(|worktree| !is_done(worktree))
 }
 
 /// What is said of worktrees that stay when their sessions go.

@@ -223,7 +223,7 @@ mod tests {
                     Names::Resources => {
                         vec![Choice::new("docs:file:///a.md", "the first"), Choice::new("docs:file:///b.md", "")]
                     }
-                    Names::Sessions | Names::Agents => Vec::new(),
+                    Names::Sessions | Names::Agents | Names::Merges => Vec::new(),
                 };
                 answers.put(names, list);
             }

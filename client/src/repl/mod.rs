@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 use linger_protocol::event::{Event, EventBody, NoticeCode};
 use linger_protocol::id::{Cursor, PromptId, QuestionId, TurnId};
 use linger_protocol::message::{ContentBlock, StopReason, text_of};
-use linger_protocol::method::SessionPrompt;
+use linger_protocol::method::{SessionMerge, SessionPrompt};
 use linger_protocol::permission::Mode;
 use linger_protocol::place::private_directory;
 use linger_protocol::session::{Effort, Info, State, When};
@@ -49,7 +49,7 @@ use crate::question::{Questions, too_late};
 use crate::render::attention::Attention;
 use crate::render::live::Live;
 use crate::render::style::Style;
-use crate::render::{Renderer, Settings, Thinking};
+use crate::render::{Renderer, Settings, Thinking, worktree};
 use crate::terminal::{Above, Capabilities, Terminal, clean_line, resume_editing, size, terminal_width};
 use asking::Writing;
 use complete::Known;
@@ -505,6 +505,7 @@ impl Repl {
                 }
             }
             (Request::Continue(_), Ok(_)) => self.mine.append(&mut self.held),
+            (Request::Merge(_), Ok(raw)) => self.say(&worktree::takes_back(&parse::<SessionMerge>(&raw)?))?,
             (_, Ok(_)) => {}
             (Request::Answer(_), Err(error)) if error.code() == Some(Code::AlreadyAnswered) => {
                 self.say(&too_late(error.data))?;

@@ -264,6 +264,8 @@ impl Repl {
             Slash::Fork(at) => self.fork(at)?,
             Slash::Rewind(number, files) => self.rewind(number, files)?,
             Slash::Tree(number) => self.tree(number)?,
+            Slash::Merge(None) => self.choose(What::Merge)?,
+            Slash::Merge(Some(child)) => self.merge(&child)?,
             Slash::Detach | Slash::Init(_) => {}
         }
         Ok(())

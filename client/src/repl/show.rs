@@ -90,7 +90,7 @@ impl Repl {
                     money::tokens(info.usage.output_tokens)
                 ),
             ),
-            ("cost", money::cost(&info.usage)),
+            ("cost", money::cost(&info.usage).trim_start_matches("cost ").to_owned()),
             ("queued", if info.queued == 0 { String::new() } else { info.queued.to_string() }),
             ("questions", if info.questions.is_empty() { String::new() } else { info.questions.len().to_string() }),
             ("created", format!("{} ago", age(info.created_at, now()))),

@@ -87,6 +87,8 @@ pub(crate) enum Slash {
     Uncompact,
     /// Shows the forks of the session, or changes to one.
     Tree(Option<usize>),
+    /// Merges what a child did in its git worktree.
+    Merge(Option<String>),
     /// Leaves; the work continues.
     Detach,
     /// Lists the sessions.
@@ -172,6 +174,7 @@ const COMMANDS: &[Row] = &[
     ("/fork", "[MESSAGE]", "go on in a fork, from here or from a message", None),
     ("/rewind", "[N [--files]]", "back to a prompt; alone: list the prompts", Some(Argument::Words(&["--files"]))),
     ("/tree", "[N]", "the forks of this session; change to one", None),
+    ("/merge", "[CHILD]", "merge a child's git worktree; alone: choose", Some(Argument::Names(Names::Merges))),
     ("/output", "[N]", "all of the last tool's output, or the N-th last", None),
     ("/log", "[OPTIONS]", "the whole session, in the pager", Some(Argument::Words(&["--last", "-n", "--times"]))),
     ("/export", "[FILE]", "write the session as Markdown", None),
@@ -253,6 +256,7 @@ pub(crate) fn parse(line: &str) -> Option<Result<Slash, String>> {
         "/fork" => Ok(Slash::Fork(argument)),
         "/rewind" => rewind(rest.as_deref()),
         "/tree" => number(argument).map(Slash::Tree),
+        "/merge" => Ok(Slash::Merge(argument)),
         "/detach" | "/quit" | "/exit" => Ok(Slash::Detach),
         "/sessions" => Ok(Slash::Sessions),
         "/mcp" => Ok(Slash::Mcp),

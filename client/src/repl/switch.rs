@@ -1,4 +1,4 @@
-//! Lists to choose from, and going over to another session: `/model`, `/agent`, `/resume`, `/new`.
+//! Lists to choose from, and going over to another session: `/model`, `/agent`, `/resume`, `/new`, `/merge`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use linger_protocol::method::{
     AgentList, CommandList, McpList, McpResources, Method, ModelList, SessionCreate, SessionList, SkillList,
 };
 use linger_protocol::session::{Create, Effort, Info, List as Sessions, Set};
+use linger_protocol::worktree::Merge;
 
 use super::Repl;
 use super::menu::Choice;
@@ -24,7 +25,7 @@ use crate::idempotency::key;
 use crate::input::{Line, Names};
 use crate::render::live::Live;
 use crate::render::table::age;
-use crate::render::{Renderer, money};
+use crate::render::{Renderer, money, worktree};
 use crate::terminal::clean_line;
 
 /// Sessions that are listed to choose from: what a person remembers is among the latest.
@@ -39,6 +40,7 @@ pub(super) enum What {
     Model,
     Agent,
     Session,
+    Merge,
 }
 
 /// How long a list of resources may take: a server may have to start, and the session waits.
@@ -97,6 +99,11 @@ impl Repl {
                 let rows = client.call(&SessionList(Sessions { limit: Some(SESSIONS), ..Sessions::default() }))?;
                 rows.iter().filter(|row| row.session != self.attachment.session).map(session).collect()
             }
+            Names::Merges => {
+                let rows = client.call(&SessionList(Sessions { limit: Some(SESSIONS), ..Sessions::default() }))?;
+                let is_near = |row: &&Info| row.parent.as_ref() == Some(&session_id) || row.session == session_id;
+                rows.iter().filter(is_near).filter(|row| worktree::can_merge(row)).map(session).collect()
+            }
             Names::Agents => {
                 client.call(&AgentList(list))?.iter().filter(|it| is_there(it)).map(|it| item("", it)).collect()
             }
@@ -123,6 +130,7 @@ impl Repl {
             What::Model => ("model", Names::Models, "no model can be used; `linger models` says what is missing"),
             What::Agent => ("agent", Names::Agents, "no agents here; `linger help extending` says where they lie"),
             What::Session => ("session", Names::Sessions, "there is no other session"),
+            What::Merge => ("child", Names::Merges, "no child has a git worktree that can be merged now"),
         };
         let choices = match self.names(names) {
             Err(failure) if failure.exit != Exit::UNREACHABLE && !failure.interrupted => return self.complain(failure),
@@ -156,6 +164,7 @@ impl Repl {
             (What::Model, Some(model)) => self.set_model(model)?,
             (What::Agent, Some(agent)) => self.fresh(Some(agent))?,
             (What::Session, Some(session)) => self.resume(&session)?,
+            (What::Merge, Some(child)) => self.merge(&child)?,
         }
         self.show_question()?;
         Ok(None)
@@ -189,24 +198,34 @@ impl Repl {
 
     /// Goes over to a session that is named as on the command line.
     pub(super) fn resume(&mut self, named: &str) -> Result<(), Failure> {
-        let list = Sessions { matching: Some(named.to_owned()), limit: Some(SESSIONS), ..Sessions::default() };
-        let Some(rows) = self.ask_daemon(&SessionList(list))? else { return Ok(()) };
-        // A name or an id wins over what begins so.
-        let is = |info: &&Info| info.name.as_deref() == Some(named) || info.session.as_str() == named;
-        let found = match rows.iter().find(is) {
-            Some(info) => info.clone(),
-            None => match <[Info; 1]>::try_from(rows) {
-                Ok([info]) => info,
-                Err(rows) if rows.is_empty() => {
-                    return self.say(&format!("no session '{named}'; /resume alone lists them"));
-                }
-                Err(rows) => return self.say(&format!("{} sessions begin with '{named}'", rows.len())),
-            },
-        };
+        let Some(found) = self.find(named, "/resume")? else { return Ok(()) };
         if found.session == self.attachment.session {
             return self.say("you are in this session");
         }
         self.go_over(found)
+    }
+
+    /// Merges what a child did in its git worktree; the event says so, and the answer how to take it back.
+    pub(super) fn merge(&mut self, named: &str) -> Result<(), Failure> {
+        let Some(found) = self.find(named, "/merge")? else { return Ok(()) };
+        self.attachment.request(Request::Merge(Merge { session: found.session, key: Some(key()?) }))
+    }
+
+    /// The session that is named as on the command line; without one, says so.
+    fn find(&mut self, named: &str, command: &str) -> Result<Option<Info>, Failure> {
+        let list = Sessions { matching: Some(named.to_owned()), limit: Some(SESSIONS), ..Sessions::default() };
+        let Some(rows) = self.ask_daemon(&SessionList(list))? else { return Ok(None) };
+        // A name or an id wins over what begins so.
+        let is = |info: &&Info| info.name.as_deref() == Some(named) || info.session.as_str() == named;
+        if let Some(info) = rows.iter().find(is) {
+            return Ok(Some(info.clone()));
+        }
+        match <[Info; 1]>::try_from(rows) {
+            Ok([info]) => return Ok(Some(info)),
+            Err(rows) if rows.is_empty() => self.say(&format!("no session '{named}'; {command} alone lists them"))?,
+            Err(rows) => self.say(&format!("{} sessions begin with '{named}'", rows.len()))?,
+        }
+        Ok(None)
     }
 
     /// Attaches to another session over the same connection, with the same prompt.

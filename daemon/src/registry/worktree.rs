@@ -30,6 +30,7 @@ pub(super) fn id_of(child: &Child, tries: u32) -> SessionId {
 impl Registry {
     /// Makes the worktree of a child, or finds what is there of it, and gives the directory in it that is the same as its parent's.
     pub(super) async fn worktree_of(&self, child: &Child, id: &SessionId) -> Result<(Worktree, PathBuf), RpcError> {
+        self.sweep_worktrees(&child.workspace);
         let made = self.env.worktrees.make(&child.workspace, id).await;
         let own = made.map_err(|why| {
             RpcError::new(Code::NoWorkspace, why).hint("delegate without `worktree` to work in your own directory")
@@ -50,6 +51,22 @@ impl Registry {
         {
             tracing::warn!(target: "worktree", why, "a worktree without a session stays");
         }
+    }
+
+    /// Removes worktrees whose sessions never came to be, now and then, behind what goes on.
+    fn sweep_worktrees(&self, workspace: &Arc<Workspace>) {
+        let (env, workspace) = (self.env.clone(), workspace.clone());
+        tokio::spawn(async move {
+            for child in env.worktrees.made_before().await {
+                // One that cannot be looked up has a session, perhaps.
+                if !matches!(env.store.session(child.clone()).await, Ok(None)) {
+                    continue;
+                }
+                if let Err(why) = env.worktrees.tidy_stray(&child, &workspace).await {
+                    tracing::warn!(target: "worktree", %child, why, "a worktree without a session stays");
+                }
+            }
+        });
     }
 
     /// Merges what a child did in its worktree into the directory of its parent.
@@ -93,9 +110,14 @@ impl Registry {
     pub async fn tidy_worktrees(self: &Arc<Self>, below: &[SessionId], session: &SessionId) -> Vec<Worktree> {
         let mut kept = Vec::new();
         for id in below.iter().chain([session]) {
-            let row = self.env.store.session(id.clone()).await.ok().flatten();
-            let state = row.and_then(|row| State::from_stored(&row.fold));
-            let Some(worktree) = state.and_then(|state| state.worktree().cloned()) else { continue };
+            let Some(row) = self.env.store.session(id.clone()).await.ok().flatten() else { continue };
+            let Some(state) = State::from_stored(&row.fold) else { continue };
+            if id == session {
+                let variables = serde_json::from_str(&row.env).unwrap_or_default();
+                let workspace = self.env.workspace(id, &state.cwd, variables, disk::SHORT_TIMEOUT).await;
+                self.sweep_worktrees(&Arc::new(workspace));
+            }
+            let Some(worktree) = state.worktree().cloned() else { continue };
             match self.ask(id, Command::TidyWorktree).await {
                 Ok(Some(Worktree { status: WorktreeStatus::Removed, .. }) | None) => {}
                 Ok(Some(now)) => kept.push(now),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use linger_protocol::RpcError;
 use linger_protocol::checkpoint::{Diff, DiffChild, Differences, FileDiff};
 use linger_protocol::error::Code;
-use linger_protocol::event::{ChangeKind, Event, EventBody, FileChange};
+use linger_protocol::event::{ChangeKind, Event, EventBody, FileChange, FileType};
 use linger_protocol::id::{BlobId, SessionId, TurnId};
 
 use super::env::Env;
@@ -41,9 +41,20 @@ const PROBE: usize = 8000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Version {
     Missing,
-    Blob(BlobId),
+    /// With what the file is, if that may have changed.
+    Blob(BlobId, Option<FileType>),
     Git(PathBuf, Side),
     Unknown,
+}
+
+impl Version {
+    fn file_type(&self) -> Option<FileType> {
+        match self {
+            Self::Blob(_, file_type) => *file_type,
+            Self::Git(_, side) => side.file_type(),
+            Self::Missing | Self::Unknown => None,
+        }
+    }
 }
 
 /// What the turns of one session made of its files.
@@ -62,10 +73,10 @@ impl Changes {
     }
 
     fn add_file(&mut self, change: FileChange) {
-        let FileChange { path, kind, before, after, .. } = change;
-        let named = |id: Option<BlobId>| id.map_or(Version::Unknown, Version::Blob);
-        let before = if kind == ChangeKind::Create { Version::Missing } else { named(before) };
-        let after = if kind == ChangeKind::Delete { Version::Missing } else { named(after) };
+        let FileChange { path, kind, before, after, before_type, after_type, .. } = change;
+        let named = |id: Option<BlobId>, file_type| id.map_or(Version::Unknown, |id| Version::Blob(id, file_type));
+        let before = if kind == ChangeKind::Create { Version::Missing } else { named(before, before_type) };
+        let after = if kind == ChangeKind::Delete { Version::Missing } else { named(after, after_type) };
         self.add(path, before, after);
     }
 
@@ -220,7 +231,7 @@ fn file(
 ) -> Option<FileDiff> {
     let bytes = |version: &Version| match version {
         Version::Missing => Some(Vec::new()),
-        Version::Blob(id) => blobs.read(id, 0, u64::MAX).ok(),
+        Version::Blob(id, _) => blobs.read(id, 0, u64::MAX).ok(),
         Version::Git(_, side) => contents.get(&side.object).cloned(),
         Version::Unknown => None,
     };
@@ -232,17 +243,28 @@ fn file(
     };
     let plain = FileDiff { path, kind, added: 0, removed: 0, diff: None, note: None, child: None };
     let note = |text: &str| Some(FileDiff { note: Some(text.to_owned()), ..plain.clone() });
-    let mode = |version: &Version| if let Version::Git(_, side) = version { Some(side.mode) } else { None };
+    let types = (before.file_type(), after.file_type());
+    let of_mode = match types {
+        (Some(FileType::File), Some(FileType::Executable)) => Some("it is executable now"),
+        (Some(FileType::Executable), Some(FileType::File)) => Some("it is executable no more"),
+        _ => None,
+    };
     if let (Version::Git(_, was), Version::Git(_, is)) = (before, after)
         && was.object == is.object
+        && let Some(of_mode) = of_mode
     {
-        return note(&format!("its mode was {:o} and is {:o}", was.mode & 0o7777, is.mode & 0o7777));
+        return note(of_mode);
     }
     let (Some(old), Some(new)) = (bytes(before), bytes(after)) else { return note("its content is not kept") };
     if kind == ChangeKind::Edit && old == new {
-        return None;
+        return of_mode.and_then(note);
     }
-    let is_link = [before, after].into_iter().any(|version| mode(version).is_some_and(|mode| mode == 0o120_000));
+    let of_link = match types {
+        (Some(FileType::Link), Some(FileType::Link) | None) | (None, Some(FileType::Link)) => Some("it is a link"),
+        (Some(FileType::Link), _) => Some("it was a link"),
+        (_, Some(FileType::Link)) => Some("it is a link now"),
+        _ => of_mode,
+    };
     let is_text = |bytes: &[u8]| !bytes.iter().take(PROBE).any(|byte| *byte == 0);
     let (Ok(old), Ok(new)) = (String::from_utf8(old), String::from_utf8(new)) else { return note("it is no text") };
     if !is_text(old.as_bytes()) || !is_text(new.as_bytes()) {
@@ -259,6 +281,6 @@ fn file(
         _ => (format!("a/{name}"), format!("b/{name}")),
     };
     let diff = Some(format!("--- {from}\n+++ {to}\n{hunks}"));
-    let note = is_link.then(|| "it is a link".to_owned());
+    let note = of_link.map(str::to_owned);
     Some(FileDiff { added, removed, diff, note, ..plain })
 }

@@ -86,7 +86,8 @@ impl Change {
         let id = |held: &Option<Held>| held.as_ref().map(|held| held.id().clone());
         let path = self.path.clone();
         let bytes = before.iter().chain(&after).map(Held::size).sum();
-        let change = FileChange { path, kind, before: id(&before), after: id(&after), bytes };
+        let (before_type, after_type) = (None, None);
+        let change = FileChange { path, kind, before: id(&before), after: id(&after), before_type, after_type, bytes };
         Ok(KeptChange { change, line: self.line(), blobs: before.into_iter().chain(after).collect() })
     }
 

@@ -126,33 +126,97 @@ impl Entry {
 
     /// Removes a regular file.
     pub(super) fn remove(&self) -> io::Result<()> {
-        regular(fs::FileType::from_raw_mode(self.status()?.st_mode))?;
+        regular(self.file_type()?)?;
         Ok(fs::unlinkat(&self.dir, &self.name, AtFlags::empty())?)
+    }
+
+    /// Removes a link.
+    pub(super) fn remove_link(&self) -> io::Result<()> {
+        match self.file_type()? {
+            fs::FileType::Symlink => Ok(fs::unlinkat(&self.dir, &self.name, AtFlags::empty())?),
+            _ => Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+
+    fn file_type(&self) -> io::Result<fs::FileType> {
+        Ok(fs::FileType::from_raw_mode(self.status()?.st_mode))
     }
 
     /// Puts `content` in the place of the file: a reader sees the old or the new, and a power cut leaves one of them.
     /// Mode and, where it may, owner stay as they were.
     pub(super) fn replace(&self, content: &[u8]) -> io::Result<()> {
-        let old = match self.status() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            status => Some(status?),
-        };
+        let old = self.status_if_there()?;
         if let Some(old) = &old {
             regular(fs::FileType::from_raw_mode(old.st_mode))?;
+        }
+        self.put(content, old.as_ref(), |mode| mode)
+    }
+
+    /// As [`Self::replace`], also in the place of a link; `is_executable`: whether those who may read it may execute it.
+    pub(super) fn replace_as(&self, content: &[u8], is_executable: bool) -> io::Result<()> {
+        let is_link = |old: &Stat| fs::FileType::from_raw_mode(old.st_mode) == fs::FileType::Symlink;
+        let old = self.status_if_there()?.filter(|old| !is_link(old));
+        if let Some(old) = &old {
+            regular(fs::FileType::from_raw_mode(old.st_mode))?;
+        }
+        self.put(content, old.as_ref(), |mode| with_execution(mode, is_executable))
+    }
+
+    fn status_if_there(&self) -> io::Result<Option<Stat>> {
+        match self.status() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            status => status.map(Some),
+        }
+    }
+
+    fn put(&self, content: &[u8], old: Option<&Stat>, mode: impl Fn(u32) -> u32) -> io::Result<()> {
+        if old.is_some() {
             // The directory alone decides about a rename; a file that was made read-only is to stay as it is.
             fs::accessat(&self.dir, &self.name, fs::Access::WRITE_OK, AtFlags::empty())?;
         }
-        let mut new = Temporary::new(&self.dir, if old.is_some() { 0o600 } else { 0o666 })?;
+        let mut new = Temporary::new(&self.dir, if old.is_some() { 0o600 } else { mode(0o666) })?;
         new.file.write_all(content)?;
-        if let Some(old) = &old {
+        if let Some(old) = old {
             let _ = std::os::unix::fs::fchown(&new.file, Some(old.st_uid), Some(old.st_gid));
-            new.file.set_permissions(Permissions::from_mode(old.st_mode & 0o7777))?;
+            new.file.set_permissions(Permissions::from_mode(mode(old.st_mode & 0o7777)))?;
         }
         new.file.sync_all()?;
         fs::renameat(&self.dir, &new.name, &self.dir, &self.name)?;
         new.is_kept = true;
         Ok(())
     }
+
+    /// Says whether those who may read the file may execute it.
+    pub(super) fn set_executable(&self, is_executable: bool) -> io::Result<()> {
+        let (file, metadata) = self.open()?;
+        file.set_permissions(Permissions::from_mode(with_execution(metadata.mode() & 0o7777, is_executable)))
+    }
+
+    /// Puts a link to `target` in the place of the file or link.
+    pub(super) fn replace_link(&self, target: &OsStr) -> io::Result<()> {
+        if let Some(old) = self.status_if_there()? {
+            let file_type = fs::FileType::from_raw_mode(old.st_mode);
+            if file_type != fs::FileType::Symlink {
+                regular(file_type)?;
+            }
+        }
+        let name = temporary_name();
+        fs::symlinkat(target, &self.dir, &name)?;
+        let placed = fs::renameat(&self.dir, &name, &self.dir, &self.name);
+        if placed.is_err() {
+            let _gone = fs::unlinkat(&self.dir, &name, AtFlags::empty());
+        }
+        Ok(placed?)
+    }
+}
+
+/// A mode in which those who may read may execute, or nobody.
+fn with_execution(mode: u32, is_executable: bool) -> u32 {
+    if is_executable { mode | (mode & 0o444) >> 2 } else { mode & !0o111 }
+}
+
+fn temporary_name() -> String {
+    format!(".linger-{}", clock::random_word(TEMPORARY))
 }
 
 /// A new file, which is deleted unless it was renamed.
@@ -165,7 +229,7 @@ struct Temporary<'a> {
 
 impl<'a> Temporary<'a> {
     fn new(dir: &'a OwnedFd, mode: u32) -> io::Result<Self> {
-        let name = format!(".linger-{}", clock::random_word(TEMPORARY));
+        let name = temporary_name();
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = File::from(fs::openat(dir, &name, flags, Mode::from_raw_mode(mode))?);
         Ok(Self { dir, name, file, is_kept: false })

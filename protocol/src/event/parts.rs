@@ -137,9 +137,32 @@ pub struct FileChange {
     /// The blob with its new content; absent if there is none, and for more than 16 MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<BlobId>,
+    /// What it was, where what changed it may change that too; absent for the changes of file tools, which leave it as it is, and
+    /// if there was no file. The content of a link is where it leads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before_type: Option<FileType>,
+    /// What it is then, as `before_type`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after_type: Option<FileType>,
     /// How many bytes these blobs have.
     #[serde(default)]
     pub bytes: u64,
+}
+
+/// What a file is: as much as git keeps of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::open)]
+#[serde(rename_all = "snake_case")]
+pub enum FileType {
+    /// A file.
+    File,
+    /// A file that its owner may execute.
+    Executable,
+    /// A symbolic link.
+    Link,
+    /// Something that this build does not know.
+    #[serde(other)]
+    Unknown,
 }
 
 /// A file that could not be put back.

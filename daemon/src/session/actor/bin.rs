@@ -17,6 +17,9 @@ impl Actor {
             let busy = RpcError::new(Code::Busy, format!("session {} has a running turn", self.id));
             return respond(reply, Err(busy.hint("cancel it first, or remove it by force")));
         }
+        if let Some(busy) = self.git_is_busy() {
+            return respond(reply, Err(busy));
+        }
         if self.state.binned_at.is_some() {
             return respond(reply, Ok(()));
         }

@@ -79,6 +79,7 @@ use record::{message_of, missing_variables, notice};
 pub use requests::add_directories;
 use storage::known;
 pub use tree::GoBack;
+use worktree::AskedPrompt;
 pub use worktree::MergeWork;
 
 /// How long a stopped turn may take before it is abandoned. Its processes are killed immediately.
@@ -113,6 +114,8 @@ enum Wake {
     Titled(Option<Titled>),
     /// A checkpoint was taken for a call that was cut off.
     Checkpoint(Option<Checkpoint>),
+    /// Git is done.
+    Worked(Option<Box<worktree::Worked>>),
     /// A person is to be notified.
     Attention,
     /// The last terminal of a person has left.
@@ -127,6 +130,8 @@ enum Wake {
 enum Phase {
     Idle,
     Running(Box<Running>),
+    /// Git works for the session; no turn begins until it is done.
+    Git(Box<worktree::AtGit>),
     /// The child was told to stop; what to do afterwards.
     Stopping(JoinHandle<()>, Then),
     /// A write failed; the last wait, and the time of the next try.
@@ -348,6 +353,7 @@ impl Actor {
                 Wake::Unanswered => self.deny_unanswered(),
                 Wake::Titled(titled) => self.titled(titled),
                 Wake::Checkpoint(taken) => self.checkpoint_taken(taken),
+                Wake::Worked(worked) => Box::pin(self.worked(worked.map(|worked| *worked))).await,
                 Wake::Attention => self.notify_of_questions(),
                 Wake::Left => self.person_left(),
                 Wake::Stopped => {
@@ -391,6 +397,15 @@ impl Actor {
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => Wake::Attention,
                 () = self.log.unattended(), if attended => Wake::Left,
                 // A turn that waits for a permission does not notice that its question was never stored.
+                () = self.log.broken() => Wake::Broken,
+            },
+            Phase::Git(at_git) => tokio::select! {
+                command = commands.recv() => Wake::Command(command),
+                worked = &mut at_git.worked => Wake::Worked(worked.ok().map(Box::new)),
+                Some(report) = self.reports.recv() => Wake::Job(report),
+                Some(titled) = self.titles.join_next() => Wake::Titled(titled.ok().flatten()),
+                Some(taken) = self.checkpoints.join_next() => Wake::Checkpoint(taken.ok()),
+                () = self.log.unattended(), if attended => Wake::Left,
                 () = self.log.broken() => Wake::Broken,
             },
             Phase::Stopping(task, _) => tokio::select! {
@@ -456,7 +471,9 @@ impl Actor {
             Command::Bin(asked) => self.bin(asked).await,
             Command::Restore(key, reply) => self.take_out(key, reply).await,
             Command::Unqueue(prompt, key, by, reply) => self.unqueue(prompt, key, by, reply).await,
-            Command::Prompt(prompt, command, key, by, reply) => self.prompt((prompt, command), key, by, reply).await,
+            Command::Prompt(prompt, named, key, by, reply) => {
+                self.prompt(AskedPrompt { prompt, named, key, by, reply }).await;
+            }
             Command::Compact(compact, key, by, reply) => self.compact(compact, key, by, reply).await,
             Command::Cancel(background, asked) => self.cancel(background, asked).await,
             Command::Continue(asked) => self.resume(asked).await,
@@ -464,8 +481,8 @@ impl Actor {
             Command::GoBack(back, key, by, reply) => self.go_back(*back, key, by, reply).await,
             Command::Uncompact(taken, head, key, by, reply) => self.uncompact((taken, head), key, by, reply).await,
             Command::Diff(asked, reply) => self.diff(asked, reply),
-            Command::TidyWorktree(reply) => self.tidy_worktree(reply).await,
-            Command::CommitWorktree(reply) => self.commit_worktree(reply).await,
+            Command::TidyWorktree(reply) => self.tidy_worktree(reply),
+            Command::CommitWorktree(reply) => self.commit_worktree(reply),
             Command::WorktreeIs(status, reply) => self.note_worktree(status, reply),
             Command::Merge(work, key, by, reply) => self.merge(*work, key, by, reply).await,
             Command::Undo(undo, key, by, reply) => self.undo(undo, key, by, reply).await,

@@ -108,14 +108,10 @@ impl Actor {
         Environment { variables, secret, missing }
     }
 
-    pub(super) async fn prompt(
-        &mut self,
-        (prompt, named): (session::Prompt, Option<Named>),
-        key: Option<Key>,
-        by: Author,
-        reply: Reply<Prompted>,
-    ) {
-        let key = key.filter(|_| !fault::bug("I5"));
+    pub(super) async fn prompt(&mut self, asked: AskedPrompt) {
+        let key = asked.key.filter(|_| !fault::bug("I5"));
+        let Some(asked) = self.wait_for_worktree(AskedPrompt { key, ..asked }) else { return };
+        let AskedPrompt { prompt, named, key, by, reply } = asked;
         match self.outcome::<Prompted>(key.as_ref()).await {
             Ok(None) => {}
             Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
@@ -129,9 +125,6 @@ impl Actor {
         let content = prompt.content.into_blocks();
         if let Some(why) = prompt.until.as_ref().and_then(|until| may_check(until).err()) {
             return respond(reply, Err(RpcError::new(Code::BadPrompt, why).hint("nothing was started")));
-        }
-        if let Err(error) = self.worktree_again().await {
-            return respond(reply, Err(error));
         }
         if let Err(error) = self.may_prompt(&content).await {
             return respond(reply, Err(error));
@@ -243,7 +236,7 @@ impl Actor {
             (Phase::Running(_), When::Interrupt) => self.stop(Then::Interrupt),
             // Someone is there: a turn that waits for its provider tries at once.
             (Phase::Running(running), _) => running.nudge.notify_one(),
-            (Phase::Stopping(_, Then::Cancel(..)), _) => self.note_user_input(),
+            (Phase::Stopping(_, Then::Cancel(..)) | Phase::Git(_), _) => self.note_user_input(),
             (Phase::Idle, _) if self.state.turn.is_some() => drop(self.resume_interrupted(Vec::new())),
             (Phase::Idle, _) => self.start_next(true),
             _ => {}
@@ -374,10 +367,12 @@ impl Actor {
         Ok(())
     }
 
-    /// Notes a prompt during a cancel, so that the next turn starts without another one.
+    /// Notes a prompt during a cancel or while git works, so that the next turn starts without another one.
     fn note_user_input(&mut self) {
-        if let Phase::Stopping(_, Then::Cancel(_, word)) = &mut self.phase {
-            *word = true;
+        match &mut self.phase {
+            Phase::Stopping(_, Then::Cancel(_, word)) => *word = true,
+            Phase::Git(at_git) => at_git.word = true,
+            _ => {}
         }
     }
 
@@ -577,6 +572,9 @@ impl Actor {
             let error = RpcError::new(Code::Storage, format!("cannot write session {} at the moment", self.id));
             let hint = "free disk space, or remove it by force: it may have an unfinished turn";
             return respond(asked.reply, Err(error.hint(hint)));
+        }
+        if let Some(busy) = self.git_is_busy().filter(|_| !force) {
+            return respond(asked.reply, Err(busy));
         }
         if self.state.turn.is_some() && !force {
             let busy = RpcError::new(Code::Busy, format!("session {} has a running turn", self.id))

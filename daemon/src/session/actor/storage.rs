@@ -127,7 +127,8 @@ impl Actor {
                     respond(reply, Err(self.later()));
                 }
             }
-            Phase::Idle | Phase::Stopping(..) | Phase::Failed(..) => {}
+            // Git goes on by itself: what it has begun is not left half done.
+            Phase::Idle | Phase::Git(_) | Phase::Stopping(..) | Phase::Failed(..) => {}
         }
     }
 

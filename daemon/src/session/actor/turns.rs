@@ -266,6 +266,10 @@ impl Actor {
                 };
                 self.phase = Phase::Stopping(task, then);
             }
+            Phase::Git(at_git) => {
+                at_git.task.abort();
+                self.phase = Phase::Stopping(at_git.task, then);
+            }
             Phase::Idle | Phase::Failed(..) => {
                 // Nothing runs; use a finished task instead.
                 self.phase = Phase::Stopping(tokio::spawn(std::future::ready(())), then);
@@ -284,6 +288,7 @@ impl Actor {
         {
             self.turn_message(message);
         }
+        self.finish_git().await;
         if let Phase::Stopping(task, Then::Cancel(..)) = &mut self.phase {
             // On timeout the task is abandoned.
             let _late = tokio::time::timeout(STOP_GRACE, task).await;

@@ -64,6 +64,9 @@ impl Actor {
         if let Some(done) = self.outcome::<Restored>(key.as_ref()).await? {
             return Ok((done, None));
         }
+        if let Some(busy) = self.git_is_busy() {
+            return Err(busy);
+        }
         if self.state.turn.is_some() || !matches!(self.phase, Phase::Idle) {
             let busy = RpcError::new(Code::Busy, format!("session {} has an unfinished turn", self.id));
             return Err(busy.hint("wait for its end, or cancel it first"));
@@ -150,7 +153,7 @@ impl Actor {
             let is_whole = call.is_none() && file.is_none();
             let calls = self.changes((*first, *last), is_whole).await?.into_iter();
             let meant = calls.filter(|made| call.is_none() || made.call.as_ref() == call.as_ref());
-            let is_meant = |path: &Path| real.as_ref().is_none_or(|file| *file == path);
+            let is_meant = |path: &Path| real.as_ref().is_none_or(|names| names.iter().any(|file| file == path));
             let (mut changes, mut held, mut failed) = (Vec::new(), Vec::new(), Vec::new());
             for made in meant {
                 changes.extend(made.changes.into_iter().filter(|change| is_meant(&change.path)));
@@ -168,7 +171,9 @@ impl Actor {
         };
         let idle = RpcError::new(Code::Idle, what);
         Err(match self.state.undo.given_up {
-            0 => idle.hint("what commands change is covered in git repositories alone"),
+            0 => idle.hint(
+                "what commands change is covered in git repositories alone; what a child changed is undone in its own session",
+            ),
             _ => idle.hint(format!("older changes were given up: a session keeps {} MB", MAX_BYTES >> 20)),
         })
     }
@@ -215,9 +220,14 @@ impl Actor {
         Ok(Made { call: Some(call_id.clone()), changes, held, failed })
     }
 
-    async fn real(&self, file: PathBuf) -> Result<PathBuf, RpcError> {
+    /// The file that is meant by a name, which may be a link, and that link.
+    async fn real(&self, file: PathBuf) -> Result<[PathBuf; 2], RpcError> {
         let workspace = self.workspace.clone();
-        let real = disk::probe(&self.state.cwd, disk::SHORT_TIMEOUT, move || workspace.resolve(&file)).await;
+        let look = move || {
+            let link = file.parent().zip(file.file_name()).map(|(above, name)| workspace.resolve(above).join(name));
+            [workspace.resolve(&file), link.unwrap_or(file)]
+        };
+        let real = disk::probe(&self.state.cwd, disk::SHORT_TIMEOUT, look).await;
         real.ok_or_else(|| unresponsive(&self.state.cwd))
     }
 

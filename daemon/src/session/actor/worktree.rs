@@ -1,11 +1,60 @@
 //! The git worktree of a child, and merging one into the directory of its parent.
 //!
-//! Nothing else happens to the session meanwhile: its actor waits for git, and no turn runs.
+//! Git works in a task of its own, and the mailbox answers meanwhile; no turn begins, and nothing else that needs an idle session,
+//! until that task is done. Prompts to a child whose worktree is being looked at or made again wait for it.
 
 use linger_protocol::worktree::{Merged, Worktree, WorktreeStatus};
 
 use super::*;
+use crate::session::call_checkpoints::after;
+use crate::session::state::undo::OpenCheckpoint;
 use crate::tool::worktree::{MergeDone, MergeError, Work};
+
+/// How long git may go on when the daemon ends, as long as running commands.
+const END_GRACE: Duration = Duration::from_secs(10);
+
+/// The most prompts that wait for git: as many as wait for a turn.
+const MAX_PROMPTS: usize = 256;
+
+/// Git at work for the session.
+pub(super) struct AtGit {
+    pub(super) task: JoinHandle<()>,
+    pub(super) worked: oneshot::Receiver<Worked>,
+    /// Whether somebody has said something that starts held prompts.
+    pub(super) word: bool,
+    /// Prompts to a session in a worktree.
+    prompts: Vec<AskedPrompt>,
+}
+
+/// A request with a prompt.
+pub(super) struct AskedPrompt {
+    pub(super) prompt: session::Prompt,
+    /// The command that it names.
+    pub(super) named: Option<Named>,
+    pub(super) key: Option<Key>,
+    pub(super) by: Author,
+    pub(super) reply: Reply<Prompted>,
+}
+
+/// What git did, and who asked for it.
+pub(super) enum Worked {
+    /// Removed a worktree, or found that it stays.
+    Tidied(Worktree, Result<bool, String>, Reply<Option<Worktree>>),
+    /// Committed what is in the worktree.
+    Committed(Worktree, Result<Work, String>, Reply<String>),
+    /// Merged what a child did.
+    Merged(Box<MergeAsked>, Option<Checkpoint>, Result<MergeDone, MergeError>),
+    /// Made a removed worktree again.
+    MadeAgain(Result<Worktree, RpcError>),
+}
+
+/// A request to merge.
+pub(super) struct MergeAsked {
+    work: MergeWork,
+    key: Option<Key>,
+    by: Author,
+    reply: Reply<Merged>,
+}
 
 /// What is to be merged into the session's directory, checked by the registry.
 #[derive(Debug)]
@@ -23,15 +72,91 @@ pub struct MergeWork {
 }
 
 impl Actor {
+    /// Has git work in a task of its own.
+    fn at_git(
+        &mut self,
+        (prompts, word): (Vec<AskedPrompt>, bool),
+        work: impl Future<Output = Worked> + Send + 'static,
+    ) {
+        let (done, worked) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            // An actor that was removed does not hear of it.
+            let _gone = done.send(work.await);
+        });
+        self.phase = Phase::Git(Box::new(AtGit { task, worked, word, prompts }));
+    }
+
+    /// Goes on after git has worked.
+    pub(super) async fn worked(&mut self, worked: Option<Worked>) {
+        let Some((prompts, word)) = self.take_worked(worked) else { return };
+        if self.lacks_worktree() && (!prompts.is_empty() || self.has_prompt_for(word)) {
+            return self.make_worktree_again(prompts, word);
+        }
+        for asked in prompts {
+            self.prompt(asked).await;
+        }
+        if matches!(self.phase, Phase::Idle) && self.state.binned_at.is_none() {
+            self.start_next(word);
+        }
+        self.tend_checkpoint();
+    }
+
+    /// When the daemon ends git has a while to finish what it began.
+    pub(super) async fn finish_git(&mut self) {
+        let Phase::Git(at_git) = &mut self.phase else { return };
+        let Ok(worked) = tokio::time::timeout(END_GRACE, &mut at_git.worked).await else { return };
+        for asked in self.take_worked(worked.ok()).into_iter().flat_map(|(prompts, _)| prompts) {
+            respond(asked.reply, Err(RpcError::new(Code::Ending, "the daemon is ending")));
+        }
+    }
+
+    /// Records what git did, and answers who asked for it; nothing if its task has panicked. Gives the prompts that wait, and whether
+    /// somebody has said something that starts held ones.
+    fn take_worked(&mut self, worked: Option<Worked>) -> Option<(Vec<AskedPrompt>, bool)> {
+        let Phase::Git(..) = self.phase else { return None };
+        let Phase::Git(at_git) = std::mem::replace(&mut self.phase, Phase::Idle) else { return None };
+        let AtGit { prompts, word, .. } = *at_git;
+        match worked {
+            Some(Worked::Tidied(worktree, tidied, reply)) => self.tidied(worktree, tidied, reply),
+            Some(Worked::Committed(worktree, done, reply)) => self.committed(&worktree, done, reply),
+            Some(Worked::Merged(asked, taken, done)) => self.merge_done(*asked, taken, done),
+            Some(Worked::MadeAgain(Ok(made))) => drop(self.worktree_is(made)),
+            Some(Worked::MadeAgain(Err(error))) => {
+                prompts.into_iter().for_each(|asked| respond(asked.reply, Err(error.clone())));
+                return None;
+            }
+            None => {
+                let text = "internal error in the daemon";
+                tracing::error!(target: "worktree", session = %self.id, text);
+                let error = RpcError::new(Code::Internal, text);
+                prompts.into_iter().for_each(|asked| respond(asked.reply, Err(error.clone())));
+                return None;
+            }
+        }
+        Some((prompts, word))
+    }
+
+    fn has_prompt_for(&self, word: bool) -> bool {
+        self.state.turn.is_none() && !self.state.queue.is_empty() && (word || !self.state.held)
+    }
+
     /// Removes the worktree unless it has changes, or is in use; gives what became of it.
-    pub(super) async fn tidy_worktree(&mut self, reply: Reply<Option<Worktree>>) {
+    pub(super) fn tidy_worktree(&mut self, reply: Reply<Option<Worktree>>) {
         let Some(worktree) = self.state.worktree().cloned() else { return respond(reply, Ok(None)) };
         let jobs = self.state.running_background().count();
         let is_used = self.is_at_work() || jobs > 0 || !matches!(self.phase, Phase::Idle);
         if is_used || worktree.status == WorktreeStatus::Removed {
             return respond(reply, Ok(Some(worktree)));
         }
-        match self.env.worktrees.tidy(&worktree, &self.workspace).await {
+        let (env, workspace) = (self.env.clone(), self.workspace.clone());
+        self.at_git((Vec::new(), false), async move {
+            let tidied = env.worktrees.tidy(&worktree, &workspace).await;
+            Worked::Tidied(worktree, tidied, reply)
+        });
+    }
+
+    fn tidied(&mut self, worktree: Worktree, tidied: Result<bool, String>, reply: Reply<Option<Worktree>>) {
+        match tidied {
             Ok(true) => {
                 let now = Worktree { status: WorktreeStatus::Removed, ..worktree };
                 let committed = self.worktree_is(now.clone());
@@ -45,47 +170,67 @@ impl Actor {
         }
     }
 
+    /// Whether the worktree was removed because it had no changes.
+    fn lacks_worktree(&self) -> bool {
+        self.state.worktree().is_some_and(|worktree| worktree.status == WorktreeStatus::Removed)
+    }
+
+    /// A prompt to a session whose worktree is away, or is being looked at, waits for that. Gives back one that need not.
+    pub(super) fn wait_for_worktree(&mut self, asked: AskedPrompt) -> Option<AskedPrompt> {
+        let (has_own, is_away) = (self.state.worktree().is_some(), self.lacks_worktree());
+        match &mut self.phase {
+            Phase::Git(at_git) if has_own && at_git.prompts.len() >= MAX_PROMPTS => {
+                let much = format!("{MAX_PROMPTS} prompts wait for the git worktree of session {} already", self.id);
+                respond(asked.reply, Err(RpcError::new(Code::TooMuch, much).hint("try again in a moment")));
+                None
+            }
+            Phase::Git(at_git) if has_own => {
+                at_git.prompts.push(asked);
+                None
+            }
+            Phase::Idle if is_away => {
+                self.make_worktree_again(vec![asked], false);
+                None
+            }
+            _ => Some(asked),
+        }
+    }
+
     /// Makes the worktree again that was removed because it had no changes.
-    pub(super) async fn worktree_again(&mut self) -> Result<(), RpcError> {
-        let removed = |worktree: &&Worktree| worktree.status == WorktreeStatus::Removed;
-        let (Some(_), Some(parent)) = (self.state.worktree().filter(removed), self.state.parent.clone()) else {
-            return Ok(());
-        };
-        let row = self.env.store.session(parent.clone()).await?;
-        let Some(of_parent) = row.and_then(|row| State::from_stored(&row.fold)) else {
-            let gone = RpcError::new(Code::NoWorkspace, format!("session {parent}, whose worktree this was, is gone"));
-            return Err(gone.hint("start a session in another directory"));
-        };
-        let (env, limit) = (BTreeMap::clone(&self.workspace.env), disk::SHORT_TIMEOUT);
-        let parent = self.env.workspace_within(&self.id, &of_parent.cwd, env, (limit, of_parent.bound_by())).await;
-        let made = self.env.worktrees.make(&parent, &self.id).await;
-        let made =
-            made.map_err(|why| RpcError::new(Code::NoWorkspace, why).hint("start a session in another directory"))?;
-        let committed = self.worktree_is(made);
-        committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())))?;
-        Ok(())
+    fn make_worktree_again(&mut self, prompts: Vec<AskedPrompt>, word: bool) {
+        let (env, id, variables) = (self.env.clone(), self.id.clone(), BTreeMap::clone(&self.workspace.env));
+        let parent = self.state.parent.clone().unwrap_or_default();
+        self.at_git((prompts, word), async move { Worked::MadeAgain(made_again(&env, &id, parent, variables).await) });
     }
 
     /// Commits what is in the worktree, and gives its latest commit.
-    pub(super) async fn commit_worktree(&mut self, reply: Reply<String>) {
-        respond(reply, self.committed_work().await);
-    }
-
-    async fn committed_work(&mut self) -> Result<String, RpcError> {
-        self.must_rest()?;
-        let none = || RpcError::new(Code::NotAllowed, format!("session {} has no git worktree of its own", self.id));
-        let worktree = self.state.worktree().cloned().ok_or_else(none)?;
+    pub(super) fn commit_worktree(&mut self, reply: Reply<String>) {
+        if let Err(error) = self.must_rest() {
+            return respond(reply, Err(error));
+        }
+        let Some(worktree) = self.state.worktree().cloned() else {
+            let none = format!("session {} has no git worktree of its own", self.id);
+            return respond(reply, Err(RpcError::new(Code::NotAllowed, none)));
+        };
         let name = self.state.given_title.clone().or_else(|| self.state.title.clone()).unwrap_or_default();
         let agent = self.state.delegated.as_ref().map(|of| of.agent.clone()).unwrap_or_default();
         let message = message(&name, &format!("Made by the agent {agent} of linger in session {}.", self.id));
-        match self.env.worktrees.commit(&worktree, &self.workspace, &message).await {
+        let (env, workspace) = (self.env.clone(), self.workspace.clone());
+        self.at_git((Vec::new(), false), async move {
+            let done = env.worktrees.commit(&worktree, &workspace, &message).await;
+            Worked::Committed(worktree, done, reply)
+        });
+    }
+
+    fn committed(&self, worktree: &Worktree, done: Result<Work, String>, reply: Reply<String>) {
+        match done {
             Ok(Work { commit, is_new }) => {
                 tracing::info!(target: "worktree", session = %self.id, commit, is_new, "to be merged");
-                Ok(commit)
+                respond(reply, Ok(commit));
             }
             Err(why) => {
                 let error = RpcError::new(Code::NotAllowed, format!("the changes cannot be committed: {why}"));
-                Err(error.hint(format!("look at {}", worktree.path.display())))
+                respond(reply, Err(error.hint(format!("look at {}", worktree.path.display()))));
             }
         }
     }
@@ -97,29 +242,37 @@ impl Actor {
             Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
             Err(error) => return respond(reply, Err(error)),
         }
-        let merged = match self.merged(work, by).await {
-            Ok(merged) => merged,
-            Err(error) => return respond(reply, Err(error)),
-        };
-        let outcome = self.remember(key, &merged);
-        let (done, committed) = oneshot::channel();
-        let draft = Draft::new(EventBody::Merged(Box::new(merged.clone())));
-        self.append(vec![draft], outcome.into_iter().collect(), true, Some(done));
-        respond_when(reply, committed, merged);
+        if let Err(error) = self.must_rest() {
+            return respond(reply, Err(error));
+        }
+        if let Err(error) = self.finish_undo().await {
+            return respond(reply, Err(error));
+        }
+        let open = self.state.undo.open.as_deref().cloned();
+        let (env, workspace) = (self.env.clone(), self.workspace.clone());
+        let asked = Box::new(MergeAsked { work, key, by, reply });
+        self.at_git((Vec::new(), false), async move {
+            // What its own calls changed is told apart from what is merged.
+            let taken = match open {
+                Some(OpenCheckpoint { before, .. }) => Some(after(&env, &workspace, before).await),
+                None => None,
+            };
+            let MergeWork { worktree, commit, title, .. } = &asked.work;
+            let message = message(&format!("Merge {}: {title}", worktree.branch), "");
+            let done = env.worktrees.merge((commit, &worktree.branch), &workspace, &message).await;
+            Worked::Merged(asked, taken, done)
+        });
     }
 
-    async fn merged(&mut self, work: MergeWork, by: Author) -> Result<Merged, RpcError> {
-        self.must_rest()?;
-        self.finish_undo().await?;
-        // What its own calls changed is told apart from what is merged.
-        self.close_checkpoint().await;
-        let MergeWork { child, agent, worktree, commit, title } = work;
+    fn merge_done(&mut self, asked: MergeAsked, taken: Option<Checkpoint>, done: Result<MergeDone, MergeError>) {
+        self.checkpoint_taken(taken);
+        let MergeAsked { work, key, by, reply } = asked;
+        let MergeWork { child, agent, worktree, .. } = work;
         let (branch, directory) = (worktree.branch, self.workspace.root.clone());
-        let message = message(&format!("Merge {branch}: {title}"), "");
-        match self.env.worktrees.merge((&commit, &branch), &self.workspace, &message).await {
+        let merged = match done {
             Ok(MergeDone { before, commit, files, count }) => {
                 let Author { name, process } = by;
-                Ok(Merged { child, agent, branch, directory, before, commit, files, count, by: Some(name), process })
+                Merged { child, agent, branch, directory, before, commit, files, count, by: Some(name), process }
             }
             Err(why) => {
                 let place = directory.display();
@@ -132,9 +285,15 @@ impl Actor {
                     MergeError::Dirty(_) => (Code::NotAllowed, format!("commit or stash them in {place} first")),
                     MergeError::Failed(_) => (Code::NotAllowed, format!("the changes are on the branch {branch}")),
                 };
-                Err(RpcError::new(code, format!("{branch} is not merged: {why}")).hint(hint))
+                let error = RpcError::new(code, format!("{branch} is not merged: {why}"));
+                return respond(reply, Err(error.hint(hint)));
             }
-        }
+        };
+        let outcome = self.remember(key, &merged);
+        let (done, committed) = oneshot::channel();
+        let draft = Draft::new(EventBody::Merged(Box::new(merged.clone())));
+        self.append(vec![draft], outcome.into_iter().collect(), true, Some(done));
+        respond_when(reply, committed, merged);
     }
 
     /// Records what became of the worktree.
@@ -154,14 +313,42 @@ impl Actor {
         self.state.turn.is_some() || !self.state.queue.is_empty()
     }
 
+    /// The error of what cannot be done while git works.
+    pub(super) fn git_is_busy(&self) -> Option<RpcError> {
+        let busy = || RpcError::new(Code::Busy, format!("git is at work for session {}", self.id));
+        matches!(self.phase, Phase::Git(_)).then(|| busy().hint("try again in a moment"))
+    }
+
     /// Fails while a turn runs, or is about to.
     fn must_rest(&self) -> Result<(), RpcError> {
+        if let Some(busy) = self.git_is_busy() {
+            return Err(busy);
+        }
         if !self.is_at_work() && matches!(self.phase, Phase::Idle) {
             return Ok(());
         }
         let busy = RpcError::new(Code::Busy, format!("session {} is at work", self.id));
         Err(busy.hint("wait for its end, or cancel it first"))
     }
+}
+
+/// Makes a child's worktree again, from its parent's workspace.
+async fn made_again(
+    env: &Arc<Env>,
+    child: &SessionId,
+    parent: SessionId,
+    variables: BTreeMap<String, String>,
+) -> Result<Worktree, RpcError> {
+    let elsewhere = "start a session in another directory";
+    let row = env.store.session(parent.clone()).await?;
+    let Some(of_parent) = row.and_then(|row| State::from_stored(&row.fold)) else {
+        let gone = RpcError::new(Code::NoWorkspace, format!("session {parent}, whose worktree this was, is gone"));
+        return Err(gone.hint(elsewhere));
+    };
+    let within = (disk::SHORT_TIMEOUT, of_parent.bound_by());
+    let parent = env.workspace_within(child, &of_parent.cwd, variables, within).await;
+    let made = env.worktrees.make(&parent, child).await;
+    made.map_err(|why| RpcError::new(Code::NoWorkspace, why).hint(elsewhere))
 }
 
 /// The longest first line of a commit message, in characters.

@@ -10,6 +10,7 @@ use linger_protocol::id::{CallId, MessageId, PromptId};
 use linger_protocol::message::{ContentBlock, Role, StopReason, Usage};
 use linger_protocol::permission::Mode;
 use linger_protocol::session::{ProviderWait, State as Doing, Until, When};
+use linger_protocol::worktree::WorktreeStatus;
 use serde_json::Value;
 
 use super::{BackgroundState, Call, Compaction, Counts, MemoryIndex, Queued, Run, Shape, State, Turn, skills_digest};
@@ -146,6 +147,11 @@ impl State {
                 let asks = |queued: &&Queued| queued.prompt == *prompt && queued.compact;
                 let compacts = self.queue.iter().find(asks).map(|queued| queued.prompt.clone());
                 self.turn = Some(Turn { id, prompt: Some(prompt.clone()), compacts, ..Turn::default() });
+                // What it does from now on is merged anew.
+                let worktree = self.delegated.as_mut().and_then(|of| of.worktree.as_mut());
+                if let Some(worktree) = worktree.filter(|worktree| worktree.status == WorktreeStatus::Merged) {
+                    worktree.status = WorktreeStatus::Kept;
+                }
             }
             EventBody::Message { message, role, content, interrupted, prompt, asks, usage, cut, paused, .. } => {
                 self.counts.messages += 1;

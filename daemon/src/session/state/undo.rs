@@ -239,7 +239,8 @@ mod tests {
     }
 
     fn change() -> FileChange {
-        FileChange { path: "/a".into(), kind: ChangeKind::Edit, before: None, after: None, bytes: 0 }
+        let (before, after, before_type, after_type) = (None, None, None, None);
+        FileChange { path: "/a".into(), kind: ChangeKind::Edit, before, after, before_type, after_type, bytes: 0 }
     }
 
     #[test]

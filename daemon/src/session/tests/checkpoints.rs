@@ -1,5 +1,7 @@
 //! What commands change: seen in a diff, undone, done again; also when they are cut off.
 
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+
 use linger_protocol::checkpoint::{Diff, Differences};
 use linger_protocol::session::Restored;
 
@@ -81,6 +83,40 @@ async fn what_a_command_changes_is_shown_undone_and_done_again() {
     let unknown = Diff { session: scene.id.clone(), turn: Some("t9".into()), stat: true };
     let unknown = scene.send(|reply| Command::Diff(unknown, reply)).await.unwrap_err();
     assert_eq!(unknown.message, "session scene has no turn 't9'");
+}
+
+#[tokio::test]
+async fn links_and_modes_that_a_command_changes_are_shown_and_undone_too() {
+    let command = "ln -s a link; chmod +x a; ln -sf elsewhere was; rm run; echo made > new; chmod +x new";
+    let mut scene = Scene::auto([bash(command), Answer::text("1")]).await;
+    scene.repository().await;
+    let root = scene.path("");
+    let at = |name: &str| root.join(name);
+    let mode = |name: &str| std::fs::metadata(at(name)).map_or(0, |it| it.permissions().mode() & 0o100);
+    symlink("a", at("was")).unwrap();
+    std::fs::write(at("run"), "run\n").unwrap();
+    std::fs::set_permissions(at("run"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let state = || {
+        let link = |name: &str| at(name).read_link().map(|to| to.display().to_string()).unwrap_or_default();
+        (["link", "was"].map(link), ["a", "run", "new"].map(mode))
+    };
+    let before = state();
+    scene.turn("go").await;
+    let after = (["a", "elsewhere"].map(str::to_owned), [0o100, 0, 0o100]);
+    assert_eq!(state(), after);
+    let notes: Vec<String> = scene.differences(None).await.files.into_iter().filter_map(|file| file.note).collect();
+    assert_eq!(notes, ["it is executable now", "it is a link", "it is a link"]);
+    let undone = scene.back().await.unwrap();
+    assert_eq!((undone.changes.len(), undone.failed), (5, Vec::new()));
+    assert_eq!(state(), before);
+    assert_eq!(scene.stat(None).await, Vec::<String>::new());
+    scene.crash().await;
+    scene.forth().await.unwrap();
+    assert_eq!(state(), after);
+    // A link is meant by its own name.
+    let undo = session::Undo { file: Some("link".into()), ..session::Undo::default() };
+    scene.send(|reply| Command::Undo(undo, None, Author::named("someone"), reply)).await.unwrap();
+    assert!(!scene.path("link").is_symlink() && scene.path("new").exists());
 }
 
 #[tokio::test]

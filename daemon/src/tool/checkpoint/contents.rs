@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
-use linger_protocol::event::{ChangeKind, FileChange, NotRestored};
+use linger_protocol::event::{ChangeKind, FileChange, FileType, NotRestored};
 
 use super::directory::{Git, OUTPUT_MAX};
 use super::snapshot::is_name;
@@ -33,9 +33,14 @@ pub struct Side {
 }
 
 impl Side {
-    /// Whether it is a file, and no link or repository.
-    pub fn is_file(&self) -> bool {
-        self.mode & 0o170_000 == 0o100_000
+    /// What it is; absent for a repository within the workspace.
+    pub fn file_type(&self) -> Option<FileType> {
+        match self.mode & 0o170_000 {
+            0o100_000 if self.mode & 0o100 != 0 => Some(FileType::Executable),
+            0o100_000 => Some(FileType::File),
+            0o120_000 => Some(FileType::Link),
+            _ => None,
+        }
     }
 }
 
@@ -152,7 +157,7 @@ impl Checkpoints {
             return Err(format!("it changed {} files, and {MAX_RESTORED} can be put back", differs.len()));
         }
         let sides = differs.iter().flat_map(|change| [&change.before, &change.after]).flatten();
-        let names = sides.filter(|side| side.is_file()).map(|side| side.object.clone()).collect();
+        let names = sides.filter(|side| side.file_type().is_some()).map(|side| side.object.clone()).collect();
         let contents = self.contents(workspace, root, names).await?;
         let blobs = blobs.clone();
         let made = tokio::task::spawn_blocking(move || restorable(&differs, &contents, &blobs));
@@ -169,14 +174,8 @@ fn restorable(
     let mut made = Restorable::default();
     for TreeChange { path, before, after } in differs {
         let path = path.clone();
-        if before.iter().chain(after).any(|side| !side.is_file()) {
-            made.failed.push(NotRestored { path, reason: "it is or was a link".to_owned() });
-            continue;
-        }
-        if let (Some(before), Some(after)) = (before, after)
-            && before.object == after.object
-        {
-            made.failed.push(NotRestored { path, reason: "only its mode was changed".to_owned() });
+        if before.iter().chain(after).any(|side| side.file_type().is_none()) {
+            made.failed.push(NotRestored { path, reason: "it is or was a repository".to_owned() });
             continue;
         }
         let kind = match (before, after) {
@@ -190,7 +189,11 @@ fn restorable(
         let is = content(after).map(|bytes| id_of_bytes(bytes));
         let bytes = held.as_ref().map_or(0, Held::size);
         made.held.extend(held);
-        made.changes.push(FileChange { path, kind, before: was, after: is, bytes });
+        // A plain file that stays one is put back by its content alone, whatever else became of its mode.
+        let types = [before, after].map(|side| side.as_ref().and_then(Side::file_type));
+        let is_plain = types.iter().flatten().all(|file_type| *file_type == FileType::File);
+        let [before_type, after_type] = if is_plain { [None, None] } else { types };
+        made.changes.push(FileChange { path, kind, before: was, after: is, before_type, after_type, bytes });
     }
     Ok(made)
 }

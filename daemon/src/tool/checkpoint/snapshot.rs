@@ -20,11 +20,18 @@ const DIRECT: usize = 256;
 
 /// Files that differ from the index.
 #[derive(Debug, Default)]
-struct Changed {
+pub(super) struct Changed {
     /// Those whose contents are kept; a name that is gone is among them.
     kept: Vec<Vec<u8>>,
     /// Those that are too long for that; only their hashes are.
     long: Vec<Vec<u8>>,
+}
+
+#[cfg(test)]
+impl Changed {
+    pub(super) fn count(&self) -> usize {
+        self.kept.len() + self.long.len()
+    }
 }
 
 /// Takes a checkpoint, and gives its name.
@@ -110,7 +117,7 @@ async fn missing(git: &Git, but: BTreeSet<Vec<u8>>) -> Result<Vec<Vec<u8>>, Skip
 }
 
 /// Looks at the files that `ls-files` named. Blocks.
-fn measure(root: &Path, listed: &[u8]) -> Result<Changed, Skip> {
+pub(super) fn measure(root: &Path, listed: &[u8]) -> Result<Changed, Skip> {
     let names: BTreeSet<&[u8]> = listed.split(|byte| *byte == 0).filter(|name| !name.is_empty()).collect();
     if names.len() > MAX_FILES {
         return Err(Skip::TooMuch(format!("it has more than {MAX_FILES} files that git does not ignore")));

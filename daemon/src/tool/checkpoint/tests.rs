@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use linger_protocol::event::ChangeKind;
+use linger_protocol::event::{ChangeKind, FileType};
 
 use super::*;
 use crate::store::blob::Blobs;
@@ -224,7 +224,30 @@ async fn what_is_no_file_or_lies_outside_is_not_read() {
     let second = it.take().await;
     let blobs = Blobs::beside(&it.dir.path().join("data/linger.db"));
     let made = it.checkpoints.restorable(&it.workspace, (&it.workspace.root, &first, &second), &blobs).await.unwrap();
-    assert_eq!((made.changes.len(), made.failed[0].reason.as_str()), (0, "it is or was a link"));
+    let change = &made.changes[0];
+    assert_eq!((change.before_type, change.after_type), (Some(FileType::Link), Some(FileType::File)));
+    let kept = blobs.read(change.before.as_ref().unwrap(), 0, 9999).unwrap();
+    assert_eq!(kept, secret.as_os_str().as_encoded_bytes(), "where it leads, and not what is there");
+}
+
+#[test]
+fn a_workspace_with_too_many_files_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let listed = |count: usize| (0..count).flat_map(|n| format!("{n}\0").into_bytes()).collect::<Vec<u8>>();
+    assert_eq!(snapshot::measure(dir.path(), &listed(MAX_FILES)).unwrap().count(), MAX_FILES);
+    let Err(Skip::TooMuch(why)) = snapshot::measure(dir.path(), &listed(MAX_FILES + 1)) else { panic!("it is taken") };
+    assert_eq!(why, "it has more than 50000 files that git does not ignore");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_waits_two_seconds_for_its_checkpoint_and_no_longer() {
+    let it = Scene::new().await;
+    let root = it.checkpoints.root(&it.workspace.root);
+    let held = root.lock().await;
+    let began = tokio::time::Instant::now();
+    let Err(Skip::TooMuch(why)) = it.checkpoints.take(&it.workspace).await else { panic!("it was taken") };
+    assert_eq!((why.as_str(), began.elapsed().as_secs()), ("it takes longer than 2 s", 2));
+    drop(held);
 }
 
 #[tokio::test]

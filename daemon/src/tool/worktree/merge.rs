@@ -2,8 +2,11 @@
 //!
 //! It is `git merge`, in an order in which nothing has to be aborted: the merged tree is made first, without touching a file, and a
 //! conflict ends it there; then changes of the directory that are not committed are looked at; then the files and the index are
-//! brought up to date in one step, and the branch last. A crash before that leaves staged changes, and nothing is lost.
+//! brought up to date in one step, and the branch last. A crash before that leaves files, or staged changes, that are as the merge
+//! would have them: they are in no merge's way, so the next one goes on from there.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use linger_protocol::worktree::Worktree;
@@ -109,14 +112,17 @@ impl Worktrees {
         }
         let is_forward = is_within(&private, &before, commit).await?;
         let tree = if is_forward { format!("{commit}^{{tree}}") } else { merged(&private, &before, commit).await? };
-        let names = |listed: String| -> Vec<String> {
-            listed.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect()
-        };
-        let changed =
-            names(private.run(&["diff-tree", "-r", "-z", "--name-only", "--no-renames", &before, &tree]).await?);
-        let dirty = dirty(&private, root, (&before, &tree), &changed).await?;
+        let changed = entries(
+            &private.run(&["diff-tree", "-r", "--raw", "-z", "--no-abbrev", "--no-renames", &before, &tree]).await?,
+        );
+        let InTheWay { dirty, written } = in_the_way(&private, root, &before, &changed).await?;
         if !dirty.is_empty() {
             return Err(MergeError::Dirty(listed(&dirty)));
+        }
+        if !written.is_empty() {
+            tracing::info!(target: "worktree", root = %root.display(), files = written.len(), "goes on with a merge that was cut off");
+            let names = written.iter().flat_map(|name| [name.as_bytes(), b"\0"].concat()).collect();
+            private.run_with(&["update-index", "--add", "--remove", "-z", "--stdin"], names).await?;
         }
         let now = match is_forward {
             true => commit.to_owned(),
@@ -137,7 +143,7 @@ impl Worktrees {
         let _noted = repository.run(&["update-ref", "ORIG_HEAD", &before]).await;
         tracing::info!(target: "worktree", root = %root.display(), branch, commit = now, "merged");
         let count = u32::try_from(changed.len()).unwrap_or(u32::MAX);
-        let files = changed.into_iter().take(LISTED).map(PathBuf::from).collect();
+        let files = changed.into_keys().take(LISTED).map(PathBuf::from).collect();
         Ok(MergeDone { before, commit: now, files, count })
     }
 }
@@ -174,29 +180,81 @@ async fn merged(private: &Private, ours: &str, theirs: &str) -> Result<String, M
     }
 }
 
-/// Which of the files that a merge changes have changes that are not committed, or are there without being git's.
-async fn dirty(
+/// A file as git names it: its mode and its object; of one that is not there the mode is of zeros alone.
+type Entry = (String, String);
+
+/// What `--raw -z` says, by name: the entry before and after.
+fn entries(raw: &str) -> BTreeMap<String, (Entry, Entry)> {
+    let mut entries = BTreeMap::new();
+    let mut parts = raw.split('\0');
+    while let (Some(head), Some(name)) = (parts.next(), parts.next()) {
+        let mut words = head.trim_start_matches(':').split(' ').map(str::to_owned);
+        let mut word = || words.next().unwrap_or_default();
+        let (old, new, was, is) = (word(), word(), word(), word());
+        entries.insert(name.to_owned(), ((old, was), (new, is)));
+    }
+    entries
+}
+
+fn is_absent(entry: &Entry) -> bool {
+    entry.0.bytes().all(|byte| byte == b'0')
+}
+
+/// Whether two entries are of one file; objects of files that are not there say nothing.
+fn is_same(a: &Entry, b: &Entry) -> bool {
+    a == b || is_absent(a) && is_absent(b)
+}
+
+/// The files that a merge changes, and that are not as the last commit has them.
+struct InTheWay {
+    /// Those with changes that are not committed, or that are there without being git's.
+    dirty: Vec<String>,
+    /// Those that are as the merge would have them already: one before it was cut off.
+    written: Vec<String>,
+}
+
+async fn in_the_way(
     private: &Private,
     root: &Path,
-    (before, tree): (&str, &str),
-    changed: &[String],
-) -> Result<Vec<String>, String> {
+    before: &str,
+    changed: &BTreeMap<String, (Entry, Entry)>,
+) -> Result<InTheWay, String> {
     // Its exit code says that something has changed.
     private.try_run(&["update-index", "-q", "--refresh"]).await?;
-    let mut dirty: Vec<String> = Vec::new();
-    for more in [&["--cached"][..], &[]] {
-        let fixed = ["diff-index", "-z", "--name-only", "--no-renames", "--ignore-submodules=dirty"];
-        let args: Vec<&str> = fixed.iter().chain(more).copied().chain([before]).collect();
-        dirty.extend(private.run(&args).await?.split('\0').map(str::to_owned));
+    let fixed = ["diff-index", "--raw", "-z", "--no-abbrev", "--no-renames", "--ignore-submodules=dirty"];
+    let args = |more: &[&'static str]| fixed.iter().chain(more).copied().chain([before]).collect::<Vec<&str>>();
+    let staged = entries(&private.run(&args(&["--cached"])).await?);
+    let differs = entries(&private.run(&args(&[])).await?);
+    let is_there = |name: &&String| root.join(name).symlink_metadata().is_ok();
+    let added = changed.iter().filter(|(_, (was, _))| is_absent(was)).map(|(name, _)| name).filter(is_there);
+    let names: BTreeSet<&String> =
+        staged.keys().chain(differs.keys()).chain(added).filter(|name| changed.contains_key(*name)).collect();
+    let (mut dirty, mut written) = (Vec::new(), Vec::new());
+    for name in names {
+        let Some((_, wanted)) = changed.get(name) else { continue };
+        let is_staged = staged.get(name).is_none_or(|(_, now)| is_same(now, wanted));
+        let is_written = is_staged && is_same(&on_disk(private, &root.join(name)).await?, wanted);
+        if is_written { written.push(name.clone()) } else { dirty.push(name.clone()) }
     }
-    let args = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", "--diff-filter=A", before, tree];
-    let added = private.run(&args).await?;
-    let is_there = |name: &&str| !name.is_empty() && root.join(name).symlink_metadata().is_ok();
-    dirty.extend(added.split('\0').filter(is_there).map(str::to_owned));
-    dirty.retain(|name| changed.contains(name));
-    dirty.sort();
-    dirty.dedup();
-    Ok(dirty)
+    Ok(InTheWay { dirty, written })
+}
+
+/// A file as git would take it from the disk. Asks the disk, shortly.
+async fn on_disk(private: &Private, path: &Path) -> Result<Entry, String> {
+    let absent = || ("0".to_owned(), String::new());
+    let Ok(status) = path.symlink_metadata() else { return Ok(absent()) };
+    let hashed = async |args: &[&str], input: Vec<u8>| -> Result<String, String> {
+        Ok(private.run_with(args, input).await?.trim().to_owned())
+    };
+    if status.is_symlink() {
+        let target = std::fs::read_link(path).map_err(|error| error.to_string())?.into_os_string();
+        return Ok(("120000".to_owned(), hashed(&["hash-object", "--stdin"], target.into_encoded_bytes()).await?));
+    }
+    let Some(name) = path.to_str().filter(|name| status.is_file() && !name.contains('\n')) else {
+        return Ok(("other".to_owned(), String::new()));
+    };
+    let mode = if status.permissions().mode() & 0o100 == 0 { "100644" } else { "100755" };
+    Ok((mode.to_owned(), hashed(&["hash-object", "--", name], Vec::new()).await?))
 }
 
 /// Some names of files, for people.

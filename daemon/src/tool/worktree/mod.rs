@@ -4,7 +4,8 @@
 //! contents, runs in a [private git directory](super::git), so no filter, merge driver or other program that the repository names
 //! ever runs. Files that a filter would change (Git LFS) are there as git stores them.
 //! Everything can be done again: what a crash left half made is made whole by the next [`Worktrees::make`] for the same child.
-//! A worktree that has anything that is nowhere else is never removed.
+//! A worktree that has anything that is nowhere else is never removed. One whose session never came to be, because of a crash between
+//! the two, is found by [`Worktrees::made_before`].
 //!
 //! | file | owns |
 //! |---|---|
@@ -20,6 +21,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use linger_protocol::id::SessionId;
 use linger_protocol::worktree::{Worktree, WorktreeStatus};
@@ -27,12 +29,18 @@ use linger_protocol::worktree::{Worktree, WorktreeStatus};
 use super::Workspace;
 use super::git::repository::Places;
 use crate::process::server::Children;
-use crate::sys::disk;
+use crate::sys::{clock, disk};
 pub use merge::{MergeDone, MergeError, Work};
 use run::{Private, Repository};
 
 /// The beginning of the names of branches.
 const BRANCHES: &str = "linger";
+
+/// How old a worktree without a session is before it is one that a crash left: its session is made right after it.
+const STRAY_AGE: Duration = Duration::from_secs(3600);
+
+/// How often strays are looked for.
+const SWEEP_EVERY: Duration = Duration::from_secs(6 * 3600);
 
 /// The locks of worktrees that are kept at once; more of them are made again.
 const MAX_LOCKS: usize = 256;
@@ -44,12 +52,14 @@ pub struct Worktrees {
     children: Children,
     /// One task at a time works on a worktree.
     locks: Mutex<HashMap<PathBuf, Arc<tokio::sync::Mutex<()>>>>,
+    /// When strays were looked for last.
+    swept: Mutex<Option<Instant>>,
 }
 
 impl Worktrees {
     /// Those below `dir`, which need not exist.
     pub fn below(dir: PathBuf, children: Children) -> Self {
-        Self { dir, children, locks: Mutex::default() }
+        Self { dir, children, locks: Mutex::default(), swept: Mutex::default() }
     }
 
     /// The branch of a child.
@@ -72,6 +82,7 @@ impl Worktrees {
         };
         let branch = Self::branch(child);
         if is_whole(&path).await {
+            touch(&path).await;
             let own = Repository::of(&path, parent, &self.children)?;
             let base = own.try_commit("HEAD").await?.unwrap_or(head);
             return Ok(Worktree { path, branch, base, status: WorktreeStatus::Kept });
@@ -114,10 +125,55 @@ impl Worktrees {
         if self.has_work(of, workspace).await? {
             return Ok(false);
         }
+        self.remove_unused(of, workspace).await?;
+        Ok(true)
+    }
+
+    /// The children whose worktrees were made a while ago, now and then; nothing in between.
+    pub async fn made_before(&self) -> Vec<SessionId> {
+        {
+            let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
+            if swept.is_some_and(|at| at.elapsed() < SWEEP_EVERY) {
+                return Vec::new();
+            }
+            *swept = Some(Instant::now());
+        }
+        let dir = self.dir.clone();
+        let look = move || {
+            let entries = fs::read_dir(&dir).into_iter().flatten().flatten();
+            entries
+                .filter(|entry| is_old(&entry.path()))
+                .filter_map(|entry| entry.file_name().into_string().ok())
+                .collect()
+        };
+        let names: Option<Vec<String>> = disk::probe(&self.dir, disk::TIMEOUT, look).await;
+        names.unwrap_or_default().into_iter().map(SessionId).collect()
+    }
+
+    /// Removes the worktree of a child that was never made, unless it has something that is nowhere else, or was made lately; whether it
+    /// is gone. `workspace` says where git is. Fails with the reason.
+    pub async fn tidy_stray(&self, child: &SessionId, workspace: &Workspace) -> Result<bool, String> {
+        let path = self.dir.join(child.as_str());
+        let _lock = self.lock(&path).await;
+        let there = path.clone();
+        if disk::probe(&self.dir, disk::TIMEOUT, move || is_old(&there)).await != Some(true) {
+            return Ok(false);
+        }
+        let own = Repository::of(&path, workspace, &self.children)?;
+        let Some(head) = own.try_commit("HEAD").await? else { return Ok(false) };
+        let of = Worktree { branch: Self::branch(child), base: String::new(), path, status: WorktreeStatus::Kept };
+        if self.has_work(&of, workspace).await? {
+            return Ok(false);
+        }
+        self.remove_unused(&Worktree { base: head, ..of }, workspace).await?;
+        Ok(true)
+    }
+
+    async fn remove_unused(&self, of: &Worktree, workspace: &Workspace) -> Result<(), String> {
         let repository = Repository::of(&of.path, workspace, &self.children)?.shared();
         self.remove(&repository, &of.path, &of.branch, &of.base).await?;
         tracing::info!(target: "worktree", path = %of.path.display(), branch = of.branch, "removed: it has no changes");
-        Ok(true)
+        Ok(())
     }
 
     /// Whether a worktree has changes that are not committed, or commits that no other branch has.
@@ -132,7 +188,8 @@ impl Worktrees {
         let (tips, but) = (private.commits(&[&own, "HEAD"]).await?, format!("--exclude={}", of.branch));
         let mut args: Vec<&str> = vec!["rev-list", "-n", "1"];
         args.extend(tips.iter().map(String::as_str));
-        args.extend(["--not", &of.base, &but, "--branches", "--remotes"]);
+        let base = Some(of.base.as_str()).filter(|base| !base.is_empty());
+        args.extend(std::iter::once("--not").chain(base).chain([but.as_str(), "--branches", "--remotes"]));
         Ok(!private.run(&args).await?.is_empty())
     }
 
@@ -169,6 +226,21 @@ async fn is_whole(path: &Path) -> bool {
     let at = path.to_path_buf();
     let look = move || Places::of(&at).is_ok_and(|places| places.own.join("index").is_file());
     disk::probe(path, disk::TIMEOUT, look).await.unwrap_or_default()
+}
+
+/// Says that a worktree is in use, so that none takes it for a stray.
+async fn touch(path: &Path) {
+    let mark = path.join(".git");
+    let touched = move || fs::File::open(mark).and_then(|mark| mark.set_modified(clock::system()));
+    if !matches!(disk::probe(path, disk::TIMEOUT, touched).await, Some(Ok(()))) {
+        tracing::debug!(target: "worktree", path = %path.display(), "its time cannot be set");
+    }
+}
+
+/// Whether a worktree was made, or asked for again, a while ago.
+fn is_old(path: &Path) -> bool {
+    let made = path.join(".git").symlink_metadata().and_then(|status| status.modified());
+    made.is_ok_and(|made| clock::system().duration_since(made).is_ok_and(|age| age >= STRAY_AGE))
 }
 
 /// Whether a directory may be removed as a worktree: it is none of a user's.

@@ -157,6 +157,11 @@ impl Private {
         said(&run(&self.spawn, args, Vec::new()).await?, args)
     }
 
+    /// As [`Self::run`], with something to read.
+    pub(super) async fn run_with(&self, args: &[&str], input: Vec<u8>) -> Result<String, String> {
+        said(&run(&self.spawn, args, input).await?, args)
+    }
+
     /// As [`Self::run`], whatever the exit code.
     pub(super) async fn try_run(&self, args: &[&str]) -> Result<Finished, String> {
         run(&self.spawn, args, Vec::new()).await

@@ -109,6 +109,34 @@ async fn what_is_nowhere_else_is_kept() {
 }
 
 #[tokio::test]
+async fn one_without_a_session_goes_once_it_is_old_unless_it_has_work() {
+    let house = House::new().await;
+    let (empty, full, new) = (house.make("empty").await, house.make("full").await, house.make("new").await);
+    fs::write(full.path.join("x"), "x").unwrap();
+    let age = |worktree: &Worktree| {
+        let before = clock::system() - STRAY_AGE;
+        fs::File::open(worktree.path.join(".git")).unwrap().set_modified(before).unwrap();
+    };
+    [&empty, &full].into_iter().for_each(age);
+    // The main branch has gone on since.
+    house.sh("git commit -q --allow-empty -m on").await;
+    let mut old = house.worktrees.made_before().await;
+    old.sort();
+    assert_eq!(old, ["empty".into(), "full".into()]);
+    assert_eq!(house.worktrees.made_before().await, [], "not all the time");
+    for (worktree, child, is_gone) in [(&empty, "empty", true), (&full, "full", false), (&new, "new", false)] {
+        let gone = house.worktrees.tidy_stray(&child.into(), &house.workspace).await.unwrap();
+        assert_eq!((gone, worktree.path.exists()), (is_gone, !is_gone), "{child}");
+    }
+    assert_eq!(house.sh("git branch --list 'linger/*' | wc -l").await, "2");
+    // A call that is joined takes up what was begun, however long ago.
+    let joined = house.make("again").await;
+    age(&joined);
+    house.make("again").await;
+    assert!(!house.worktrees.tidy_stray(&"again".into(), &house.workspace).await.unwrap());
+}
+
+#[tokio::test]
 async fn one_that_a_crash_left_half_made_is_made_whole() {
     let house = House::new().await;
     let place = house.dir.path().canonicalize().unwrap().join("trees");
@@ -251,6 +279,30 @@ async fn changes_that_are_not_committed_are_never_written_over() {
         assert_eq!(house.merge(&worktree).await, Err(MergeError::Dirty(expect.to_owned())), "{what}");
         assert_eq!(house.sh("git rev-parse HEAD; git diff HEAD; cat new.txt").await, before, "{what}");
         house.sh("git reset -q --hard; rm -f new.txt").await;
+    }
+}
+
+#[tokio::test]
+async fn a_merge_that_a_kill_cut_off_goes_on_with_the_next_and_takes_nothing_of_the_users_along() {
+    let house = House::new().await;
+    for (n, what, cut) in [
+        (0, "before the branch", "git update-ref HEAD ORIG_HEAD"),
+        (1, "before the index", "git update-ref HEAD ORIG_HEAD; git reset -q"),
+        (2, "in some files", "git reset -q --hard ORIG_HEAD; echo theirs > new.txt; rm sub/b.txt; ln -s a.txt link"),
+    ] {
+        let worktree = house.make(&format!("c{n}")).await;
+        house.run(&worktree.path, "echo more >> a.txt; echo theirs > new.txt; rm sub/b.txt; ln -s a.txt link").await;
+        house.sh("echo other >> .gitignore; git commit -q -a -m other").await;
+        let whole = house.merge(&worktree).await.unwrap();
+        house.sh(cut).await;
+        // A change of the user's in one of these files is in the way as ever.
+        house.sh("cp a.txt ../kept; echo mine >> a.txt").await;
+        assert_eq!(house.merge(&worktree).await, Err(MergeError::Dirty("a.txt".to_owned())), "{what}");
+        house.sh("cp ../kept a.txt; echo mine > mine").await;
+        let done = house.merge(&worktree).await.unwrap();
+        assert_eq!((done.before, done.files), (whole.before, whole.files), "{what}");
+        assert_eq!(house.sh("git status --porcelain; git log -1 --format=%s").await, "?? mine\nMerge it", "{what}");
+        house.sh("git reset -q --hard ORIG_HEAD; rm mine").await;
     }
 }
 

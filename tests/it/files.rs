@@ -1,0 +1,123 @@
+//! The Markdown files that a user writes: their first versions, what `linger validate` says of wrong ones, changes of them, and notes.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use linger_tests::model::{ModelServer, Reply};
+
+use crate::Daemon;
+
+/// A kind, the command that checks its files, and the first file of that kind below the user's configuration.
+const KINDS: [(&str, &str, &str); 5] = [
+    ("agent", "agents", "agents/first-one.md"),
+    ("skill", "skills", "skills/first-one/SKILL.md"),
+    ("command", "commands", "commands/first-one.md"),
+    ("tool", "tools", "tools/first-one.md"),
+    ("server", "mcp", "mcp/first-one.md"),
+];
+
+#[tokio::test]
+async fn a_first_file_of_each_kind_is_right_as_it_is_and_replaces_nothing() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let config = daemon.dirs.root().join("c/linger");
+    for (kind, plural, below) in KINDS {
+        let written = daemon.cli(&["init", kind, "first-one"]).run().await.exits(0).says("`linger validate` checks it");
+        let file = config.join(below);
+        assert_eq!(written.word(), file.to_str().unwrap());
+        let checked = daemon.cli(&[plural, "validate", file.to_str().unwrap()]).run().await.exits(0);
+        assert_eq!(checked.stdout, "", "{kind}");
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.contains("\n# "), "it has comments: {text}");
+        daemon.cli(&["init", kind, "first-one"]).run().await.fails_with_hint(2).says("is there already");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+    }
+    daemon.cli(&["validate"]).run().await.exits(0).says("0 errors");
+    // For a workspace it is below its root.
+    let root = daemon.workspace();
+    std::fs::create_dir_all(root.join(".git")).unwrap();
+    std::fs::create_dir(root.join("sub")).unwrap();
+    let here =
+        daemon.cli(&["init", "agent", "reviewer", "--here", "--json"]).cwd(root.join("sub")).run().await.exits(0);
+    let row = here.json().remove(0);
+    assert_eq!(row["file"], root.join(".linger/agents/reviewer.md").to_str().unwrap());
+    for wrong in [&["init", "agent"][..], &["init", "agent", "../x"], &["init", "agent", "A"], &["init", "thing", "x"]]
+    {
+        daemon.cli(wrong).run().await.exits(2);
+    }
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn validate_names_file_and_line_of_whatever_is_wrong() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let config = daemon.dirs.root().join("c/linger");
+    for (below, text, expect) in [
+        ("agents/a.md", "---\nname: a\nmodle: x\n---\nText.\n", "3: warning: unknown key `modle`"),
+        ("agents/b.md", "---\nbudget: lots\n---\nText.\n", "2: error: `budget`"),
+        ("skills/s/SKILL.md", "---\nname: s\n---\nText.\n", "1: error: `description` is missing"),
+        ("commands/c.md", "---\ndescription: x\n---\n", "1: error: there is no text"),
+        ("tools/t.md", "---\ncommand: date\ntimeout_s: never\n---\nText.\n", "3: error: `timeout_s`"),
+        ("mcp/m.md", "---\ncommand: x\ncomand: y\n---\nText.\n", "3: error: is no server"),
+    ] {
+        let file = config.join(below);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, text).unwrap();
+        let checked = daemon.cli(&["validate"]).run().await.exits(i32::from(expect.contains("error")));
+        let lines: Vec<&str> = checked.stdout.lines().filter(|line| line.starts_with(file.to_str().unwrap())).collect();
+        let [line] = lines.as_slice() else { panic!("{below} once: {}", checked.stdout) };
+        assert!(line.starts_with(&format!("{}:{expect}", file.display())), "{line}");
+        std::fs::remove_file(&file).unwrap();
+    }
+    std::fs::write(daemon.workspace().join(".mcp.json"), "{ nothing").unwrap();
+    daemon.cli(&["validate"]).run().await.exits(1).says("1 error");
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn a_changed_file_is_said_in_loaded_sessions_and_counts_from_the_next_prompt() {
+    let model = ModelServer::scripted(|_| Reply::text("hello"));
+    model.expect_rewrites();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.turn(&session, "one").await;
+    let file = daemon.dirs.root().join("c/linger/skills/pdf/SKILL.md");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, "---\nname: pdf\ndescription: Reads PDFs\n---\nText.\n").unwrap();
+    let said = client
+        .wait("a notice about the file", |seen| {
+            let notice = seen.of("notice").find(|seen| seen.event["code"] == "files")?;
+            Some(notice.event["text"].as_str().unwrap_or_default().to_owned())
+        })
+        .await;
+    assert!(said.contains("pdf") && said.ends_with("this counts from the next prompt"), "{said}");
+    client.prompt(&session, "two").await;
+    client.nth(&session, "turn_finished", 2).await;
+    let has = |n: usize| String::from_utf8_lossy(&model.requests()[n].body).contains("Reads PDFs");
+    assert_eq!((has(0), has(1)), (false, true));
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn notes_are_added_listed_edited_and_removed_from_the_command_line() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    daemon.cli(&["memory", "add", "Use", "pnpm"]).run().await.exits(0);
+    daemon.cli(&["memory", "add", "--user", "Be short"]).run().await.exits(0);
+    let listed = daemon.cli(&["memory", "list", "--json"]).run().await.exits(0).json();
+    let told: Vec<_> =
+        listed.iter().map(|row| (row["scope"].as_str().unwrap(), row["name"].as_str().unwrap())).collect();
+    assert_eq!(told, [("user", "be-short"), ("workspace", "use-pnpm")]);
+    let editor = daemon.workspace().join("editor.sh");
+    std::fs::write(&editor, "#!/bin/sh\necho 'and never npm' >> \"$1\"\n").unwrap();
+    std::fs::set_permissions(&editor, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let edit = daemon.cli(&["memory", "edit", "use-pnpm"]).env("EDITOR", editor.to_str().unwrap());
+    edit.without("VISUAL").run().await.exits(0);
+    let shown = daemon.cli(&["memory", "show", "use-pnpm"]).run().await.exits(0).stdout;
+    assert!(shown.ends_with("Use pnpm\nand never npm\n"), "{shown}");
+    daemon.cli(&["memory", "rm", "user/be-short"]).run().await.exits(0);
+    daemon.cli(&["memory", "rm", "be-short"]).run().await.fails_with_hint(2);
+    assert_eq!(daemon.cli(&["memory", "list", "--json"]).run().await.json().len(), 1);
+    daemon.check(&[], &model);
+}

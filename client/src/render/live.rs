@@ -292,7 +292,7 @@ mod tests {
         };
         check(&[], 4999, "… waiting for the model · 3 s · ask · Esc stops");
         let writes = json!({"kind": "tool_call_delta", "message": "m1", "block": 1, "call_id": "c1", "name": "ed\u{1b}it", "offset": 0, "text": "{"});
-        check(&[writes.clone()], 2000, "… writing call: ed␛it · 1 s · ask · Esc stops");
+        check(std::slice::from_ref(&writes), 2000, "… writing call: ed␛it · 1 s · ask · Esc stops");
         let usage = json!({"input_tokens": 90, "output_tokens": 10, "cost_micros": 120});
         let said =
             json!({"kind": "message", "seq": 2, "message": "m1", "role": "assistant", "content": [], "usage": usage});

@@ -1,14 +1,15 @@
 //! MCP servers: what they cost the daemon, a first turn, a call and a request.
 //!
-//! The server is the scripted one of the tests. The floor of a call is the same call over bare pipes, by the same server.
+//! The server is the scripted one of the tests. The floor of a call is the same call by a bare client of `rmcp`, to the same server.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Stdio;
 use std::time::Instant;
 
 use linger_tests::floors::{median, ms};
 use linger_tests::harness::{Client, Daemon, SCRIPTED_SERVER as SERVER, Setup};
 use linger_tests::model::{ModelServer, Reply};
+use rmcp::ServiceExt as _;
+use rmcp::model::CallToolRequestParams;
 use serde_json::{Value, json};
 
 use super::Figure;
@@ -77,7 +78,7 @@ pub(super) async fn mcp_first_turn() -> Vec<Figure> {
     vec![Figure::new("first turn with a cached MCP server", first_turns(&cached).await, "ms", floor + 1.0).over(floor)]
 }
 
-/// A call of a server's tool, beside the same call over bare pipes.
+/// A call of a server's tool, beside the same call by a bare client.
 pub(super) async fn mcp_call() -> Vec<Figure> {
     let model = ModelServer::scripted(|request| match request.after_tool() {
         true => Reply::text("ok"),
@@ -96,8 +97,7 @@ pub(super) async fn mcp_call() -> Vec<Figure> {
         took.push(at(&finished) - at(&started));
     }
     took.remove(0);
-    let mut bare = Bare::start();
-    let floor = median((0..RUNS).map(|_| bare.echo()).collect());
+    let floor = median(bare().await);
     vec![Figure::new("call of an MCP server's tool, started to finished", median(took), "ms", floor + 3.0).over(floor)]
 }
 
@@ -113,44 +113,22 @@ pub(super) async fn mcp_tools() -> Vec<Figure> {
     vec![Figure::new("body of the first request with 500 MCP tools", size, "KiB", 12.0)]
 }
 
-/// The server over bare pipes.
-struct Bare {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
-impl Bare {
-    #[allow(clippy::disallowed_methods)] // Benches own the processes that they start.
-    fn start() -> Self {
-        let mut command = Command::new("python3");
-        let mut child = command.arg(SERVER).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
-        let mut bare = Self { child, input, output };
-        bare.ask("initialize", &json!({ "protocolVersion": "2025-11-25" }));
-        bare
-    }
-
-    fn ask(&mut self, method: &str, params: &Value) {
-        let line = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-        writeln!(self.input, "{line}").unwrap();
-        let mut answer = String::new();
-        self.output.read_line(&mut answer).unwrap();
-        assert!(answer.contains("result"), "{answer}");
-    }
-
-    /// One call, in milliseconds.
-    fn echo(&mut self) -> f64 {
+/// The same calls by a bare client of `rmcp`, each in milliseconds.
+#[allow(clippy::disallowed_methods)] // Benches own the processes that they start.
+async fn bare() -> Vec<f64> {
+    let mut command = tokio::process::Command::new("python3");
+    command.arg(SERVER).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut server = command.spawn().expect("the scripted server");
+    let pipes = (server.stdout.take().expect("a pipe"), server.stdin.take().expect("a pipe"));
+    let client = ().serve(pipes).await.expect("a handshake");
+    let mut took = Vec::new();
+    for _ in 0..RUNS {
+        let mut asked = CallToolRequestParams::new("echo");
+        asked.arguments = json!({ "text": "hi" }).as_object().cloned();
         let start = Instant::now();
-        self.ask("tools/call", &json!({ "name": "echo", "arguments": { "text": "hi" } }));
-        ms(start)
+        let answered = client.call_tool(asked).await.expect("an answer");
+        took.push(ms(start));
+        assert_eq!(answered.content.len(), 1);
     }
-}
-
-impl Drop for Bare {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _gone = self.child.kill();
-        let _status = self.child.wait();
-    }
+    took
 }

@@ -365,10 +365,16 @@ impl Blobs {
         private_directory(fresh).map_err(io::Error::other)
     }
 
-    /// Creates a directory if it is absent, synced; another kind of file of that name is renamed.
+    /// Creates a directory if it is absent, synced; another kind of file of that name is renamed. A link that leads to nothing stays:
+    /// blobs may be on a disk that is not there now.
     fn make_directory(&self, dir: &Path) -> io::Result<()> {
         if dir.is_dir() {
             return Ok(());
+        }
+        if dir.is_symlink() && !dir.exists() {
+            let leads = fs::read_link(dir)?;
+            let why = format!("{} leads to {}, which is not there", dir.display(), leads.display());
+            return Err(io::Error::new(io::ErrorKind::NotFound, why));
         }
         // Another call may have created it just now.
         let _one = self.0.mending.lock().unwrap_or_else(PoisonError::into_inner);
@@ -507,6 +513,22 @@ mod tests {
             let moved: Vec<String> = files(dir.path()).into_iter().filter(|path| path.contains("damaged")).collect();
             assert_eq!(moved, Vec::<String>::new());
         }
+    }
+
+    #[test]
+    fn blobs_can_be_on_another_disk_and_wait_for_it() {
+        let (dir, blobs) = blobs();
+        let (elsewhere, away) = (dir.path().join("disk/blobs"), dir.path().join("away"));
+        fs::create_dir_all(&elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, dir.path().join("blobs")).unwrap();
+        blobs.put(b"abc").unwrap().committed();
+        assert!(elsewhere.join("ba").is_dir());
+        fs::rename(dir.path().join("disk"), &away).unwrap();
+        let why = blobs.put(b"other").unwrap_err().to_string();
+        assert!(why.contains(&format!("leads to {}, which is not there", elsewhere.display())), "{why}");
+        fs::rename(&away, dir.path().join("disk")).unwrap();
+        assert_eq!(blobs.read(&id_of_bytes(b"abc"), 0, 3).unwrap(), b"abc", "nothing was put in its place");
+        blobs.put(b"other").unwrap();
     }
 
     #[test]

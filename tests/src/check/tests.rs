@@ -37,6 +37,11 @@ fn text(cursor: &str, message: &str, offset: usize, text: &str) -> Entry {
     seen(cursor, &raw)
 }
 
+fn call(offset: usize, text: &str) -> Entry {
+    let head = r#""kind":"tool_call_delta","message":"m3","block":1,"call_id":"c1","name":"bash""#;
+    seen("6+m3", &format!("{{{head},\"offset\":{offset},\"text\":{},\"at\":1}}", serde_json::Value::from(text)))
+}
+
 fn output(offset: usize, text: &str) -> Entry {
     seen("10+c1", &format!(r#"{{"kind":"tool_output_delta","call_id":"c1","offset":{offset},"text":"{text}","at":1}}"#))
 }
@@ -49,7 +54,12 @@ fn client(log: &[String]) -> Transcript {
         let seq = Row::new(raw).seq;
         match seq {
             5 => entries.extend([text("4+m2", "m2", 0, "Good"), text("4+m2", "m2", 4, " d")]),
-            7 => entries.extend([text("6+m3", "m3", 0, "Good d"), text("6+m3", "m3", 6, "ay")]),
+            7 => entries.extend([
+                text("6+m3", "m3", 0, "Good d"),
+                text("6+m3", "m3", 6, "ay"),
+                call(0, "{\"command\":"),
+                call(11, "\"ls\"}"),
+            ]),
             11 => entries.extend([output(0, "ab"), output(4, "ef")]),
             13 => entries.push(text("12+m5", "m5", 0, "done")),
             _ => {}
@@ -106,6 +116,17 @@ fn finds(invariant: &str, what: &str, trace: &Trace) {
 
 fn stored(trace: &mut Trace) -> &mut Vec<Row> {
     trace.stored.0.get_mut(SESSION).unwrap()
+}
+
+#[test]
+fn a_call_that_was_shown_otherwise_than_it_is_stored_is_found() {
+    let mut trace = good();
+    let shown = |entry: &Entry| matches!(entry, Entry::Event(seen) if seen.kind() == "tool_call_delta");
+    let last = trace.clients[0].0.iter().rposition(shown).unwrap();
+    trace.clients[0].0[last] = call(11, "\"rm\"}");
+    finds("I3", "of block 1 of m3", &trace);
+    trace.clients[0].0.remove(last);
+    finds("I3", "of block 1 of m3", &trace);
 }
 
 #[test]

@@ -119,7 +119,7 @@ impl AnswerTo {
     }
 }
 
-/// The params as the traits of [`crate::api`] want them: an array with the one struct.
+/// The params as jsonrpsee takes them: an array with the one struct.
 pub(super) fn params(raw: Option<&RawValue>) -> Option<Params<'static>> {
     let text = match raw.map(RawValue::get) {
         None | Some("null" | "[]") => "[{}]".to_owned(),

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use database::{Folded, Row, Stored, read, read_folded};
+pub(crate) use rules::streamed;
 pub use transcript::{Assembled, Entry, Seen, Stream, Transcript, assemble};
 
 /// What was seen of a run.

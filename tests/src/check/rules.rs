@@ -98,7 +98,7 @@ pub(super) fn seen_is_stored(session: &str, client: &Transcript, rows: &[Row], s
 }
 
 /// The kind of the deltas of a block, and their text; empty if it has none.
-fn streamed(block: &Value) -> (&'static str, String) {
+pub(crate) fn streamed(block: &Value) -> (&'static str, String) {
     let kind = match block["type"].as_str() {
         Some("text") => "text_delta",
         Some("thinking") => "thinking_delta",

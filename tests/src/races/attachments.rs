@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use super::batches;
 use super::lean::{Connection, Incoming, Line, Wrong};
 use crate::Rng;
-use crate::check::{Stream, read};
+use crate::check::{Stream, read, streamed};
 use crate::harness::{Daemon, Setup, programs};
 use crate::model::{Gate, ModelServer, Recorded, Reply};
 use crate::report::Report;
@@ -181,9 +181,8 @@ impl Place {
             "message" if event["role"] == "assistant" => {
                 let at = self.streams.remove(event["message"].as_str().unwrap_or_default()).unwrap_or_default();
                 let blocks = (0..).zip(event["content"].as_array().into_iter().flatten());
-                let shown = blocks.filter(|(_, block)| block["type"] == "text" || block["type"] == "thinking");
-                let end = |(n, block): (u64, &Value)| (n, block["text"].as_str().unwrap_or_default().len() as u64);
-                let end = shown.map(end).filter(|(_, length)| *length > 0).last().unwrap_or_default();
+                let end = |(n, block): (u64, &Value)| (n, streamed(block).1.len() as u64);
+                let end = blocks.map(end).filter(|(_, length)| *length > 0).last().unwrap_or_default();
                 if at != end {
                     return Err(format!("the message ends at {end:?}, it was read up to {at:?}"));
                 }
@@ -277,9 +276,9 @@ fn stored(database: &Path, session: &str, truth: &Truth) -> Vec<String> {
     }
     for row in rows.iter().filter(|row| row.kind == "message" && row.str("role") == "assistant") {
         for (n, block) in (0..).zip(row.event["content"].as_array().into_iter().flatten()) {
-            let text = block["text"].as_str().filter(|text| !text.is_empty());
+            let text = Some(streamed(block).1).filter(|text| !text.is_empty());
             let read = truth.streams.get(&(row.str("message").to_owned(), n)).and_then(Stream::whole);
-            if read != text {
+            if read != text.as_deref() {
                 wrong.push(format!("block {n} of {} was read as {read:?}, stored is {text:?}", row.str("message")));
             }
         }

@@ -414,7 +414,7 @@ async fn a_link_of_the_editor_stays_one_and_the_efforts_are_those_of_the_model()
     let prompt = editor.send("session/prompt", json!({ "sessionId": session, "prompt": content })).await;
     assert_eq!(editor.answer(prompt).await["result"]["stopReason"], "end_turn");
     let asked = model.requests().pop().unwrap().messages();
-    assert!(asked.contains("@/p/a.rs") || asked.contains("[resource /p/a.rs"), "{asked}");
+    assert!(asked.contains("@/p/a.rs"), "{asked}");
     assert!(asked.contains("/p/b.rs:\\n```\\nfn b() {}\\n```") && !asked.contains("resource_link"), "{asked}");
     let mut other = Editor::start(&daemon, json!({})).await;
     other.load(&daemon, &session).await;

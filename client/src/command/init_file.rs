@@ -28,7 +28,7 @@ pub(super) fn run(kind: FirstFile, name: &str, here: bool, json: bool) -> Result
         && !name.contains("--");
     if !is_name {
         let name = clean_line(name);
-        return Err(Failure::usage(format!("'{name}' cannot be the name of a file of linger's"))
+        return Err(Failure::usage(format!("'{name}' is not a valid name"))
             .hint("a name has small letters and digits, with single hyphens between: code-review"));
     }
     let base = match here {

@@ -164,7 +164,7 @@ impl Connection {
         if !connection.peer.is_per_request() {
             address.agreed(&connection.info.protocol_version);
             // It outlives the connection.
-            tokio::spawn(address.clone().take_leave(connection.ended.clone()));
+            tokio::spawn(address.clone().end_session(connection.ended.clone()));
             connection.run(address.listen(heard));
         }
         Ok(connection)

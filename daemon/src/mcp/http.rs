@@ -272,7 +272,7 @@ impl Address {
     }
 
     /// Tells the server at the connection's end that it may forget it, if it has a name for it.
-    pub(super) async fn take_leave(self, ended: CancellationToken) {
+    pub(super) async fn end_session(self, ended: CancellationToken) {
         ended.cancelled().await;
         if self.session.get().is_none() {
             return;

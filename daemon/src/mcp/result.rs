@@ -18,7 +18,7 @@ const MAX_IMAGES: usize = 8;
 /// The most links of one result.
 const MAX_LINKS: usize = 64;
 
-/// The longest link, in bytes: an address with a name and a sentence.
+/// The longest link, in bytes of all its fields: an address with a name and a sentence.
 const MAX_LINK: usize = 2 << 10;
 
 /// The result of `tools/call`.
@@ -77,10 +77,16 @@ impl CallResult {
         Ok(result)
     }
 
-    /// The same with `redact` applied to each text that people or models read.
+    /// The same with `redact` applied to each text that people or models read, and to each file that is text.
     pub(super) fn redacted(mut self, redact: impl Fn(&str) -> String) -> Self {
         self.text = redact(&self.text);
-        self.made.iter_mut().for_each(|made| made.name = redact(&made.name));
+        for made in &mut self.made {
+            made.name = redact(&made.name);
+            made.content_type = redact(&made.content_type);
+            if let Ok(text) = std::str::from_utf8(&made.bytes) {
+                made.bytes = redact(text).into_bytes();
+            }
+        }
         for link in &mut self.links {
             if let ContentBlock::ResourceLink { uri, name, media_type, description } = link {
                 let texts = [Some(uri), Some(name), media_type.as_mut(), description.as_mut()];
@@ -159,6 +165,7 @@ impl CallResult {
             }
             ("resource_link", _) => {
                 let said = |text: String| (!text.is_empty()).then(|| text.replace('\0', "\u{fffd}"));
+                let size = [&block.uri, &block.name, &block.mime_type, &block.description].map(String::len);
                 let link = ContentBlock::ResourceLink {
                     uri: said(block.uri).unwrap_or_default(),
                     name: said(block.name).unwrap_or_default(),
@@ -167,7 +174,7 @@ impl CallResult {
                 };
                 // Too many, or one that is too long, are text, which is cut.
                 let long = link.resource_text().unwrap_or_default();
-                match self.links.len() < MAX_LINKS && long.len() <= MAX_LINK {
+                match self.links.len() < MAX_LINKS && size.iter().sum::<usize>() <= MAX_LINK {
                     true => self.links.push(link),
                     false => self.say(&long),
                 }
@@ -274,6 +281,34 @@ mod tests {
         let audio = json!({ "type": "audio", "data": "AAAAAA==", "mimeType": "audio/wav" });
         check(json!({ "content": [audio] }), "[audio audio/wav of 4 bytes, left out]", 0, false);
         check(json!({ "content": [{ "type": "video" }] }), "[content of type `video`, left out]", 0, false);
+    }
+
+    #[test]
+    fn a_link_is_as_long_as_all_its_fields() {
+        // The text of a file's link leaves some of them out.
+        let link = |mime: usize, description: usize| {
+            let (mime, description) = ("m".repeat(mime), "d".repeat(description));
+            let link = json!({ "type": "resource_link", "uri": "file:///a", "name": "a", "mimeType": mime, "description": description });
+            CallResult::parse(&json!({ "content": [link] }).to_string()).unwrap().links.len()
+        };
+        let room = MAX_LINK - "file:///aa".len();
+        assert_eq!((link(room, 0), link(room + 1, 0)), (1, 0));
+        assert_eq!((link(room / 2, room - room / 2), link(room / 2, room)), (1, 0));
+    }
+
+    #[test]
+    fn files_of_text_and_their_types_are_redacted() {
+        let blob = |bytes: &[u8]| {
+            let resource =
+                json!({ "uri": "x://hunter2.txt", "blob": BASE64.encode(bytes), "mimeType": "text/hunter2" });
+            json!({ "type": "resource", "resource": resource })
+        };
+        let content = json!([blob(b"TOKEN=hunter2\n"), blob(b"\xff\x00")]);
+        let result = CallResult::parse(&json!({ "content": content }).to_string()).unwrap();
+        let result = result.redacted(|text| text.replace("hunter2", "<redacted>"));
+        let made: Vec<_> = result.made.iter().map(|it| (&*it.name, &*it.content_type, &*it.bytes)).collect();
+        let expect = |bytes: &'static [u8]| ("<redacted>.txt", "text/<redacted>", bytes);
+        assert_eq!(made, [expect(b"TOKEN=<redacted>\n"), expect(b"\xff\x00")]);
     }
 
     #[test]

@@ -51,8 +51,10 @@ pub(super) struct ResponseBuilder {
     altered: BTreeSet<usize>,
     /// The calls that were announced, by block.
     announced: BTreeMap<usize, CallText>,
-    /// The last block of which something was shown. Readers have a position in one block, so no call before it is shown any more.
+    /// The last block of which something was shown. Readers have a position in one block, so nothing before it is shown any more.
     shown: usize,
+    /// Where the text of a block goes on that came when a later block had been shown.
+    continued: BTreeMap<usize, usize>,
 }
 
 /// A block that is being received.
@@ -175,11 +177,34 @@ impl ResponseBuilder {
         self.fail(Failure { class: FailureClass::Rejected, message, retry_after: None }, out);
     }
 
-    /// Adds `piece` to a text or thinking block, unless ended.
+    /// The blocks whose text goes on in a later one.
+    pub(super) fn split(&self) -> impl Iterator<Item = usize> {
+        self.continued.keys().copied()
+    }
+
+    /// The block for the next piece of a text or thinking block: a new one where a later block has been shown, because readers
+    /// are past it.
+    fn end_of(&mut self, index: usize) -> usize {
+        let last = self.continued.get(&index).copied().unwrap_or(index);
+        if last >= self.shown {
+            return last;
+        }
+        let draft = match self.blocks.get(index) {
+            Some(BlockBuilder::Text(_)) => BlockBuilder::Text(String::new()),
+            Some(BlockBuilder::Thinking { .. }) => BlockBuilder::Thinking { text: String::new(), native: None },
+            _ => return index,
+        };
+        let new = self.open(draft);
+        self.continued.insert(index, new);
+        new
+    }
+
+    /// Adds `piece` to a text or thinking block, or to the block in which its text goes on, unless ended.
     pub(super) fn append(&mut self, index: usize, piece: &str, out: &mut Vec<StreamEvent>) {
-        if self.ended {
+        if self.ended || piece.is_empty() {
             return;
         }
+        let index = self.end_of(index);
         let block = index as u32;
         self.text += piece.len();
         self.check_size(out);
@@ -189,14 +214,14 @@ impl ResponseBuilder {
         self.touch(index);
         self.shown = self.shown.max(index);
         match self.blocks.get_mut(index) {
-            Some(BlockBuilder::Text(text)) if !piece.is_empty() => {
+            Some(BlockBuilder::Text(text)) => {
                 text.push_str(piece);
                 match out.last_mut() {
                     Some(StreamEvent::Text { block: last, text }) if *last == block => text.push_str(piece),
                     _ => out.push(StreamEvent::Text { block, text: piece.to_owned() }),
                 }
             }
-            Some(BlockBuilder::Thinking { text, .. }) if !piece.is_empty() => {
+            Some(BlockBuilder::Thinking { text, .. }) => {
                 text.push_str(piece);
                 match out.last_mut() {
                     Some(StreamEvent::Thinking { block: last, text }) if *last == block => text.push_str(piece),
@@ -289,7 +314,7 @@ impl ResponseBuilder {
         place
     }
 
-    /// Sets the text of a hosted tool's block, once.
+    /// Sets the text of a hosted tool's block, once, and unless readers are past it.
     pub(super) fn set_hosted_text(&mut self, index: usize, said: &str, out: &mut Vec<StreamEvent>) {
         if self.ended || said.is_empty() {
             return;
@@ -299,9 +324,10 @@ impl ResponseBuilder {
         if let Some(BlockBuilder::Hosted { tool, part, text, .. }) = self.blocks.get_mut(index)
             && !self.ended
             && text.is_empty()
+            && index >= self.shown
         {
             text.push_str(said);
-            self.shown = self.shown.max(index);
+            self.shown = index;
             out.push(StreamEvent::Hosted { block: index as u32, tool: *tool, part: *part, text: said.to_owned() });
         }
     }
@@ -447,6 +473,40 @@ mod tests {
             text: text.to_owned(),
         };
         assert_eq!(out, [shown(1, "ls", "{\"a\":1}"), shown(3, "late", "{\"b\":2}")]);
+    }
+
+    #[test]
+    fn text_of_a_block_behind_a_shown_one_goes_on_in_a_new_block() {
+        let (mut answer, mut out) = (ResponseBuilder::default(), Vec::new());
+        let thinking = answer.open(BlockBuilder::Thinking { text: String::new(), native: None });
+        answer.append(thinking, "h", &mut out);
+        let text = answer.open(BlockBuilder::Text(String::new()));
+        answer.append(text, "a", &mut out);
+        let hosted = answer.hosted(HostedTool::WebSearch, HostedPart::Call, "", None, &mut out);
+        let name = "ls".to_owned();
+        let call = answer.open(BlockBuilder::Whole { name: name.clone(), arguments: String::new(), native: None });
+        answer.announce(call, &mut out);
+        answer.append(text, "b", &mut out);
+        answer.append(thinking, "m", &mut out);
+        answer.append(text, "c", &mut out);
+        answer.append(text, "", &mut out);
+        answer.append_arguments(call, "{}", &mut out);
+        answer.set_hosted_text(hosted, "late", &mut out);
+        answer.append(text, "d", &mut out);
+        let shown = |block: u32, text: &str| StreamEvent::Text { block, text: text.to_owned() };
+        let thought = |block: u32, text: &str| StreamEvent::Thinking { block, text: text.to_owned() };
+        let called = StreamEvent::Call { block: 3, name, text: call_text::BEGIN.to_owned() };
+        assert_eq!(
+            out,
+            [thought(0, "h"), shown(1, "a"), called, shown(4, "b"), thought(5, "m"), shown(6, "cd")],
+            "no block is before the one that was shown last"
+        );
+        answer.done(&mut out);
+        let Some(StreamEvent::Done(Response { content, .. })) = out.pop() else { panic!("it is done") };
+        let texts: Vec<_> = content.iter().filter_map(ContentBlock::as_text).collect();
+        assert_eq!((content.len(), texts), (7, vec!["a", "b", "cd"]));
+        let ContentBlock::Hosted { text, .. } = &content[2] else { panic!("{content:?}") };
+        assert_eq!(text, "", "what readers cannot be shown is not stored");
     }
 
     #[test]

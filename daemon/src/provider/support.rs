@@ -41,7 +41,7 @@ pub(super) fn check_stream(codec: &dyn Codec, body: &str, expect: &[StreamEvent]
     shown_is_kept(&all);
 }
 
-/// What was shown of a block is what the response begins it with, and the end comes once.
+/// What was shown of a block is what the response begins it with, no block is shown after a later one, and the end comes once.
 pub(super) fn shown_is_kept(events: &[StreamEvent]) {
     let (last, before) = events.split_last().expect("a terminal event");
     let StreamEvent::Done(Response { content, .. }) = last else {
@@ -60,6 +60,14 @@ pub(super) fn shown_is_kept(events: &[StreamEvent]) {
         let whole = call_text::of(input);
         assert!(whole == shown || (shown == call_text::BEGIN && whole == "{}"), "{shown} was shown of {whole}");
     }
+    let blocks = before.iter().filter_map(|event| match event {
+        StreamEvent::Text { block, .. }
+        | StreamEvent::Thinking { block, .. }
+        | StreamEvent::Hosted { block, .. }
+        | StreamEvent::Call { block, .. } => Some(block),
+        _ => None,
+    });
+    assert!(blocks.is_sorted(), "readers have a position in one block: {before:?}");
     for event in before {
         match event {
             StreamEvent::Call { block, .. } => {

@@ -156,7 +156,7 @@ pub async fn finish(services: &Services, caller: &Caller, params: Finish) -> Res
     let held = held.map_err(failed)?.map_err(failed)?;
     let id = ArtifactId(artifact::uuid().map_err(failed)?);
     let artifact = Artifact { id, name, content_type, size, sha256: hash, created_at: clock::now(), by: caller.name() };
-    services.store.add_artifact(artifact.clone(), held).await?;
+    services.store.add_artifact(artifact.clone(), held).await?.map_err(no_room)?;
     tracing::info!(target: "artifact", id = %artifact.id, size, by = artifact.by, "stored");
     Ok(artifact)
 }
@@ -277,10 +277,14 @@ async fn find(services: &Services, caller: &Caller, id: ArtifactId) -> Result<Ar
 
 async fn has_room(services: &Services, size: u64) -> Result<(), RpcError> {
     let all = services.store.artifact_bytes().await?;
-    artifact::fits(size, all).map_err(|why| match why {
+    artifact::fits(size, all).map_err(no_room)
+}
+
+fn no_room(why: NoRoom) -> RpcError {
+    match why {
         NoRoom::Each => too_large(),
         NoRoom::All => RpcError::new(Code::TooMuch, why.to_string()).hint("`linger artifact rm` deletes some"),
-    })
+    }
 }
 
 fn too_large() -> RpcError {

@@ -30,6 +30,7 @@ use crate::fault;
 use crate::log::{OpenStream, Piece};
 use crate::permission::{ResolvedAccess, digest};
 use crate::provider::json_size;
+use crate::store::artifact::{name_or_other, type_or_other};
 use crate::store::blob::{Held, StowError, in_base64};
 use crate::sys::disk;
 use crate::tool::background::Jobs;
@@ -456,8 +457,10 @@ impl Runner {
     /// Makes artifacts of the files that a tool made, and adds links to them to its result.
     async fn keep_made(&self, tool: &str, output: &mut ToolOutput) {
         for Made { name, content_type, bytes } in std::mem::take(&mut output.made) {
+            // A server chose them, and the model reads them.
+            let (name, content_type) = (name_or_other(name), type_or_other(content_type));
             let (what, size) = (format!("{name}, {content_type}"), bytes.len());
-            let by = format!("{tool} of {}", self.session);
+            let by = (tool, &self.session);
             output.content.push(match self.env.store.keep_artifact((name, content_type), bytes, by).await {
                 Ok(Artifact { id, name, content_type, .. }) => ContentBlock::ResourceLink {
                     uri: format!("{MENTION}{id}"),
@@ -465,7 +468,7 @@ impl Runner {
                     media_type: Some(content_type),
                     description: None,
                 },
-                Err(why) => ContentBlock::text(format!("[{what} of {size} bytes is no artifact: {why}]")),
+                Err(why) => ContentBlock::text(format!("[{what} of {size} bytes was not kept as an artifact: {why}]")),
             });
         }
     }

@@ -1,12 +1,13 @@
 //! Artifacts: what one may be, and their rows. Their bytes are blobs, which the pseudo-session `artifact` uses as long as one artifact has them.
 
 use linger_protocol::artifact::{Artifact, Before, MAX_ALL, MAX_ARTIFACT, UNKNOWN_TYPE};
-use linger_protocol::id::{ArtifactId, BlobId};
+use linger_protocol::id::{ArtifactId, BlobId, SessionId};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use tokio::sync::oneshot;
 
 use super::blob::Held;
 use super::reader::Lane;
-use super::{Store, StoreError};
+use super::{Store, StoreError, ended};
 use crate::sys::clock;
 
 /// What stands for a session in the table of blobs.
@@ -17,6 +18,13 @@ pub const MAX_NAME: usize = 255;
 
 /// The longest content type, in bytes; registered ones have fewer than 100.
 const MAX_TYPE: usize = 127;
+
+/// The most bytes of what tools made, of all sessions together: a server gives files that no person asked for, so they have a share
+/// of their own, and the oldest leave it first.
+const MAX_MADE: u64 = 1_000_000_000;
+
+/// What an artifact takes of that share at least: its row and its file, so that many small ones are few too.
+const LEAST: u64 = 4 << 10;
 
 /// Why an artifact cannot be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,11 +60,26 @@ pub fn is_type(text: &str) -> bool {
     text.len() <= MAX_TYPE && text.contains('/') && text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ')
 }
 
+/// The name, or another one if it is none.
+pub fn name_or_other(name: String) -> String {
+    if is_name(&name) { name } else { "artifact".to_owned() }
+}
+
+/// The content type, or that of bytes of which nothing is known if it is none.
+pub fn type_or_other(content_type: String) -> String {
+    if is_type(&content_type) { content_type } else { UNKNOWN_TYPE.to_owned() }
+}
+
 /// A random UUID (RFC 9562, version 4).
 pub fn uuid() -> std::io::Result<String> {
+    random_id(4)
+}
+
+/// A random UUID of a version that ends in random bits: 4, or 8 for what a tool made ([`IS_MADE`]).
+fn random_id(version: u128) -> std::io::Result<String> {
     let mut bytes = [0; 16];
     clock::random_bytes(&mut bytes).map_err(std::io::Error::other)?;
-    let number = (u128::from_be_bytes(bytes) & !(0xf << 76) & !(0b11 << 62)) | (4 << 76) | (0b10 << 62);
+    let number = (u128::from_be_bytes(bytes) & !(0xf << 76) & !(0b11 << 62)) | (version << 76) | (0b10 << 62);
     let hex = format!("{number:032x}");
     let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default();
     Ok([part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32)].join("-"))
@@ -64,6 +87,12 @@ pub fn uuid() -> std::io::Result<String> {
 
 /// The columns of [`artifact`].
 const COLUMNS: &str = "id, name, content_type, size, hash, created_at, made_by";
+
+/// Whether a tool made the artifact of a row: clients choose their names, so `made_by` does not tell, and the version of the id does.
+const IS_MADE: &str = "substr(id, 15, 1) = '8'";
+
+/// Whether it did so in the session `?1`.
+const IS_OF_SESSION: &str = "substr(id, 15, 1) = '8' AND substr(made_by, -length(?1) - 4) = ' of ' || ?1";
 
 /// The prefix of a blob's name, which the hash of an artifact is shown without.
 const PREFIX: &str = "sha256:";
@@ -99,6 +128,66 @@ pub(crate) fn add(connection: &Connection, artifact: &Artifact) -> rusqlite::Res
     connection.execute(sql, params![SESSION, hash.as_str(), size]).map(drop)
 }
 
+/// Adds an artifact that a tool made in `session`, within the caller's transaction, and returns it. The oldest that tools made make
+/// room for it; one with the same name and bytes that the session has already stands for it.
+fn add_made(
+    connection: &Connection,
+    new: Artifact,
+    session: &str,
+    max_made: u64,
+) -> rusqlite::Result<Result<Artifact, NoRoom>> {
+    let same = format!(
+        "SELECT {COLUMNS} FROM artifact WHERE {IS_OF_SESSION} AND hash = ?2 AND name = ?3 AND content_type = ?4"
+    );
+    let hash = blob_of(&new);
+    let values = params![session, hash.as_str(), new.name, new.content_type];
+    if let Some(same) = connection.prepare_cached(&same)?.query_row(values, artifact).optional()? {
+        return Ok(Ok(same));
+    }
+    let made = format!("SELECT coalesce(sum(max(size, {LEAST})), 0) FROM artifact WHERE {IS_MADE}");
+    let made: i64 = connection.prepare_cached(&made)?.query_row([], |row| row.get(0))?;
+    let (mut made, mut all) = (u64::try_from(made).unwrap_or_default(), bytes_of_all(connection)?);
+    while made.saturating_add(new.size.max(LEAST)) > max_made || fits(new.size, all) == Err(NoRoom::All) {
+        let oldest = format!("SELECT {COLUMNS} FROM artifact WHERE {IS_MADE} ORDER BY created_at, id LIMIT 1");
+        let Some(oldest) = connection.prepare_cached(&oldest)?.query_row([], artifact).optional()? else { break };
+        delete(connection, &oldest)?;
+        (made, all) = (made.saturating_sub(oldest.size.max(LEAST)), all.saturating_sub(oldest.size));
+    }
+    if let Err(why) = fits(new.size, all) {
+        return Ok(Err(why));
+    }
+    add(connection, &new)?;
+    Ok(Ok(new))
+}
+
+/// Deletes an artifact, within the caller's transaction; its bytes follow if nothing else uses them.
+fn delete(connection: &Connection, artifact: &Artifact) -> rusqlite::Result<()> {
+    let hash = blob_of(artifact);
+    connection.prepare_cached("DELETE FROM artifact WHERE id = ?")?.execute([artifact.id.as_str()])?;
+    if connection.prepare_cached("SELECT 1 FROM artifact WHERE hash = ?")?.exists([hash.as_str()])? {
+        return Ok(());
+    }
+    connection
+        .prepare_cached("DELETE FROM blob WHERE session = ? AND hash = ?")?
+        .execute(params![SESSION, hash.as_str()])?;
+    connection.prepare_cached("INSERT OR IGNORE INTO stray (hash) VALUES (?)")?.execute([hash.as_str()]).map(drop)
+}
+
+/// Deletes what tools made in a session, which is removed in the caller's transaction.
+pub(super) fn delete_of(connection: &Connection, session: &str) -> rusqlite::Result<()> {
+    let sql = format!("SELECT {COLUMNS} FROM artifact WHERE {IS_OF_SESSION}");
+    let made: Vec<Artifact> =
+        connection.prepare_cached(&sql)?.query_map([session], artifact)?.collect::<rusqlite::Result<_>>()?;
+    made.iter().try_for_each(|made| delete(connection, made))
+}
+
+/// The bytes of all artifacts.
+fn bytes_of_all(connection: &Connection) -> rusqlite::Result<u64> {
+    let sql = "SELECT coalesce(sum(size), 0) FROM artifact";
+    let sum: i64 = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+    Ok(u64::try_from(sum).unwrap_or_default())
+}
+
 /// All artifacts, up to the first unreadable row; of a database without that table none.
 pub(crate) fn all(connection: &Connection) -> rusqlite::Result<Vec<Artifact>> {
     let is_there =
@@ -116,41 +205,65 @@ pub(crate) fn is_there(connection: &Connection, id: &ArtifactId) -> rusqlite::Re
 }
 
 impl Store {
-    /// Stores an artifact, whose blob is held until then; it is on disk when this returns.
-    pub async fn add_artifact(&self, new: Artifact, held: Held) -> Result<(), StoreError> {
-        self.change(true, move |connection| add(connection, &new)).await?;
-        held.committed();
-        Ok(())
+    /// Stores an artifact, whose blob is held until then, if there is room; it is on disk when this returns.
+    pub async fn add_artifact(&self, new: Artifact, held: Held) -> Result<Result<(), NoRoom>, StoreError> {
+        let added = self
+            .artifact_change(move |connection| match fits(new.size, bytes_of_all(connection)?) {
+                Ok(()) => add(connection, &new).map(Ok),
+                Err(why) => Ok(Err(why)),
+            })
+            .await?;
+        if added.is_ok() {
+            held.committed();
+        }
+        Ok(added)
     }
 
-    /// Makes an artifact of bytes that a tool made. Fails, in words, if there is no room or it cannot be stored. A name or content type
-    /// that is none is left out.
+    /// Makes an artifact of bytes that a tool made in `session`. Fails, in words, if there is no room or it cannot be stored. A name
+    /// or content type that is none is left out.
     pub async fn keep_artifact(
         &self,
         (name, content_type): (String, String),
         bytes: Vec<u8>,
-        by: String,
+        (tool, session): (&str, &SessionId),
     ) -> Result<Artifact, String> {
         let size = bytes.len() as u64;
-        let all = self.artifact_bytes().await.map_err(|error| error.to_string())?;
-        fits(size, all).map_err(|why| why.to_string())?;
+        fits(size, 0).map_err(|why| why.to_string())?;
         let blobs = self.blobs.clone();
-        let put = tokio::task::spawn_blocking(move || Ok((uuid()?, blobs.put(&bytes)?))).await;
+        let put = tokio::task::spawn_blocking(move || Ok((random_id(8)?, blobs.put(&bytes)?))).await;
         let put = put.unwrap_or_else(|error| Err(std::io::Error::other(error)));
         let (id, held) = put.map_err(|error| error.to_string())?;
         let sha256 = held.id().as_str().strip_prefix(PREFIX).unwrap_or_default().to_owned();
         let artifact = Artifact {
             id: ArtifactId(id),
-            name: if is_name(&name) { name } else { "artifact".to_owned() },
-            content_type: if is_type(&content_type) { content_type } else { UNKNOWN_TYPE.to_owned() },
+            name: name_or_other(name),
+            content_type: type_or_other(content_type),
             size,
             sha256,
             created_at: clock::now(),
-            by,
+            by: format!("{tool} of {session}"),
         };
-        self.add_artifact(artifact.clone(), held).await.map_err(|error| error.to_string())?;
+        let session = session.as_str().to_owned();
+        let added = self.artifact_change(move |connection| add_made(connection, artifact, &session, MAX_MADE)).await;
+        let artifact = added.map_err(|error| error.to_string())?.map_err(|why| why.to_string())?;
+        held.committed();
         tracing::info!(target: "artifact", id = %artifact.id, size, by = artifact.by, "made");
         Ok(artifact)
+    }
+
+    /// Makes a change to artifacts, in a transaction of its own; it is on disk when this returns.
+    async fn artifact_change<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (said, heard) = oneshot::channel();
+        self.change(true, move |connection| {
+            // The caller may be gone.
+            let _unheard = said.send(change(connection)?);
+            Ok(())
+        })
+        .await?;
+        heard.await.map_err(|_| ended())
     }
 
     /// An artifact, if it is there.
@@ -183,33 +296,87 @@ impl Store {
 
     /// The bytes of all artifacts.
     pub async fn artifact_bytes(&self) -> Result<u64, StoreError> {
-        self.read(|connection| {
-            let sum: i64 = connection
-                .prepare_cached("SELECT coalesce(sum(size), 0) FROM artifact")?
-                .query_row([], |row| row.get(0))?;
-            Ok(u64::try_from(sum).unwrap_or_default())
-        })
-        .await
+        self.read(bytes_of_all).await
     }
 
     /// Deletes an artifact; its bytes follow if nothing else uses them.
     pub async fn delete_artifact(&self, artifact: Artifact) -> Result<(), StoreError> {
-        self.change(true, move |connection| {
-            let hash = blob_of(&artifact);
-            connection.execute("DELETE FROM artifact WHERE id = ?", [artifact.id.as_str()])?;
-            if connection.prepare("SELECT 1 FROM artifact WHERE hash = ?")?.exists([hash.as_str()])? {
-                return Ok(());
-            }
-            connection.execute("DELETE FROM blob WHERE session = ? AND hash = ?", params![SESSION, hash.as_str()])?;
-            connection.execute("INSERT OR IGNORE INTO stray (hash) VALUES (?)", [hash.as_str()]).map(drop)
-        })
-        .await
+        self.artifact_change(move |connection| delete(connection, &artifact)).await
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::open::open;
+
+    /// A database, and what makes an artifact of `size` bytes in it: as the `n`th, of a tool if it has a session.
+    fn with_room(
+        max_made: u64,
+    ) -> (tempfile::TempDir, Connection, impl Fn(&Connection, u64, u64, Option<&str>) -> Result<Artifact, NoRoom>) {
+        let dir = tempfile::tempdir().unwrap();
+        let (connection, _) = open(&dir.path().join("linger.db")).unwrap();
+        let put = move |connection: &Connection, n: u64, size: u64, session: Option<&str>| {
+            let new = Artifact {
+                id: ArtifactId(random_id(if session.is_some() { 8 } else { 4 }).unwrap()),
+                name: format!("{n}.png"),
+                content_type: "image/png".to_owned(),
+                size,
+                sha256: format!("{n:064x}"),
+                created_at: n,
+                by: format!("shot of {}", session.unwrap_or("s1")),
+            };
+            match session {
+                Some(session) => add_made(connection, new, session, max_made).unwrap(),
+                None => add(connection, &new).map(|()| Ok(new)).unwrap(),
+            }
+        };
+        (dir, connection, put)
+    }
+
+    fn names(connection: &Connection) -> String {
+        let sql = "SELECT coalesce(group_concat(name, ' '), '') FROM (SELECT name FROM artifact ORDER BY created_at)";
+        connection.query_row(sql, [], |row| row.get(0)).unwrap()
+    }
+
+    #[test]
+    fn what_tools_make_has_a_share_of_its_own_that_the_oldest_leave() {
+        let (_dir, connection, put) = with_room(4 * LEAST);
+        put(&connection, 1, LEAST, None).unwrap();
+        for n in 2..=5 {
+            put(&connection, n, if n == 2 { 1 } else { LEAST }, Some("s1")).unwrap();
+        }
+        assert_eq!(names(&connection), "1.png 2.png 3.png 4.png 5.png");
+        put(&connection, 6, 2 * LEAST, Some("s2")).unwrap();
+        assert_eq!(names(&connection), "1.png 4.png 5.png 6.png", "a small one takes as much, and a client's stays");
+        let strays: i64 = connection.query_row("SELECT count(*) FROM stray", [], |row| row.get(0)).unwrap();
+        let blobs: i64 = connection.query_row("SELECT count(*) FROM blob", [], |row| row.get(0)).unwrap();
+        assert_eq!((strays, blobs), (2, 4), "their bytes go too");
+        // Where those of clients leave less than the share, it is so much smaller.
+        put(&connection, 7, MAX_ALL - 3 * LEAST, None).unwrap();
+        put(&connection, 8, LEAST, Some("s1")).unwrap();
+        assert_eq!(names(&connection), "1.png 7.png 8.png");
+        assert_eq!(put(&connection, 9, 3 * LEAST, Some("s1")), Err(NoRoom::All));
+    }
+
+    #[test]
+    fn the_same_bytes_count_once_in_a_session_and_leave_with_it() {
+        let (_dir, connection, put) = with_room(MAX_MADE);
+        let first = put(&connection, 1, 5, Some("s1")).unwrap();
+        assert_eq!(put(&connection, 1, 5, Some("s1")).unwrap().id, first.id);
+        let other = put(&connection, 1, 5, Some("s2")).unwrap();
+        assert_ne!(other.id, first.id);
+        // A client may call itself anything.
+        let own = put(&connection, 2, 5, None).unwrap();
+        delete_of(&connection, "s1").unwrap();
+        let left: Vec<_> = all(&connection).unwrap().into_iter().map(|it| it.id).collect();
+        assert!(left.len() == 2 && left.contains(&other.id) && left.contains(&own.id), "{left:?}");
+        let is_used = "SELECT 1 FROM blob WHERE hash = ?";
+        let is_used = |it: &Artifact| connection.prepare(is_used).unwrap().exists([blob_of(it).as_str()]).unwrap();
+        assert!(is_used(&other) && is_used(&own));
+        delete_of(&connection, "s2").unwrap();
+        assert!(!is_used(&other) && is_used(&own));
+    }
 
     #[test]
     fn an_artifact_has_64_mib_at_most_and_all_have_10_gb() {

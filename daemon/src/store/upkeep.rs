@@ -13,7 +13,7 @@ use rusqlite::{Connection, params};
 
 use super::damage::Found;
 use super::open::PATIENCE;
-use super::{StoreError, aside, parts, usage};
+use super::{StoreError, artifact, aside, parts, usage};
 use crate::fault;
 use crate::store::blob::{Blobs, Discarded};
 
@@ -241,6 +241,7 @@ pub(super) fn mark_removed(connection: &Connection, session: &str) -> rusqlite::
     connection.execute(waiting, [session])?;
     usage::release(connection, session)?;
     parts::unshare(connection, session)?;
+    artifact::delete_of(connection, session)?;
     Ok(())
 }
 

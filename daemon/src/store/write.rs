@@ -73,6 +73,8 @@ pub(super) fn run(
                 let result = set_sync(connection, sync, &mut synced).and_then(|()| change_alone(connection, change));
                 // The caller may be gone.
                 let _unheard = done.send(result);
+                // An artifact that left may leave a blob that nothing uses.
+                upkeep.wake();
             }
             Some(Write::Close(done)) => {
                 upkeep.close();

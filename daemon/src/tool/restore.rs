@@ -186,7 +186,8 @@ pub fn plan(
             _ => {
                 let mut kept = Change { path, before: now.content, after }.keep(blobs)?;
                 // What cannot be seen from the content is done again with it.
-                if left.file_type().is_some() || want.file_type().is_some() {
+                let is_link = now.file_type == Some(FileType::Link);
+                if is_link || left.file_type().is_some() || want.file_type().is_some() {
                     (kept.change.before_type, kept.change.after_type) = (now.file_type, want.file_type());
                 }
                 plan.changes.push(kept);
@@ -228,6 +229,8 @@ pub fn make(change: &FileChange, workspace: &Workspace, blobs: &Blobs) -> Result
         Some(FileType::Link) => entry.replace_link(OsStr::from_bytes(&bytes)),
         Some(_) if is_same => entry.set_executable(is_executable),
         Some(_) => entry.replace_as(&bytes, is_executable),
+        // The link itself, and never what it leads to.
+        None if now.file_type() == Some(FileType::Link) => entry.replace_as(&bytes, false),
         None => entry.replace(&bytes),
     };
     done.map_err(failed)
@@ -411,7 +414,18 @@ mod tests {
         assert!(scene.plan(std::slice::from_ref(&written), false).changed.is_empty());
         fs::remove_file(at("plain")).unwrap();
         symlink("model", at("plain")).unwrap();
-        assert_eq!(scene.plan(&[written], false).changed, [at("plain")]);
+        assert_eq!(scene.plan(std::slice::from_ref(&written), false).changed, [at("plain")]);
+        // With force the link goes, and what it leads to stays.
+        fs::write(at("model"), "theirs").unwrap();
+        scene.make(&scene.plan(&[written], true));
+        assert!(at("plain").symlink_metadata().is_err());
+        fs::write(at("over"), "former").unwrap();
+        let written = scene.write("over", "new");
+        fs::remove_file(at("over")).unwrap();
+        symlink("model", at("over")).unwrap();
+        scene.make(&scene.plan(&[written], true));
+        assert!(at("over").symlink_metadata().unwrap().is_file());
+        assert_eq!((scene.text("over").as_deref(), scene.text("model").as_deref()), (Some("former"), Some("theirs")));
     }
 
     #[test]

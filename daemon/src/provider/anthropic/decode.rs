@@ -291,6 +291,13 @@ impl MessagesDecoder {
             return self.answer.fail(Failure { class: FailureClass::TooLong, message, retry_after: None }, out);
         }
         self.end_text();
+        // A signature is of the whole thinking, so it does not go back with a part.
+        let split: Vec<usize> = self.answer.split().collect();
+        for place in split {
+            if let Some(BlockBuilder::Thinking { native, .. }) = self.answer.blocks.get_mut(place) {
+                *native = None;
+            }
+        }
         if let Some(container) = self.container.take() {
             let native = json!({ CONTAINER: container });
             self.answer.open(BlockBuilder::Opaque { native, arguments: String::new() });

@@ -6,6 +6,7 @@
 use linger_protocol::question::Answer;
 
 use super::*;
+use crate::config::Settled;
 use crate::permission::{self, Rule};
 use crate::session::state::QuestionState;
 
@@ -70,12 +71,19 @@ impl Actor {
     }
 
     /// Fails if the rules that an answer names do not decide on the very call that it is for: a mistake, as what was shown does.
-    /// Of a turn that was interrupted the call is not known yet.
+    /// Those in force may allow the rest of it. The call of an interrupted turn is not known yet, so any rule is taken then.
     fn must_cover(&self, asked: &QuestionState, named: Vec<Rule>, allows: bool) -> Result<(), RpcError> {
         let Phase::Running(running) = &self.phase else { return Ok(()) };
         let Some(request) = running.waiting.get(&asked.id).filter(|_| !named.is_empty()) else { return Ok(()) };
         let texts: Vec<String> = named.iter().map(|rule| format!("`{rule}`")).collect();
+        let with_those_in_force: Vec<String> =
+            self.state.grants.iter().cloned().chain(named.iter().map(Rule::to_string)).collect();
         if permission::covers(named, allows, &request.info(), &request.resolved) {
+            return Ok(());
+        }
+        let settled = Settled { grants: &with_those_in_force, ..self.state.settled() };
+        let verdict = self.env.policy.decide(settled, &request.info(), &request.resolved, &self.workspace);
+        if allows && matches!(verdict, Verdict::Allow { .. }) {
             return Ok(());
         }
         let (does, do_not) = if allows { ("allow", "does not allow") } else { ("refuse", "does not refuse") };

@@ -217,10 +217,11 @@ fn announced(stream: Option<&OpenStream>) -> BTreeMap<u32, CallId> {
 
 /// The kind of a piece of a call: with the id that it has, or the next one after `calls` calls.
 fn call_kind(stream: Option<&OpenStream>, block: u32, name: &str, calls: u64) -> PieceKind {
-    let known = stream.and_then(|stream| stream.pieces.back()).filter(|piece| piece.block == block);
-    match known {
-        Some(piece) => piece.kind.clone(),
-        None => PieceKind::call(CallId(format!("c{}", calls + 1 + announced(stream).len() as u64)), name),
+    // Pieces of other blocks may have come since.
+    let known = stream.and_then(|stream| stream.pieces.iter().rev().find(|piece| piece.block == block));
+    match known.map(|piece| &piece.kind) {
+        Some(kind @ PieceKind::Call(_)) => kind.clone(),
+        _ => PieceKind::call(CallId(format!("c{}", calls + 1 + announced(stream).len() as u64)), name),
     }
 }
 
@@ -324,4 +325,28 @@ pub(super) fn missing_variables(missing: &[String]) -> EventBody {
 
 pub(super) fn notice(level: Level, code: NoticeCode, text: &str) -> EventBody {
     EventBody::notice(level, code, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_keeps_its_id_when_pieces_of_other_blocks_come_between() {
+        let mut stream = OpenStream::new("m1".to_owned(), None);
+        let mut ids = Vec::new();
+        for block in [1, 2, 1, 0, 1, 2] {
+            let kind = match block {
+                0 => PieceKind::Text,
+                _ => call_kind(Some(&stream), block, "ls", 3),
+            };
+            if let PieceKind::Call(call) = &kind {
+                ids.push(call.id.0.clone());
+            }
+            let (offset, text) = (stream.pieces.len() as u64, "{".to_owned());
+            stream.push(Piece { stream: "m1".to_owned(), block, offset, kind, text });
+        }
+        assert_eq!(ids, ["c4", "c5", "c4", "c4", "c5"]);
+        assert_eq!(announced(Some(&stream)).len(), 2);
+    }
 }

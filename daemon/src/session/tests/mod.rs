@@ -6,6 +6,7 @@
 //! an answer waits for a gate.
 
 mod answers;
+mod artifacts;
 mod background;
 mod budgets;
 mod changes;

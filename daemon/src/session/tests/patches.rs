@@ -113,6 +113,19 @@ async fn models_that_write_patches_have_the_tool_in_the_place_of_two() {
     assert_eq!((has("mock/gpt-5"), has("mock/own"), has("mock/other")), (false, true, false));
 }
 
+#[tokio::test]
+async fn the_rules_of_an_answer_may_allow_what_those_in_force_leave() {
+    let answers = [bash("git status && make one"), Answer::text("done")];
+    let config = "permissions.allow = [\"bash(git status)\"]\n";
+    let mut scene = Scene::with(config, "mock/m", Mode::Ask, answers).await;
+    scene.prompt("go", When::Queue).await;
+    scene.until("permission_requested", 1).await;
+    let refused = scene.decide(1, Decision::AllowSession, &["bash(cmake:*)"]).await.unwrap_err();
+    assert!(refused.message.contains("does not allow this call"), "{}", refused.message);
+    scene.decide(1, Decision::AllowSession, &["bash(make one)"]).await.unwrap();
+    scene.ends(1).await;
+}
+
 fn bash(command: &str) -> Answer {
     Answer::call("bash", json!({ "command": command }))
 }

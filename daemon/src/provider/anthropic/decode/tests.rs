@@ -283,3 +283,42 @@ fn an_error_without_a_type_keeps_its_reason() {
         check_stream(&Anthropic::default(), &body, &[StreamEvent::Failed(failure)]);
     }
 }
+
+#[test]
+fn text_and_thinking_that_come_after_a_call_has_begun_go_on_behind_it() {
+    let delta = |index: u32, delta: Value| json!({"type": "content_block_delta", "index": index, "delta": delta});
+    let said = |text: &str| delta(1, json!({"type": "text_delta", "text": text}));
+    let thought = |text: &str| delta(0, json!({"type": "thinking_delta", "thinking": text}));
+    let begin =
+        |index: u32, block: Value| json!({"type": "content_block_start", "index": index, "content_block": block});
+    let events = [
+        vec![start(), begin(0, json!({"type": "thinking", "thinking": ""})), thought("h")],
+        vec![begin(1, json!({"type": "text", "text": ""})), said("I lo")],
+        vec![begin(2, json!({"type": "tool_use", "id": "toolu_1", "name": "ls", "input": {}}))],
+        vec![said("ok."), delta(2, json!({"type": "input_json_delta", "partial_json": "{}"})), thought("m")],
+        vec![delta(0, json!({"type": "signature_delta", "signature": "c2ln"})), said(" So.")],
+        end("tool_use").to_vec(),
+    ]
+    .concat();
+    let thinks = |text: &str| ContentBlock::Thinking { text: text.to_owned(), native: None };
+    let content = vec![
+        // Its signature is of all of it.
+        thinks("h"),
+        ContentBlock::text("I lo"),
+        call("", "ls", json!({}), Some(json!({"id": "toolu_1"}))),
+        ContentBlock::text("ok."),
+        thinks("m"),
+        ContentBlock::text(" So."),
+    ];
+    check(
+        &events,
+        &[
+            thinking(0, "h"),
+            text(1, "I lo"),
+            text(3, "ok."),
+            thinking(4, "m"),
+            text(5, " So."),
+            done(content, Stop::End),
+        ],
+    );
+}

@@ -11,7 +11,9 @@
 //! |---|---|
 //! | `run` | running git, in the repository and in a private directory |
 //! | `merge` | committing what a child left, and merging it |
+//! | `index` | holding an index while files are merged |
 
+mod index;
 mod merge;
 mod run;
 #[cfg(test)]

@@ -142,7 +142,7 @@ impl Worktrees {
                 // Another process has moved it.
                 if !written.is_empty() {
                     // Some of these files may be the user's own, and git would take them away.
-                    let stay = format!("its files are written and staged, as {} were there before", listed(&written));
+                    let stay = format!("its files stay, staged: {} were there before it", listed(&written));
                     return Err(MergeError::Failed(format!("{why}; {stay}")));
                 }
                 lock.renew(root).await?;

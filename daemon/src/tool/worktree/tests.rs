@@ -334,7 +334,7 @@ async fn a_merge_whose_branch_cannot_move_leaves_the_users_own_files() {
         house.run(&worktree.path, "echo more >> a.txt; echo theirs > new.txt").await;
         house.sh(&format!("{own}; touch .git/refs/heads/main.lock")).await;
         let Err(MergeError::Failed(why)) = house.merge(&worktree).await else { panic!("{what}: it was merged") };
-        assert_eq!(why.ends_with("; its files are written and staged, as new.txt were there before"), !is_put_back);
+        assert_eq!(why.ends_with("; its files stay, staged: new.txt were there before it"), !is_put_back);
         assert_eq!(house.workspace.root.join("new.txt").exists(), !is_put_back, "{what}: {why}");
         let seen = house.sh("git status --porcelain; ls .git/index.lock .git/linger-index 2> /dev/null").await;
         assert_eq!(seen, if is_put_back { "" } else { "M  a.txt\nA  new.txt" }, "{what}");
@@ -366,9 +366,11 @@ async fn a_kill_while_files_are_merged_leaves_a_lock_that_the_next_merge_removes
     let commit = house.worktrees.commit(&worktree, &house.of(&worktree), "work").await.unwrap().commit;
     let reached = house.dir.path().join("reached");
     let lock = house.workspace.root.join(".git/index.lock");
+    let seen = lock.clone();
+    let look = move || fs::read(reached).and_then(|_| fs::read(seen));
     let held = tokio::select! {
-        done = house.worktrees.merge((&commit, &worktree.branch), &slow, "Merge it") => panic!("not at the gate: {done:?}"),
-        _ = tokio::task::spawn_blocking(move || fs::read(reached)) => fs::read(&lock).unwrap(),
+        done = house.worktrees.merge((&commit, &worktree.branch), &slow, "Merge it") => panic!("no gate: {done:?}"),
+        held = tokio::task::spawn_blocking(look) => held.unwrap().unwrap(),
     };
     assert!(!lock.exists(), "one that is given up goes by itself");
     // What a kill of the daemon leaves.

@@ -120,7 +120,7 @@ impl Worktrees {
         let there = of.path.clone();
         match disk::probe(&self.dir, disk::TIMEOUT, move || there.join(".git").symlink_metadata().is_ok()).await {
             Some(true) => {}
-            // Somebody removed it; its branch is theirs.
+            // A user removed it; the branch is theirs.
             Some(false) => return Ok(true),
             None => return Err(disk::unresponsive(&of.path)),
         }

@@ -134,8 +134,8 @@ enum Phase {
     Git(Box<worktree::AtGit>),
     /// The child was told to stop; what to do afterwards.
     Stopping(JoinHandle<()>, Then),
-    /// A write failed; the last wait, and the time of the next try.
-    Failed(Duration, Instant),
+    /// A write failed; the last wait, the time of the next try, and git if it works meanwhile: its end is recorded then.
+    Failed(Duration, Instant, Option<Box<worktree::AtGit>>),
 }
 
 impl Phase {
@@ -339,9 +339,14 @@ impl Actor {
             let wake = self.next_wake(&mut commands).await;
             if self.log.failed() && !self.phase.ends_or_failed() {
                 self.fail();
-                if !matches!(wake, Wake::Command(Some(_))) {
+                match wake {
+                    Wake::Command(Some(_)) => {}
+                    Wake::Worked(worked) => {
+                        self.keep_worked(worked);
+                        continue;
+                    }
                     // Other wake-ups belong to the turn that was just dropped.
-                    continue;
+                    _ => continue,
                 }
             }
             match wake {
@@ -353,6 +358,10 @@ impl Actor {
                 Wake::Unanswered => self.deny_unanswered(),
                 Wake::Titled(titled) => self.titled(titled),
                 Wake::Checkpoint(taken) => self.checkpoint_taken(taken),
+                Wake::Worked(worked) if matches!(self.phase, Phase::Failed(..)) => {
+                    self.keep_worked(worked);
+                    self.mend(false).await;
+                }
                 Wake::Worked(worked) => Box::pin(self.worked(worked.map(|worked| *worked))).await,
                 Wake::Attention => self.notify_of_questions(),
                 Wake::Left => self.person_left(),
@@ -412,9 +421,15 @@ impl Actor {
                 command = commands.recv() => Wake::Command(command),
                 _ = tokio::time::timeout(STOP_GRACE, task) => Wake::Stopped,
             },
-            Phase::Failed(_, until) => tokio::select! {
+            Phase::Failed(_, until, None) => tokio::select! {
                 command = commands.recv() => Wake::Command(command),
                 () = tokio::time::sleep_until(*until) => Wake::Mend,
+            },
+            // Nothing begins before git is done.
+            Phase::Failed(_, until, Some(at_git)) => tokio::select! {
+                command = commands.recv() => Wake::Command(command),
+                worked = async { tokio::time::sleep_until(*until).await; (&mut at_git.worked).await } =>
+                    Wake::Worked(worked.ok().map(Box::new)),
             },
             // A session with readers is not unloaded and has no timer.
             Phase::Idle => tokio::select! {
@@ -461,8 +476,7 @@ impl Actor {
             Command::Remove(force, asked) => self.remove(force, asked).await,
             Command::Prune(before, force, reply) => self.prune(before, force, reply).await,
             command if matches!(self.phase, Phase::Failed(..)) => {
-                let error = RpcError::new(Code::Storage, format!("the last write of session {} failed", self.id));
-                command.refuse(error.hint("check whether the disk is full, and try again in a moment"));
+                command.refuse(self.unwritten());
             }
             command if self.state.binned_at.is_some() && !command.is_for_binned() => {
                 let error = RpcError::new(Code::Binned, format!("session {} is in the bin", self.id));

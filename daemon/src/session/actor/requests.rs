@@ -371,7 +371,7 @@ impl Actor {
     fn note_user_input(&mut self) {
         match &mut self.phase {
             Phase::Stopping(_, Then::Cancel(_, word)) => *word = true,
-            Phase::Git(at_git) => at_git.word = true,
+            Phase::Git(at_git) => at_git.starts_held = true,
             _ => {}
         }
     }
@@ -381,18 +381,15 @@ impl Actor {
         let Some(asked) = self.first_time(asked).await else { return };
         fault::point("actor.cancel");
         let ended_some = background && (self.jobs.kill_all(ENDED_BY_USER) | self.call_off());
+        let is_behind_git = self.has_prompt_behind_git();
         match &mut self.phase {
             Phase::Stopping(_, Then::Cancel(all, _)) => all.push(asked),
             Phase::Stopping(_, then @ Then::Interrupt) => *then = Then::Cancel(vec![asked], false),
             Phase::Running(_) if fault::bug("I13") => respond(asked.reply, Ok(())),
             Phase::Running(_) => self.stop(Then::Cancel(vec![asked], false)),
             Phase::Idle if self.state.turn.is_some() => self.close_turn(vec![asked], false),
-            Phase::Idle if ended_some => {
-                let outcome = self.remember(asked.key, &());
-                let (done, committed) = oneshot::channel();
-                self.append(Vec::new(), outcome.into_iter().collect(), true, Some(done));
-                respond_when(asked.reply, committed, ());
-            }
+            Phase::Git(_) if is_behind_git => self.cancel_behind_git(asked),
+            Phase::Idle | Phase::Git(_) if ended_some => self.cancelled_without_turn(asked),
             _ => {
                 let idle = RpcError::new(Code::Idle, format!("session {} has no running turn", self.id));
                 // The end of the last turn may not be committed yet, and a crash would undo it.
@@ -403,6 +400,14 @@ impl Actor {
                 });
             }
         }
+    }
+
+    /// Answers a cancel that has ended something other than a turn.
+    pub(super) fn cancelled_without_turn(&mut self, asked: KeyedReply) {
+        let outcome = self.remember(asked.key, &());
+        let (done, committed) = oneshot::channel();
+        self.append(Vec::new(), outcome.into_iter().collect(), true, Some(done));
+        respond_when(asked.reply, committed, ());
     }
 
     /// Resumes an offered turn, or starts held prompts; a turn that waits for its provider tries at once.

@@ -119,7 +119,7 @@ impl Actor {
         self.env.questions.remove_all(&self.id);
         let again = self.mended.filter(|(_, at)| at.elapsed() < CALM);
         let wait = again.map_or(WRITE_RETRY[0], |(wait, _)| (wait * 2).min(WRITE_RETRY[1]));
-        match std::mem::replace(&mut self.phase, Phase::Failed(wait, Instant::now() + wait)) {
+        match std::mem::replace(&mut self.phase, Phase::Failed(wait, Instant::now() + wait, None)) {
             Phase::Running(running) => running.task.abort(),
             Phase::Stopping(_, Then::Cancel(all, _)) => {
                 for KeyedReply { key, reply } in all {
@@ -127,9 +127,19 @@ impl Actor {
                     respond(reply, Err(self.later()));
                 }
             }
-            // Git goes on by itself: what it has begun is not left half done.
-            Phase::Idle | Phase::Git(_) | Phase::Stopping(..) | Phase::Failed(..) => {}
+            // Git goes on: what it has begun is not left half done, and is recorded when writing works.
+            Phase::Git(mut at_git) => {
+                at_git.refuse_prompts(&self.unwritten());
+                self.phase = Phase::Failed(wait, Instant::now() + wait, Some(at_git));
+            }
+            Phase::Idle | Phase::Stopping(..) | Phase::Failed(..) => {}
         }
+    }
+
+    /// The error of a request while nothing can be written.
+    pub(super) fn unwritten(&self) -> RpcError {
+        let error = RpcError::new(Code::Storage, format!("the last write of session {} failed", self.id));
+        error.hint("check whether the disk is full, and try again in a moment")
     }
 
     /// Cancels a turn of which nothing can be written: nothing of it runs, and it ends when its end can be stored.
@@ -158,14 +168,16 @@ impl Actor {
         RpcError::new(Code::Storage, text).hint(CANCELLED_LATER)
     }
 
-    /// Whether somebody who asks for something need not wait for the next try: the last one was a while ago.
+    /// Whether a request need not wait for the next try: the last one was a while ago, and git is done.
     pub(super) fn may_be_mended(&self) -> bool {
-        matches!(self.phase, Phase::Failed(wait, until) if Instant::now() + wait >= until + WRITE_RETRY[0])
+        let Phase::Failed(wait, until, at_git) = &self.phase else { return false };
+        let is_at_git = at_git.as_ref().is_some_and(|at_git| !at_git.task.is_finished());
+        !is_at_git && Instant::now() + *wait >= *until + WRITE_RETRY[0]
     }
 
-    /// Starts anew; if that fails the next pause is longer, but not because somebody has `asked`.
+    /// Starts anew; if that fails the next pause is longer, but not after a request (`asked`). Git must be done.
     pub(super) async fn mend(&mut self, asked: bool) {
-        let Phase::Failed(waited, _) = self.phase else { return };
+        let Phase::Failed(waited, ..) = self.phase else { return };
         if let Err(error) = self.start_anew().await {
             let wait = if asked { waited } else { (waited * 2).min(WRITE_RETRY[1]) };
             if error.is_damage() {
@@ -177,7 +189,8 @@ impl Actor {
             if wait > waited {
                 tracing::error!(target: "session", session = %self.id, %error, next_try_s = wait.as_secs(), "still cannot be written");
             }
-            self.phase = Phase::Failed(wait, Instant::now() + wait);
+            let at_git = if let Phase::Failed(_, _, at_git) = &mut self.phase { at_git.take() } else { None };
+            self.phase = Phase::Failed(wait, Instant::now() + wait, at_git);
         }
     }
 
@@ -187,7 +200,7 @@ impl Actor {
         let row = self.env.store.session(self.id.clone()).await?;
         let row = row.unwrap_or_else(|| SessionRow { id: self.id.clone(), ..SessionRow::default() });
         let (state, _) = known(&self.env.store, row).await?;
-        let waited = if let Phase::Failed(waited, _) = self.phase { waited } else { WRITE_RETRY[0] };
+        let waited = if let Phase::Failed(waited, ..) = self.phase { waited } else { WRITE_RETRY[0] };
         self.state = state;
         self.past = super::turn::Past::default();
         // Questions that were never stored are not asked.
@@ -200,7 +213,11 @@ impl Actor {
         self.log.write_succeeded();
         self.env.store.found.written(&self.id);
         self.mended = Some((waited, Instant::now()));
-        self.phase = Phase::Idle;
+        if let Phase::Failed(_, _, Some(mut at_git)) = std::mem::replace(&mut self.phase, Phase::Idle) {
+            let worked = at_git.worked.try_recv().ok();
+            self.phase = Phase::Git(at_git);
+            self.take_worked(worked);
+        }
         self.state.waiting().iter().for_each(|(question, _)| self.env.questions.add(question, &self.id));
         self.take_up(Cause::Storage).await
     }

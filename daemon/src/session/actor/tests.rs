@@ -1,13 +1,16 @@
 //! The actor without a registry: a temporary directory, the demo model, and a host that takes notes.
 
+use std::path::PathBuf;
 use std::sync::Mutex;
 
 use linger_protocol::permission::Mode;
+use linger_protocol::worktree::{Merged, Worktree, WorktreeStatus};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::time::timeout;
 
 use super::*;
+use crate::process::{Input, Stderr};
 use crate::session::subscription::Subscription;
 
 /// More than any of these takes; a hang fails the test.
@@ -68,8 +71,13 @@ struct Scene {
 impl Scene {
     async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let (env, host, id) = (Env::of_tests(dir.path()), Arc::new(Notes::default()), SessionId("s1".to_owned()));
         let cwd = dir.path().to_path_buf();
+        Self::within(dir, cwd, BTreeMap::new()).await
+    }
+
+    /// A session in `cwd` whose tools have these variables.
+    async fn within(dir: TempDir, cwd: PathBuf, variables: BTreeMap<String, String>) -> Self {
+        let (env, host, id) = (Env::of_tests(dir.path()), Arc::new(Notes::default()), SessionId("s1".to_owned()));
         let resolved = env.providers.model(Some("demo")).unwrap();
         let created = EventBody::SessionCreated {
             one_shot: false,
@@ -87,7 +95,7 @@ impl Scene {
             parent: None,
             env: BTreeMap::new(),
         };
-        let workspace = Arc::new(env.workspace(&id, &cwd, BTreeMap::new(), disk::TIMEOUT).await);
+        let workspace = Arc::new(env.workspace(&id, &cwd, variables, disk::TIMEOUT).await);
         let (done, stored) = oneshot::channel();
         let shared = (env.clone(), host.clone() as Arc<dyn Host>);
         let beside = (&BTreeMap::new(), workspace);
@@ -108,8 +116,16 @@ impl Scene {
     }
 
     async fn prompt(&self, text: &str) {
+        self.try_prompt(text).await.unwrap();
+    }
+
+    async fn try_prompt(&self, text: &str) -> Result<Prompted, RpcError> {
         let prompt: session::Prompt = serde_json::from_value(json!({ "session": self.id, "content": text })).unwrap();
-        self.ask(|reply| Command::Prompt(prompt, None, None, Author::named("me"), reply)).await.unwrap();
+        self.ask(|reply| Command::Prompt(prompt, None, None, Author::named("me"), reply)).await
+    }
+
+    async fn cancel(&self) -> Result<(), RpcError> {
+        self.ask(|reply| Command::Cancel(false, KeyedReply { key: None, reply })).await
     }
 
     async fn attach(&self) -> Subscription {
@@ -215,4 +231,134 @@ async fn a_session_without_readers_is_unloaded_after_a_while_and_one_with_a_read
     tokio::time::resume();
     timeout(SOON, &mut scene.actor).await.unwrap().unwrap();
     assert_eq!(scene.host.all(), ["unload"]);
+}
+
+/// A session for which git merges a branch, and waits at a gate.
+struct Merging {
+    scene: Scene,
+    /// Holds `w`, the workspace, and `gate`.
+    home: PathBuf,
+    /// The last commit of the branch.
+    commit: String,
+    merged: oneshot::Receiver<Result<Merged, RpcError>>,
+}
+
+impl Merging {
+    async fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().canonicalize().unwrap();
+        let (root, bin) = (home.join("w"), home.join("bin"));
+        [&root, &bin].into_iter().for_each(|dir| std::fs::create_dir(dir).unwrap());
+        let path = std::env::var("PATH").unwrap();
+        let variables = [("PATH", format!("{}:{path}", bin.display())), ("HOME", home.display().to_string())];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
+        let scene = Scene::within(dir, root, variables).await;
+        let commit = sh(
+            &scene,
+            &home,
+            "git init -q -b main; git config user.name Ann; git config user.email ann@example.org
+            echo a > a.txt; git add .; git commit -q -m first; git checkout -q -b work
+            echo b > b.txt; git add .; git commit -q -m work; git checkout -q main
+            mkfifo ../reached ../gate; git rev-parse work
+            cat > ../bin/git <<-'EOF'
+\t#!/bin/sh
+\tPATH=${PATH#*:}
+\there=$(dirname \"$(dirname \"$0\")\")
+\tcase \"$*\" in *merge-base*) [ -e $here/once ] || { : > $here/once; echo > $here/reached; read x < $here/gate; } ;; esac
+\texec git \"$@\"
+\tEOF
+            chmod +x ../bin/git",
+        )
+        .await;
+        let worktree = Worktree {
+            path: home.join("child"),
+            branch: "work".to_owned(),
+            base: String::new(),
+            status: WorktreeStatus::Kept,
+        };
+        let (child, agent, title) = (SessionId("s2".to_owned()), "general".to_owned(), "work".to_owned());
+        let work = Box::new(MergeWork { child, agent, worktree, commit: commit.clone(), title });
+        let (reply, merged) = oneshot::channel();
+        scene.mailbox.send(Box::new(Command::Merge(work, None, Author::named("me"), reply))).unwrap();
+        let reached = home.join("reached");
+        timeout(SOON, tokio::task::spawn_blocking(|| std::fs::read(reached))).await.unwrap().unwrap().unwrap();
+        Self { scene, home, commit, merged }
+    }
+
+    /// Lets git go on; what the request for the merge gets.
+    async fn open(&mut self) -> Result<Merged, RpcError> {
+        let open = || std::fs::OpenOptions::new().read(true).write(true).open(self.home.join("gate"));
+        // Open for reading too, it waits for no reader.
+        let mut gate = open().unwrap();
+        std::io::Write::write_all(&mut gate, b"go\n").unwrap();
+        timeout(SOON, &mut self.merged).await.unwrap().expect("the request is answered")
+    }
+
+    async fn head(&self) -> String {
+        sh(&self.scene, &self.home, "git rev-parse HEAD").await
+    }
+}
+
+/// Runs a script in the workspace below `home`.
+async fn sh(scene: &Scene, home: &Path, script: &str) -> String {
+    let variables = std::env::vars().filter(|(name, _)| name == "PATH").collect();
+    let workspace = scene.env.workspace(&scene.id, &home.join("w"), variables, disk::TIMEOUT).await;
+    let process =
+        workspace.spawn(Default::default(), None).shell(script, Input::Nothing, Stderr::Merged).await.unwrap();
+    let done = process.finish(SOON, 1 << 20).await.unwrap();
+    String::from_utf8_lossy(&done.output).trim().to_owned()
+}
+
+#[tokio::test]
+async fn what_git_did_while_nothing_could_be_written_is_recorded_and_nothing_begins_before() {
+    let mut merging = Merging::new().await;
+    let scene = &merging.scene;
+    let reading = scene.ask(|reply| Command::Attach(None, false, BTreeMap::new(), reply)).await.unwrap();
+    reading.log.fail_for_now("the disk is full");
+    assert_eq!(scene.try_prompt("say: one").await.unwrap_err().code(), Some(Code::Storage));
+    tokio::time::pause();
+    tokio::time::advance(WRITE_RETRY[0] * 2).await;
+    tokio::time::resume();
+    assert_eq!(scene.try_prompt("say: two").await.unwrap_err().code(), Some(Code::Storage), "git is at work");
+    let merged = merging.open().await.unwrap();
+    assert_eq!((&merged.commit, merging.head().await), (&merging.commit, merging.commit.clone()));
+    let scene = merging.scene;
+    let mut subscription = scene.attach().await;
+    transcript(&mut subscription, "merged").await;
+    scene.prompt("say: three").await;
+    assert_eq!(transcript(&mut subscription, "turn_finished").await.last().unwrap(), "turn_finished EndTurn");
+    drop(subscription);
+    scene.end().await;
+}
+
+#[tokio::test]
+async fn a_cancel_while_git_works_cancels_the_prompt_before_it_and_git_goes_on() {
+    let mut merging = Merging::new().await;
+    assert_eq!(merging.scene.cancel().await.unwrap_err().code(), Some(Code::Idle));
+    let mut subscription = merging.scene.attach().await;
+    transcript(&mut subscription, "caught_up").await;
+    merging.scene.prompt("say: one").await;
+    merging.scene.prompt("say: two").await;
+    merging.scene.cancel().await.unwrap();
+    let lines = transcript(&mut subscription, "turn_finished").await;
+    assert_eq!(lines.last().unwrap(), "turn_finished Cancelled", "before git is done");
+    assert_eq!(merging.scene.cancel().await.unwrap_err().code(), Some(Code::Idle), "the second prompt is held");
+    let merged = merging.open().await.unwrap();
+    assert_eq!(merged.commit, merging.head().await);
+    let scene = merging.scene;
+    scene.prompt("say: three").await;
+    let lines = transcript(&mut subscription, "turn_started").await;
+    assert_eq!(lines, ["merged", "prompt_accepted", "turn_started"], "nothing begins by itself");
+    drop(subscription);
+    scene.end().await;
+}
+
+#[tokio::test]
+async fn git_goes_on_when_its_session_is_removed() {
+    let mut merging = Merging::new().await;
+    merging.scene.ask(|reply| Command::Remove(true, KeyedReply { key: None, reply })).await.unwrap();
+    let error = merging.open().await.unwrap_err();
+    assert_eq!(error.message, "session s1 was removed while git worked");
+    assert_eq!(merging.head().await, merging.commit);
+    merging.scene.end().await;
 }

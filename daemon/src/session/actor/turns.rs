@@ -172,7 +172,20 @@ impl Actor {
     /// Starts a turn for the next queued prompt. Without one, the receiver gets an error.
     pub(super) fn start_first(&mut self, folds: Vec<Fold>, sync: bool) -> oneshot::Receiver<Result<(), StoreError>> {
         let (done, committed) = oneshot::channel();
-        let Some(queued) = self.state.queue.front().cloned() else { return committed };
+        if self.announce_turn(folds, sync, done) {
+            self.spawn_turn();
+        }
+        committed
+    }
+
+    /// Records the start of a turn for the next queued prompt; false without one.
+    pub(super) fn announce_turn(
+        &mut self,
+        folds: Vec<Fold>,
+        sync: bool,
+        done: oneshot::Sender<Result<(), StoreError>>,
+    ) -> bool {
+        let Some(queued) = self.state.queue.front().cloned() else { return false };
         if let Some(back) = self.own_model() {
             self.append(vec![Draft::new(back)], Vec::new(), false, None);
         }
@@ -188,8 +201,7 @@ impl Actor {
         let message = (!queued.compact).then(|| user(queued));
         let drafts = std::iter::once(started).chain(message).map(|body| Draft::of_turn(&turn, body));
         self.append(drafts.collect(), folds, sync, Some(done));
-        self.spawn_turn();
-        committed
+        true
     }
 
     pub(super) fn spawn_turn(&mut self) {
@@ -266,11 +278,14 @@ impl Actor {
                 };
                 self.phase = Phase::Stopping(task, then);
             }
-            Phase::Git(at_git) => {
-                at_git.task.abort();
+            Phase::Git(at_git) | Phase::Failed(_, _, Some(at_git)) => {
+                // Git works in a directory that outlives the session, so it goes on; it has had its while if the daemon ends.
+                if matches!(then, Then::Pause(_)) {
+                    at_git.task.abort();
+                }
                 self.phase = Phase::Stopping(at_git.task, then);
             }
-            Phase::Idle | Phase::Failed(..) => {
+            Phase::Idle | Phase::Failed(_, _, None) => {
                 // Nothing runs; use a finished task instead.
                 self.phase = Phase::Stopping(tokio::spawn(std::future::ready(())), then);
             }

@@ -20,10 +20,17 @@ const MAX_PROMPTS: usize = 256;
 pub(super) struct AtGit {
     pub(super) task: JoinHandle<()>,
     pub(super) worked: oneshot::Receiver<Worked>,
-    /// Whether somebody has said something that starts held prompts.
-    pub(super) word: bool,
+    /// Whether a prompt or an answer since then starts held prompts.
+    pub(super) starts_held: bool,
     /// Prompts to a session in a worktree.
     prompts: Vec<AskedPrompt>,
+}
+
+impl AtGit {
+    /// Refuses the prompts that wait.
+    pub(super) fn refuse_prompts(&mut self, error: &RpcError) {
+        self.prompts.drain(..).for_each(|asked| respond(asked.reply, Err(error.clone())));
+    }
 }
 
 /// A request with a prompt.
@@ -36,7 +43,7 @@ pub(super) struct AskedPrompt {
     pub(super) reply: Reply<Prompted>,
 }
 
-/// What git did, and who asked for it.
+/// What git did, and the request for it.
 pub(super) enum Worked {
     /// Removed a worktree, or found that it stays.
     Tidied(Worktree, Result<bool, String>, Reply<Option<Worktree>>),
@@ -46,6 +53,18 @@ pub(super) enum Worked {
     Merged(Box<MergeAsked>, Option<Checkpoint>, Result<MergeDone, MergeError>),
     /// Made a removed worktree again.
     MadeAgain(Result<Worktree, RpcError>),
+}
+
+impl Worked {
+    /// Answers the request for it with an error.
+    fn refuse(self, error: RpcError) {
+        match self {
+            Self::Tidied(_, _, reply) => respond(reply, Err(error)),
+            Self::Committed(_, _, reply) => respond(reply, Err(error)),
+            Self::Merged(asked, ..) => respond(asked.reply, Err(error)),
+            Self::MadeAgain(_) => {}
+        }
+    }
 }
 
 /// A request to merge.
@@ -75,47 +94,87 @@ impl Actor {
     /// Has git work in a task of its own.
     fn at_git(
         &mut self,
-        (prompts, word): (Vec<AskedPrompt>, bool),
+        (prompts, starts_held): (Vec<AskedPrompt>, bool),
         work: impl Future<Output = Worked> + Send + 'static,
     ) {
         let (done, worked) = oneshot::channel();
+        let id = self.id.clone();
         let task = tokio::spawn(async move {
-            // An actor that was removed does not hear of it.
-            let _gone = done.send(work.await);
+            if let Err(worked) = done.send(work.await) {
+                worked
+                    .refuse(RpcError::new(Code::UnknownSession, format!("session {id} was removed while git worked")));
+            }
         });
-        self.phase = Phase::Git(Box::new(AtGit { task, worked, word, prompts }));
+        self.phase = Phase::Git(Box::new(AtGit { task, worked, starts_held, prompts }));
+    }
+
+    /// Keeps what git did until it can be recorded.
+    pub(super) fn keep_worked(&mut self, worked: Option<Box<Worked>>) {
+        let Phase::Failed(_, _, Some(at_git)) = &mut self.phase else { return };
+        let (done, kept) = oneshot::channel();
+        at_git.worked = kept;
+        if let Some(worked) = worked {
+            // The receiver is in place.
+            let _sent = done.send(*worked);
+        }
+    }
+
+    /// Whether a prompt starts, or is accepted, once git is done.
+    pub(super) fn has_prompt_behind_git(&self) -> bool {
+        let Phase::Git(at_git) = &self.phase else { return false };
+        !at_git.prompts.is_empty() || self.has_prompt_for(at_git.starts_held)
+    }
+
+    /// Cancels what waits for git as if git had not held it up: the next prompt is a turn that ends as cancelled, further ones are
+    /// held. Git goes on.
+    pub(super) fn cancel_behind_git(&mut self, asked: KeyedReply) {
+        let Phase::Git(mut at_git) = std::mem::replace(&mut self.phase, Phase::Idle) else { return };
+        let error = RpcError::new(Code::Idle, format!("cancelled before session {} took the prompt", self.id));
+        at_git.refuse_prompts(&error.hint("prompt again"));
+        let is_due = self.has_prompt_for(at_git.starts_held);
+        at_git.starts_held = false;
+        // Its commit is that of its end.
+        if is_due && self.announce_turn(Vec::new(), false, oneshot::channel().0) {
+            self.close_turn(vec![asked], false);
+        } else {
+            self.cancelled_without_turn(asked);
+        }
+        self.phase = Phase::Git(at_git);
     }
 
     /// Goes on after git has worked.
     pub(super) async fn worked(&mut self, worked: Option<Worked>) {
-        let Some((prompts, word)) = self.take_worked(worked) else { return };
-        if self.lacks_worktree() && (!prompts.is_empty() || self.has_prompt_for(word)) {
-            return self.make_worktree_again(prompts, word);
+        let Some((prompts, starts_held)) = self.take_worked(worked) else { return };
+        if self.lacks_worktree() && (!prompts.is_empty() || self.has_prompt_for(starts_held)) {
+            return self.make_worktree_again(prompts, starts_held);
         }
         for asked in prompts {
             self.prompt(asked).await;
         }
         if matches!(self.phase, Phase::Idle) && self.state.binned_at.is_none() {
-            self.start_next(word);
+            self.start_next(starts_held);
         }
         self.tend_checkpoint();
     }
 
     /// When the daemon ends git has a while to finish what it began.
     pub(super) async fn finish_git(&mut self) {
-        let Phase::Git(at_git) = &mut self.phase else { return };
+        let (Phase::Git(at_git) | Phase::Failed(_, _, Some(at_git))) = &mut self.phase else { return };
         let Ok(worked) = tokio::time::timeout(END_GRACE, &mut at_git.worked).await else { return };
+        if matches!(self.phase, Phase::Failed(..)) {
+            return drop(worked.map(|worked| worked.refuse(self.unwritten())));
+        }
         for asked in self.take_worked(worked.ok()).into_iter().flat_map(|(prompts, _)| prompts) {
             respond(asked.reply, Err(RpcError::new(Code::Ending, "the daemon is ending")));
         }
     }
 
-    /// Records what git did, and answers who asked for it; nothing if its task has panicked. Gives the prompts that wait, and whether
-    /// somebody has said something that starts held ones.
-    fn take_worked(&mut self, worked: Option<Worked>) -> Option<(Vec<AskedPrompt>, bool)> {
+    /// Records what git did, and answers the request for it; nothing if its task has panicked. Gives the prompts that wait, and
+    /// whether held ones start.
+    pub(super) fn take_worked(&mut self, worked: Option<Worked>) -> Option<(Vec<AskedPrompt>, bool)> {
         let Phase::Git(..) = self.phase else { return None };
         let Phase::Git(at_git) = std::mem::replace(&mut self.phase, Phase::Idle) else { return None };
-        let AtGit { prompts, word, .. } = *at_git;
+        let AtGit { prompts, starts_held, .. } = *at_git;
         match worked {
             Some(Worked::Tidied(worktree, tidied, reply)) => self.tidied(worktree, tidied, reply),
             Some(Worked::Committed(worktree, done, reply)) => self.committed(&worktree, done, reply),
@@ -133,11 +192,11 @@ impl Actor {
                 return None;
             }
         }
-        Some((prompts, word))
+        Some((prompts, starts_held))
     }
 
-    fn has_prompt_for(&self, word: bool) -> bool {
-        self.state.turn.is_none() && !self.state.queue.is_empty() && (word || !self.state.held)
+    fn has_prompt_for(&self, starts_held: bool) -> bool {
+        self.state.turn.is_none() && !self.state.queue.is_empty() && (starts_held || !self.state.held)
     }
 
     /// Removes the worktree unless it has changes, or is in use; gives what became of it.
@@ -197,10 +256,12 @@ impl Actor {
     }
 
     /// Makes the worktree again that was removed because it had no changes.
-    fn make_worktree_again(&mut self, prompts: Vec<AskedPrompt>, word: bool) {
+    fn make_worktree_again(&mut self, prompts: Vec<AskedPrompt>, starts_held: bool) {
         let (env, id, variables) = (self.env.clone(), self.id.clone(), BTreeMap::clone(&self.workspace.env));
         let parent = self.state.parent.clone().unwrap_or_default();
-        self.at_git((prompts, word), async move { Worked::MadeAgain(made_again(&env, &id, parent, variables).await) });
+        self.at_git((prompts, starts_held), async move {
+            Worked::MadeAgain(made_again(&env, &id, parent, variables).await)
+        });
     }
 
     /// Commits what is in the worktree, and gives its latest commit.

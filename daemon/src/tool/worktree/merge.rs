@@ -4,6 +4,7 @@
 //! conflict ends it there; then changes of the directory that are not committed are looked at; then the files and the index are
 //! brought up to date in one step, and the branch last. A crash before that leaves files, or staged changes, that are as the merge
 //! would have them: they are in no merge's way, so the next one goes on from there.
+//! From the look at the directory to the branch the index is [locked](super::index), in a way that a kill does not leave for good.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt as _;
@@ -14,6 +15,7 @@ use linger_protocol::worktree::Worktree;
 use super::run::{Private, Repository};
 use super::{Workspace, Worktrees};
 use crate::process::End;
+use crate::sys::disk;
 use crate::tool::text;
 
 /// The most files that an error names.
@@ -112,33 +114,47 @@ impl Worktrees {
         }
         let is_forward = is_within(&private, &before, commit).await?;
         let tree = if is_forward { format!("{commit}^{{tree}}") } else { merged(&private, &before, commit).await? };
-        let changed = entries(
-            &private.run(&["diff-tree", "-r", "--raw", "-z", "--no-abbrev", "--no-renames", &before, &tree]).await?,
-        );
-        let InTheWay { dirty, written } = in_the_way(&private, root, &before, &changed).await?;
-        if !dirty.is_empty() {
-            return Err(MergeError::Dirty(listed(&dirty)));
-        }
-        if !written.is_empty() {
-            tracing::info!(target: "worktree", root = %root.display(), files = written.len(), "goes on with a merge that was cut off");
-            let names = written.iter().flat_map(|name| [name.as_bytes(), b"\0"].concat()).collect();
-            private.run_with(&["update-index", "--add", "--remove", "-z", "--stdin"], names).await?;
-        }
-        let now = match is_forward {
-            true => commit.to_owned(),
-            false => {
-                private.sign(workspace).await?;
-                let args = ["commit-tree", "-p", &before, "-p", commit, "-m", message, &tree];
-                private.run(&args).await?.trim().to_owned()
+        let args = ["diff-tree", "-r", "--raw", "-z", "--no-abbrev", "--no-renames", &before, &tree];
+        let changed = entries(&private.run_raw(&args).await?);
+        let lock = private.lock_index(root, self.dir.to_string_lossy().into_owned()).await?;
+        let put = async {
+            let InTheWay { dirty, written } = in_the_way(&private, root, &before, &changed).await?;
+            if !dirty.is_empty() {
+                return Err(MergeError::Dirty(listed(&dirty)));
             }
+            if !written.is_empty() {
+                tracing::info!(target: "worktree", root = %root.display(), files = written.len(), "goes on with a merge that was cut off");
+                let names = written.iter().flat_map(|name| [name.as_bytes(), b"\0"].concat()).collect();
+                private.run_with(&["update-index", "--add", "--remove", "-z", "--stdin"], names).await?;
+            }
+            let now = match is_forward {
+                true => commit.to_owned(),
+                false => {
+                    private.sign(workspace).await?;
+                    let args = ["commit-tree", "-p", &before, "-p", commit, "-m", message, &tree];
+                    private.run(&args).await?.trim().to_owned()
+                }
+            };
+            private.run(&["-c", "core.sparseCheckout=false", "read-tree", "-m", "-u", &before, &now]).await?;
+            lock.install(root).await?;
+            let note = format!("merge {branch}");
+            if let Err(why) = repository.run(&["update-ref", "-m", &note, "HEAD", &now, &before]).await {
+                // Another process has moved it.
+                if !written.is_empty() {
+                    // Some of these files may be the user's own, and git would take them away.
+                    let stay = format!("its files stay, staged: {} were there before it", listed(&written));
+                    return Err(MergeError::Failed(format!("{why}; {stay}")));
+                }
+                lock.renew(root).await?;
+                private.run(&["read-tree", "-m", "-u", &now, &before]).await?;
+                lock.install(root).await?;
+                return Err(MergeError::Failed(why));
+            }
+            Ok(now)
         };
-        private.run(&["-c", "core.sparseCheckout=false", "read-tree", "-m", "-u", &before, &now]).await?;
-        let note = format!("merge {branch}");
-        if let Err(why) = repository.run(&["update-ref", "-m", &note, "HEAD", &now, &before]).await {
-            // Somebody else has moved it; the files are put back.
-            private.run(&["read-tree", "-m", "-u", &now, &before]).await?;
-            return Err(MergeError::Failed(why));
-        }
+        let put = put.await;
+        lock.release(root).await;
+        let now = put?;
         // As `git merge` does; only a convenience.
         let _noted = repository.run(&["update-ref", "ORIG_HEAD", &before]).await;
         tracing::info!(target: "worktree", root = %root.display(), branch, commit = now, "merged");
@@ -223,38 +239,76 @@ async fn in_the_way(
     private.try_run(&["update-index", "-q", "--refresh"]).await?;
     let fixed = ["diff-index", "--raw", "-z", "--no-abbrev", "--no-renames", "--ignore-submodules=dirty"];
     let args = |more: &[&'static str]| fixed.iter().chain(more).copied().chain([before]).collect::<Vec<&str>>();
-    let staged = entries(&private.run(&args(&["--cached"])).await?);
-    let differs = entries(&private.run(&args(&[])).await?);
-    let is_there = |name: &&String| root.join(name).symlink_metadata().is_ok();
-    let added = changed.iter().filter(|(_, (was, _))| is_absent(was)).map(|(name, _)| name).filter(is_there);
+    let staged = entries(&private.run_raw(&args(&["--cached"])).await?);
+    let differs = entries(&private.run_raw(&args(&[])).await?);
+    let added = changed.iter().filter(|(_, (was, _))| is_absent(was)).map(|(name, _)| name);
     let names: BTreeSet<&String> =
         staged.keys().chain(differs.keys()).chain(added).filter(|name| changed.contains_key(*name)).collect();
+    let found = on_disk(private, root, names.into_iter().cloned().collect()).await?;
     let (mut dirty, mut written) = (Vec::new(), Vec::new());
-    for name in names {
-        let Some((_, wanted)) = changed.get(name) else { continue };
-        let is_staged = staged.get(name).is_none_or(|(_, now)| is_same(now, wanted));
-        let is_written = is_staged && is_same(&on_disk(private, &root.join(name)).await?, wanted);
-        if is_written { written.push(name.clone()) } else { dirty.push(name.clone()) }
+    for (name, is) in found {
+        let Some((_, wanted)) = changed.get(&name) else { continue };
+        let is_known = staged.contains_key(&name) || differs.contains_key(&name);
+        if !is_known && is_absent(&is) {
+            continue;
+        }
+        let is_staged = staged.get(&name).is_none_or(|(_, now)| is_same(now, wanted));
+        if is_staged && is_same(&is, wanted) { written.push(name) } else { dirty.push(name) }
     }
     Ok(InTheWay { dirty, written })
 }
 
-/// A file as git would take it from the disk. Asks the disk, shortly.
-async fn on_disk(private: &Private, path: &Path) -> Result<Entry, String> {
-    let absent = || ("0".to_owned(), String::new());
-    let Ok(status) = path.symlink_metadata() else { return Ok(absent()) };
-    let hashed = async |args: &[&str], input: Vec<u8>| -> Result<String, String> {
-        Ok(private.run_with(args, input).await?.trim().to_owned())
-    };
+/// What is on the disk under a name.
+enum Found {
+    Absent,
+    /// A link, and where it leads.
+    Link(Vec<u8>),
+    /// A file, by its mode.
+    File(&'static str),
+    /// Something that git does not take, or cannot be told of.
+    Other,
+}
+
+/// Looks at a path. Asks the disk.
+fn look(path: &Path) -> Found {
+    let Ok(status) = path.symlink_metadata() else { return Found::Absent };
     if status.is_symlink() {
-        let target = std::fs::read_link(path).map_err(|error| error.to_string())?.into_os_string();
-        return Ok(("120000".to_owned(), hashed(&["hash-object", "--stdin"], target.into_encoded_bytes()).await?));
+        return path
+            .read_link()
+            .map_or(Found::Other, |target| Found::Link(target.into_os_string().into_encoded_bytes()));
     }
-    let Some(name) = path.to_str().filter(|name| status.is_file() && !name.contains('\n')) else {
-        return Ok(("other".to_owned(), String::new()));
+    if !status.is_file() || path.to_str().is_none_or(|path| path.contains('\n')) {
+        return Found::Other;
+    }
+    Found::File(if status.permissions().mode() & 0o100 == 0 { "100644" } else { "100755" })
+}
+
+/// Files as git would take them from the disk, by name.
+async fn on_disk(private: &Private, root: &Path, names: Vec<String>) -> Result<Vec<(String, Entry)>, String> {
+    let at = root.to_path_buf();
+    let look = move || names.into_iter().map(|name| (look(&at.join(&name)), name)).collect();
+    let found: Option<Vec<(Found, String)>> = disk::probe(root, disk::TIMEOUT, look).await;
+    let found = found.ok_or_else(|| disk::unresponsive(root))?;
+    let files = found.iter().filter(|(found, _)| matches!(found, Found::File(_)));
+    let paths: String = files.map(|(_, name)| format!("{}\n", root.join(name).display())).collect();
+    let hashes = match paths.is_empty() {
+        true => String::new(),
+        false => private.run_with(&["hash-object", "--stdin-paths"], paths.into_bytes()).await?,
     };
-    let mode = if status.permissions().mode() & 0o100 == 0 { "100644" } else { "100755" };
-    Ok((mode.to_owned(), hashed(&["hash-object", "--", name], Vec::new()).await?))
+    let mut hashes = hashes.lines();
+    let mut entries = Vec::new();
+    for (found, name) in found {
+        let (mode, object) = match found {
+            Found::Absent => ("0", String::new()),
+            Found::Link(target) => {
+                ("120000", private.run_with(&["hash-object", "--stdin"], target).await?.trim().to_owned())
+            }
+            Found::File(mode) => (mode, hashes.next().unwrap_or_default().to_owned()),
+            Found::Other => ("other", String::new()),
+        };
+        entries.push((name, (mode.to_owned(), object)));
+    }
+    Ok(entries)
 }
 
 /// Some names of files, for people.

@@ -11,7 +11,9 @@
 //! |---|---|
 //! | `run` | running git, in the repository and in a private directory |
 //! | `merge` | committing what a child left, and merging it |
+//! | `index` | holding an index while files are merged |
 
+mod index;
 mod merge;
 mod run;
 #[cfg(test)]
@@ -118,7 +120,7 @@ impl Worktrees {
         let there = of.path.clone();
         match disk::probe(&self.dir, disk::TIMEOUT, move || there.join(".git").symlink_metadata().is_ok()).await {
             Some(true) => {}
-            // Somebody removed it; its branch is theirs.
+            // A user removed it; the branch is theirs.
             Some(false) => return Ok(true),
             None => return Err(disk::unresponsive(&of.path)),
         }

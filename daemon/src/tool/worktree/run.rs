@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::index::IndexLock;
 use super::is_ours;
 use crate::process::finish::Finished;
 use crate::process::server::{Children, Spawn};
@@ -20,6 +21,9 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 /// What one call may write, in bytes: the names of about 100,000 files.
 const OUTPUT_MAX: usize = 8 << 20;
+
+/// As [`OUTPUT_MAX`], with modes and objects beside the names.
+const ENTRIES_MAX: usize = 3 * OUTPUT_MAX;
 
 /// How much of an error of git's is passed on, in lines.
 const TOLD: usize = 5;
@@ -157,6 +161,20 @@ impl Private {
         said(&run(&self.spawn, args, Vec::new()).await?, args)
     }
 
+    /// As [`Self::run`], for `--raw`.
+    pub(super) async fn run_raw(&self, args: &[&str]) -> Result<String, String> {
+        said(&run_within(&self.spawn, args, Vec::new(), ENTRIES_MAX).await?, args)
+    }
+
+    /// Locks the index of the worktree, and works on its copy from now on. Fails with the reason.
+    pub(super) async fn lock_index(&mut self, root: &Path, owner: String) -> Result<Arc<IndexLock>, String> {
+        let lock = IndexLock::take(root, self.own.clone(), owner).await?;
+        let mut env = BTreeMap::clone(&self.spawn.env);
+        env.insert("GIT_INDEX_FILE".to_owned(), lock.path().to_string_lossy().into_owned());
+        self.spawn.env = Arc::new(env);
+        Ok(lock)
+    }
+
     /// As [`Self::run`], with something to read.
     pub(super) async fn run_with(&self, args: &[&str], input: Vec<u8>) -> Result<String, String> {
         said(&run(&self.spawn, args, input).await?, args)
@@ -226,10 +244,14 @@ async fn try_commit(spawn: &Spawn, name: &str) -> Result<Option<String>, String>
 }
 
 async fn run(spawn: &Spawn, args: &[&str], input: Vec<u8>) -> Result<Finished, String> {
+    run_within(spawn, args, input, OUTPUT_MAX).await
+}
+
+async fn run_within(spawn: &Spawn, args: &[&str], input: Vec<u8>, max: usize) -> Result<Finished, String> {
     let input = if input.is_empty() { Input::Nothing } else { Input::Bytes(input) };
     let process = spawn.program("git", args, input, Stderr::Apart).await;
     let process = process.map_err(|error| format!("git could not be started: {error}"))?;
-    process.finish(LIMIT, OUTPUT_MAX).await.map_err(|error| format!("the output of git could not be read: {error}"))
+    process.finish(LIMIT, max).await.map_err(|error| format!("the output of git could not be read: {error}"))
 }
 
 /// The output of a call that went well.

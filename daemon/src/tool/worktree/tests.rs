@@ -325,3 +325,63 @@ async fn one_in_the_middle_of_something_is_left_to_a_person() {
     let Err(MergeError::Failed(why)) = house.merge(&worktree).await else { panic!("it was merged") };
     assert!(why.ends_with("is in the middle of a merge: end it first"), "{why}");
 }
+
+#[tokio::test]
+async fn a_merge_whose_branch_cannot_move_leaves_the_users_own_files() {
+    for (what, own, is_put_back) in [("an untracked file", "echo theirs > new.txt", false), ("nothing", "true", true)] {
+        let house = House::new().await;
+        let worktree = house.make("c").await;
+        house.run(&worktree.path, "echo more >> a.txt; echo theirs > new.txt").await;
+        house.sh(&format!("{own}; touch .git/refs/heads/main.lock")).await;
+        let Err(MergeError::Failed(why)) = house.merge(&worktree).await else { panic!("{what}: it was merged") };
+        assert_eq!(why.ends_with("; its files stay, staged: new.txt were there before it"), !is_put_back);
+        assert_eq!(house.workspace.root.join("new.txt").exists(), !is_put_back, "{what}: {why}");
+        let seen = house.sh("git status --porcelain; ls .git/index.lock .git/linger-index 2> /dev/null").await;
+        assert_eq!(seen, if is_put_back { "" } else { "M  a.txt\nA  new.txt" }, "{what}");
+        house.sh("rm .git/refs/heads/main.lock").await;
+        house.merge(&worktree).await.unwrap();
+        assert_eq!(house.sh("cat new.txt; git status --porcelain").await, "theirs", "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_kill_while_files_are_merged_leaves_a_lock_that_the_next_merge_removes_and_no_other_one_goes() {
+    let house = House::new().await;
+    let worktree = house.make("c").await;
+    house.run(&worktree.path, "echo more >> a.txt; echo theirs > new.txt").await;
+    // Git waits at a gate with the files written in part, and is killed there.
+    let bin = house.dir.path().canonicalize().unwrap().join("bin");
+    fs::create_dir(&bin).unwrap();
+    house.sh("mkfifo ../reached ../gate").await;
+    let script = format!(
+        "#!/bin/sh\nPATH=${{PATH#*:}}\ncase \"$*\" in *sparseCheckout*read-tree*) cd {0}/w; echo theirs > new.txt; \
+         : > \"$GIT_INDEX_FILE.lock\"; echo > {0}/reached; read x < {0}/gate ;; esac\nexec git \"$@\"\n",
+        bin.parent().unwrap().display()
+    );
+    fs::write(bin.join("git"), script).unwrap();
+    fs::set_permissions(bin.join("git"), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut env = (*house.workspace.env).clone();
+    env.insert("PATH".to_owned(), format!("{}:{}", bin.display(), env["PATH"]));
+    let slow = Workspace { env: Arc::new(env), ..house.workspace.clone() };
+    let commit = house.worktrees.commit(&worktree, &house.of(&worktree), "work").await.unwrap().commit;
+    let reached = house.dir.path().join("reached");
+    let lock = house.workspace.root.join(".git/index.lock");
+    let seen = lock.clone();
+    let look = move || fs::read(reached).and_then(|_| fs::read(seen));
+    let held = tokio::select! {
+        done = house.worktrees.merge((&commit, &worktree.branch), &slow, "Merge it") => panic!("no gate: {done:?}"),
+        held = tokio::task::spawn_blocking(look) => held.unwrap().unwrap(),
+    };
+    assert!(!lock.exists(), "one that is given up goes by itself");
+    // What a kill of the daemon leaves.
+    fs::write(&lock, &held).unwrap();
+    house.sh("cp .git/index .git/linger-index; : > .git/linger-index.lock").await;
+    house.merge(&worktree).await.unwrap();
+    assert_eq!(house.sh("git status --porcelain; git log -1 --format=%s; ls .git/*index*").await, "work\n.git/index");
+
+    let other = house.make("d").await;
+    house.run(&other.path, "echo d > d.txt").await;
+    fs::write(&lock, "").unwrap();
+    let Err(MergeError::Failed(why)) = house.merge(&other).await else { panic!("it was merged") };
+    assert!(why.starts_with("another git process is at work") && lock.exists(), "{why}");
+}

@@ -310,28 +310,32 @@ mod tests {
     use super::*;
     use crate::store::open::open;
 
-    /// A database, and what makes an artifact of `size` bytes in it: as the `n`th, of a tool if it has a session.
-    fn with_room(
-        max_made: u64,
-    ) -> (tempfile::TempDir, Connection, impl Fn(&Connection, u64, u64, Option<&str>) -> Result<Artifact, NoRoom>) {
+    fn database() -> (tempfile::TempDir, Connection) {
         let dir = tempfile::tempdir().unwrap();
         let (connection, _) = open(&dir.path().join("linger.db")).unwrap();
-        let put = move |connection: &Connection, n: u64, size: u64, session: Option<&str>| {
-            let new = Artifact {
-                id: ArtifactId(random_id(if session.is_some() { 8 } else { 4 }).unwrap()),
-                name: format!("{n}.png"),
-                content_type: "image/png".to_owned(),
-                size,
-                sha256: format!("{n:064x}"),
-                created_at: n,
-                by: format!("shot of {}", session.unwrap_or("s1")),
-            };
-            match session {
-                Some(session) => add_made(connection, new, session, max_made).unwrap(),
-                None => add(connection, &new).map(|()| Ok(new)).unwrap(),
-            }
+        (dir, connection)
+    }
+
+    /// Puts the `n`th artifact: of a tool, whose share is `max_made`, if it has a session.
+    fn put(
+        (connection, max_made): (&Connection, u64),
+        n: u64,
+        size: u64,
+        session: Option<&str>,
+    ) -> Result<Artifact, NoRoom> {
+        let new = Artifact {
+            id: ArtifactId(random_id(if session.is_some() { 8 } else { 4 }).unwrap()),
+            name: format!("{n}.png"),
+            content_type: "image/png".to_owned(),
+            size,
+            sha256: format!("{n:064x}"),
+            created_at: n,
+            by: format!("shot of {}", session.unwrap_or("s1")),
         };
-        (dir, connection, put)
+        match session {
+            Some(session) => add_made(connection, new, session, max_made).unwrap(),
+            None => add(connection, &new).map(|()| Ok(new)).unwrap(),
+        }
     }
 
     fn names(connection: &Connection) -> String {
@@ -341,33 +345,35 @@ mod tests {
 
     #[test]
     fn what_tools_make_has_a_share_of_its_own_that_the_oldest_leave() {
-        let (_dir, connection, put) = with_room(4 * LEAST);
-        put(&connection, 1, LEAST, None).unwrap();
+        let (_dir, connection) = database();
+        let put = |n, size, session| put((&connection, 4 * LEAST), n, size, session);
+        put(1, LEAST, None).unwrap();
         for n in 2..=5 {
-            put(&connection, n, if n == 2 { 1 } else { LEAST }, Some("s1")).unwrap();
+            put(n, if n == 2 { 1 } else { LEAST }, Some("s1")).unwrap();
         }
         assert_eq!(names(&connection), "1.png 2.png 3.png 4.png 5.png");
-        put(&connection, 6, 2 * LEAST, Some("s2")).unwrap();
+        put(6, 2 * LEAST, Some("s2")).unwrap();
         assert_eq!(names(&connection), "1.png 4.png 5.png 6.png", "a small one takes as much, and a client's stays");
         let strays: i64 = connection.query_row("SELECT count(*) FROM stray", [], |row| row.get(0)).unwrap();
         let blobs: i64 = connection.query_row("SELECT count(*) FROM blob", [], |row| row.get(0)).unwrap();
         assert_eq!((strays, blobs), (2, 4), "their bytes go too");
         // Where those of clients leave less than the share, it is so much smaller.
-        put(&connection, 7, MAX_ALL - 3 * LEAST, None).unwrap();
-        put(&connection, 8, LEAST, Some("s1")).unwrap();
+        put(7, MAX_ALL - 3 * LEAST, None).unwrap();
+        put(8, LEAST, Some("s1")).unwrap();
         assert_eq!(names(&connection), "1.png 7.png 8.png");
-        assert_eq!(put(&connection, 9, 3 * LEAST, Some("s1")), Err(NoRoom::All));
+        assert_eq!(put(9, 3 * LEAST, Some("s1")), Err(NoRoom::All));
     }
 
     #[test]
     fn the_same_bytes_count_once_in_a_session_and_leave_with_it() {
-        let (_dir, connection, put) = with_room(MAX_MADE);
-        let first = put(&connection, 1, 5, Some("s1")).unwrap();
-        assert_eq!(put(&connection, 1, 5, Some("s1")).unwrap().id, first.id);
-        let other = put(&connection, 1, 5, Some("s2")).unwrap();
+        let (_dir, connection) = database();
+        let put = |n, size, session| put((&connection, MAX_MADE), n, size, session);
+        let first = put(1, 5, Some("s1")).unwrap();
+        assert_eq!(put(1, 5, Some("s1")).unwrap().id, first.id);
+        let other = put(1, 5, Some("s2")).unwrap();
         assert_ne!(other.id, first.id);
         // A client may call itself anything.
-        let own = put(&connection, 2, 5, None).unwrap();
+        let own = put(2, 5, None).unwrap();
         delete_of(&connection, "s1").unwrap();
         let left: Vec<_> = all(&connection).unwrap().into_iter().map(|it| it.id).collect();
         assert!(left.len() == 2 && left.contains(&other.id) && left.contains(&own.id), "{left:?}");

@@ -219,7 +219,7 @@ async fn a_session_answers_while_git_merges_for_it_and_its_turn_begins_behind_th
     let merging = client.send("session/merge", json!({ "session": id })).await.unwrap();
     let reached = PathBuf::from(format!("{}.reached", gate.display()));
     assert!(comes_true(linger_tests::TIMEOUT, || reached.exists()), "git is at the gate");
-    // Nobody waits for git but who asked for it.
+    // Only the merge waits for git.
     let idle = client.refused("session/cancel", json!({ "session": session })).await;
     assert!(idle.message.ends_with("has no running turn"), "{}", idle.message);
     let busy = client.refused("session/undo", json!({ "session": session })).await;

@@ -93,15 +93,26 @@ impl Recorded {
 
     /// The text of a user's last message.
     pub fn last_words(&self) -> String {
-        let last = self.list().iter().rev().find(|message| message["role"] == "user");
-        let blocks = last.map(|last| if last["parts"].is_array() { &last["parts"] } else { &last["content"] });
-        match blocks {
-            Some(Value::String(text)) => text.clone(),
-            Some(Value::Array(blocks)) => {
-                blocks.last().and_then(|block| block["text"].as_str()).unwrap_or_default().to_owned()
+        self.texts_of_user().next().and_then(|mut texts| texts.pop()).unwrap_or_default()
+    }
+
+    /// The last words of the user, without what the daemon says of a mode after them.
+    pub fn last_prompt(&self) -> String {
+        let said = |texts: Vec<String>| texts.into_iter().rfind(|text| !text.is_empty() && !text.starts_with("[mode "));
+        self.texts_of_user().find_map(said).unwrap_or_default()
+    }
+
+    /// The texts of the messages of the user, the last message first; an empty one in place of what is none.
+    fn texts_of_user(&self) -> impl Iterator<Item = Vec<String>> {
+        self.list().iter().rev().filter(|message| message["role"] == "user").map(|message| {
+            match if message["parts"].is_array() { &message["parts"] } else { &message["content"] } {
+                Value::String(text) => vec![text.clone()],
+                Value::Array(blocks) => {
+                    blocks.iter().map(|block| block["text"].as_str().unwrap_or_default().to_owned()).collect()
+                }
+                _ => Vec::new(),
             }
-            _ => String::new(),
-        }
+        })
     }
 }
 

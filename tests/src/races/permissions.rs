@@ -107,7 +107,7 @@ async fn batch(size: u64, seed: u64, report: &mut Report, disturbed: &AtomicU64)
 /// What the model says to a session called `name`: calls, each of which leaves a line that no other leaves, until it has had
 /// enough of them.
 fn reply(request: &Recorded, workspace: &str, effects: &str) -> Reply {
-    let name = request.last_words();
+    let name = request.last_prompt();
     let step = request.messages().matches("\"tool_call_id\"").count() / CALLS;
     if step >= STEPS {
         return Reply::text("enough");

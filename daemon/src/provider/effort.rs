@@ -57,7 +57,7 @@ const AMPLE: u32 = 1 << 16;
 const BY_NAME: [Effort; 7] =
     [Effort::Low, Effort::Medium, Effort::High, Effort::Max, Effort::Xhigh, Effort::Minimal, Effort::None];
 
-/// The efforts that a model takes beside `auto`, in the order of [`Effort::ALL`]; none if they all come to the same.
+/// The efforts that a model takes, without `auto`, in the order of [`Effort::ALL`]; none if they all come to the same.
 pub(super) fn taken(codec: &dyn Codec, model: &str) -> Vec<Effort> {
     let messages = [Message { role: Role::User, content: vec![ContentBlock::text("x")], origin: None }];
     let images = Images::new();

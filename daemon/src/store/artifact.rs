@@ -37,7 +37,7 @@ pub enum NoRoom {
     All,
 }
 
-/// Whether an artifact of `size` bytes fits beside those that have `all` bytes.
+/// Whether an artifact of `size` bytes fits when the others have `all` bytes.
 pub fn fits(size: u64, all: u64) -> Result<(), NoRoom> {
     match (size > MAX_ARTIFACT, all.saturating_add(size) > MAX_ALL) {
         (true, _) => Err(NoRoom::Each),

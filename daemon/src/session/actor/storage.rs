@@ -214,6 +214,7 @@ impl Actor {
         self.env.store.found.written(&self.id);
         self.mended = Some((waited, Instant::now()));
         if let Phase::Failed(_, _, Some(mut at_git)) = std::mem::replace(&mut self.phase, Phase::Idle) {
+            // Git is done: a channel that has nothing belongs to a task that has panicked, which `take_worked` says.
             let worked = at_git.worked.try_recv().ok();
             self.phase = Phase::Git(at_git);
             self.take_worked(worked);

@@ -10,7 +10,7 @@ fn main() {
     println!("cargo::rerun-if-changed=linker.rs");
     linker::shrink();
     let directory = |name: &str| PathBuf::from(env::var_os(name).unwrap_or_default());
-    page(&directory("CARGO_MANIFEST_DIR").join("src/gateway/page"), &directory("OUT_DIR"));
+    page(&directory("CARGO_MANIFEST_DIR").join("src/face/gateway/page"), &directory("OUT_DIR"));
 }
 
 /// Writes the list of the page's files as an expression of Rust: names and bytes.

@@ -1053,6 +1053,7 @@ class ForkedEvent(TypedDict):
     patience: NotRequired[Patience | None]
     fallback: NotRequired[list[str] | None]
     context_tokens: NotRequired[int | None]
+    started_at: NotRequired[int | None]
     before_turn: NotRequired[int]
     counts: IdCounts
     kind: Literal["forked"]
@@ -1764,6 +1765,7 @@ class Forked(TypedDict):
     patience: NotRequired[Patience | None]
     fallback: NotRequired[list[str] | None]
     context_tokens: NotRequired[int | None]
+    started_at: NotRequired[int | None]
     before_turn: NotRequired[int]
     counts: IdCounts
 

@@ -1280,6 +1280,8 @@ export interface ForkedEvent {
   fallback?: Array<string> | null;
   /** About how many tokens its context has. */
   context_tokens?: number | null;
+  /** When the conversation was started, in Unix milliseconds: when the session without an origin was created. */
+  started_at?: number | null;
   /** The event before its latest turn. */
   before_turn?: number;
   /** How many of each the origin had: the fork's own ids come after these. */
@@ -2356,6 +2358,8 @@ export interface Forked {
   fallback?: Array<string> | null;
   /** About how many tokens its context has. */
   context_tokens?: number | null;
+  /** When the conversation was started, in Unix milliseconds: when the session without an origin was created. */
+  started_at?: number | null;
   /** The event before its latest turn. */
   before_turn?: number;
   /** How many of each the origin had: the fork's own ids come after these. */

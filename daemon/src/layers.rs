@@ -11,17 +11,15 @@ const ROOMS: &[&str] = &[
     "lib",
     "keeper",
     "rpc",
-    "serve",
-    "gateway",
+    "face",
     "service",
     "registry",
     "recover",
     "session",
-    "question",
     "agent",
     "config",
     "mcp",
-    "permission",
+    "question",
     "tool",
     "provider",
     "store",
@@ -115,5 +113,5 @@ fn an_import_that_goes_up_is_found() {
     assert_eq!(found("keeper/mod.rs", "use crate::{\n    diagnostics::{secret, log}, lib,\n};\n"), ["lib"]);
     assert_eq!(found("store/mod.rs", "use crate::nowhere;\n"), ["nowhere"]);
     assert_eq!(found("nowhere.rs", "").len(), 1);
-    assert_eq!(found("store/mod.rs", "use crate::gateway;\n"), ["gateway"]);
+    assert_eq!(found("store/mod.rs", "use crate::face::gateway;\n"), ["face"]);
 }

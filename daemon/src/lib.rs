@@ -6,21 +6,19 @@
 pub mod agent;
 pub mod config;
 pub mod diagnostics;
+pub mod face;
 pub mod fault;
-pub mod gateway;
 pub mod keeper;
 #[cfg(test)]
 mod layers;
 pub mod log;
 pub mod mcp;
-pub mod permission;
 pub mod process;
 pub mod provider;
 pub mod question;
 pub mod recover;
 pub mod registry;
 pub mod rpc;
-pub mod serve;
 pub mod service;
 pub mod session;
 pub mod store;

@@ -166,6 +166,9 @@ pub struct Forked {
     /// About how many tokens its context has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_tokens: Option<u64>,
+    /// When the conversation was started, in Unix milliseconds: when the session without an origin was created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<u64>,
     /// The event before its latest turn.
     #[serde(default)]
     pub before_turn: u64,

@@ -327,7 +327,7 @@ async fn of_a_long_session_only_what_is_near_is_drawn_and_all_of_it_can_be_reach
 }
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../daemon/src/gateway/page")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../daemon/src/face/gateway/page")
 }
 
 /// The page's files: names and texts.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::permission::{Rule, RuleError};
+use crate::question::permission::{Rule, RuleError};
 use crate::tool::set::Names;
 
 /// The most hooks: each matching one is a process before or after each call.

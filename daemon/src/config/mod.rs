@@ -59,7 +59,7 @@ pub use watch::Changes;
 pub use widening::always_line;
 pub use workspace::{CONFIG as WORKSPACE_FILE, FILES, Trusted};
 
-use crate::permission::{Rule, Rules};
+use crate::question::permission::{Rule, Rules};
 use crate::store::blob;
 use crate::tool::TIMEOUT_MAX_S;
 use crate::tool::set::Names;

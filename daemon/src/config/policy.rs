@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::trust::Now;
 use super::{Config, ConfigStore, Hook, HookEvent};
-use crate::permission::{CallInfo, ResolvedAccess, Rule, Rules, Verdict, decide, hides};
+use crate::question::permission::{CallInfo, ResolvedAccess, Rule, Rules, Verdict, decide, hides};
 use crate::sys::disk;
 use crate::tool::{Access, Hidden, Workspace};
 

@@ -22,8 +22,8 @@ use super::own::{self, OwnFiles};
 use super::trust::Workspaces;
 use super::widening::{self, Change, confirmable, merge};
 use super::{AfterRestart, Config, ConfigError, Delegation, UnknownPrice};
-use crate::permission::Rules;
 use crate::provider::catalogue::ProviderConfig;
+use crate::question::permission::Rules;
 use crate::tool::set::Tools;
 
 /// The largest file, in bytes: hundreds of times a real one.

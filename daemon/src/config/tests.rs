@@ -118,7 +118,7 @@ fn an_empty_file_means_the_defaults() {
 
 #[test]
 fn mode_edit_asks_before_a_file_is_changed_that_linger_reaches_by_a_link() {
-    use crate::permission::{CallInfo, ResolvedAccess, Verdict, decide};
+    use crate::question::permission::{CallInfo, ResolvedAccess, Verdict, decide};
     use crate::tool::{Access, Workspace};
 
     let house = house();

@@ -22,7 +22,7 @@ use super::own::MCP_FILES;
 use super::source::{ConfigError, Source};
 use super::{PermissionsWritten, refuse_secrets};
 use crate::mcp::settings::{SERVER_FILES, ServerConfig, WorkspaceServer};
-use crate::permission::Rule;
+use crate::question::permission::Rule;
 use crate::tool::handle::Entry;
 use crate::tool::set::Names;
 

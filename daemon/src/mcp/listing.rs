@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::permission::hash;
 use crate::provider::schema::check;
+use crate::question::permission::hash;
 use crate::tool::set::MCP;
 use crate::tool::text;
 

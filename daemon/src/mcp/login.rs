@@ -16,10 +16,10 @@ use super::challenge::Challenge;
 use super::oauth::{self, Known, Pending, Returned, Tokens};
 use super::settings::OAuth;
 use crate::diagnostics::secret::Secret;
-use crate::permission::hash;
 use crate::provider::key_source::KeySources;
 use crate::provider::keychain::MAX_KEY;
 use crate::provider::keys::{Account, Keys};
+use crate::question::permission::hash;
 use crate::sys::clock;
 
 /// How long a person may take in the browser, and how many logins may wait there at once.

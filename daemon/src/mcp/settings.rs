@@ -219,7 +219,7 @@ impl ServerConfig {
         if let (Some(root), Some(server)) = (of, server.as_object_mut()) {
             server.insert("workspace".to_owned(), serde_json::json!(root));
         }
-        crate::permission::hash(&server)
+        crate::question::permission::hash(&server)
     }
 
     /// The variables that it names as `${NAME}` or `${NAME:-otherwise}`.

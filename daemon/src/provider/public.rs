@@ -1,7 +1,7 @@
 //! Public addresses: what the tool `fetch` may connect to unless the configuration names the host or the network.
 //!
 //! A name is looked up once, by the connection itself, and only the addresses that pass are dialled: no second answer of the DNS
-//! can lead elsewhere. Deliberately absent: who may fetch what ([`crate::permission`]).
+//! can lead elsewhere. Deliberately absent: who may fetch what ([`crate::question::permission`]).
 
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -1,9 +1,10 @@
 //! Questions other than permissions: their bounds, and which session asks.
 //!
 //! A question is state of the session that asks it, or of the daemon's own log: the actor records it, holds back what it blocks,
-//! and takes the one answer. Deliberately absent: which calls need a permission ([`crate::permission`]), and authority (`service`).
+//! and takes the one answer. Deliberately absent: which calls need a permission ([`crate::question::permission`]), and authority (`service`).
 
 mod pending;
+pub mod permission;
 
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
@@ -11,7 +12,6 @@ use linger_protocol::id::CallId;
 use linger_protocol::question::{Action, Blocks, PendingQuestion, Question, QuestionKind, QuestionOption};
 use serde_json::{Value, json};
 
-use crate::permission;
 use crate::provider::schema;
 pub use pending::PendingQuestions;
 

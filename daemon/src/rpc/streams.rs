@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use linger_protocol::{completion, events, session};
+use linger_protocol::{RpcError, completion, events, session};
 use serde::Serialize;
 
 use super::conn::{Attached, Conn};
@@ -15,31 +15,16 @@ use crate::service::{self, Services};
 /// `session/attach`.
 pub(super) async fn attach(request: Request) -> Answer {
     let params: session::Attach = request.read()?;
-    let (conn, services) = (&request.conn, &request.services);
     let to = Attached::Session(params.session.clone());
-    let generation = conn.begin_attach(&to)?;
-    match service::session::attach(services, conn.caller(), params).await {
-        Ok((attached, subscription)) => answer_and_forward(services, conn, (to, generation), &attached, subscription),
-        Err(error) => {
-            conn.forget_attach(&to, generation);
-            Err(error.into())
-        }
-    }
+    let attached = service::session::attach(&request.services, request.conn.caller(), params);
+    attach_and_forward(&request, to, attached).await
 }
 
 /// `events/subscribe`.
 pub(super) async fn subscribe(request: Request) -> Answer {
     let params: events::Subscribe = request.read()?;
-    let (conn, services) = (&request.conn, &request.services);
-    let to = Attached::All;
-    let generation = conn.begin_attach(&to)?;
-    match service::events::subscribe(services, conn.caller(), params).await {
-        Ok((subscribed, feed)) => answer_and_forward(services, conn, (to, generation), &subscribed, feed),
-        Err(error) => {
-            conn.forget_attach(&to, generation);
-            Err(error.into())
-        }
-    }
+    let subscribed = service::events::subscribe(&request.services, request.conn.caller(), params);
+    attach_and_forward(&request, Attached::All, subscribed).await
 }
 
 /// `completion/start`.
@@ -51,6 +36,24 @@ pub(super) async fn complete(request: Request) -> Answer {
     let to = Attached::Completion(started.completion.clone());
     let generation = conn.begin_attach(&to)?;
     answer_and_forward(services, conn, (to, generation), &started, completion)
+}
+
+/// Takes the place of `to` in the connection, asks for the stream, and forwards it after the answer; a refusal leaves the place as it
+/// was.
+async fn attach_and_forward<R: Serialize, S: Source + 'static>(
+    request: &Request,
+    to: Attached,
+    stream: impl Future<Output = Result<(R, S), RpcError>>,
+) -> Answer {
+    let conn = &request.conn;
+    let generation = conn.begin_attach(&to)?;
+    match stream.await {
+        Ok((started, source)) => answer_and_forward(&request.services, conn, (to, generation), &started, source),
+        Err(error) => {
+            conn.forget_attach(&to, generation);
+            Err(error.into())
+        }
+    }
 }
 
 /// The answer, after which `source` is forwarded.

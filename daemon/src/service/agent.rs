@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::{Caller, Services};
 use crate::agent::command::Piece;
 use crate::agent::{Kind, Library, Places};
-use crate::permission::{CallInfo, Verdict};
+use crate::question::permission::{CallInfo, Verdict};
 use crate::session::actor::{CallBasis, Command, Named};
 use crate::sys::disk;
 use crate::tool::handle::Entry;

@@ -20,8 +20,8 @@ use tokio::time::timeout;
 
 use super::{Caller, Services, trust};
 use crate::config::{AfterRestart, Changes, Confirmed, EditError, Record, Reload, Trusted, Waiting};
-use crate::permission::hash;
 use crate::question;
+use crate::question::permission::hash;
 use crate::session::actor::{AnswerLimit, Author, Command, KeyedReply, Stale};
 use crate::session::state::State;
 use crate::store::idempotency::Key;

@@ -9,7 +9,7 @@ use linger_protocol::daemon::{Tool as Row, ToolDecision, ToolEffect, ToolVerdict
 use linger_protocol::id::SessionId;
 
 use super::{Caller, Services};
-use crate::permission::{CallInfo, Verdict};
+use crate::question::permission::{CallInfo, Verdict};
 use crate::session::actor::{CallBasis, Command};
 use crate::sys::disk;
 use crate::tool::set::Takes;

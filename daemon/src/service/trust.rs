@@ -20,8 +20,8 @@ use super::config::{CONFIRM, KEEP, MAX_SHOWN, blocking};
 use super::{Caller, Services};
 use crate::agent::Library;
 use crate::config::{Waiting, WorkspaceNow};
-use crate::permission::hash;
 use crate::question;
+use crate::question::permission::hash;
 use crate::session::actor::{Command, Stale};
 use crate::sys::disk;
 

@@ -14,7 +14,7 @@ use linger_protocol::id::CallId;
 use super::calls::Runner;
 use super::env::Env;
 use super::turn::TurnEnded;
-use crate::permission::reads_by_command;
+use crate::question::permission::reads_by_command;
 use crate::tool::checkpoint::Skip;
 use crate::tool::{Access, Effects, Workspace};
 

@@ -13,7 +13,7 @@ use super::calls::Runner;
 use super::hooks::{Hooks, Refusal, Said, of_call};
 use super::turn::TurnEnded;
 use crate::config::{Hook, HookEvent};
-use crate::permission::{CallInfo, ResolvedAccess, concerns};
+use crate::question::permission::{CallInfo, ResolvedAccess, concerns};
 use crate::sys::disk;
 use crate::tool::{Call, Effects, Tool, ToolOutput, text};
 

@@ -304,6 +304,9 @@ async fn check(ops: &[Op]) {
         for (at, deep) in [(seq, format!("{id}a")), (fork.state.head, format!("{id}b"))] {
             let deep_fork = forked(&store, (&id, &fork), at, &deep).await;
             reads(&store, &deep, &deep_fork).await;
+            // The system prompt has the day of it, and a fork's has to begin as its origin's does.
+            assert_eq!(deep_fork.state.started_at, Some(origin.state.created_at));
+            assert_ne!(deep_fork.state.created_at, origin.state.created_at);
             assert_eq!(context_of(&store, &deep, &deep_fork.state).await, fork.context_at(at));
         }
     }

@@ -5,10 +5,11 @@
 
 mod apply;
 mod children;
-mod questions;
+mod question;
 #[cfg(test)]
 mod tests;
 pub mod tree;
+mod turn;
 pub mod undo;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -17,14 +18,13 @@ use std::sync::Arc;
 
 use linger_protocol::agent::{Role, Skill};
 use linger_protocol::child::{ChildUpdate, Delegated};
-use linger_protocol::event::{AfterCrash, EventBody, Instruction, Outcome, Process};
-use linger_protocol::id::{BackgroundId, CallId, MessageId, PromptId, QuestionId, SessionId, TurnId};
+use linger_protocol::event::Instruction;
+use linger_protocol::id::{BackgroundId, QuestionId, SessionId};
 use linger_protocol::mcp::SessionServer;
-use linger_protocol::message::{ContentBlock, StopReason, Usage};
+use linger_protocol::message::{StopReason, Usage};
 use linger_protocol::patience::Patience;
-use linger_protocol::permission::{Decision, Mode};
-use linger_protocol::question::Subject;
-use linger_protocol::session::{self, Effort as Thinking, Info, PrefixFingerprint, Until, When};
+use linger_protocol::permission::Mode;
+use linger_protocol::session::{self, Effort as Thinking, Info, PrefixFingerprint, When};
 pub use linger_protocol::tree::IdCounts as Counts;
 use linger_protocol::tree::Origin;
 use linger_protocol::unattended::Unattended;
@@ -33,19 +33,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::budget::BudgetState;
-use super::circles::{Circles, Made};
-use super::compaction::Effort;
-use super::until::UntilState;
 use crate::config::Settled;
 use crate::log::cursor::Position;
-use crate::permission::hash;
-use crate::question;
+use crate::question::permission::hash;
 use crate::store::{BINNED, Fold};
+pub use question::{GO_ON, Options, QuestionState, Resolution, STOP};
 use tree::PassedOver;
+pub use turn::{Call, Compaction, Queued, Run, Shape, Turn};
 use undo::UndoState;
-
-/// After this many crashes without a finished step a turn is offered, not resumed.
-const MAX_CRASHES: u32 = 3;
 
 /// The state of a session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -115,6 +110,9 @@ pub struct State {
     pub binned_at: Option<u64>,
     /// The creation time, in Unix milliseconds.
     pub created_at: u64,
+    /// In a fork, when its conversation was started, in Unix milliseconds: the system prompt has the day of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<u64>,
     /// The last change, in Unix milliseconds.
     pub updated_at: u64,
     /// Rules that answers added for this session.
@@ -201,122 +199,6 @@ pub struct BackgroundState {
     pub ended: Option<String>,
 }
 
-/// A queued prompt.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Queued {
-    /// The prompt.
-    pub prompt: PromptId,
-    /// The seq of its `prompt_accepted`.
-    pub seq: u64,
-    /// The content; stored in that event, and read from it at load.
-    #[serde(skip)]
-    pub content: Vec<ContentBlock>,
-    /// When it starts.
-    pub when: When,
-    /// Whether it is a compaction, which does not become a message.
-    #[serde(default)]
-    pub compact: bool,
-    /// The output schema; stored like the content.
-    #[serde(skip)]
-    pub schema: Option<Arc<Value>>,
-    /// The check that has to pass before its turn ends well.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub until: Option<Until>,
-    /// The child whose words it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub child: Option<SessionId>,
-    /// The command lines that run first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub runs: Vec<String>,
-}
-
-/// The output schema of a turn.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Shape {
-    /// The seq of the `prompt_accepted` with the schema.
-    pub seq: u64,
-    /// The schema; read from that event at load.
-    #[serde(skip)]
-    pub schema: Arc<Value>,
-    /// Whether the model was told it in a message.
-    pub said: bool,
-    /// The number of answers that did not fit.
-    pub misfits: u32,
-}
-
-/// An unfinished turn.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Turn {
-    /// The turn.
-    pub id: TurnId,
-    /// The prompt that it answers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prompt: Option<PromptId>,
-    /// Steps that have finished.
-    pub steps: u32,
-    /// How many steps children took whose calls are its own.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub child_steps: u32,
-    /// Tokens so far.
-    pub usage: Usage,
-    /// The calls of the last assistant message, until their results are a message.
-    pub calls: Vec<Call>,
-    /// Questions that block one of `calls` or the turn, with their answers if given.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub questions: Vec<QuestionState>,
-    /// Crashes of the daemon since the last finished step.
-    pub crashes: u32,
-    /// Whether it waits for a user to resume it.
-    pub offered: bool,
-    /// Whether it is offered only until there is a good configuration.
-    #[serde(default)]
-    pub unconfigured: bool,
-    /// Whether the daemon ended in good order, so that resuming counts as no crash.
-    pub paused: bool,
-    /// Whether it waits for a key, or for the confirmation of its provider.
-    pub key_missing: bool,
-    /// What it waits for while its provider cannot answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub provider_wait: Option<session::ProviderWait>,
-    /// Attempts of the current step that broke off in the middle of an answer.
-    #[serde(default)]
-    pub broken_off: u32,
-    /// Whether the last answer hit the token limit, so that its calls may be incomplete.
-    pub cut: bool,
-    /// How often that answer was continued.
-    #[serde(default)]
-    pub continued: u32,
-    /// Whether the last answer is paused and the next step continues it.
-    #[serde(default)]
-    pub goes_on: bool,
-    /// An interrupted message that is not superseded yet; its step must be repeated.
-    pub interrupted: Option<MessageId>,
-    /// The compaction prompt that is the turn's only purpose, unless another prompt arrives.
-    #[serde(default)]
-    pub compacts: Option<PromptId>,
-    /// The running compaction.
-    #[serde(default)]
-    pub compaction: Option<Compaction>,
-    /// What the current step did to make room.
-    #[serde(default)]
-    pub effort: Effort,
-    /// The output schema of its answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub shape: Option<Shape>,
-    /// The check that has to pass before it ends well.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub until: Option<UntilState>,
-    /// The command lines that run before its next step.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub runs: Vec<Run>,
-    /// Its latest calls, to notice those that repeat.
-    #[serde(default, skip_serializing_if = "Circles::is_empty")]
-    pub circles: Circles,
-    /// How many children it has started.
-    #[serde(default)]
-    pub delegated: u32,
-}
-
 /// The index of notes in the system prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryIndex {
@@ -330,186 +212,10 @@ pub struct MemoryIndex {
     pub is_old: bool,
 }
 
-/// A command line that a prompt's command runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Run {
-    /// The command line.
-    pub command: String,
-    /// Its call, once it was announced.
-    pub call: Option<CallId>,
-    /// How that ended.
-    pub outcome: Option<Outcome>,
-}
-
-/// A running compaction.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Compaction {
-    /// The prompt that requested it, if any.
-    pub prompt: Option<PromptId>,
-    /// The approximate size of the context, in tokens.
-    pub tokens: u64,
-}
-
-/// A tool call of the current step.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Call {
-    /// The call.
-    pub id: CallId,
-    /// Whether it has started.
-    pub started: bool,
-    /// How a restart treats it after its start.
-    #[serde(default, skip_serializing_if = "AfterCrash::is_unknown")]
-    pub after_crash: AfterCrash,
-    /// Whether it has its result.
-    pub finished: bool,
-    /// What it is, to notice calls that repeat.
-    #[serde(default)]
-    pub made: Made,
-    /// Whether it is the check of the turn, which no model made: its result is no message.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_check: bool,
-}
-
-/// A question that is open, or whose answer is still needed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct QuestionState {
-    /// The question.
-    pub id: QuestionId,
-    /// The seq of the event that asked it.
-    pub seq: u64,
-    /// When it was asked, in Unix milliseconds; 0 in states of earlier versions.
-    #[serde(default)]
-    pub at: u64,
-    /// The blocked call; absent if it blocks the turn, or nothing.
-    pub call: Option<CallId>,
-    /// The digest of its content.
-    pub digest: String,
-    /// The possible answers.
-    pub options: Options,
-    /// The rules that a lasting decision adds, if they are several.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub grants: Vec<String>,
-    /// What it is about, if the daemon asks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub about: Option<Subject>,
-    /// JSON Schema of the fields, if it is a form.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub schema: Option<Value>,
-    /// The answer, once there is one.
-    pub answer: Option<Resolution>,
-}
-
-/// The possible answers to a question.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Options {
-    /// A decision about a call; a lasting one adds this rule.
-    Permission(String),
-    /// One of these names.
-    Choice(Vec<String>),
-}
-
-/// How a question ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Resolution {
-    /// The name of the option that was chosen; absent if the question was withdrawn.
-    pub answer: Option<String>,
-    /// The fields of a form that was accepted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub value: Option<Value>,
-    /// The name of the caller that answered, or why it was withdrawn.
-    pub by: String,
-    /// When, in Unix milliseconds.
-    pub at: u64,
-    /// The reason given with the answer.
-    pub reason: Option<String>,
-    /// The rules that it adds, where they are others than those of the question.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub rules: Vec<String>,
-}
-
 /// The digest of the skills that a model is told of; absent without any.
 pub fn skills_digest(skills: &[Skill]) -> Option<String> {
     let rows: Vec<_> = skills.iter().map(|skill| json!([skill.name, skill.path, skill.digest])).collect();
     (!rows.is_empty()).then(|| hash(&Value::Array(rows)))
-}
-
-/// The option of a question about a turn that lets it go on.
-pub const GO_ON: &str = "go_on";
-
-/// The option of a question about a turn that ends it.
-pub const STOP: &str = "stop";
-
-impl QuestionState {
-    /// Whether this option was chosen.
-    pub fn is_answered(&self, option: &str) -> bool {
-        self.answer.as_ref().is_some_and(|given| given.answer.as_deref() == Some(option))
-    }
-
-    /// Whether somebody denied this call.
-    pub fn denies(&self, call: &CallId) -> bool {
-        let by_user = |given: &Resolution| given.by != question::UNATTENDED;
-        let rejects = [Decision::RejectOnce, Decision::RejectAlways].map(Decision::name);
-        self.call.as_ref() == Some(call)
-            && rejects.iter().any(|rejects| self.is_answered(rejects))
-            && self.answer.as_ref().is_some_and(by_user)
-    }
-
-    /// The rule that a lasting decision adds; absent if it is not a permission.
-    pub fn grant(&self) -> Option<&str> {
-        match &self.options {
-            Options::Permission(grant) => Some(grant),
-            Options::Choice(_) => None,
-        }
-    }
-
-    /// The rules that a lasting decision adds; none if it is not a permission.
-    pub fn rules(&self) -> Vec<String> {
-        match &self.options {
-            Options::Permission(grant) if self.grants.is_empty() => vec![grant.clone()],
-            _ => self.grants.clone(),
-        }
-    }
-
-    /// The names that an answer may have.
-    pub fn names(&self) -> Vec<&str> {
-        match &self.options {
-            Options::Permission(_) => Decision::ANSWERS.map(Decision::name).to_vec(),
-            Options::Choice(names) => names.iter().map(String::as_str).collect(),
-        }
-    }
-
-    /// The answer that it has when no person answers: a permission is denied, a form declined, a turn stopped. Without one it is
-    /// withdrawn: the options of a call mean what the model or a server says.
-    pub fn unanswered(&self) -> Option<&'static str> {
-        if self.grant().is_some() {
-            return Some(Decision::RejectOnce.name());
-        }
-        let least = match (&self.schema, &self.call) {
-            (Some(_), _) => question::DECLINE,
-            (None, None) => STOP,
-            (None, Some(_)) => return None,
-        };
-        Some(least).filter(|least| self.names().contains(least))
-    }
-
-    /// The event that withdraws it.
-    pub fn withdrawn(&self, why: &str) -> EventBody {
-        self.resolved(Resolution { by: why.to_owned(), ..Resolution::default() }, None)
-    }
-
-    /// The event that resolves it; without an `answer` it is withdrawn.
-    pub fn resolved(&self, given: Resolution, process: Option<Process>) -> EventBody {
-        let Resolution { answer, value, by, reason, rules, .. } = given;
-        let question = self.id.clone();
-        match &self.options {
-            Options::Permission(_) => {
-                let decision = answer.and_then(|name| Decision::answer(&name)).unwrap_or(Decision::Cancelled);
-                EventBody::PermissionResolved { permission: question, decision, by, process, reason, rules }
-            }
-            Options::Choice(_) => EventBody::QuestionResolved { question, answer, value, by, process, reason },
-        }
-    }
 }
 
 impl State {
@@ -702,54 +408,6 @@ impl BackgroundState {
     }
 }
 
-impl Call {
-    /// Whether it ran when the turn's task ended, so that its outcome is unknown.
-    pub fn is_lost(&self) -> bool {
-        self.started && !self.finished && self.after_crash.is_unknown()
-    }
-}
-
-impl Turn {
-    /// The unanswered questions of the turn.
-    pub fn waiting(&self) -> impl Iterator<Item = &QuestionState> {
-        self.questions.iter().filter(|asked| asked.answer.is_none())
-    }
-
-    /// The question about the turn that a user answered with the end of it.
-    pub fn ended_by_answer(&self) -> Option<&QuestionState> {
-        let is_end = |asked: &&QuestionState| asked.about.is_some() && asked.call.is_none() && asked.is_answered(STOP);
-        self.questions.iter().find(is_end)
-    }
-
-    /// Whether its next step waits for an answer.
-    pub fn is_held(&self) -> bool {
-        self.waiting().any(|asked| asked.call.is_none())
-    }
-
-    /// The permission that a call needed.
-    pub fn permission(&self, call: &CallId) -> Option<&QuestionState> {
-        self.questions.iter().find(|asked| asked.grant().is_some() && asked.call.as_ref() == Some(call))
-    }
-
-    /// Drops the questions of closed calls.
-    fn forget_closed(&mut self) {
-        let Self { calls, questions, .. } = self;
-        questions.retain(|asked| asked.call.as_ref().is_none_or(|of| calls.iter().any(|call| call.id == *of)));
-    }
-
-    /// Whether it has had too many crashes to be resumed automatically.
-    pub fn is_hopeless(&self) -> bool {
-        // The one that it was found after counts.
-        self.was_cut() && self.crashes + 1 >= MAX_CRASHES
-    }
-
-    /// Whether the daemon's end counts as a crash of this turn: not if it ended in good order, nor while the turn waits for an answer
-    /// or for its provider.
-    pub fn was_cut(&self) -> bool {
-        !self.paused && self.provider_wait.is_none() && self.waiting().next().is_none()
-    }
-}
-
 /// Before the checksum of a stored state.
 const SUM: &str = ",\"sum\":\"";
 
@@ -770,8 +428,4 @@ fn state_name(state: session::State) -> &'static str {
         session::State::Waiting => "waiting",
         session::State::Offered => "offered",
     }
-}
-
-fn is_zero(count: &u32) -> bool {
-    *count == 0
 }

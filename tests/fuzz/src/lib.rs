@@ -15,7 +15,6 @@ use linger_protocol::place::Places;
 use linger_protocol::transport::line::{Decoder, Frame, Framing, encode};
 use lingerd::config::Config;
 use lingerd::log::cursor::Position;
-use lingerd::permission::{CallInfo, ResolvedAccess, Rule, Rules, Verdict, decide};
 use lingerd::provider::anthropic::Anthropic;
 use lingerd::provider::catalogue::Kind;
 use lingerd::provider::compat::Compat;
@@ -28,6 +27,7 @@ use lingerd::provider::sse::Framer;
 use lingerd::provider::tools::ToolSpecs;
 use lingerd::provider::wellformed::validate_text;
 use lingerd::provider::{Codec, Images, Message, Request, Response, StreamEvent, call_text};
+use lingerd::question::permission::{CallInfo, ResolvedAccess, Rule, Rules, Verdict, decide};
 use lingerd::tool::set::Tools;
 use lingerd::tool::{Access, Workspace};
 

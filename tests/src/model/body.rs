@@ -246,6 +246,14 @@ pub struct Continuity {
     spent: BTreeSet<String>,
 }
 
+/// A system prompt without the day on which its session was started.
+fn undated(preamble: &str) -> String {
+    const DAY: &str = "Session started: ";
+    let Some((before, after)) = preamble.split_once(DAY) else { return preamble.to_owned() };
+    let rest = after.get("2026-01-01".len()..).unwrap_or_default();
+    format!("{before}{DAY}{rest}")
+}
+
 /// The last request of one session.
 #[derive(Debug)]
 struct Chain {
@@ -274,10 +282,12 @@ impl Continuity {
         let first = !summarised && !items.iter().any(|item| item.starts_with("assistant "));
         let chains = self.chains.entry((format, model.to_owned())).or_default();
         let overtaken = !first && chains.iter().any(|chain| chain.items.starts_with(&items));
-        let before = chains.iter_mut().filter(|chain| items.starts_with(&chain.items)).max_by_key(|c| c.items.len());
+        // Of two that began with the same words, the one that was asked in the same way.
+        let nearest = |chain: &&mut Chain| (chain.items.len(), chain.preamble == preamble);
+        let before = chains.iter_mut().filter(|chain| items.starts_with(&chain.items)).max_by_key(nearest);
         match before {
-            // Another session may begin with the same words; either may go on.
-            Some(chain) if first && chain.items == items && chain.preamble == preamble => {
+            // Another session may begin with the same words, perhaps on another day; either may go on.
+            Some(chain) if first && chain.items == items && undated(&chain.preamble) == undated(&preamble) => {
                 chains.push(Chain { preamble, items });
             }
             Some(chain) => {

@@ -7,7 +7,7 @@ use linger_protocol::question::Answer;
 
 use super::*;
 use crate::config::Settled;
-use crate::permission::{self, Rule};
+use crate::question::permission::{self, Rule};
 use crate::session::state::QuestionState;
 
 /// The most rules that an answer may name: a person writes few.

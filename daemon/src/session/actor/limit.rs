@@ -8,7 +8,7 @@ use linger_protocol::question::{Answer, Subject};
 
 use super::*;
 use crate::agent::role::stricter;
-use crate::permission::{Rules, Verdict, decide};
+use crate::question::permission::{Rules, Verdict, decide};
 use crate::session::state::QuestionState;
 
 impl Actor {

@@ -9,8 +9,8 @@ use linger_protocol::question::{AlreadyAnswered, Answer, Blocks, Question, Quest
 use super::lasting::{for_always, in_words};
 use super::*;
 use crate::config::{Confirmed, UnknownPrice};
-use crate::permission::grants_for;
 use crate::question;
+use crate::question::permission::grants_for;
 use crate::session::state::{GO_ON, QuestionState, Resolution, STOP, Turn};
 use crate::store::Store;
 use crate::tool::Access;

@@ -1,6 +1,6 @@
 //! Recording: numbers events, folds them into the state, and queues both at the store.
 
-use super::requests::weight;
+use super::prompts::weight;
 use super::*;
 use crate::store::Spent;
 use crate::store::blob::Held;

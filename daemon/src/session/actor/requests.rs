@@ -1,39 +1,16 @@
-//! Requests of clients: attach, prompt, cancel, continue, set, remove; each is checked, queued, and answered by its commit.
+//! Requests of clients: attach, cancel, continue, set, remove; each is checked, queued, and answered by its commit.
 
 use std::path::PathBuf;
 
 use linger_protocol::mcp::SessionServer;
-use linger_protocol::message::ImageSource;
 use linger_protocol::permission::Mode;
 use linger_protocol::variable::MAX_VALUE;
 
 use super::*;
 use crate::diagnostics::secret::Secret;
 use crate::provider::catalogue::Resolved;
-use crate::provider::json_size;
-use crate::provider::schema;
-use crate::session::until::may_check;
-use crate::store::blob::{Blobs, Held, StowError, in_base64};
 use crate::tool::added::MAX_ADDED;
 use crate::tool::set::Offered;
-
-/// The longest focus of a compaction, in bytes: a few pages.
-const MAX_FOCUS: usize = 16 << 10;
-
-/// A checked prompt.
-struct Accepted {
-    content: Vec<ContentBlock>,
-    when: When,
-    /// Whether it is a compaction.
-    compact: bool,
-    /// The output schema.
-    schema: Option<Value>,
-    /// The check that has to pass.
-    until: Option<session::Until>,
-    /// The command that it named.
-    named: Option<Named>,
-}
-
 impl Actor {
     pub(super) async fn attach(
         &mut self,
@@ -66,7 +43,7 @@ impl Actor {
     }
 
     /// Takes the values of secret variables that the session was created with, and where the user's desktop is.
-    fn bring(&mut self, env: &BTreeMap<String, String>) {
+    pub(super) fn bring(&mut self, env: &BTreeMap<String, String>) {
         if env.is_empty() {
             return;
         }
@@ -106,274 +83,6 @@ impl Actor {
         let names = self.workspace.env.keys().filter(|name| !secret.contains(name) && !is_own(name));
         let variables = names.cloned().collect();
         Environment { variables, secret, missing }
-    }
-
-    pub(super) async fn prompt(&mut self, asked: AskedPrompt) {
-        let key = asked.key.filter(|_| !fault::bug("I5"));
-        let Some(asked) = self.wait_for_worktree(AskedPrompt { key, ..asked }) else { return };
-        let AskedPrompt { prompt, named, key, by, reply } = asked;
-        match self.outcome::<Prompted>(key.as_ref()).await {
-            Ok(None) => {}
-            Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
-            Err(error) => return respond(reply, Err(error)),
-        }
-        // Its parent may have changed while it was made.
-        if let Err(error) = self.keep_within_parent().await {
-            return respond(reply, Err(error.into()));
-        }
-        self.bring(&prompt.env);
-        let content = prompt.content.into_blocks();
-        if let Some(why) = prompt.until.as_ref().and_then(|until| may_check(until).err()) {
-            return respond(reply, Err(RpcError::new(Code::BadPrompt, why).hint("nothing was started")));
-        }
-        if let Err(error) = self.may_prompt(&content).await {
-            return respond(reply, Err(error));
-        }
-        self.see_workspace().await;
-        let asked = match good_schema(prompt.schema).await {
-            Ok(asked) => asked,
-            Err(error) => return respond(reply, Err(error)),
-        };
-        let (content, blobs) = match stow(self.env.store.blobs.clone(), content).await {
-            Ok(stowed) => stowed,
-            Err(error) => return respond(reply, Err(error)),
-        };
-        let accepted = Accepted {
-            content,
-            when: prompt.when.unwrap_or_default(),
-            compact: false,
-            schema: asked,
-            until: prompt.until,
-            named,
-        };
-        self.accept(accepted, blobs, (key, by), reply);
-    }
-
-    /// A compaction is queued like a prompt: it waits, survives a restart and is cancelled like one.
-    pub(super) async fn compact(
-        &mut self,
-        compact: session::Compact,
-        key: Option<Key>,
-        by: Author,
-        reply: Reply<Prompted>,
-    ) {
-        match self.outcome::<Prompted>(key.as_ref()).await {
-            Ok(None) => {}
-            Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
-            Err(error) => return respond(reply, Err(error)),
-        }
-        let focus = compact.focus.filter(|focus| !focus.trim().is_empty());
-        let content: Vec<ContentBlock> = focus.map(ContentBlock::text).into_iter().collect();
-        if let Err(error) = self.may_compact(&content) {
-            return respond(reply, Err(error));
-        }
-        let accepted = Accepted { content, when: When::Steer, compact: true, schema: None, until: None, named: None };
-        self.accept(accepted, Vec::new(), (key, by), reply);
-    }
-
-    fn may_compact(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
-        if self.state.counts.messages == 0 {
-            let idle = RpcError::new(Code::Idle, format!("session {} has nothing to compact", self.id));
-            return Err(idle.hint("it has no messages yet"));
-        }
-        if self.state.turn.as_ref().is_some_and(|turn| turn.offered) {
-            let busy = RpcError::new(Code::Busy, format!("session {} has an unfinished turn", self.id));
-            return Err(busy.hint("continue or cancel it first"));
-        }
-        if self.state.queue.iter().any(|queued| queued.compact) {
-            let busy = RpcError::new(Code::Busy, format!("session {} already has a queued compaction", self.id));
-            return Err(busy.hint("wait for that, or cancel it"));
-        }
-        if size(content) > MAX_FOCUS {
-            let much = format!("the focus of a summary is longer than {MAX_FOCUS} bytes");
-            return Err(RpcError::new(Code::TooMuch, much));
-        }
-        self.may_wait(content)?;
-        self.env.providers.usable(&self.state.model)
-    }
-
-    /// Queues a prompt, and starts it if the session is idle.
-    fn accept(
-        &mut self,
-        Accepted { content, when, compact, schema, until, named }: Accepted,
-        blobs: Vec<Held>,
-        (key, by): (Option<Key>, Author),
-        reply: Reply<Prompted>,
-    ) {
-        fault::point("actor.prompt");
-        if !compact {
-            self.withdraw_plan("another prompt came");
-        }
-        let id = PromptId(format!("p{}", self.state.counts.prompts + 1));
-        let author = by.clone();
-        let Author { name, process } = by;
-        let prompt = id.clone();
-        let by_name = Some(name);
-        let (command, runs) = named.map_or((None, Vec::new()), |named| (Some(named.typed), named.runs));
-        let accepted = EventBody::PromptAccepted {
-            prompt,
-            content,
-            when,
-            by: by_name,
-            process,
-            compact,
-            schema,
-            until,
-            command,
-            child: None,
-            runs,
-        };
-        let prompted = Prompted { prompt: id, seq: self.state.head + 1 };
-        let outcome = self.remember(key, &prompted);
-        let (done, committed) = oneshot::channel();
-        let accepted = Draft { blobs, ..Draft::new(accepted) };
-        self.append(vec![accepted], outcome.into_iter().collect(), true, Some(done));
-        respond_when(reply, committed, prompted);
-        if when == When::Steer && !compact {
-            self.steered(&author);
-        }
-        match (&self.phase, when) {
-            (Phase::Running(_), When::Interrupt) => self.stop(Then::Interrupt),
-            // Someone is there: a turn that waits for its provider tries at once.
-            (Phase::Running(running), _) => running.nudge.notify_one(),
-            (Phase::Stopping(_, Then::Cancel(..)) | Phase::Git(_), _) => self.note_user_input(),
-            (Phase::Idle, _) if self.state.turn.is_some() => drop(self.resume_interrupted(Vec::new())),
-            (Phase::Idle, _) => self.start_next(true),
-            _ => {}
-        }
-    }
-
-    /// Takes back a prompt that waits for its turn: the one that is named, or the last.
-    pub(super) async fn unqueue(
-        &mut self,
-        prompt: Option<PromptId>,
-        key: Option<Key>,
-        by: Author,
-        reply: Reply<session::Unqueued>,
-    ) {
-        match self.outcome::<session::Unqueued>(key.as_ref()).await {
-            Ok(None) => {}
-            Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
-            Err(error) => return respond(reply, Err(error)),
-        }
-        // The prompt of a compaction that runs stays queued until its end; a cancel is for that.
-        let running = self.state.turn.as_ref().and_then(|turn| turn.prompt.clone());
-        let may_go = |queued: &&Queued| Some(&queued.prompt) != running.as_ref();
-        let meant = match &prompt {
-            Some(prompt) => self.state.queue.iter().filter(may_go).find(|queued| queued.prompt == *prompt),
-            None => self.state.queue.iter().rfind(may_go),
-        };
-        let Some(prompt) = meant.map(|queued| queued.prompt.clone()) else {
-            let text = match prompt {
-                Some(prompt) => format!("prompt {prompt} is not queued in session {}", self.id),
-                None => format!("session {} has no queued prompts", self.id),
-            };
-            return respond(
-                reply,
-                Err(RpcError::new(Code::Idle, text).hint("a prompt that has started can be cancelled")),
-            );
-        };
-        let unqueued = session::Unqueued { prompt: prompt.clone() };
-        let outcome = self.remember(key, &unqueued);
-        let Author { name, process } = by;
-        let (done, committed) = oneshot::channel();
-        let draft = Draft::new(EventBody::PromptUnqueued { prompt, by: Some(name), process });
-        self.append(vec![draft], outcome.into_iter().collect(), true, Some(done));
-        respond_when(reply, committed, unqueued);
-    }
-
-    /// Queues what a user says with an answer, for the next step of the turn.
-    pub(super) fn steer(&mut self, content: Vec<ContentBlock>, by: &Author) {
-        let prompt = PromptId(format!("p{}", self.state.counts.prompts + 1));
-        let Author { name, process } = by.clone();
-        let (when, by, compact, schema, until, command) = (When::Steer, Some(name), false, None, None, None);
-        let runs = Vec::new();
-        let accepted = EventBody::PromptAccepted {
-            prompt,
-            content,
-            when,
-            by,
-            process,
-            compact,
-            schema,
-            until,
-            command,
-            child: None,
-            runs,
-        };
-        self.append(vec![Draft::new(accepted)], Vec::new(), false, None);
-    }
-
-    pub(super) async fn may_prompt(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
-        let good = |block: &ContentBlock| match block {
-            ContentBlock::Text { text } => !text.trim().is_empty(),
-            ContentBlock::Image { media_type, .. } => media_type.starts_with("image/"),
-            ContentBlock::ResourceLink { uri, .. } | ContentBlock::Resource { uri, .. } => !uri.trim().is_empty(),
-            _ => false,
-        };
-        if content.is_empty() || !content.iter().all(good) {
-            return Err(bad_prompt());
-        }
-        self.may_wait(content)?;
-        let cwd = self.state.cwd.clone();
-        match disk::probe(&self.state.cwd, disk::SHORT_TIMEOUT, move || cwd.is_dir()).await {
-            Some(true) => {}
-            Some(false) => {
-                let gone = format!("the directory {} is gone", self.state.cwd.display());
-                return Err(RpcError::new(Code::NoWorkspace, gone)
-                    .hint("create it again, or start a session in another directory"));
-            }
-            None => {
-                return Err(RpcError::new(Code::NoWorkspace, disk::unresponsive(&self.state.cwd))
-                    .hint("try again when it does"));
-            }
-        }
-        self.env.providers.usable(&self.state.model)
-    }
-
-    /// Finds the root of the workspace, if its disk did not answer when the session was loaded.
-    async fn see_workspace(&mut self) {
-        if !self.workspace.is_seen {
-            let env = BTreeMap::clone(&self.workspace.env);
-            let within = (disk::SHORT_TIMEOUT, self.state.bound_by());
-            let mut workspace = self.env.workspace_within(&self.id, &self.state.cwd, env, within).await;
-            workspace.notes.is_child = self.state.parent.is_some();
-            self.workspace = Arc::new(workspace);
-            self.workspace.added.set(&self.state.directories);
-        }
-    }
-
-    /// Checks the bounds on queued prompts.
-    pub(super) fn may_wait(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
-        let waiting: usize = self.state.queue.iter().map(weight).sum();
-        if !self.env.queued_bytes.has_room(size(content)) {
-            let limit = format!("all sessions together already have {MAX_TOTAL} bytes of queued prompts");
-            return Err(RpcError::new(Code::TooMuch, limit).hint("wait until some have started, or cancel"));
-        }
-        if waiting + size(content) > MAX_QUEUED_BYTES {
-            return Err(RpcError::new(
-                Code::TooMuch,
-                format!("session {} already has {MAX_QUEUED_BYTES} bytes of queued prompts", self.id),
-            )
-            .hint("wait for its turns to end, or cancel"));
-        }
-        if self.state.queue.len() >= MAX_QUEUED {
-            return Err(RpcError::new(
-                Code::TooMuch,
-                format!("session {} already has {MAX_QUEUED} queued prompts", self.id),
-            )
-            .hint("wait for its turns to end, or cancel"));
-        }
-        Ok(())
-    }
-
-    /// Notes a prompt during a cancel or while git works, so that the next turn starts without another one.
-    fn note_user_input(&mut self) {
-        match &mut self.phase {
-            Phase::Stopping(_, Then::Cancel(_, word)) => *word = true,
-            Phase::Git(at_git) => at_git.starts_held = true,
-            _ => {}
-        }
     }
 
     pub(super) async fn cancel(&mut self, background: bool, asked: KeyedReply) {
@@ -634,21 +343,6 @@ impl Actor {
     }
 }
 
-/// The memory of a queued prompt, in bytes; images count with their encoded size.
-pub(super) fn weight(queued: &Queued) -> usize {
-    size(&queued.content) + queued.schema.as_deref().map_or(0, json_size)
-}
-
-fn size(content: &[ContentBlock]) -> usize {
-    let of = |block: &ContentBlock| match block {
-        ContentBlock::Text { text } => text.len(),
-        ContentBlock::Image { source: ImageSource::Data { data }, .. } => data.len(),
-        ContentBlock::Image { source: ImageSource::Blob { bytes, .. }, .. } => in_base64(*bytes),
-        other => other.resource_text().map_or(0, |text| text.len()),
-    };
-    content.iter().map(|block| size_of::<ContentBlock>() + of(block)).fold(0, usize::saturating_add)
-}
-
 /// Adds directories that are not there yet.
 pub fn add_directories(all: &mut Vec<PathBuf>, more: &[PathBuf]) -> Result<(), RpcError> {
     for dir in more {
@@ -660,37 +354,4 @@ pub fn add_directories(all: &mut Vec<PathBuf>, more: &[PathBuf]) -> Result<(), R
         true => Err(RpcError::new(Code::TooMuch, format!("a session may have {MAX_ADDED} added directories"))),
         false => Ok(()),
     }
-}
-
-/// Stores the images of a prompt as blobs, and holds existing ones.
-async fn stow(blobs: Blobs, content: Vec<ContentBlock>) -> Result<(Vec<ContentBlock>, Vec<Held>), RpcError> {
-    if !content.iter().any(|block| matches!(block, ContentBlock::Image { .. })) {
-        return Ok((content, Vec::new()));
-    }
-    let stowed = tokio::task::spawn_blocking(move || blobs.stow(content)).await;
-    stowed.unwrap_or_else(|error| Err(StowError::Io(std::io::Error::other(error)))).map_err(|error| match error {
-        StowError::NoImage => RpcError::new(Code::BadPrompt, error.to_string()).hint("convert it first"),
-        StowError::TooLarge(_) => RpcError::new(Code::TooMuch, error.to_string()).hint("make a smaller copy"),
-        StowError::Unknown(_) => {
-            RpcError::new(Code::UnknownBlob, error.to_string()).hint("send the image itself, as `data` in base64")
-        }
-        StowError::Io(error) => StoreError::from(error).into(),
-    })
-}
-
-/// Checks a schema on a blocking thread, because that can take long.
-async fn good_schema(asked: Option<Value>) -> Result<Option<Value>, RpcError> {
-    let Some(asked) = asked else { return Ok(None) };
-    let checked = tokio::task::spawn_blocking(move || schema::check(&asked).map(|()| asked)).await;
-    match checked.unwrap_or_else(|error| Err(error.to_string())) {
-        Ok(asked) => Ok(Some(asked)),
-        Err(fault) => {
-            let error = RpcError::new(Code::BadSchema, format!("invalid schema: {fault}"));
-            Err(error.hint("use a JSON Schema without external references; nothing was started"))
-        }
-    }
-}
-
-fn bad_prompt() -> RpcError {
-    RpcError::new(Code::BadPrompt, "a prompt must have text, images in base64, or resources with a `uri`")
 }

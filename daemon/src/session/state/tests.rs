@@ -1,5 +1,6 @@
 //! The fold of questions and of children.
 
+use linger_protocol::event::EventBody;
 use linger_protocol::message::{ContentBlock, Role};
 use linger_protocol::question::{Blocks, QuestionOption};
 use linger_protocol::session;

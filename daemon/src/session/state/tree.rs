@@ -81,6 +81,7 @@ impl State {
             patience: self.outage.patience,
             fallback: self.outage.fallback.clone(),
             context_tokens: self.context_tokens(),
+            started_at: Some(self.started_at.unwrap_or(self.created_at)),
             before_turn: self.before_turn,
             counts: self.counts,
             ..Forked::default()
@@ -95,6 +96,7 @@ impl State {
             head: self.head,
             updated_at: self.updated_at,
             created_at: at,
+            started_at: begun.started_at,
             cwd: begun.cwd.clone(),
             directories: begun.directories.clone(),
             mcp_servers: begun.mcp_servers.clone(),

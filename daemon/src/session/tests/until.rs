@@ -111,7 +111,7 @@ async fn an_allowed_check_runs_and_its_digest_is_that_of_the_call() {
     });
     let (digest, tool, input, cwd) = asked.unwrap();
     assert_eq!((tool.as_str(), &input["command"]), ("bash", &json!("true")));
-    assert_eq!(digest, crate::permission::digest("bash", &input, &cwd));
+    assert_eq!(digest, crate::question::permission::digest("bash", &input, &cwd));
 }
 
 #[tokio::test]

@@ -132,8 +132,8 @@ pub struct Turn {
     role: Option<Role>,
     /// The most steps that its agent wants.
     role_steps: Option<u32>,
-    /// When the session was created, in Unix milliseconds.
-    created_at: u64,
+    /// When the conversation was started, in Unix milliseconds.
+    started_at: u64,
     /// Whether people know that there are no checkpoints.
     told: Arc<AtomicBool>,
 }
@@ -215,7 +215,7 @@ impl Turn {
             added_system: state.added_system.clone(),
             role: state.role.clone(),
             role_steps: None,
-            created_at: state.created_at,
+            started_at: state.started_at.unwrap_or(state.created_at),
             told: Arc::new(AtomicBool::new(state.undo.told)),
         };
         async move {

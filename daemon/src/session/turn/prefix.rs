@@ -78,7 +78,7 @@ impl Turn {
         // An event named it when it changed.
         let added = self.workspace.added.now();
         let added: String = added.iter().map(|dir| format!("Added directory: {}\n", dir.display())).collect();
-        let day = self.created_at / clock::DAY_MS;
+        let day = self.started_at / clock::DAY_MS;
         let own = match role {
             Some(entry) if entry.item.replaces => entry.item.body.clone() + "\n",
             Some(entry) => format!("{}\n{}\n", self.env.system, entry.item.body),

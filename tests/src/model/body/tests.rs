@@ -253,16 +253,19 @@ fn a_changed_prefix_is_found_and_a_moved_cache_breakpoint_is_not_one() {
 fn two_sessions_that_begin_with_the_same_words_each_go_on() {
     let user = json!({ "role": "user", "content": "a" });
     let mut continuity = Continuity::default();
-    let mut admit = |messages: Value| {
-        let body = json!({ "model": "m", "system": "s", "messages": messages });
+    let mut admit = |day: &str, messages: Value| {
+        let system = format!("s\nSession started: 2026-11-{day}\n");
+        let body = json!({ "model": "m", "system": system, "messages": messages });
         assert_eq!(continuity.admit(Format::Anthropic, "m", &body), Vec::<String>::new());
+        continuity.unnamed().count()
     };
     let said = |text: &str| json!([user, { "role": "assistant", "content": text }, { "role": "user", "content": "c" }]);
-    admit(json!([user]));
-    admit(json!([user]));
-    admit(said("b"));
-    admit(said("B"));
-    assert_eq!(continuity.unnamed().collect::<Vec<_>>(), Vec::<&String>::new());
+    assert_eq!(admit("25", json!([user])) + admit("25", json!([user])), 0);
+    assert_eq!(admit("25", said("b")) + admit("25", said("B")), 0);
+    // One before midnight, one after it.
+    assert_eq!(admit("25", json!([user])) + admit("26", json!([user])), 0);
+    assert_eq!(admit("25", said("d")) + admit("26", said("D")), 0);
+    assert_eq!(admit("27", said("d")), 1, "no session gets another day");
 }
 
 #[test]

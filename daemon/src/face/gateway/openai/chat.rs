@@ -8,9 +8,9 @@ use tokio::sync::mpsc;
 use super::answer::{self, Finished, Piece, Running};
 use super::asked::{Asked, image};
 use super::{Beside, error_value, event_line, first, name, next, with_session};
-use crate::gateway::body;
-use crate::gateway::reply::{Failure, Reply, event_stream, json_of};
-use crate::gateway::route::Client;
+use crate::face::gateway::body;
+use crate::face::gateway::reply::{Failure, Reply, event_stream, json_of};
+use crate::face::gateway::route::Client;
 use crate::sys::clock;
 
 /// Answers a request.

@@ -27,9 +27,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::instructions::workspace_root;
 use crate::config::{Config, ConfigStore};
-use crate::permission::{Rule, Rules};
 use crate::process;
 use crate::process::server::Children;
+use crate::question::permission::{Rule, Rules};
 use crate::store::blob::Blobs;
 use crate::tool::set::{ToolSet, Tools};
 use crate::tool::{Tool, Workspace, builtin};

@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn every_file_of_the_folder_is_served_under_its_name_with_its_type() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/gateway/page");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/face/gateway/page");
         let names = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
         let names: BTreeSet<String> = names.collect();
         assert_eq!(FILES.iter().map(|(name, _)| (*name).to_owned()).collect::<BTreeSet<_>>(), names);

@@ -7,8 +7,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStrea
 
 use super::calls::Calls;
 use super::host;
-use crate::permission::{Rule, Rules};
 use crate::process::server::Children;
+use crate::question::permission::{Rule, Rules};
 use crate::store::blob::Blobs;
 use crate::tool::builtin;
 use crate::tool::set::ToolSet;

@@ -19,9 +19,9 @@ use tokio::sync::mpsc;
 
 use super::Beside;
 use super::asked::{Asked, Target};
-use crate::gateway::reply::Failure;
-use crate::gateway::route::Client;
-use crate::gateway::wire::Trouble;
+use crate::face::gateway::reply::Failure;
+use crate::face::gateway::route::Client;
+use crate::face::gateway::wire::Trouble;
 use crate::sys::clock;
 
 /// How long a question of a session waits that was made for a request, in milliseconds: a script waits for the answer.

@@ -9,8 +9,8 @@ use linger_protocol::permission::Mode;
 use serde_json::{Value, json};
 use tokio::sync::{RwLock, mpsc};
 
-use crate::permission::{CallInfo, ResolvedAccess, Rule, Rules, Verdict, decide, digest, grants_for, hides};
 use crate::process::server::Children;
+use crate::question::permission::{CallInfo, ResolvedAccess, Rule, Rules, Verdict, decide, digest, grants_for, hides};
 use crate::store::blob::Blobs;
 use crate::tool::background::Jobs;
 use crate::tool::set::ToolSet;

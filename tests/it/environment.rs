@@ -42,12 +42,13 @@ async fn tools_get_the_variables_of_the_shell_and_secrets_only_if_they_are_passe
     let config = "[env]\npass = [\"GH_TOKEN\"]".to_owned();
     let daemon = Daemon::start_with(&model, Setup { mode: "auto", config, ..Setup::default() }).await;
     let shell = |args: &[&str]| daemon.cli(args).env("GH_TOKEN", TOKEN).env("NPM_TOKEN", OTHER).env("KUBECONFIG", "/k");
-    let session = shell(&["run", "-d", "go"]).run().await.exits(0).stdout.trim().to_owned();
+    let started = shell(&["run", "-d", "go"]).run().await.exits(0);
+    let session = started.stdout.trim().to_owned();
     shell(&["wait", &session]).run().await.exits(0);
     let client = daemon.client().await;
     client.attach(&session).await;
     let output = client.first(&session, "tool_finished").await.event["content"][0]["text"].to_string();
-    assert!(output.contains("passed") && output.contains("withheld /k dumb"), "{output}");
+    assert!(output.contains("passed") && output.contains("withheld /k dumb"), "{output}\n{}", started.stderr);
     let created = client.first(&session, "session_created").await;
     assert_eq!(created.event["env"]["GH_TOKEN"], "<in memory>");
     let env = &shell(&["env", &session, "--json"]).run().await.exits(0).json()[0];

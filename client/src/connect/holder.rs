@@ -35,7 +35,11 @@ pub(crate) struct Holder {
 }
 
 /// How often to read the list: the system gives it in pieces, and a line can slip between two of them.
-const PROBES: usize = 3;
+const PROBES: usize = 5;
+
+/// The buffer for the list: the system fills as much of it as it can at once, a page. With the small first reads of
+/// `fs::read_to_string` one list in thirty missed a line while others took and left locks.
+const LIST_BUFFER: usize = 16 << 10;
 
 /// The holder of the lock.
 pub(crate) fn find(places: &Places) -> Option<Holder> {
@@ -48,10 +52,10 @@ fn probe(places: &Places) -> Option<Holder> {
     if meta.uid() != rustix::process::geteuid().as_raw() {
         return None;
     }
-    let pid = owner(&fs::read_to_string("/proc/locks").ok()?, meta.ino())?;
+    let pid = owner(&locks()?, meta.ino())?;
     let process = open(pid)?;
     // The descriptor is open: the number is this process's, if it still holds the lock.
-    if owner(&fs::read_to_string("/proc/locks").ok()?, meta.ino()) != Some(pid) {
+    if owner(&locks()?, meta.ino()) != Some(pid) {
         return None;
     }
     let flags = i32::try_from((rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits()).ok()?;
@@ -63,6 +67,18 @@ fn probe(places: &Places) -> Option<Holder> {
     };
     let announced = said.get("pid").and_then(Value::as_u64) == Some(u64::from(pid));
     Some(Holder { pid, socket: said.get("socket").and_then(Value::as_str).map(PathBuf::from), announced, process })
+}
+
+/// The system's list of locks.
+fn locks() -> Option<String> {
+    let mut list = fs::File::open("/proc/locks").ok()?;
+    let (mut text, mut buffer) = (Vec::new(), vec![0; LIST_BUFFER]);
+    loop {
+        match list.read(&mut buffer).ok()? {
+            0 => return String::from_utf8(text).ok(),
+            read => text.extend_from_slice(buffer.get(..read)?),
+        }
+    }
 }
 
 /// The process that holds a lock on the file with this number, from what `/proc/locks` says.

@@ -166,7 +166,10 @@ impl Mirror {
             if metadata.len() > INDEX_MAX {
                 return Err(io::Error::other(format!("the index has more than {} MiB", INDEX_MAX >> 20)));
             }
-            io::copy(&mut index.take(INDEX_MAX), &mut File::create(to("index"))?)?;
+            let mut copy = File::create(to("index"))?;
+            io::copy(&mut index.take(INDEX_MAX), &mut copy)?;
+            // Git looks again at files that are as new as the index: a newer copy would hide a change of the same moment.
+            copy.set_modified(metadata.modified()?)?;
         }
         for entry in fs::read_dir(own)?.flatten() {
             let is_part = entry.file_name().as_encoded_bytes().starts_with(b"sharedindex.");

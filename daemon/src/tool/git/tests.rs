@@ -109,6 +109,17 @@ async fn an_inspection_changes_nothing_in_the_repository() {
     assert_eq!(files(), before);
 }
 
+#[tokio::test]
+async fn the_copy_of_the_index_is_as_old_as_the_index() {
+    let it = repository().await;
+    let index = fs::File::options().write(true).open(it.path(".git/index")).unwrap();
+    // Git trusts what it knows of files that are older than its index, so a newer copy would hide a change made right after it.
+    let old = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_700_000_000);
+    index.set_modified(old).unwrap();
+    let mirror = Mirror::of(&it.workspace.root).unwrap();
+    assert_eq!(mirror.path().join("index").metadata().unwrap().modified().unwrap(), old);
+}
+
 /// What would run the canary: a name, the setup, and the inspections; the last one runs it in plain git.
 const TRAPS: [(&str, &str, &[&str]); 15] = [
     ("filter.clean", "git commit -q -a -m x; cp a.txt b; mv b a.txt; echo '* filter=x' > .gitattributes; git config filter.x.clean $C", &["diff", "status"]),

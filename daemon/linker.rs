@@ -1,12 +1,14 @@
-//! Makes the released programs smaller where the linker can: relative relocations in a tenth of the room, and functions that are
-//! the same byte for byte once. A linker is asked by linking a program that does nothing, as it can be chosen in many places.
+//! Makes the released programs smaller where the linker can: relative relocations in a tenth of the room, functions that are the
+//! same byte for byte once, and no symbols. A linker is asked by linking a program that does nothing, as it can be chosen in many places.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Relocations need glibc 2.36 where the program runs; a linker on an older system does not know that, and the program is then
 /// built for the system that it is built on, as any other.
-const ARGUMENTS: [&str; 2] = ["-Wl,-z,pack-relative-relocs", "-Wl,--icf=all"];
+///
+/// Cargo does not strip a package that has settings of its own in the profile.
+const ARGUMENTS: [&str; 3] = ["-Wl,-z,pack-relative-relocs", "-Wl,--icf=all", "-Wl,--strip-all"];
 
 /// Tells cargo to link the programs of the package so.
 pub(crate) fn shrink() {

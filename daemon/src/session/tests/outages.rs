@@ -202,6 +202,34 @@ async fn patience_may_be_none_or_without_end() {
 }
 
 #[tokio::test]
+async fn an_answer_that_breaks_off_after_an_outage_is_asked_for_again_soon() {
+    let cut = Answer::text("hel").then_fails(FailureClass::Stream, "the stream was cut");
+    let mut scene = Scene::answered("mock/m", (0..6).map(|_| refuses()).chain([cut, Answer::text("back")])).await;
+    let clock = Clock::stop();
+    scene.prompt("talk", When::Queue).await;
+    for asked in 2..8 {
+        clock.pass(&scene, 30, asked).await;
+    }
+    // The first pause of a failure, and not the one that an outage of three minutes has.
+    clock.pass(&scene, 1, 8).await;
+    drop(clock);
+    scene.ends(2).await;
+    insta::assert_snapshot!(scene.second_turn().await, @r#"
+    t2 message m3 user: "talk"
+    t2 notice retry: nobody listens; trying again in N s
+    t2 notice retry: nobody listens; waiting for N seconds, trying again in N s
+    t2 notice retry: nobody listens; waiting for N seconds, trying again in N s
+    t2 notice retry: nobody listens; waiting for N minutes, trying again in N s
+    t2 notice reached: mock answers again after N minutes
+    t2 message m4 model interrupted: "hel"
+    t2 notice retry: the stream was cut; trying again in N s
+    t2 message_superseded m4
+    t2 message m5 model: "back"
+    t2 turn_finished end_turn after 1
+    "#);
+}
+
+#[tokio::test]
 async fn answers_that_break_off_are_repeated_five_times() {
     let cut = || Answer::text("hel").then_fails(FailureClass::Stream, "the stream was cut");
     let mut scene = Scene::answered("patient/m", (0..6).map(|_| cut())).await;

@@ -168,12 +168,14 @@ impl Turn {
         Ok(End::StartOver)
     }
 
-    /// The provider answers. Ends a wait that the log tells of.
+    /// The provider answers. Ends a wait that the log tells of: an answer that breaks off then is a failure of its own, which is
+    /// tried again soon.
     pub(super) fn say_reached(&mut self) -> Result<(), TurnEnded> {
         if !std::mem::take(&mut self.outage.is_logged) {
             return Ok(());
         }
-        let waited = self.outage.began.map(|began| began.before + began.now.elapsed()).unwrap_or_default();
+        let waited = self.outage.began.take().map(|began| began.before + began.now.elapsed()).unwrap_or_default();
+        self.outage.announced = None;
         let provider = self.model.split('/').next().unwrap_or_default();
         let text = format!("{provider} answers again after {}", retry::spoken(waited));
         self.emit.notice(Level::Info, NoticeCode::Reached, text)

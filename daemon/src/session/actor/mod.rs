@@ -193,6 +193,8 @@ pub struct Actor {
     mended: Option<(Duration, Instant)>,
     /// A cancelled turn whose end could not be written yet; it does not run.
     cancelled: Option<Cancelled>,
+    /// The last merge, whose event may not be written yet.
+    last_merge: Option<Box<worktree::LastMerge>>,
     /// When open questions are denied.
     deadlines: unattended::Deadlines,
     /// Notifications of people.
@@ -316,6 +318,7 @@ impl Actor {
             remembered,
             mended,
             cancelled,
+            last_merge: None,
             deadlines: unattended::Deadlines::default(),
             attending: attention::Attending::default(),
             hooks: JoinSet::new(),

@@ -34,19 +34,21 @@ pub fn refuses(limits: &[Limit], call: &CallInfo<'_>, resolved: &ResolvedAccess)
     let (noun, verb) = if skills.len() == 1 { ("skill", "limits") } else { ("skills", "limit") };
     let mut allowed = String::new();
     for rule in rules {
-        let rule = format!(", `{}`", text::one_line(&rule.to_string()));
+        let rule = format!("`{}`", text::one_line(&rule.to_string()));
         if allowed.len() + rule.len() > SHOWN {
-            allowed.push_str(" and others");
+            allowed.push_str(", others");
             break;
         }
+        allowed.push_str(if allowed.is_empty() { "" } else { ", " });
         allowed.push_str(&rule);
     }
+    let and = if allowed.is_empty() { "" } else { " and " };
     let hint = match call.access.command() {
-        Some(_) if !allowed.is_empty() => "; each command of a line must be one of these, in plain words",
+        Some(_) if !allowed.is_empty() => "; each command of a line must be one that is listed, in plain words",
         _ => "",
     };
     let skills = skills.join(" and ");
-    Some(format!("the {noun} {skills} {verb} this turn to calls that only read{allowed}{hint}"))
+    Some(format!("the {noun} {skills} {verb} this turn to {allowed}{and}calls that only read{hint}"))
 }
 
 /// Whether no skill limits the call: it only reads, or touches nothing. What a child does may be anything.

@@ -58,8 +58,8 @@ fn several_skills_leave_what_any_of_them_lists() {
     for call in ["git add x", "make", "git add x && make", "edit proj/app/x"] {
         assert_eq!(why(&house, &limits, &house.call(call)), None, "{call}");
     }
-    let expect = "the skills `a` and `b` limit this turn to calls that only read, `bash(git add:*)`, `bash(make)`, `edit`; each \
-                  command of a line must be one of these, in plain words";
+    let expect = "the skills `a` and `b` limit this turn to `bash(git add:*)`, `bash(make)`, `edit` and calls that only read; \
+                  each command of a line must be one that is listed, in plain words";
     assert_eq!(why(&house, &limits, &house.call("rm x")).as_deref(), Some(expect));
 }
 
@@ -87,5 +87,8 @@ fn a_long_list_is_cut_in_what_the_model_reads() {
     let rules: Vec<String> = (0..200).map(|n| format!("bash(command-{n}:*)")).collect();
     let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
     let why = why(&house, &[limit("s", &rules)], &house.call("make")).unwrap();
-    assert!(why.len() < 1300 && why.contains("`bash(command-1:*)`") && why.contains(" and others;"), "{why}");
+    assert!(
+        why.len() < 1300 && why.contains("`bash(command-1:*)`") && why.contains("`, others and calls that only read;"),
+        "{why}"
+    );
 }

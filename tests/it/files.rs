@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use linger_tests::model::{ModelServer, Reply};
+use serde_json::json;
 
 use crate::Daemon;
 
@@ -97,6 +98,31 @@ async fn a_changed_file_is_said_in_loaded_sessions_and_counts_from_the_next_prom
     let has = |n: usize| String::from_utf8_lossy(&model.requests()[n].body).contains("Reads PDFs");
     assert_eq!((has(0), has(1)), (false, true));
     daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn a_skill_that_is_sent_by_name_limits_its_turn_to_what_it_lists() {
+    let model = ModelServer::scripted(|request| match request.after_tool() {
+        true => Reply::text("done"),
+        false => Reply::tool("bash", json!({ "command": "echo said" }))
+            .and_tool("write", json!({ "path": "made", "content": "x" })),
+    });
+    let daemon = Daemon::start(&model).await;
+    let file = daemon.dirs.root().join("c/linger/skills/echo/SKILL.md");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let text = "---\nname: echo\ndescription: Echoes\nallowed-tools: Read Bash(echo:*) Zap\n---\nEcho.\n";
+    std::fs::write(&file, text).unwrap();
+    let checked = daemon.cli(&["skills", "validate"]).run().await.exits(0);
+    assert!(checked.stdout.contains(":4: warning: unknown tool `Zap`; it is left out"), "{}", checked.stdout);
+    let done = daemon.cli(&["run", "--mode", "auto", "/echo it"]).run().await.exits(0);
+    assert_eq!(done.stdout.trim(), "done");
+    assert!(!daemon.workspace().join("made").exists());
+    let read = model.requests().last().map(|request| String::from_utf8_lossy(&request.body).into_owned()).unwrap();
+    let refused = "not run: the skill `echo` limits this turn to `read`, `bash(echo:*)` and calls that only read";
+    assert!(read.contains("said") && read.contains(refused), "{read}");
+    daemon.cli(&["run", "--mode", "auto", "do it"]).run().await.exits(0);
+    assert!(daemon.workspace().join("made").exists(), "another turn is free");
+    daemon.check(&[], &model);
 }
 
 #[tokio::test]

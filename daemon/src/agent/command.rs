@@ -132,6 +132,15 @@ pub(super) fn words(arguments: &str) -> Vec<String> {
     words
 }
 
+/// The name that a line begins with, and what follows; a path is no name.
+pub fn named(line: &str) -> Option<(&str, &str)> {
+    let rest = line.strip_prefix('/')?;
+    let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
+    let (name, arguments) = rest.split_at(end);
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ':'));
+    is_name.then_some((name, arguments.trim()))
+}
+
 /// The text of a command with these arguments. What the arguments say is text: nothing in them is a placeholder.
 /// Fails if it becomes too long or names too many files.
 pub fn expand(body: &str, arguments: &str) -> Result<Vec<Piece>, String> {
@@ -227,6 +236,16 @@ fn file_name<'a>(after: &'a str, arguments: &str, given: &[String]) -> Option<(S
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_names_a_command_and_a_path_does_not() {
+        assert_eq!(named("/review src a "), Some(("review", "src a")));
+        assert_eq!(named("/x\n"), Some(("x", "")));
+        assert_eq!(named(" /x"), None, "a blank keeps it text");
+        assert_eq!(named("/etc/passwd is odd"), None);
+        assert_eq!(named("/ a"), None);
+        assert_eq!(named("a /b"), None);
+    }
 
     fn check(body: &str, arguments: &str, expect: &[&str]) {
         let shown: Vec<String> = expand(body, arguments)

@@ -353,7 +353,7 @@ fn parse(kind: Kind, found: &Found, names: &Names) -> Parsed {
     };
     let (item, name, mut problems) = match kind {
         Kind::Skill => {
-            let (item, name, problems) = skill::parse(found, text);
+            let (item, name, problems) = skill::parse(found, text, names);
             (item.map(Meaning::Skill), name, problems)
         }
         Kind::Command => {

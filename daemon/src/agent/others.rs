@@ -2,9 +2,12 @@
 //!
 //! A name that is not here means nothing: a tool is left out, a model leaves the session's own. Nothing here allows anything.
 
+use linger_protocol::message::HostedTool;
 use linger_protocol::permission::Mode;
 
 use crate::tool::delegate;
+use crate::tool::program::PREFIX;
+use crate::tool::set::Names;
 use crate::tool::skill::NAME as SKILL;
 
 /// Names of tools in lower case without `-` and `_`; several tools where one does the work of more.
@@ -83,10 +86,16 @@ const MODES: &[(&str, Mode)] =
 /// Values of `mode` and `model` of other programs that say nothing about modes and models here.
 const SILENT: &[&str] = &["primary", "subagent", "all", "inherit", "auto"];
 
-/// The tools that a name of another program means.
-pub(super) fn tools(name: &str) -> Option<&'static [&'static str]> {
+/// The tools that a name means, of another program or of this one; none if it is unknown.
+pub(super) fn tools(name: &str, names: &Names) -> Vec<String> {
+    let hosted = HostedTool::ALL.map(HostedTool::name);
     let plain = name.to_lowercase().replace(['-', '_'], "");
-    TOOLS.iter().find(|(other, _)| *other == plain).map(|(_, here)| *here)
+    match TOOLS.iter().find(|(other, _)| *other == plain) {
+        Some((_, here)) => here.iter().map(|tool| (*tool).to_owned()).collect(),
+        None if names.takes(name).is_some() || hosted.contains(&name) => vec![name.to_owned()],
+        // A tool of a file is called by its own name, too.
+        None => names.iter().find(|it| it.strip_prefix(PREFIX) == Some(name)).map(str::to_owned).into_iter().collect(),
+    }
 }
 
 /// The mode that a name of another program means.
@@ -134,8 +143,9 @@ mod tests {
 
     #[test]
     fn names_of_tools_are_compared_without_case_and_hyphens() {
-        assert_eq!(tools("MultiEdit"), Some(&["edit"][..]));
-        assert_eq!(tools("run_in-Terminal"), Some(&["bash", "bash_output", "bash_kill"][..]));
-        assert_eq!(tools("Frobnicate"), None);
+        let tools = |name: &str| super::tools(name, &Names::default()).join(" ");
+        assert_eq!(tools("MultiEdit"), "edit");
+        assert_eq!(tools("run_in-Terminal"), "bash bash_output bash_kill");
+        assert_eq!(tools("Frobnicate"), "");
     }
 }

@@ -14,7 +14,6 @@ use super::skill::is_name;
 use super::{Entry, Found, others};
 use crate::provider::schema;
 use crate::tool::delegate;
-use crate::tool::program::PREFIX;
 use crate::tool::set::{MCP, Names};
 use crate::tool::text;
 
@@ -276,20 +275,8 @@ pub fn catalogue(agents: &[Entry<Agent>]) -> String {
 }
 
 fn tools(page: &mut Page, names: &Names) -> Option<Vec<String>> {
-    let hosted = linger_protocol::message::HostedTool::ALL.map(linger_protocol::message::HostedTool::name);
-    let meant = |name: &str| -> Vec<String> {
-        // `Bash(git:*)` is a rule of another program; the tool alone counts.
-        let tool = name.split('(').next().unwrap_or(name).trim();
-        let is_known = names.takes(tool).is_some() || hosted.contains(&tool);
-        match others::tools(tool) {
-            Some(here) => here.iter().map(|tool| (*tool).to_owned()).collect(),
-            None if is_known => vec![tool.to_owned()],
-            // A tool of a file is called by its own name, too.
-            None => {
-                names.iter().find(|it| it.strip_prefix(PREFIX) == Some(tool)).map(str::to_owned).into_iter().collect()
-            }
-        }
-    };
+    // `Bash(git:*)` is a rule of another program; the tool alone counts.
+    let meant = |name: &str| others::tools(name.split('(').next().unwrap_or(name).trim(), names);
     // opencode's earlier form: `tools: {bash: false}` takes some away.
     let table: Option<Vec<(String, bool)>> = page
         .fields

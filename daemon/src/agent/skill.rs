@@ -6,18 +6,26 @@
 use linger_protocol::agent::Problem;
 
 use super::frontmatter::Page;
-use super::{Entry, Found};
-use crate::tool::skill::Place;
+use super::{Entry, Found, Library, others};
+use crate::question::permission::Rule;
+use crate::tool::set::{MCP, Names, Takes};
+use crate::tool::skill::{Limit, Place};
 use crate::tool::text;
 
 /// The keys of the specification; it forbids others.
-const KEYS: [&str; 6] = ["name", "description", "license", "allowed-tools", "metadata", "compatibility"];
+const KEYS: [&str; 6] = ["name", "description", "license", ALLOWED, "metadata", "compatibility"];
 
 /// Keys that other programs read, and this one too.
 const ALSO: [&str; 2] = [MANUAL, "user-invocable"];
 
 /// With this key only a person sends the skill, by its name.
 const MANUAL: &str = "disable-model-invocation";
+
+/// With this key a turn that has read the skill may do no more than what it lists, and read.
+const ALLOWED: &str = "allowed-tools";
+
+/// The most entries of that list: long ones have twenty.
+const MAX_ALLOWED: usize = 200;
 
 /// The longest name, in characters, by the specification.
 const MAX_NAME: usize = 64;
@@ -38,12 +46,14 @@ pub struct Skill {
     pub description: String,
     /// Whether only a person may send it.
     pub is_manual: bool,
+    /// The calls that a turn may make that has read it, beside those that only read, as rules; absent for all.
+    pub allowed: Option<Vec<String>>,
     /// What the file says behind its header.
     pub body: String,
 }
 
 /// Reads a skill. Fails if it cannot be used.
-pub(super) fn parse(found: &Found, text: &str) -> (Result<Skill, Problem>, String, Vec<Problem>) {
+pub(super) fn parse(found: &Found, text: &str, names: &Names) -> (Result<Skill, Problem>, String, Vec<Problem>) {
     let name = found.name.clone();
     let mut page = match Page::parse(text) {
         Ok(page) => page,
@@ -63,9 +73,7 @@ pub(super) fn parse(found: &Found, text: &str) -> (Result<Skill, Problem>, Strin
     if limit.is_some() {
         page.wrong("compatibility", format!("`compatibility` is longer than {MAX_COMPATIBILITY} characters"));
     }
-    if page.fields.contains_key("allowed-tools") {
-        page.warn("allowed-tools", "`allowed-tools` allows nothing here: rules and mode decide on each call");
-    }
+    let allowed = allowed(&mut page, names);
     let is_manual = page.fields.get(MANUAL).and_then(serde_json::Value::as_bool).unwrap_or_default();
     let Some(description) = page.text("description") else {
         let problem = Problem::error(page.line("description"), "`description` is missing or empty");
@@ -76,7 +84,7 @@ pub(super) fn parse(found: &Found, text: &str) -> (Result<Skill, Problem>, Strin
     }
     // The name that it gives itself counts if people can type it.
     let name = said.filter(|said| is_name(said)).unwrap_or(name);
-    (Ok(Skill { description, is_manual, body: page.body }), name, page.problems)
+    (Ok(Skill { description, is_manual, allowed, body: page.body }), name, page.problems)
 }
 
 fn check_name(page: &mut Page, name: Option<&str>, directory: &str) {
@@ -103,6 +111,66 @@ fn check_name(page: &mut Page, name: Option<&str>, directory: &str) {
     }
 }
 
+/// What `allowed-tools` means here: rules; absent without the key, or with `*`. What cannot be read is nothing, and never all.
+fn allowed(page: &mut Page, names: &Names) -> Option<Vec<String>> {
+    let entries = page.names(ALLOWED).filter(|entries| !entries.iter().any(|entry| entry == "*"))?;
+    if entries.len() > MAX_ALLOWED {
+        page.warn(ALLOWED, format!("`{ALLOWED}` has more than {MAX_ALLOWED} entries; the rest is left out"));
+    }
+    let mut allowed = Vec::new();
+    for entry in entries.iter().take(MAX_ALLOWED) {
+        match rules(entry, names) {
+            Ok(rules) => rules.into_iter().for_each(|rule| {
+                if !allowed.contains(&rule) {
+                    allowed.push(rule);
+                }
+            }),
+            Err(why) => page.warn(ALLOWED, format!("{}; it is left out", text::one_line(&why))),
+        }
+    }
+    Some(allowed)
+}
+
+/// The rules that an entry such as `Bash(git add:*)` means, whichever program it was written for; why it means nothing.
+fn rules(entry: &str, names: &Names) -> Result<Vec<String>, String> {
+    let (name, pattern) = match entry.split_once('(') {
+        Some((name, rest)) => {
+            (name.trim(), Some(rest.strip_suffix(')').ok_or_else(|| format!("`{entry}` has no closing parenthesis"))?))
+        }
+        None => (entry, None),
+    };
+    // Of other programs: all tools of a server.
+    let is_server = name.strip_prefix(MCP).is_some_and(|server| !server.is_empty() && !server.contains("__"));
+    let tools = if is_server { vec![format!("{name}__*")] } else { others::tools(name, names) };
+    if tools.is_empty() {
+        return Err(format!("unknown tool `{name}`"));
+    }
+    let mut rules = Vec::new();
+    for tool in tools {
+        let rule = match (pattern, names.takes(&tool)) {
+            // A search of the provider is no call.
+            (_, None) => continue,
+            (None | Some("*"), _) => tool,
+            // Such a call is free.
+            (Some(_), Some(Takes::Nothing)) if !rules.is_empty() => continue,
+            (Some(pattern), Some(Takes::Command | Takes::Arguments)) => match pattern.strip_suffix(" *") {
+                Some(start) => format!("{tool}({start}:*)"),
+                None => format!("{tool}({pattern})"),
+            },
+            (Some(pattern), Some(Takes::Host)) => {
+                format!("{tool}({})", pattern.strip_prefix("domain:").unwrap_or(pattern))
+            }
+            (Some(pattern), _) => format!("{tool}({pattern})"),
+        };
+        let parsed = Rule::parse(&rule, names).map_err(|error| error.to_string())?;
+        match parsed.matches_nothing(names) {
+            Some(why) => return Err(why),
+            None => rules.push(rule),
+        }
+    }
+    Ok(rules)
+}
+
 /// Whether people and models can use it as a name.
 pub(super) fn is_name(name: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -123,6 +191,16 @@ pub fn places<'a>(skills: impl Iterator<Item = &'a Entry<Skill>>) -> Vec<Place> 
         digest: entry.found.within.is_some().then(|| entry.found.digest.clone()),
     };
     skills.map(place).collect()
+}
+
+/// What the skills of a library limit a turn to that has read them.
+pub fn limits(library: &Library) -> Vec<Limit> {
+    let is_command = |name: &str| library.commands.iter().any(|entry| entry.name == name);
+    let limit = |entry: &Entry<Skill>| {
+        let (skill, allowed) = (entry.name.clone(), entry.item.allowed.clone()?);
+        Some(Limit { is_sent_by_name: !is_command(&skill), skill, allowed })
+    };
+    library.skills.iter().filter_map(limit).collect()
 }
 
 /// The part of the system prompt that names the skills; empty without any.
@@ -182,8 +260,12 @@ mod tests {
         }
     }
 
+    fn names() -> Names {
+        crate::tool::set::ToolSet::new(crate::tool::builtin()).names().clone()
+    }
+
     fn problems(directory: &str, header: &str) -> Vec<String> {
-        let (skill, _, problems) = parse(&found(directory), &format!("---\n{header}---\nbody\n"));
+        let (skill, _, problems) = parse(&found(directory), &format!("---\n{header}---\nbody\n"), &names());
         problems.iter().chain(skill.as_ref().err()).map(ToString::to_string).collect()
     }
 
@@ -199,7 +281,7 @@ mod tests {
         let check = |header: &str, expect: &str| {
             let said = problems("a-b", header);
             assert!(said.iter().any(|it| it.contains(expect)), "{header}: {said:?}");
-            assert!(parse(&found("a-b"), &format!("---\n{header}---\n")).0.is_ok(), "{header}");
+            assert!(parse(&found("a-b"), &format!("---\n{header}---\n"), &names()).0.is_ok(), "{header}");
         };
         check("description: d\n", "line 1: `name` is missing");
         check("name: other\ndescription: d\n", "line 2: the name `other` differs");
@@ -208,15 +290,60 @@ mod tests {
         check("name: a--b\ndescription: d\n", "a hyphen stands between");
         check("name: a b\ndescription: d\n", "letters, digits and hyphens alone");
         check("name: a-b\ndescription: d\nversion: 1\n", "line 4: unknown key `version`");
-        check("name: a-b\ndescription: d\nallowed-tools: Bash(git:*)\n", "allows nothing here");
+        check("name: a-b\ndescription: d\nallowed-tools: Zap Read\n", "line 4: unknown tool `Zap`; it is left out");
         check("name: a-b\ndescription: d: e\n", "line 3: `description` has a colon");
     }
 
     #[test]
     fn a_skill_without_description_or_header_is_not_used() {
         for text in ["---\nname: a\n---\n", "---\nname: a\ndescription:\n---\n", "# Title\n", "---\nname: [\n---\n"] {
-            assert!(parse(&found("a"), text).0.is_err(), "{text}");
+            assert!(parse(&found("a"), text, &names()).0.is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn allowed_tools_of_any_program_are_rules_and_what_means_nothing_is_left_out_and_said() {
+        let parse = |list: &str| {
+            let text = format!("---\nname: a\ndescription: d\n{list}---\n");
+            let (skill, _, problems) = parse(&found("a"), &text, &names());
+            (skill.unwrap().allowed.map(|rules| rules.join(" ")), problems.iter().map(ToString::to_string).collect())
+        };
+        let check = |list: &str, expect: &str| {
+            assert_eq!(parse(&format!("allowed-tools: {list}\n")), (Some(expect.to_owned()), Vec::new()), "{list}");
+        };
+        check("Read Bash(git add:*) Bash(git commit:*)", "read bash(git add:*) bash(git commit:*)");
+        check("Read, Write,Edit", "read write edit");
+        check("\n  - Read\n  - Bash(npm run build)", "read bash(npm run build)");
+        check("[Task, delegate]", "delegate");
+        check("Bash", "bash bash_output bash_kill");
+        check("Bash(gh *) Bash(*)", "bash(gh:*) bash bash_output bash_kill");
+        check("WebFetch(domain:example.com) WebSearch", "fetch(example.com)");
+        check("mcp__github mcp__db__query", "mcp__github__* mcp__db__query");
+        check("bash(ls) fetch(*.example.com) grep", "bash(ls) fetch(*.example.com) grep");
+        check("", "");
+        check("[]", "");
+        assert_eq!(parse("").0, None);
+        assert_eq!(parse("allowed-tools: Read, *\n").0, None);
+        let (rules, problems) = parse("allowed-tools: Zap, Bash(git:*, Task(x), Bash($HOME/x:*), Edit(../a), Read\n");
+        let problems: Vec<String> = problems;
+        assert_eq!((rules.as_deref(), problems.len()), (Some(""), 2), "the parenthesis stays open: {problems:?}");
+        let (rules, problems) =
+            parse("allowed-tools: [Zap, 'Bash(git', Task(x), 'Bash($HOME/x:*)', Edit(../a), Read]\n");
+        assert_eq!(rules.as_deref(), Some("read"));
+        for (said, expect) in problems.iter().zip([
+            "line 4: unknown tool `Zap`; it is left out",
+            "line 4: `Bash(git` has no closing parenthesis; it is left out",
+            "line 4: `delegate(x)` never matches: `delegate` takes no pattern; it is left out",
+            "line 4: `bash($HOME/x:*)` never matches: before `:*` stand plain words of one command, not `$HOME/x`; it is left out",
+            "line 4: `edit(../a)`: a pattern has no `..`; write the absolute path; it is left out",
+        ]) {
+            assert_eq!(said, expect);
+        }
+        assert_eq!(problems.len(), 5);
+        assert_eq!(parse("allowed-tools: {Read: 1}\n").0.as_deref(), Some(""));
+        let many = (0..300).map(|n| format!(" Bash(a{n})")).collect::<String>();
+        let (rules, problems) = parse(&format!("allowed-tools:{many}\n"));
+        assert_eq!((rules.unwrap().split(' ').count(), problems.len()), (MAX_ALLOWED, 1));
     }
 
     #[test]

@@ -13,9 +13,10 @@ use tokio::time::timeout;
 
 use super::trust::Now;
 use super::{Config, ConfigStore, Hook, HookEvent};
+use crate::question::permission::limit::{self, Limit};
 use crate::question::permission::{CallInfo, ResolvedAccess, Rule, Rules, Verdict, decide, hides};
 use crate::sys::disk;
-use crate::tool::{Access, Hidden, Workspace};
+use crate::tool::{Access, Hidden, Workspace, skill};
 
 /// What a session has settled about its calls.
 #[derive(Clone, Copy, Debug)]
@@ -130,6 +131,16 @@ impl Policy {
             // Without a readable configuration the rules are unknown.
             Err(_) => Verdict::Ask { rule: Some("the configuration cannot be read".to_owned()) },
         }
+    }
+
+    /// Why what these skills let a turn do leaves a call out. A rule that cannot be read covers nothing.
+    pub fn limit(&self, skills: &[&skill::Limit], call: &CallInfo<'_>, resolved: &ResolvedAccess) -> Option<String> {
+        let tools = self.config.tools().current();
+        let limit = |limit: &&skill::Limit| Limit {
+            skill: limit.skill.clone(),
+            allowed: limit.allowed.iter().filter_map(|rule| Rule::parse(rule, tools.names()).ok()).collect(),
+        };
+        limit::refuses(&skills.iter().map(limit).collect::<Vec<_>>(), call, resolved)
     }
 
     /// Where a rule stands that [`Self::decide`] names.

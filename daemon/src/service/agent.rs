@@ -12,8 +12,8 @@ use linger_protocol::session::Set;
 use serde_json::Value;
 
 use super::{Caller, Services};
-use crate::agent::command::Piece;
-use crate::agent::{Kind, Library, Places};
+use crate::agent::command::{self, Piece};
+use crate::agent::{Kind, Library, Places, skill};
 use crate::question::permission::{CallInfo, Verdict};
 use crate::session::actor::{CallBasis, Command, Named};
 use crate::sys::disk;
@@ -71,7 +71,7 @@ pub(super) async fn expanded(
 ) -> Result<(PromptContent, Option<Named>), RpcError> {
     let mut blocks = content.into_blocks();
     let typed = blocks.first().and_then(ContentBlock::as_text).map(str::to_owned).unwrap_or_default();
-    let Some((name, arguments)) = named(&typed) else { return Ok((PromptContent::Blocks(blocks), None)) };
+    let Some((name, arguments)) = command::named(&typed) else { return Ok((PromptContent::Blocks(blocks), None)) };
     let basis = services.registry.ask(session, Command::CallBasis).await?;
     let library = library(services, &basis.workspace).await?;
     let pieces = match library.expand(name, arguments) {
@@ -89,6 +89,8 @@ pub(super) async fn expanded(
             Piece::File(file) => text.push_str(&read(services, &basis, &file).await.map_err(|why| bad(name, &why))?),
         }
     }
+    // It may be newer than the turn that it steers.
+    basis.workspace.skills.set_limits(skill::limits(&library));
     let command = library.commands.iter().find(|entry| entry.name == name).map(|entry| &entry.item);
     if let Some(agent) = command.and_then(|command| command.agent.as_deref()) {
         text = as_agent(&basis, name, agent, text)?;
@@ -143,15 +145,6 @@ pub(super) async fn response_schema(services: &Services, session: &SessionId) ->
     let library = library(services, &basis.workspace).await?;
     let agent = library.agents.into_iter().find(|entry| entry.name == role.name);
     Ok(agent.and_then(|entry| entry.item.response_schema))
-}
-
-/// The name that a line begins with, and what follows; a path is no name.
-fn named(line: &str) -> Option<(&str, &str)> {
-    let rest = line.strip_prefix('/')?;
-    let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
-    let (name, arguments) = rest.split_at(end);
-    let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ':'));
-    is_name.then_some((name, arguments.trim()))
 }
 
 fn bad(name: &str, why: &str) -> RpcError {
@@ -215,19 +208,4 @@ async fn read(services: &Services, basis: &CallBasis, file: &str) -> Result<Stri
     let text = text.map_err(|error| format!("@{file}: {error}"))?;
     let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
     Ok(format!("\n<file path=\"{}\">\n{text}{end}</file>\n", crate::tool::text::one_line(file)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_names_a_command_and_a_path_does_not() {
-        assert_eq!(named("/review src a "), Some(("review", "src a")));
-        assert_eq!(named("/x\n"), Some(("x", "")));
-        assert_eq!(named(" /x"), None, "a blank keeps it text");
-        assert_eq!(named("/etc/passwd is odd"), None);
-        assert_eq!(named("/ a"), None);
-        assert_eq!(named("a /b"), None);
-    }
 }

@@ -173,12 +173,18 @@ fn delete(connection: &Connection, artifact: &Artifact) -> rusqlite::Result<()> 
     connection.prepare_cached("INSERT OR IGNORE INTO stray (hash) VALUES (?)")?.execute([hash.as_str()]).map(drop)
 }
 
-/// Deletes what tools made in a session, which is removed in the caller's transaction.
-pub(super) fn delete_of(connection: &Connection, session: &str) -> rusqlite::Result<()> {
-    let sql = format!("SELECT {COLUMNS} FROM artifact WHERE {IS_OF_SESSION}");
-    let made: Vec<Artifact> =
-        connection.prepare_cached(&sql)?.query_map([session], artifact)?.collect::<rusqlite::Result<_>>()?;
-    made.iter().try_for_each(|made| delete(connection, made))
+/// Deletes what tools made in a removed session, within the caller's transaction, but for what they made until its event `needed`:
+/// forks have that, and links to it. Gives how many.
+pub(super) fn delete_of(connection: &Connection, session: &str, needed: i64) -> rusqlite::Result<usize> {
+    // The event with a link is later than what it links to.
+    let last = "SELECT at FROM event WHERE session = ? AND seq <= ? ORDER BY seq DESC LIMIT 1";
+    let values = params![session, needed];
+    let last: Option<i64> = connection.prepare_cached(last)?.query_row(values, |row| row.get(0)).optional()?;
+    let sql = format!("SELECT {COLUMNS} FROM artifact WHERE {IS_OF_SESSION} AND (?2 IS NULL OR created_at > ?2)");
+    let mut select = connection.prepare_cached(&sql)?;
+    let made: Vec<Artifact> = select.query_map(params![session, last], artifact)?.collect::<rusqlite::Result<_>>()?;
+    made.iter().try_for_each(|made| delete(connection, made))?;
+    Ok(made.len())
 }
 
 /// The bytes of all artifacts.
@@ -374,13 +380,13 @@ mod tests {
         assert_ne!(other.id, first.id);
         // A client may call itself anything.
         let own = put(2, 5, None).unwrap();
-        delete_of(&connection, "s1").unwrap();
+        delete_of(&connection, "s1", 0).unwrap();
         let left: Vec<_> = all(&connection).unwrap().into_iter().map(|it| it.id).collect();
         assert!(left.len() == 2 && left.contains(&other.id) && left.contains(&own.id), "{left:?}");
         let is_used = "SELECT 1 FROM blob WHERE hash = ?";
         let is_used = |it: &Artifact| connection.prepare(is_used).unwrap().exists([blob_of(it).as_str()]).unwrap();
         assert!(is_used(&other) && is_used(&own));
-        delete_of(&connection, "s2").unwrap();
+        delete_of(&connection, "s2", 0).unwrap();
         assert!(!is_used(&other) && is_used(&own));
     }
 

@@ -241,7 +241,7 @@ pub(super) fn mark_removed(connection: &Connection, session: &str) -> rusqlite::
     connection.execute(waiting, [session])?;
     usage::release(connection, session)?;
     parts::unshare(connection, session)?;
-    artifact::delete_of(connection, session)?;
+    artifact::delete_of(connection, session, parts::needed(connection, session)?)?;
     Ok(())
 }
 
@@ -276,6 +276,10 @@ fn delete_rows_of(connection: &Connection, session: &str) -> Result<bool, StoreE
                 _ => statement.execute(params![session, ROWS])?,
             } as i64;
         }
+    }
+    if deleted == 0 {
+        // A fork that had more of them may be gone.
+        deleted += artifact::delete_of(&transaction, session, needed)? as i64;
     }
     transaction.commit()?;
     Ok(deleted > 0)
@@ -337,6 +341,11 @@ mod tests {
         Arc::new(Stored { seq, at: 1, kind: "notice".into(), stream: None, data })
     }
 
+    fn session() -> Fold {
+        let (cwd, fold) = ("/".to_owned(), "{}".to_owned());
+        Fold::Session { name: None, cwd, state: "idle", updated_at: 1, fold, parent: None }
+    }
+
     fn outcome(id: &str) -> Outcome {
         Outcome { key: Key { id: id.to_owned(), params: "p".to_owned() }, result: "null".to_owned() }
     }
@@ -347,15 +356,7 @@ mod tests {
 
     async fn write_events(store: &Store, log: &Arc<Log>, events: Vec<Arc<Stored>>, outcomes: &[&str]) {
         let (done, committed) = tokio::sync::oneshot::channel();
-        let session = Fold::Session {
-            name: None,
-            cwd: "/".to_owned(),
-            state: "idle",
-            updated_at: 1,
-            fold: "{}".to_owned(),
-            parent: None,
-        };
-        let folds = outcomes.iter().map(|id| Fold::Outcome(outcome(id))).chain([session]).collect();
+        let folds = outcomes.iter().map(|id| Fold::Outcome(outcome(id))).chain([session()]).collect();
         let log = log.clone();
         store.append(Append { log, events, turn: None, pieces: Vec::new(), folds, sync: true, done: Some(done) });
         committed.await.unwrap().unwrap();
@@ -439,6 +440,63 @@ mod tests {
         let store = Store::open(&path).unwrap();
         write_events(&store, &log("s3"), vec![event(1)], &[]).await;
         assert_eq!(numbers(&store).await, "s21=3 s31=5");
+    }
+
+    #[tokio::test]
+    async fn what_a_tool_made_stays_as_long_as_a_fork_has_the_link_to_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("linger.db")).unwrap();
+        let log = |id: &str| Log::new(SessionId::from(id), 0, Vec::new());
+        let origin = log("s1");
+        let events = |seqs: std::ops::RangeInclusive<u64>| {
+            let now = crate::sys::clock::now();
+            seqs.map(|seq| Arc::new(Stored { at: now, ..(*event(seq)).clone() })).collect()
+        };
+        let next_moment = || {
+            let now = crate::sys::clock::now();
+            while crate::sys::clock::now() <= now {
+                std::hint::spin_loop();
+            }
+        };
+        let make = async |name: &str| {
+            next_moment();
+            let (name, bytes) = ((name.to_owned(), "text/plain".to_owned()), name.as_bytes().to_vec());
+            store.keep_artifact(name, bytes, ("make", &SessionId::from("s1"))).await.unwrap();
+            next_moment();
+        };
+        let fork = async |id: &str, last: u64| {
+            let log = Log::new(SessionId::from(id), last, Vec::new());
+            let (done, committed) = tokio::sync::oneshot::channel();
+            let folds = vec![session(), Fold::Shared("s1".to_owned(), last)];
+            let (events, pieces) = (events(last + 1..=last + 1), Vec::new());
+            store.append(Append { log: log.clone(), events, turn: None, pieces, folds, sync: true, done: Some(done) });
+            committed.await.unwrap().unwrap();
+            log
+        };
+        let names = async || {
+            let mut all = store.artifacts(10, None, None).await.unwrap();
+            all.sort_by_key(|it| it.created_at);
+            all.into_iter().map(|it| it.name).collect::<Vec<_>>().join(" ")
+        };
+        for (name, seqs) in [("a", 1..=2), ("b", 3..=4), ("c", 5..=6)] {
+            make(name).await;
+            write_events(&store, &origin, events(seqs), &[]).await;
+        }
+        let (first, second) = (fork("s2", 2).await, fork("s3", 4).await);
+        store.remove(origin, Vec::new()).await.unwrap();
+        assert_eq!(names().await, "a b", "no fork has the last event");
+        let until = async |expect: &str| {
+            while names().await != expect {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        store.remove(second, Vec::new()).await.unwrap();
+        until("a").await;
+        store.remove(first, Vec::new()).await.unwrap();
+        until("").await;
+        let used = "SELECT count(*) FROM blob";
+        let used: i64 = store.read(move |connection| connection.query_row(used, [], |row| row.get(0))).await.unwrap();
+        assert_eq!(used, 0, "their bytes go too");
     }
 
     #[tokio::test]

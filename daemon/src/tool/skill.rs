@@ -44,9 +44,26 @@ pub struct Place {
     pub digest: Option<String>,
 }
 
+/// What a skill lets a turn do that has read it, beside calls that only read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Limit {
+    /// The skill's name.
+    pub skill: String,
+    /// Rules, as the configuration has them.
+    pub allowed: Vec<String>,
+    /// Whether `/name` sends it, and not a command of that name.
+    pub is_sent_by_name: bool,
+}
+
 /// The skills of a session; all clones are one.
 #[derive(Clone, Debug, Default)]
-pub struct Skills(Arc<Mutex<Arc<[Place]>>>);
+pub struct Skills(Arc<Mutex<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    places: Arc<[Place]>,
+    limits: Arc<[Limit]>,
+}
 
 impl PartialEq for Skills {
     fn eq(&self, other: &Self) -> bool {
@@ -57,13 +74,33 @@ impl PartialEq for Skills {
 impl Eq for Skills {}
 
 impl Skills {
-    /// The session has these from now on.
+    /// The model can read these from now on.
     pub fn set(&self, places: Vec<Place>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = places.into();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).places = places.into();
+    }
+
+    /// These skills limit a turn from now on.
+    pub fn set_limits(&self, limits: Vec<Limit>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).limits = limits.into();
+    }
+
+    /// What limits a turn that has read it; those too that only a person sends.
+    pub fn limits(&self) -> Arc<[Limit]> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).limits.clone()
     }
 
     fn get(&self) -> Arc<[Place]> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).places.clone()
+    }
+}
+
+/// The skill whose SKILL.md the call opens that was started with this action and input; `None` if it opens another file.
+pub fn opened<'a>(action: &'a str, input: Option<&Value>) -> Option<&'a str> {
+    let said = action.strip_prefix(NAME)?.strip_prefix(' ')?;
+    match input.and_then(|input| input.get("name")).and_then(Value::as_str) {
+        Some(name) => (said == name).then_some(said),
+        // An input that is too long for the event.
+        None => (!said.contains(' ')).then_some(said),
     }
 }
 
@@ -140,7 +177,7 @@ struct Reading {
 impl Call for Reading {
     fn action(&self) -> String {
         let file = self.file.iter().map(|file| format!(" {}", text::one_line(file))).collect::<String>();
-        format!("skill {}{file}", self.place.name)
+        format!("{NAME} {}{file}", self.place.name)
     }
 
     fn effects(&self) -> Effects {

@@ -8,6 +8,7 @@
 //! `auto`.
 
 mod home;
+pub mod limit;
 mod reading;
 mod rule;
 mod script;
@@ -218,8 +219,7 @@ fn decide_part(
         };
         list.iter().find(matches).map(ToString::to_string)
     };
-    // What a server or a host does with a call is unknown, whatever it declares.
-    let read_only = !call.changes && !matches!(call.access, Access::Write(_)) && !call.access.is_outside();
+    let read_only = is_read_only(call);
 
     if let Some(rule) = first(&rules.deny, Effect::Narrow) {
         return Verdict::Deny { reason: format!("the rule {rule} forbids it"), rule: Some(rule) };
@@ -250,6 +250,11 @@ fn decide_part(
         Mode::Edit => read_only && inside,
     };
     if allowed { Verdict::Allow { by: format!("mode {mode}") } } else { Verdict::Ask { rule: None } }
+}
+
+/// Whether the call only reads. What a server or a host does with a call is unknown, whatever it declares.
+fn is_read_only(call: &CallInfo<'_>) -> bool {
+    !call.changes && !matches!(call.access, Access::Write(_)) && !call.access.is_outside()
 }
 
 /// Whether a hook with this matcher is about the call: it matches as generously as a rule in `deny`.
@@ -441,6 +446,8 @@ fn canonical(value: &Value, out: &mut String) {
 mod command_tests;
 #[cfg(test)]
 mod git_tests;
+#[cfg(test)]
+mod limit_tests;
 #[cfg(test)]
 mod swap_tests;
 #[cfg(test)]

@@ -206,6 +206,11 @@ impl Rule {
         }
     }
 
+    /// Why it matches nothing in an allow list, if so.
+    pub fn matches_nothing(&self, names: &Names) -> Option<String> {
+        self.warning(true, names).filter(|why| why.starts_with(&format!("`{self}` never matches: ")))
+    }
+
     /// As [`Self::warning`], of an allow rule for commands.
     fn allow_warning(&self, pattern: &Pattern) -> Option<String> {
         let words = pattern.words.as_deref().unwrap_or_default();

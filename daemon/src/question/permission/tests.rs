@@ -68,7 +68,7 @@ impl House {
     }
 
     /// `read a/b`, `edit a/b`, `grep dir` with paths below the house; anything else is a command.
-    fn call(&self, call: &str) -> CallInfo<'static> {
+    pub(super) fn call(&self, call: &str) -> CallInfo<'static> {
         let (word, rest) = call.split_once(' ').unwrap_or((call, ""));
         let (tool, changes, access) = match word {
             "read" => ("read", false, Access::Read(self.path(rest))),

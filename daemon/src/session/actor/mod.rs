@@ -69,6 +69,7 @@ use crate::sys::clock::{self, DAY_MS};
 use crate::sys::disk;
 use crate::tool::Workspace;
 use crate::tool::background::{Jobs, Report};
+use crate::tool::skill::NAME as SKILL;
 
 pub use messages::{
     AnswerLimit, AttachPoint, Author, CallBasis, Command, Commands, Ending, Fragment, KeyedReply, Mailbox, Named,
@@ -193,6 +194,8 @@ pub struct Actor {
     mended: Option<(Duration, Instant)>,
     /// A cancelled turn whose end could not be written yet; it does not run.
     cancelled: Option<Cancelled>,
+    /// The last merge, whose event may not be written yet.
+    last_merge: Option<Box<worktree::LastMerge>>,
     /// When open questions are denied.
     deadlines: unattended::Deadlines,
     /// Notifications of people.
@@ -316,6 +319,7 @@ impl Actor {
             remembered,
             mended,
             cancelled,
+            last_merge: None,
             deadlines: unattended::Deadlines::default(),
             attending: attention::Attending::default(),
             hooks: JoinSet::new(),
@@ -548,8 +552,15 @@ impl Actor {
                 let turn = self.state.turn.as_ref().map(|turn| turn.id.clone());
                 let withdrawn = |draft: &Draft| self.withdrawn_before(&draft.body).into_iter().map(Draft::new);
                 let drafts = drafts.into_iter().flat_map(|draft| withdrawn(&draft).chain([draft]));
-                let drafts = drafts.map(|draft| Draft { turn: turn.clone(), ..draft }).collect();
+                let drafts: Vec<Draft> = drafts.map(|draft| Draft { turn: turn.clone(), ..draft }).collect();
+                let is_skill =
+                    |draft: &Draft| matches!(&draft.body, EventBody::ToolStarted { tool, .. } if tool == SKILL);
+                let reads_skill = drafts.iter().any(is_skill);
                 self.append(drafts, Vec::new(), sync, done);
+                if reads_skill {
+                    // It may limit the calls that wait for an answer.
+                    self.review();
+                }
             }
             TurnMessage::Message(body, reply, done) => {
                 let draft = self.in_turn(*body);

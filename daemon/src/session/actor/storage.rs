@@ -213,7 +213,9 @@ impl Actor {
         self.log.write_succeeded();
         self.env.store.found.written(&self.id);
         self.mended = Some((waited, Instant::now()));
-        if let Phase::Failed(_, _, Some(mut at_git)) = std::mem::replace(&mut self.phase, Phase::Idle) {
+        let phase = std::mem::replace(&mut self.phase, Phase::Idle);
+        self.record_merge_again();
+        if let Phase::Failed(_, _, Some(mut at_git)) = phase {
             // Git is done: a channel that has nothing belongs to a task that has panicked, which `take_worked` says.
             let worked = at_git.worked.try_recv().ok();
             self.phase = Phase::Git(at_git);

@@ -332,6 +332,36 @@ async fn what_git_did_while_nothing_could_be_written_is_recorded_and_nothing_beg
 }
 
 #[tokio::test]
+async fn a_merge_whose_event_is_refused_is_recorded_when_writing_works_and_only_once() {
+    let mut merging = Merging::new().await;
+    let database = rusqlite::Connection::open(merging.scene.env.places.database()).unwrap();
+    let refuse = "CREATE TRIGGER refused BEFORE INSERT ON event WHEN NEW.kind = 'merged' BEGIN SELECT RAISE(ABORT, 'refused'); END";
+    database.execute_batch(refuse).unwrap();
+    assert_eq!(merging.open().await.unwrap_err().code(), Some(Code::Storage));
+    assert_eq!(merging.head().await, merging.commit, "git has moved the branch");
+    database.execute_batch("DROP TRIGGER refused").unwrap();
+    let scene = merging.scene;
+    let again = async || {
+        tokio::time::pause();
+        tokio::time::advance(WRITE_RETRY[1] * 2).await;
+        tokio::time::resume();
+    };
+    again().await;
+    let mut subscription = scene.attach().await;
+    transcript(&mut subscription, "merged").await;
+    // Another failure does not repeat what is written.
+    let reading = scene.ask(|reply| Command::Attach(None, false, BTreeMap::new(), reply)).await.unwrap();
+    reading.log.fail_for_now("the disk is full");
+    assert_eq!(scene.try_prompt("say: one").await.unwrap_err().code(), Some(Code::Storage));
+    again().await;
+    scene.prompt("say: two").await;
+    drop(subscription);
+    let lines = transcript(&mut scene.attach().await, "turn_finished").await;
+    assert_eq!(lines.iter().filter(|line| *line == "merged").count(), 1, "{lines:#?}");
+    scene.end().await;
+}
+
+#[tokio::test]
 async fn a_cancel_while_git_works_cancels_the_prompt_before_it_and_git_goes_on() {
     let mut merging = Merging::new().await;
     assert_eq!(merging.scene.cancel().await.unwrap_err().code(), Some(Code::Idle));

@@ -75,6 +75,14 @@ pub(super) struct MergeAsked {
     reply: Reply<Merged>,
 }
 
+/// A merge whose event may not be written yet.
+pub(super) struct LastMerge {
+    /// The number of the event.
+    seq: u64,
+    merged: Merged,
+    key: Option<Key>,
+}
+
 /// What is to be merged into the session's directory, checked by the registry.
 #[derive(Debug)]
 pub struct MergeWork {
@@ -350,11 +358,26 @@ impl Actor {
                 return respond(reply, Err(error.hint(hint)));
             }
         };
-        let outcome = self.remember(key, &merged);
+        let committed = self.record_merge(merged.clone(), key);
+        respond_when(reply, committed, merged);
+    }
+
+    fn record_merge(&mut self, merged: Merged, key: Option<Key>) -> oneshot::Receiver<Result<(), StoreError>> {
+        let outcome = self.remember(key.clone(), &merged);
         let (done, committed) = oneshot::channel();
         let draft = Draft::new(EventBody::Merged(Box::new(merged.clone())));
         self.append(vec![draft], outcome.into_iter().collect(), true, Some(done));
-        respond_when(reply, committed, merged);
+        self.last_merge = Some(Box::new(LastMerge { seq: self.state.head, merged, key }));
+        committed
+    }
+
+    /// Records the last merge once more if its event could not be written: the branch has moved.
+    pub(super) fn record_merge_again(&mut self) {
+        let lost = self.last_merge.take().filter(|last| last.seq > self.state.head);
+        if let Some(lost) = lost {
+            let LastMerge { merged, key, .. } = *lost;
+            drop(self.record_merge(merged, key));
+        }
     }
 
     /// Records what became of the worktree.

@@ -25,6 +25,7 @@ mod prompts;
 mod questions;
 mod room;
 mod schemas;
+mod skills;
 mod stopping;
 mod tools;
 mod unattended;

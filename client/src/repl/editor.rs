@@ -32,7 +32,7 @@ use crate::environment::working_directory;
 use crate::error::{Exit, Failure};
 use crate::input::{Event, Hotkey, Line, Lines, Ran};
 use crate::render::style::Style;
-use crate::terminal::{Above, command, discard_typed, remember_editing, size, with_shell_settings};
+use crate::terminal::{Above, command, discard_typed, lend, remember_editing, size};
 
 /// The prompt.
 pub(super) const PROMPT: &str = "> ";
@@ -278,7 +278,7 @@ fn in_editor(text: &str) -> Result<String, String> {
     let run = || {
         // As git has it: the editor may be a command with arguments.
         #[allow(clippy::disallowed_methods, reason = "the user's own editor, in the user's terminal")]
-        let status = with_shell_settings(|| {
+        let status = lend(|| {
             std::process::Command::new("/bin/sh").args(["-c", &format!("{editor} \"$1\""), "sh"]).arg(&path).status()
         });
         match status {

@@ -43,6 +43,7 @@ async fn events_are_printed_from_a_cursor_on_and_messages_are_found_by_their_wor
     assert!(output.stderr.contains(&format!("`linger attach {session}`")), "{}", output.stderr);
     let output = daemon.cli(&["search", "nothing", "like", "this"]).run().await.exits(0);
     assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("", "no message has these words\n"));
+    daemon.cli(&["search", "-n", "0", "parser"]).run().await.exits(2);
 
     let output = daemon.cli(&["log", "--json", "--since", "2000-01-01", &session]).run().await.exits(0);
     let all = rows(&output.stdout).len();
@@ -84,7 +85,13 @@ async fn what_another_program_has_is_shown_and_taken_and_nothing_is_replaced() {
     daemon.cli(&["import", "claude"]).run().await.exits(3);
     assert_eq!(std::fs::read_to_string(&config).unwrap(), before, "nothing was taken yet");
 
-    daemon.cli(&["import", "claude", "--yes"]).run().await.exits(0);
+    let taken = daemon.cli(&["import", "claude", "--yes"]).run().await.exits(0);
+    assert!(taken.stderr.contains("`linger config confirm` puts agents into force"), "{}", taken.stderr);
+    // What waits is said once, however many sessions a command is about.
+    let client = daemon.client().await;
+    let (one, two) = (client.session().await, client.session().await);
+    let waited = daemon.cli(&["wait", "--answer", &one, &two]).run().await.exits(0);
+    assert_eq!(waited.stderr.matches("`linger config confirm`").count(), 1, "{}", waited.stderr);
     let after = std::fs::read_to_string(&config).unwrap();
     assert!(after.starts_with(&before) || after.contains("docs-server"), "{after}");
     assert!(after.contains("bash(cargo test:*)") && !after.contains("sk-secret"), "{after}");

@@ -27,7 +27,7 @@ pub(crate) struct Search {
     #[arg(long)]
     pub(crate) here: bool,
     /// The most messages to show, 200 at most
-    #[arg(short = 'n', long = "limit", value_name = "N", default_value_t = 20)]
+    #[arg(short = 'n', long = "limit", value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=200))]
     pub(crate) limit: u32,
     /// One JSON object a line: `session`, `name`, `cwd`, `seq`, `at`, `role`, `snippet`
     #[arg(long)]

@@ -166,7 +166,7 @@ fn show_past(look: &Capabilities, info: Info, room: &Room) -> Result<Info, Failu
         (false, None) => return Ok(info),
     };
     let (mut back, mut since) = (Back::default(), info.left.clone().map(Since::new));
-    let mut attachment = Attachment::start(Client::open()?, info.session.clone(), from, false)?;
+    let mut attachment = Attachment::start(Client::open_silent(None)?, info.session.clone(), from, false)?;
     loop {
         match attachment.next(None)? {
             Happened::Event(notification, _) => {

@@ -67,11 +67,13 @@ pub(super) fn run(args: Init) -> Result<Exit, Failure> {
             (Err(failure), false) => Terminal::new().complain(failure)?,
         }
     } else if !row.ready {
-        let missing = row.missing.as_deref().unwrap_or("its key");
-        Terminal::new().say(&format!(
-            "note: {provider} lacks {}: set it where you run linger, or use `linger login {provider}`",
-            clean_line(missing)
-        ))?;
+        let note = match lacks(row) {
+            Some(variable) => {
+                format!("{provider} lacks {variable}: set it where you run linger, or use `linger login {provider}`")
+            }
+            None => format!("{provider} is not ready: {}", row.missing.as_deref().unwrap_or("its key is missing")),
+        };
+        Terminal::new().say(&format!("note: {}", clean_line(&note)))?;
     }
     let mode = match args.mode {
         Some(mode) => mode,
@@ -133,12 +135,7 @@ fn choose(rows: &[Model]) -> Result<String, Failure> {
     rows.sort_by_key(|row| (!row.ready, rank(row)));
     let mut terminal = Terminal::new();
     for (n, row) in rows.iter().take(SHOWN).enumerate() {
-        let state = match (&row.missing, row.ready) {
-            (_, true) => "ready".to_owned(),
-            (Some(missing), false) => format!("lacks {missing}"),
-            (None, false) => "not ready".to_owned(),
-        };
-        terminal.say(&format!("{:>3}  {}  {}", n + 1, clean_line(&row.model), clean_line(&state)))?;
+        terminal.say(&format!("{:>3}  {}  {}", n + 1, clean_line(&row.model), clean_line(&state(row))))?;
     }
     let said = asked("provider, or PROVIDER/MODEL [1]: ")?;
     match said.parse::<usize>() {
@@ -147,6 +144,21 @@ fn choose(rows: &[Model]) -> Result<String, Failure> {
         Err(_) => Some(said.clone()),
     }
     .ok_or_else(|| Failure::usage(format!("there is no provider {said}")).hint("`linger models` lists all"))
+}
+
+/// Whether a provider can be used, for people.
+fn state(row: &Model) -> String {
+    match (lacks(row), &row.missing) {
+        _ if row.ready => "ready".to_owned(),
+        (Some(variable), _) => format!("lacks {variable}"),
+        (None, Some(why)) => why.clone(),
+        (None, None) => "not ready".to_owned(),
+    }
+}
+
+/// The variable that a provider lacks; `None` if it is something else, which its row says in words.
+fn lacks(row: &Model) -> Option<&str> {
+    row.missing.as_deref().filter(|missing| !row.ready && !missing.contains(' '))
 }
 
 fn ask_mode() -> Result<Mode, Failure> {
@@ -172,6 +184,18 @@ fn asked(question: &str) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_provider_lacks_is_a_variable_or_a_sentence() {
+        let check = |missing: Option<&str>, ready: bool, expect: &str| {
+            let row = Model { missing: missing.map(str::to_owned), ready, ..Model::default() };
+            assert_eq!(state(&row), expect);
+        };
+        check(None, true, "ready");
+        check(Some("X_API_KEY"), false, "lacks X_API_KEY");
+        check(Some("no server listens at 127.0.0.1:11434"), false, "no server listens at 127.0.0.1:11434");
+        check(None, false, "not ready");
+    }
 
     #[test]
     fn what_is_written_is_toml_and_so_are_its_comments() {

@@ -40,7 +40,9 @@ pub(super) fn run(args: &Status) -> Result<Exit, Failure> {
 /// Fails if a format names something else in braces.
 fn check(format: &str) -> Result<(), Failure> {
     for part in format.split('{').skip(1) {
-        let name = part.split('}').next().unwrap_or_default();
+        let Some((name, _)) = part.split_once('}') else {
+            return Err(Failure::usage(format!("--format has no end of {{{part}")).hint("write {running}"));
+        };
         if !FIELDS.contains(&name) {
             return Err(Failure::usage(format!("--format has no {{{name}}}"))
                 .hint(format!("it has {{{}}}", FIELDS.join("} {"))));
@@ -92,7 +94,7 @@ mod tests {
         let values = values(&[], None);
         assert_eq!(filled("{running}+{waiting} [{model}] {cost}", &values), "0+0 [] ");
         assert_eq!(filled("no fields", &values), "no fields");
-        assert!(check("{running} {cost}").is_ok() && check("plain").is_ok());
+        assert!(check("{running} {cost}").is_ok() && check("plain").is_ok() && check("{running").is_err());
         assert!(check("{runs}").unwrap_err().hint.unwrap().contains("{running} {waiting}"));
     }
 }

@@ -55,7 +55,7 @@ fn several(args: &Wait, rows: Vec<Info>, deadline: Option<Instant>) -> Result<Ex
         for (n, info) in rows.into_iter().enumerate() {
             let done = done.clone();
             scope.spawn(move || {
-                let client = Client::open_within(answer_deadline(deadline));
+                let client = Client::open_silent(answer_deadline(deadline));
                 let ended = client.and_then(|client| one(args, client, info, deadline));
                 // With --any the others are too late.
                 let _late = done.send((n, ended));
@@ -105,7 +105,7 @@ fn one(args: &Wait, client: Client, info: Info, deadline: Option<Instant>) -> Re
 /// still have events of its attachment.
 fn print_answer(info: &Info) -> Result<(), Failure> {
     let from = Some(info.turn_cursor.clone()).filter(|cursor| *cursor != Cursor::default());
-    let mut attachment = Attachment::start(Client::open()?, info.session.clone(), from, false)?;
+    let mut attachment = Attachment::start(Client::open_silent(None)?, info.session.clone(), from, false)?;
     let (mut answer, mut cut) = (String::new(), false);
     loop {
         match attachment.next(None)? {

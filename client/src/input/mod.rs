@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use crate::error::{Exit, Failure};
-use crate::terminal::{Above, Keyboard, set_keyboard};
+use crate::terminal::{Above, Keyboard, is_lent, set_keyboard};
 pub(crate) use typed::Pressed;
 use typed::Typed;
 
@@ -152,13 +152,17 @@ pub(crate) enum Signal {
     Continued,
 }
 
-/// Turns signals into events from now on; with `keys` also the signals that concern a terminal.
+/// Turns signals into events from now on; with `keys` also the signals that concern a terminal. Those that a key causes while a
+/// program of the user's has the terminal are that program's.
 pub(crate) fn signals(sender: Sender<Event>, keys: bool) -> Result<(), Failure> {
     let wanted: &[i32] = if keys { &[SIGINT, SIGHUP, SIGTERM, SIGQUIT, SIGCONT] } else { &[SIGINT, SIGHUP, SIGTERM] };
     let mut signals = signal_hook::iterator::Signals::new(wanted)
         .map_err(|error| Failure::new(Exit::FAILED, format!("cannot watch for signals: {error}")))?;
     std::thread::spawn(move || {
         for signal in signals.forever() {
+            if is_lent() && matches!(signal, SIGINT | SIGQUIT | SIGCONT) {
+                continue;
+            }
             let signal = match signal {
                 SIGINT => Signal::Interrupt,
                 SIGQUIT => Signal::Quit,

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
-use rustyline::highlight::Highlighter;
+use rustyline::highlight::{CmdKind, Highlighter};
 use rustyline::hint::Hinter;
 use rustyline::history::DefaultHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
@@ -32,7 +32,7 @@ use crate::environment::working_directory;
 use crate::error::{Exit, Failure};
 use crate::input::{Event, Hotkey, Line, Lines, Ran};
 use crate::render::style::Style;
-use crate::terminal::{Above, command, discard_typed, remember_editing, size, with_shell_settings};
+use crate::terminal::{Above, command, discard_typed, lend, remember_editing, size};
 
 /// The prompt.
 pub(super) const PROMPT: &str = "> ";
@@ -278,7 +278,7 @@ fn in_editor(text: &str) -> Result<String, String> {
     let run = || {
         // As git has it: the editor may be a command with arguments.
         #[allow(clippy::disallowed_methods, reason = "the user's own editor, in the user's terminal")]
-        let status = with_shell_settings(|| {
+        let status = lend(|| {
             std::process::Command::new("/bin/sh").args(["-c", &format!("{editor} \"$1\""), "sh"]).arg(&path).status()
         });
         match status {
@@ -328,9 +328,10 @@ impl Completer for Completion {
 impl Hinter for Completion {
     type Hint = String;
 
-    /// Gives no hint: rustyline calls this at each change of the line, which shows whether it is empty.
-    fn hint(&self, line: &str, _: usize, _: &Context<'_>) -> Option<String> {
+    /// Gives no hint: rustyline calls this at each change of the line, which shows what is in it.
+    fn hint(&self, line: &str, at: usize, _: &Context<'_>) -> Option<String> {
         self.keys.changed(line);
+        self.above.typed(line, at);
         None
     }
 }
@@ -339,9 +340,18 @@ impl Highlighter for Completion {
     fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, default: bool) -> Cow<'b, str> {
         remember_editing();
         self.keys.searching.store(!default, Ordering::SeqCst);
+        if default {
+            self.above.set_prompt(prompt);
+        }
         // A search in the history has a prompt of its own, which is drawn with its result.
         let above = if default { self.above.draw(size()) } else { String::new() };
         if above.is_empty() { Cow::Borrowed(prompt) } else { Cow::Owned(above + prompt) }
+    }
+
+    /// Highlights nothing: rustyline calls this where the cursor moves.
+    fn highlight_char(&self, line: &str, at: usize, _: CmdKind) -> bool {
+        self.above.typed(line, at);
+        false
     }
 }
 

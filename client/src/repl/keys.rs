@@ -20,7 +20,7 @@ use super::paste::Pastes;
 use super::picker::Picker;
 use crate::input::{Event, Hotkey};
 use crate::render::style::Style;
-use crate::terminal::{Above, size, suspend};
+use crate::terminal::{Above, Asked, size, suspend};
 
 /// The silence after a key that was pressed alone: pasted text arrives faster, and a person does not
 /// notice the delay.
@@ -33,6 +33,9 @@ const TYPED_BEFORE: Duration = Duration::from_millis(100);
 /// How long after a key a line counts as being typed, although it is empty: the next key may belong to
 /// it, and not to a question that has just come.
 const TYPING: Duration = Duration::from_secs(1);
+
+/// Keys that begin a line while vi's commands are typed: they allow nothing there.
+const VI_BEGINS: &str = "aAsS";
 
 /// How the line that is being read ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -316,9 +319,14 @@ impl Keys {
         }
     }
 
+    /// The question on the screen that a key answers if it is pressed alone.
+    fn asks_for(&self, key: char, line: &str) -> Option<Asked> {
+        self.above.shown().filter(|asked| asked.alone && line.is_empty() && asked.keys.contains(key))
+    }
+
     /// Holds a key back that may answer the question on the screen.
     fn hold(&self, key: char, line: &str) -> Option<Cmd> {
-        let asked = self.above.shown().filter(|asked| asked.alone && line.is_empty() && asked.keys.contains(key))?;
+        let asked = self.asks_for(key, line)?;
         if self.searching.load(Ordering::SeqCst) {
             return None;
         }
@@ -340,14 +348,23 @@ impl Keys {
 }
 
 impl Keys {
-    /// Whether a key means something else while vi's commands are typed; Esc stops the turn only there.
-    fn is_of_vi(&self, KeyEvent(code, modifiers): KeyEvent, mode: InputMode) -> bool {
+    /// Whether a key means something else while vi's commands are typed; Esc stops the turn only there. A key that answers the
+    /// question on the screen does so there too, unless it begins a line in vi.
+    fn is_of_vi(&self, KeyEvent(code, modifiers): KeyEvent, mode: InputMode, line: &str) -> bool {
         if self.lock().picker.is_some() {
             return false;
         }
-        match mode {
-            InputMode::Command => matches!((code, modifiers), (KeyCode::Char(_), Modifiers::NONE)),
-            InputMode::Insert | InputMode::Replace => code == KeyCode::Esc,
+        match (mode, code, modifiers) {
+            (InputMode::Command, KeyCode::Char(key), Modifiers::NONE) => {
+                let answers = !VI_BEGINS.contains(key) && self.asks_for(key, line).is_some();
+                if !answers {
+                    // The key before it was one of two.
+                    self.lock().held = None;
+                }
+                !answers
+            }
+            (InputMode::Command, ..) => false,
+            (InputMode::Insert | InputMode::Replace, ..) => code == KeyCode::Esc,
         }
     }
 }
@@ -357,7 +374,7 @@ impl ConditionalEventHandler for Keys {
         let Typed::KeySeq(keys) = typed else { return None };
         match keys.as_slice() {
             [key] => {
-                if context.mode() == EditMode::Vi && self.is_of_vi(*key, context.input_mode()) {
+                if context.mode() == EditMode::Vi && self.is_of_vi(*key, context.input_mode(), context.line()) {
                     return None;
                 }
                 if *key == KeyEvent(KeyCode::Backspace, Modifiers::NONE) {
@@ -391,7 +408,7 @@ mod tests {
     use std::sync::mpsc::{Receiver, channel};
 
     use super::*;
-    use crate::terminal::{Asked, Size};
+    use crate::terminal::Size;
 
     fn keys(alone: bool) -> (Keys, Receiver<Event>) {
         let (sender, events) = channel();
@@ -457,6 +474,23 @@ mod tests {
         let (keys, _events) = self::keys(true);
         keys.above.unask();
         assert_eq!(keys.key(key('y'), ""), None);
+    }
+
+    #[test]
+    fn in_vis_command_mode_a_key_answers_unless_it_begins_a_line() {
+        let (keys, events) = keys(true);
+        let is_of_vi = |c, line: &str| keys.is_of_vi(key(c), InputMode::Command, line);
+        assert!(!is_of_vi('y', "") && is_of_vi('y', "text") && is_of_vi('k', ""));
+        keys.above.ask("? bash\n", Asked { request: 8, keys: "ysan", alone: true });
+        keys.above.draw(Size { columns: 80, rows: 24, reflows: true });
+        assert!(is_of_vi('a', "") && is_of_vi('s', ""));
+        // `yw` is no answer.
+        assert_eq!(keys.key(key('y'), ""), Some(Cmd::Noop));
+        assert!(is_of_vi('w', ""));
+        assert_eq!(keys.key(key('n'), ""), Some(Cmd::Noop));
+        let answer = events.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert!(matches!(answer, Event::Hotkey(Hotkey::Answer { key: 'n', request: 8 })), "{answer:?}");
+        assert!(events.try_recv().is_err());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use linger_protocol::message::text_of;
 
 use super::Repl;
 use crate::error::{Exit, Failure};
-use crate::terminal::{clean, with_shell_settings};
+use crate::terminal::{clean, lend};
 
 /// Outputs that are kept: as far back as a person remembers.
 const KEPT: usize = 20;
@@ -74,7 +74,7 @@ pub(super) fn page(text: &str) -> Result<(), Failure> {
     let pager = std::env::var("PAGER").ok().filter(|pager| !pager.trim().is_empty());
     let pager = pager.unwrap_or_else(|| "less".to_owned());
     let failed = |error| Failure::new(Exit::FAILED, format!("{pager}: {error}")).hint("set PAGER to a pager you have");
-    with_shell_settings(|| {
+    lend(|| {
         // As git has it: the pager may be a command with arguments.
         #[allow(clippy::disallowed_methods, reason = "the user's own pager, in the user's terminal")]
         let mut child = Command::new("/bin/sh").args(["-c", &pager]).stdin(Stdio::piped()).spawn()?;

@@ -5,10 +5,13 @@
 //! change what is to be drawn and ask for it. So a redraw that comes late, twice or between two lines
 //! does no harm. The rows vanish when a line ends: what stays on the screen is what was pushed as lines.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use unicode_width::UnicodeWidthChar as _;
 
 use super::flow;
 use crate::capacity::Capacity;
@@ -19,6 +22,12 @@ const BETWEEN: Duration = Duration::from_millis(50);
 
 /// Rows of a terminal in which only one row is redrawn: more would leave no room for the text.
 const SMALL: usize = 10;
+
+/// The last lines that are kept for the rows that the line editor erases too many: as many as a typed line has rows.
+const RECENT: usize = 16;
+
+/// Columns between two tab stops.
+const TAB: usize = 8;
 
 /// What is drawn above the prompt.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +51,14 @@ struct Drawing {
     menu: Vec<String>,
     /// The widths of those that are on the screen.
     drawn: Vec<usize>,
+    /// The columns of the terminal at the last drawing; 0 before the first of a line.
+    columns: usize,
+    /// The last lines that were drawn, while this line is read.
+    recent: VecDeque<String>,
+    /// What stands in front of the line.
+    prompt: String,
+    /// The line, and where its cursor is, in bytes.
+    typed: (String, usize),
     /// Whether the line has ended: the rows are erased.
     ended: bool,
     /// The question whose text is in `lines`.
@@ -87,6 +104,7 @@ impl Above {
 
     /// A line is read from now on.
     pub(crate) fn begin(&self) {
+        self.forget();
         self.lock().ended = false;
         self.reading.store(true, Ordering::SeqCst);
     }
@@ -104,7 +122,22 @@ impl Above {
 
     /// What is on the screen is no longer where it was drawn.
     pub(crate) fn forget(&self) {
-        self.lock().drawn.clear();
+        let mut drawing = self.lock();
+        drawing.drawn.clear();
+        drawing.recent.clear();
+        drawing.columns = 0;
+    }
+
+    /// What stands in front of the line.
+    pub(crate) fn set_prompt(&self, prompt: &str) {
+        prompt.clone_into(&mut self.lock().prompt);
+    }
+
+    /// What stands in the line now, and where its cursor is, in bytes.
+    pub(crate) fn typed(&self, line: &str, at: usize) {
+        let mut drawing = self.lock();
+        line.clone_into(&mut drawing.typed.0);
+        drawing.typed.1 = at;
     }
 
     /// Adds whole lines.
@@ -182,10 +215,13 @@ impl Above {
     /// of this size: it erases the rows of the last drawing, and leaves the cursor where the prompt begins.
     pub(crate) fn draw(&self, size: Size) -> String {
         let mut drawing = self.lock();
-        let mut out = erase(&drawing.drawn, size);
+        let mut out = drawing.erase(size);
         self.capacity.free_lines(drawing.lines.len());
-        out.push_str(&std::mem::take(&mut drawing.lines));
+        let lines = std::mem::take(&mut drawing.lines);
+        out.push_str(&lines);
+        drawing.keep(&lines);
         drawing.drawn.clear();
+        drawing.columns = size.columns;
         drawing.shown = drawing.asked.take().or(drawing.shown);
         if !drawing.ended {
             let skip = if size.rows < SMALL { drawing.rows.len().saturating_sub(1) } else { 0 };
@@ -206,8 +242,60 @@ impl Above {
             return String::new();
         }
         let drawn = std::mem::take(&mut self.lock().drawn);
-        format!("\r\x1b[2K{}", erase(&drawn, size))
+        format!("\r\x1b[2K{}", UP.repeat(drawn.iter().map(|width| rows_of(*width, size)).sum()))
     }
+}
+
+impl Drawing {
+    /// What erases the rows of the last drawing, from where the line editor takes the prompt's first row to be. After a change of
+    /// the width it is mistaken there: it counts the rows that the line had before, and a terminal has wrapped them anew.
+    fn erase(&self, size: Size) -> String {
+        let rows: usize = self.drawn.iter().map(|width| rows_of(*width, size)).sum();
+        if self.columns == 0 || self.columns == size.columns || !size.reflows {
+            return UP.repeat(rows);
+        }
+        let row = |at: usize, columns: usize| {
+            let line = self.typed.0.get(..at).unwrap_or(&self.typed.0);
+            last_row(self.prompt.chars().chain(line.chars()), columns)
+        };
+        let moved = |at: usize| (row(at, self.columns), row(at, size.columns));
+        // A terminal that is wider has fewer rows: the cursor, which is moved down before, stays in the last one.
+        let (before, now) = moved(if size.columns > self.columns { self.typed.0.len() } else { self.typed.1 });
+        let (below, above) = (now.saturating_sub(before), before.saturating_sub(now));
+        let mut out = UP.repeat(below + rows.saturating_sub(above));
+        // Lines above ours that were erased too.
+        let lost = above.saturating_sub(rows);
+        self.recent.iter().skip(self.recent.len().saturating_sub(lost)).for_each(|line| {
+            out.push_str(line);
+            out.push('\n');
+        });
+        out
+    }
+
+    fn keep(&mut self, lines: &str) {
+        for line in lines.lines() {
+            self.recent.push_back(line.to_owned());
+        }
+        let over = self.recent.len().saturating_sub(RECENT);
+        self.recent.drain(..over);
+    }
+}
+
+/// The row in which a text ends that begins in the first column, as the line editor counts.
+fn last_row(text: impl Iterator<Item = char>, columns: usize) -> usize {
+    let (mut row, mut column) = (0, 0);
+    for c in text {
+        if c == '\n' {
+            (row, column) = (row + 1, 0);
+            continue;
+        }
+        let width = if c == '\t' { TAB - column % TAB } else { c.width().unwrap_or(0) };
+        column += width;
+        if column > columns {
+            (row, column) = (row + 1, width);
+        }
+    }
+    if column == columns { row + 1 } else { row }
 }
 
 /// The size of a terminal.
@@ -221,10 +309,12 @@ pub(crate) struct Size {
     pub(crate) reflows: bool,
 }
 
-fn erase(drawn: &[usize], size: Size) -> String {
-    let rows = |width: &usize| if size.reflows { width.div_ceil(size.columns.max(1)).max(1) } else { 1 };
-    // Not to the end of the screen: that makes some terminals keep a copy of it.
-    "\x1b[A\x1b[2K".repeat(drawn.iter().map(rows).sum())
+/// Erases the row above. Not to the end of the screen: that makes some terminals keep a copy of it.
+const UP: &str = "\x1b[A\x1b[2K";
+
+/// The rows that one of such a width takes.
+fn rows_of(width: usize, size: Size) -> usize {
+    if size.reflows { width.div_ceil(size.columns.max(1)).max(1) } else { 1 }
 }
 
 #[cfg(test)]
@@ -257,6 +347,35 @@ mod tests {
         above.close();
         assert_eq!(above.draw(SIZE), up);
         assert_eq!(above.draw(SIZE), "");
+    }
+
+    #[test]
+    fn a_line_that_the_terminal_wraps_anew_costs_no_line_above_it_and_leaves_nothing_behind() {
+        let drawn = |line: &str, at: usize, rows: &[&str], from: usize, to: Size| {
+            let above = Above::default();
+            above.begin();
+            above.set_prompt("> ");
+            above.typed(line, at);
+            above.push("one\ntwo\n");
+            above.set("", rows.iter().map(|row| (*row).to_owned()).collect());
+            above.draw(Size { columns: from, ..to });
+            above.draw(to)
+        };
+        let up = |rows: usize| "\x1b[A\x1b[2K".repeat(rows);
+        let line = "漢字 abcdefgh";
+        let size = |columns: usize| Size { columns, ..SIZE };
+        // In 10 columns it has two rows, in 6 three, in 80 one.
+        assert_eq!(drawn(line, line.len(), &["st"], 80, size(10)), format!("{}st\n", up(2)));
+        assert_eq!(drawn(line, line.len(), &["st"], 80, size(6)), format!("{}st\n", up(3)));
+        assert_eq!(drawn(line, 0, &["st"], 80, size(6)), format!("{}st\n", up(1)));
+        assert_eq!(drawn(line, line.len(), &["st", "st"], 10, size(80)), format!("{}st\nst\n", up(1)));
+        assert_eq!(drawn(line, line.len(), &["st"], 10, size(80)), "st\n");
+        // The editor has erased a line more than ours.
+        assert_eq!(drawn(line, line.len(), &[], 10, size(80)), "two\n");
+        assert_eq!(drawn(line, line.len(), &["st"], 6, size(80)), "two\nst\n");
+        assert_eq!(drawn("a\nb", 3, &["st"], 80, size(10)), format!("{}st\n", up(1)));
+        // A terminal that does not wrap anew has them where they were.
+        assert_eq!(drawn(line, line.len(), &["st"], 80, Size { reflows: false, ..size(10) }), format!("{}st\n", up(1)));
     }
 
     #[test]

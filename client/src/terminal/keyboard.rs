@@ -13,6 +13,8 @@ const CTRL_D: u8 = 4;
 static ORIGINAL: OnceLock<Termios> = OnceLock::new();
 /// Whether this process has changed the settings.
 static CHANGED: AtomicBool = AtomicBool::new(false);
+/// Whether a program of the user's has the terminal.
+static LENT: AtomicBool = AtomicBool::new(false);
 
 /// The mode of the keyboard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +59,20 @@ pub(crate) fn with_shell_settings<T>(run: impl FnOnce() -> T) -> T {
         let _ = rustix::termios::tcsetattr(stdin, OptionalActions::Drain, &before);
     }
     done
+}
+
+/// Runs a program of the user's that takes over the terminal, such as an editor or a pager: its keys are not ours, nor the signals
+/// that they cause in the whole process group.
+pub(crate) fn lend<T>(run: impl FnOnce() -> T) -> T {
+    LENT.store(true, Ordering::SeqCst);
+    let done = with_shell_settings(run);
+    LENT.store(false, Ordering::SeqCst);
+    done
+}
+
+/// Whether a program of the user's has the terminal.
+pub(crate) fn is_lent() -> bool {
+    LENT.load(Ordering::SeqCst)
 }
 
 /// Stops this process group, as Ctrl-Z does where the terminal sees to it; returns after `fg`.

@@ -33,6 +33,11 @@ struct Session {
 
 impl Session {
     fn start(fake: &Fake, arguments: &[&str]) -> Self {
+        Self::start_with(fake, arguments, &[])
+    }
+
+    /// As `start`, with more variables.
+    fn start_with(fake: &Fake, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let pty = native_pty_system().openpty(PtySize { rows: 30, cols: 100, ..PtySize::default() }).unwrap();
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_linger"));
         command.args(arguments);
@@ -44,6 +49,7 @@ impl Session {
         for (name, value) in [("TERM", "xterm"), ("LANG", "C.UTF-8"), ("NO_COLOR", "1"), ("PATH_WE_WANT", "/bin")] {
             command.env(name, value);
         }
+        variables.iter().for_each(|(name, value)| command.env(name, value));
         command.cwd(fake.home());
         let child = pty.slave.spawn_command(command).unwrap();
         let mut reader = pty.master.try_clone_reader().unwrap();

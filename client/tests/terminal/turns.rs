@@ -289,3 +289,41 @@ fn who_attaches_to_an_offered_turn_has_a_prompt_and_its_question() {
     assert_eq!(session.end(), 0);
     fake.finish();
 }
+
+#[test]
+fn ctrl_c_in_the_users_editor_or_pager_is_that_programs_and_cancels_nothing() {
+    let mut fake = Fake::one(|daemon| {
+        attached(daemon);
+        turn(daemon, "test");
+        daemon.event(
+            "10",
+            json!({"kind": "tool_started", "seq": 10, "turn": "t1", "call_id": "c1", "tool": "bash", "action": "ls"}),
+        );
+        let text = json!([{"type": "text", "text": "all of it"}]);
+        let finished = json!({"kind": "tool_finished", "seq": 11, "turn": "t1", "call_id": "c1", "content": text, "is_error": false, "outcome": "ran", "ms": 3});
+        daemon.event("11", finished);
+        daemon.delta("11+m2.0.5", "m2", 0, "work ");
+        assert_eq!(daemon.answer("session/prompt", json!({"prompt": "p2", "seq": 12}))["content"], "more");
+        daemon.delta("12+m2.5.9", "m2", 5, "on ");
+        daemon.expect_end();
+    });
+    let program = "trap 'echo caught' INT; echo begins; read line </dev/tty || read line </dev/tty; :";
+    let variables = [("VISUAL", program), ("PAGER", program)];
+    let mut session = Session::start_with(&fake, &["attach", "s1"], &variables);
+    session.see("> ");
+    session.press("test\r");
+    session.see("work");
+    for opens in ["/output\r", "more\u{18}\u{5}"] {
+        session.press(opens);
+        session.see("begins");
+        session.press("\u{3}");
+        session.see("caught");
+        session.press("\r");
+        session.see("> ");
+    }
+    session.press("\r");
+    session.see("work on");
+    session.press("\u{4}");
+    assert_eq!(session.end(), 0);
+    fake.finish();
+}

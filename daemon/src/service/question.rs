@@ -98,7 +98,7 @@ async fn give(services: &Services, caller: &Caller, answer: Answer, key: Option<
 fn of_permission(error: RpcError, id: &PermissionId) -> RpcError {
     let unknown = || {
         RpcError::new(Code::UnknownPermission, format!("unknown permission '{id}'"))
-            .hint("`linger inbox` or permission/list shows pending ones")
+            .hint("`linger inbox` lists those that wait")
     };
     match error.code() {
         Some(Code::UnknownQuestion | Code::UnknownOption) => unknown(),

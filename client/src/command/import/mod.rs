@@ -49,6 +49,8 @@ struct Server {
     cwd: Option<String>,
     url: Option<String>,
     headers: BTreeMap<String, String>,
+    /// The only tools that models get; all if it is empty.
+    tools: Vec<String>,
 }
 
 impl Server {
@@ -62,9 +64,9 @@ impl Server {
         };
         let mut lines = vec![format!("[mcp.{}]", string(name))];
         lines.extend(self.command.iter().map(|command| format!("command = {}", string(command))));
+        let list = |words: &[String]| words.iter().map(|word| string(word)).collect::<Vec<_>>().join(", ");
         if !self.args.is_empty() {
-            let args: Vec<String> = self.args.iter().map(|arg| string(arg)).collect();
-            lines.push(format!("args = [{}]", args.join(", ")));
+            lines.push(format!("args = [{}]", list(&self.args)));
         }
         lines.extend(self.url.iter().map(|url| format!("url = {}", string(url))));
         if !self.env.is_empty() {
@@ -74,7 +76,17 @@ impl Server {
         if !self.headers.is_empty() {
             lines.push(format!("headers = {}", table(&self.headers)));
         }
+        if !self.tools.is_empty() {
+            lines.push(format!("tools = [{}]", list(&self.tools)));
+        }
         lines.join("\n") + "\n"
+    }
+
+    /// Whether it is the one of the configuration, as far as what it runs or calls.
+    fn is(&self, there: &Value) -> bool {
+        let text = |key: &str| there.get(key).and_then(Value::as_str);
+        let args = there.get("args").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        self.command.as_deref() == text("command") && self.url.as_deref() == text("url") && args.eq(&self.args)
     }
 }
 
@@ -164,9 +176,16 @@ fn plan(client: &mut Client, found: Found) -> Result<Plan, Failure> {
     let mut notes: Vec<(&'static str, String)> = found.left_out.into_iter().map(|text| ("left out", text)).collect();
     let (mut written, mut servers) = (text.text.clone(), Vec::new());
     for (name, server) in &found.servers {
-        if there("/mcp").get(name).is_some() {
-            notes.push(("there already", format!("MCP server {name}")));
-            continue;
+        match there("/mcp").get(name) {
+            Some(known) if server.is(known) => {
+                notes.push(("there already", format!("MCP server {name}")));
+                continue;
+            }
+            Some(_) => {
+                notes.push(("left out", format!("MCP server {name}: another one has its name")));
+                continue;
+            }
+            None => {}
         }
         let table = server.toml(name);
         if !written.is_empty() && !written.ends_with('\n') {
@@ -272,6 +291,7 @@ fn take(client: &mut Client, plan: Plan, json: bool) -> Result<Exit, Failure> {
             }
         }
     }
+    let has_agents = plan.files.iter().any(|(_, to)| to.parent().is_some_and(|dir| dir.ends_with("agents")));
     for (from, to) in plan.files {
         match copy(&from, &to) {
             Ok(()) => taken += 1,
@@ -283,7 +303,8 @@ fn take(client: &mut Client, plan: Plan, json: bool) -> Result<Exit, Failure> {
     }
     if !json {
         let things = if taken == 1 { "1 thing was" } else { &format!("{taken} things were") };
-        terminal.say(&format!("{things} taken; `linger validate` checks them"))?;
+        let confirm = if has_agents { ", `linger config confirm` puts agents into force" } else { "" };
+        terminal.say(&format!("{things} taken; `linger validate` checks them{confirm}"))?;
     }
     Ok(if failed == 0 { Exit::GOOD } else { Exit::FAILED })
 }
@@ -317,6 +338,16 @@ mod tests {
         assert_eq!(mcp.keys().collect::<Vec<_>>(), ["x.y\"]"]);
         assert_eq!(mcp["x.y\"]"]["args"][1].as_str(), Some("a \"b\"\n[mcp.evil]"));
         assert_eq!(mcp["x.y\"]"]["env"]["TOKEN"].as_str(), Some("${TOKEN}"));
+    }
+
+    #[test]
+    fn a_server_of_the_same_name_that_runs_something_else_is_another_one() {
+        let server = Server { command: Some("npx".to_owned()), args: vec!["docs".to_owned()], ..Server::default() };
+        let check = |there: Value, expect| assert_eq!(server.is(&there), expect, "{there}");
+        check(json!({ "command": "npx", "args": ["docs"], "env": { "A": "1" } }), true);
+        check(json!({ "command": "npx" }), false);
+        check(json!({ "command": "other", "args": ["docs"] }), false);
+        check(json!({ "url": "https://x.example" }), false);
     }
 
     #[test]

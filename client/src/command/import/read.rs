@@ -39,7 +39,8 @@ pub(super) fn claude(home: &Path, dir: Option<&Path>, cwd: &Path) -> Found {
     if let Some(value) = found.json(&state, MAX_SETTINGS) {
         found.servers_of(value.get("mcpServers"), &state);
         let here = value.get("projects").and_then(|projects| projects.get(&*cwd.to_string_lossy()));
-        found.servers_of(here.and_then(|here| here.get("mcpServers")), &state);
+        // It runs in that project there, and would run in every workspace here.
+        found.servers_in(here.and_then(|here| here.get("mcpServers")), &state, Some(cwd));
     }
     let settings = dir.join("settings.json");
     if let Some(value) = found.json(&settings, MAX_FILE) {
@@ -48,6 +49,9 @@ pub(super) fn claude(home: &Path, dir: Option<&Path>, cwd: &Path) -> Found {
             for rule in listed.into_iter().flatten().filter_map(Value::as_str) {
                 found.rule(kind, rule, rules::claude(rule, kind == "allow"));
             }
+        }
+        if value.pointer("/permissions/additionalDirectories").is_some() {
+            found.left_out.push("additionalDirectories: `linger run --add-dir DIR` and /add-dir add one".to_owned());
         }
         if let Some(mode) = value.pointer("/permissions/defaultMode").and_then(Value::as_str) {
             found.left_out.push(format!("defaultMode {mode}: `linger config set mode MODE` sets linger's"));
@@ -75,7 +79,9 @@ pub(super) fn codex(dir: &Path) -> Found {
     if let Some(text) = found.text(&config, MAX_FILE) {
         match text.parse::<toml::Table>() {
             Ok(table) => {
-                let value = serde_json::to_value(table).unwrap_or_default();
+                let mut value = serde_json::to_value(table).unwrap_or_default();
+                let servers = value.get_mut("mcp_servers").and_then(Value::as_object_mut);
+                servers.into_iter().flatten().for_each(|(_, server)| codex_variables(server));
                 found.servers_of(value.get("mcp_servers"), &config);
                 for key in ["approval_policy", "sandbox_mode"] {
                     if let Some(word) = value.get(key).and_then(Value::as_str) {
@@ -104,7 +110,8 @@ pub(super) fn opencode(dir: &Path) -> Found {
     let mut found = Found::default();
     let files = ["opencode.jsonc", "opencode.json", "config.json"].map(|name| dir.join(name));
     for file in files.iter().filter(|file| file.is_file()) {
-        let Some(value) = found.json(file, MAX_FILE) else { continue };
+        let Some(mut value) = found.json(file, MAX_FILE) else { continue };
+        value.get_mut("mcp").into_iter().for_each(opencode_variables);
         found.servers_of(value.get("mcp"), file);
         for (tool, rules) in value.get("permission").and_then(Value::as_object).into_iter().flatten() {
             let rules: Vec<(String, String)> = match rules {
@@ -171,10 +178,20 @@ impl Found {
 
     /// Servers as all of the three write them.
     fn servers_of(&mut self, servers: Option<&Value>, file: &Path) {
+        self.servers_in(servers, file, None);
+    }
+
+    /// The same, of those that run in one directory unless they name another.
+    fn servers_in(&mut self, servers: Option<&Value>, file: &Path, cwd: Option<&Path>) {
         for (name, server) in servers.and_then(Value::as_object).into_iter().flatten() {
             let Some(server) = server.as_object() else { continue };
             match self.server(name, server) {
-                Ok(server) => drop(self.servers.entry(name.clone()).or_insert(server)),
+                Ok(mut server) => {
+                    if server.command.is_some() && server.cwd.is_none() {
+                        server.cwd = cwd.map(|cwd| cwd.display().to_string());
+                    }
+                    self.servers.entry(name.clone()).or_insert(server);
+                }
                 Err(why) => self.left_out.push(format!("MCP server {name} of {}: {why}", file.display())),
             }
         }
@@ -214,7 +231,11 @@ impl Found {
         }
         let env = self.values(name, table.get("env").or_else(|| table.get("environment")));
         let headers = self.values(name, table.get("headers").or_else(|| table.get("http_headers")));
-        Ok(Server { command, args, env, cwd: text("cwd"), url, headers })
+        if table.get("disabled_tools").is_some() {
+            self.left_out.push(format!("disabled_tools of MCP server {name}: deny them by a rule, mcp__{name}__TOOL"));
+        }
+        let tools = table.get("enabled_tools").map(list).unwrap_or_default();
+        Ok(Server { command, args, env, cwd: text("cwd"), url, headers, tools })
     }
 
     /// Variables or headers. A secret is not copied into a file: it stays in the environment.
@@ -269,6 +290,50 @@ impl Found {
             self.sources.push(file.to_path_buf());
             self.files.push((file.to_path_buf(), PathBuf::from("AGENTS.md")));
         }
+    }
+}
+
+/// Codex names variables beside the values: those that a server gets, and those that its headers have. Here both say `${NAME}`.
+fn codex_variables(server: &mut Value) {
+    let Some(table) = server.as_object_mut() else { return };
+    let variable = |name: &str| format!("${{{name}}}");
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let names = table.get("env_vars").and_then(Value::as_array).into_iter().flatten().filter_map(text);
+    let env: Vec<_> = names.map(|name| (name.clone(), variable(&name))).collect();
+    let listed = table.get("env_http_headers").and_then(Value::as_object).into_iter().flatten();
+    let mut headers: Vec<_> =
+        listed.filter_map(|(header, name)| Some((header.clone(), variable(name.as_str()?)))).collect();
+    let bearer = table.get("bearer_token_env_var").and_then(text);
+    headers.extend(bearer.map(|name| ("Authorization".to_owned(), format!("Bearer {}", variable(&name)))));
+    for (key, values) in [("env", env), ("http_headers", headers)] {
+        if values.is_empty() {
+            continue;
+        }
+        if let Some(there) = table.entry(key).or_insert_with(|| Value::Object(Map::new())).as_object_mut() {
+            for (name, value) in values {
+                there.entry(name).or_insert(Value::from(value));
+            }
+        }
+    }
+}
+
+/// opencode's `{env:NAME}` is `${NAME}` here.
+fn opencode_variables(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            let mut parts = text.split("{env:");
+            let mut out = parts.next().unwrap_or_default().to_owned();
+            for part in parts {
+                match part.split_once('}') {
+                    Some((name, rest)) => out.push_str(&format!("${{{name}}}{rest}")),
+                    None => out.push_str(&format!("{{env:{part}")),
+                }
+            }
+            *text = out;
+        }
+        Value::Array(list) => list.iter_mut().for_each(opencode_variables),
+        Value::Object(table) => table.values_mut().for_each(opencode_variables),
+        _ => {}
     }
 }
 
@@ -407,12 +472,12 @@ mod tests {
                 "docs": {"type": "stdio", "command": "npx", "args": ["-y", "docs"], "env": {"LEVEL": "1", "API_KEY": "sk-1"}},
                 "web": {"type": "http", "url": "https://mcp.example.org/mcp", "headers": {"Authorization": "Bearer ${T}"}},
                 "old": {"type": "sse", "url": "https://x"}},
-              "projects": {"/p": {"mcpServers": {"here": {"command": "srv"}}}, "/q": {"mcpServers": {"not": {"command": "x"}}}}}"#,
+              "projects": {"/p": {"mcpServers": {"here": {"command": "./srv"}}}, "/q": {"mcpServers": {"not": {"command": "x"}}}}}"#,
         );
         write(
             home,
             ".claude/settings.json",
-            r#"{"permissions": {"allow": ["Bash(npm run test:*)", "Task"], "deny": ["Read(./.env)"], "defaultMode": "bypassPermissions"},
+            r#"{"permissions": {"allow": ["Bash(npm run test:*)", "Task"], "deny": ["Read(./.env)"], "defaultMode": "bypassPermissions", "additionalDirectories": ["../x"]},
                "hooks": {"PreToolUse": []}}"#,
         );
         write(home, ".claude/agents/reviewer.md", "---\nname: reviewer\n---\nReview.\n");
@@ -423,11 +488,21 @@ mod tests {
         assert_eq!(found.servers.keys().collect::<Vec<_>>(), ["docs", "here", "web"]);
         assert_eq!(found.servers["docs"].env, [("LEVEL".to_owned(), "1".to_owned())].into());
         assert_eq!(found.servers["web"].headers["Authorization"], "Bearer ${T}");
+        // One of a project runs there.
+        assert_eq!((found.servers["here"].cwd.as_deref(), &found.servers["docs"].cwd), (Some("/p"), &None));
         assert_eq!(found.rules, [("allow", "bash(npm run test:*)".to_owned()), ("deny", "read(.env)".to_owned())]);
         let to: Vec<String> = found.files.iter().map(|(_, to)| to.display().to_string()).collect();
         assert_eq!(to, ["agents/reviewer.md", "commands/git-fix.md", "AGENTS.md"]);
         let left = found.left_out.join("\n");
-        for said in ["API_KEY of MCP server docs", "sse", "Task", "bypassPermissions", "hooks", "skills"] {
+        for said in [
+            "API_KEY of MCP server docs",
+            "sse",
+            "Task",
+            "bypassPermissions",
+            "additionalDirectories",
+            "hooks",
+            "skills",
+        ] {
             assert!(left.contains(said), "{said}: {left}");
         }
         assert!(!left.contains("sk-1"), "{left}");
@@ -479,7 +554,9 @@ mod tests {
             dir,
             "config.toml",
             "model = \"gpt-5\"\napproval_policy = \"never\"\n[mcp_servers.docs]\ncommand = \"docs\"\nargs = [\"a\"]\n\
-             [mcp_servers.docs.env]\nLEVEL = \"1\"\n[mcp_servers.off]\ncommand = \"x\"\nenabled = false\n",
+             [mcp_servers.docs.env]\nLEVEL = \"1\"\n[mcp_servers.off]\ncommand = \"x\"\nenabled = false\n\
+             [mcp_servers.web]\nurl = \"https://x.example\"\nbearer_token_env_var = \"T\"\nenv_http_headers = {X-B = \"B\"}\n\
+             [mcp_servers.few]\ncommand = \"few\"\nenv_vars = [\"F\"]\nenabled_tools = [\"read\"]\ndisabled_tools = [\"rm\"]\n",
         );
         write(dir, "prompts/review.md", "Review $1");
         write(dir, "skills/notes/SKILL.md", "---\nname: notes\n---\n");
@@ -487,8 +564,13 @@ mod tests {
         write(dir, "skills/.system/x/SKILL.md", "no");
         write(dir, "AGENTS.md", "Be brief.");
         let found = codex(dir);
-        assert_eq!(found.servers.len(), 1);
+        assert_eq!(found.servers.keys().collect::<Vec<_>>(), ["docs", "few", "web"]);
         assert_eq!(found.servers["docs"].args, ["a"]);
+        let few = "[mcp.\"few\"]\ncommand = \"few\"\nenv = { \"F\" = \"${F}\" }\ntools = [\"read\"]\n";
+        assert_eq!(found.servers["few"].toml("few"), few);
+        let headers = [("Authorization".to_owned(), "Bearer ${T}".to_owned()), ("X-B".to_owned(), "${B}".to_owned())];
+        assert_eq!(found.servers["web"].headers, headers.into());
+        assert!(found.left_out.iter().any(|text| text.starts_with("disabled_tools of MCP server few")));
         let to: Vec<String> = found.files.iter().map(|(_, to)| to.display().to_string()).collect();
         assert_eq!(to, ["commands/review.md", "skills/notes/SKILL.md", "skills/notes/scripts/run.sh", "AGENTS.md"]);
         assert!(found.left_out.iter().any(|text| text.contains("approval_policy never")));
@@ -504,8 +586,8 @@ mod tests {
             dir,
             "opencode.jsonc",
             r#"{ // mine
-              "mcp": {"files": {"type": "local", "command": ["npx", "-y", "files"], "environment": {"A": "1"}},
-                      "web": {"type": "remote", "url": "https://x.example/mcp", "enabled": true}},
+              "mcp": {"files": {"type": "local", "command": ["npx", "-y", "{env:F}/x{env:"], "environment": {"A": "1"}},
+                      "web": {"type": "remote", "url": "https://x.example/mcp", "enabled": true, "headers": {"Authorization": "Bearer {env:T}"}}},
               "permission": {"edit": "ask", "bash": {"*": "ask", "git status": "allow", "rm *": "deny"}, "webfetch": "allow"},
               "agent": {"x": {}},
             }"#,
@@ -515,8 +597,9 @@ mod tests {
         write(dir, "AGENTS.md", "Be brief.");
         let found = opencode(dir);
         assert_eq!(found.servers["files"].command.as_deref(), Some("npx"));
-        assert_eq!(found.servers["files"].args, ["-y", "files"]);
         assert_eq!(found.servers["web"].url.as_deref(), Some("https://x.example/mcp"));
+        assert_eq!(found.servers["web"].headers["Authorization"], "Bearer ${T}");
+        assert_eq!(found.servers["files"].args, ["-y", "${F}/x{env:"]);
         let mut rules = found.rules.clone();
         rules.sort();
         let expect = [("allow", "bash(git status)"), ("allow", "fetch"), ("deny", "bash(rm:*)")];

@@ -530,7 +530,7 @@ pub async fn answered_before(store: &Store, id: &QuestionId) -> RpcError {
             }
         },
         Ok(None) => RpcError::new(Code::UnknownQuestion, format!("unknown question '{id}'"))
-            .hint("`linger inbox` or question/list shows pending ones"),
+            .hint("`linger inbox` lists those that wait"),
         Err(error) => error.into(),
     }
 }

@@ -272,6 +272,21 @@ mod tests {
     }
 
     #[test]
+    fn a_listener_gets_no_variable_as_a_key_that_the_configuration_does_not_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = Places::below(dir.path()).unwrap();
+        // It is set wherever this runs, and is no provider's.
+        let wanted = ["PATH".to_owned()];
+        assert!(keys(&wanted, &places).is_empty(), "nothing is configured");
+        fs::create_dir_all(&places.config).unwrap();
+        for (named, expect) in [("WORK_KEY", 0), ("PATH", 1)] {
+            let config = format!("[providers.work]\napi_key_env = \"{named}\"");
+            fs::write(places.config_file(), config).unwrap();
+            assert_eq!(keys(&wanted, &places).len(), expect, "{named} is configured");
+        }
+    }
+
+    #[test]
     fn a_configuration_names_a_variable_as_a_whole_string() {
         let config = "[providers.work]\napi_key_env = \"WORK_KEY\"\n[env]\npass = ['GH_TOKEN']\n[mcp.x]\nargs = ['--${MODE:-a}', '${ID}']";
         assert_eq!(key_variables(config).collect::<Vec<_>>(), ["WORK_KEY"]);

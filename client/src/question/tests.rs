@@ -47,6 +47,8 @@ fn a_long_rule_is_cut_only_where_it_repeats_the_action() {
     assert!(keys(&format!("{long} *"), format!("bash({long} *)")).contains(&format!("bash({long} *)")));
     assert!(keys("cargo test", "bash(cargo test)".to_owned()).contains("bash(cargo test)"));
     assert!(keys("ls", "bash(l\u{200b}s\u{301})".to_owned()).contains(" always bash(l<200b>s<0301>)"));
+    let unseen = format!("e\u{200b}cho {}", "x".repeat(60));
+    assert!(keys(&unseen, format!("bash({unseen})")).contains(" always bash(e<200b>cho x"));
 }
 
 #[test]

@@ -142,10 +142,15 @@ fn admit(limit: Option<u64>, own: Option<u64>, outer: Option<&Path>) -> Result<(
 
 /// What the mark tells about a process that is not a descendant of the daemon.
 pub fn kin(pid: u32) -> Kin {
-    match (MARK.get(), limit_of(pid)) {
+    kin_of(MARK.get().copied(), limit_of(pid))
+}
+
+/// As [`kin`], for a daemon with this mark and a process with this limit.
+fn kin_of(mark: Option<Option<u64>>, limit: io::Result<Option<u64>>) -> Kin {
+    match (mark, limit) {
         (None, _) => Kin::Stranger,
         (Some(None), _) | (Some(_), Err(_)) => Kin::Unknown,
-        (Some(Some(mark)), Ok(limit)) => against(*mark, limit),
+        (Some(Some(mark)), Ok(limit)) => against(mark, limit),
     }
 }
 
@@ -297,6 +302,17 @@ mod tests {
         let kin = [None, Some(u64::MAX - 1), Some(mark + 1), Some(mark), Some(mark - 1), Some(0)];
         let expect = [Kin::Stranger, Kin::Stranger, Kin::Stranger, Kin::Marked, Kin::Below, Kin::Below];
         assert_eq!(kin.map(|limit| against(mark, limit)), expect);
+    }
+
+    #[test]
+    fn a_daemon_without_its_mark_takes_nobody_for_a_user() {
+        let hidden = || io::Error::other("no limits are shown");
+        for limit in [Ok(None), Ok(Some(3)), Err(hidden())] {
+            assert_eq!(kin_of(Some(None), limit), Kin::Unknown, "it could not take its mark");
+        }
+        assert_eq!(kin_of(Some(choose(None, 7)), Err(hidden())), Kin::Unknown);
+        assert_eq!(kin_of(Some(choose(None, 7)), Ok(None)), Kin::Stranger);
+        assert_eq!(kin_of(None, Ok(Some(3))), Kin::Stranger, "a program without marks");
     }
 
     #[test]

@@ -487,6 +487,9 @@ async fn a_redirect_is_an_error_that_says_where_it_leads() {
 async fn headers_say_whether_and_when_to_try_again() {
     let failure = check("429 Slow\r\nretry-after: 7", "busy", FailureClass::Overloaded, "429: busy").await;
     assert_eq!(failure.retry_after, Some(Duration::from_secs(7)));
+    let limited = "429 Slow\r\nx-ratelimit-remaining-requests: 0\r\nx-ratelimit-reset-requests: 1m9s";
+    let failure = check(limited, "busy", FailureClass::Overloaded, "429: busy").await;
+    assert_eq!(failure.retry_after, Some(Duration::from_secs(69)));
     check("503 No\r\nx-should-retry: false", "busy", FailureClass::Rejected, "503: busy").await;
     check("400 No\r\nx-should-retry: true", "busy", FailureClass::Overloaded, "400: busy").await;
 }

@@ -244,6 +244,26 @@ async fn answers_that_break_off_are_repeated_five_times() {
 }
 
 #[tokio::test]
+async fn answers_that_broke_off_before_a_crash_count_after_it() {
+    let cut = || Answer::text("hel").then_fails(FailureClass::Stream, "the stream was cut");
+    let last = cut().retry_after(3000);
+    let answers = [cut(), cut(), last, cut(), cut(), cut(), Answer::text("too late")];
+    let mut scene = Scene::answered("patient/m", answers).await;
+    let clock = Clock::stop();
+    scene.prompt("talk", When::Queue).await;
+    clock.until(&scene, 4).await;
+    drop(clock);
+    scene.until("notice retry", 3).await;
+    scene.crash().await;
+    let clock = Clock::stop();
+    clock.until(&scene, 7).await;
+    drop(clock);
+    scene.ends(2).await;
+    let transcript = scene.second_turn().await;
+    assert!(transcript.ends_with("patient: the stream was cut; gave up after 6 attempts"), "{transcript}");
+}
+
+#[tokio::test]
 async fn a_provider_that_asks_for_a_longer_pause_than_the_patience_is_not_waited_for() {
     let busy = Answer::fails(FailureClass::Overloaded, "busy").retry_after(7200);
     let mut scene = Scene::answered("mock/m", [busy]).await;
@@ -286,6 +306,7 @@ async fn a_fallback_stands_in_after_a_minute_and_the_next_turn_goes_back() {
 async fn a_fallback_stands_in_at_once_for_a_refused_key_and_an_empty_account() {
     for failure in [
         Answer::fails(FailureClass::Auth, "wrong key"),
+        Answer::fails(FailureClass::Forbidden, "not for this key"),
         Answer::fails(FailureClass::Quota, "402 insufficient_quota: pay"),
         Answer::fails(FailureClass::Overloaded, "busy").retry_after(61),
     ] {

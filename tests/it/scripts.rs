@@ -90,8 +90,11 @@ async fn what_another_program_has_is_shown_and_taken_and_nothing_is_replaced() {
     // What waits is said once, however many sessions a command is about.
     let client = daemon.client().await;
     let (one, two) = (client.session().await, client.session().await);
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, format!("{text}\n[attention]\ndesktop = true\n")).unwrap();
     let waited = daemon.cli(&["wait", "--answer", &one, &two]).run().await.exits(0);
     assert_eq!(waited.stderr.matches("`linger config confirm`").count(), 1, "{}", waited.stderr);
+    std::fs::write(&config, text).unwrap();
     let after = std::fs::read_to_string(&config).unwrap();
     assert!(after.starts_with(&before) || after.contains("docs-server"), "{after}");
     assert!(after.contains("bash(cargo test:*)") && !after.contains("sk-secret"), "{after}");

@@ -184,6 +184,49 @@ fn proxies_certificates_and_programs_wait() {
 }
 
 #[test]
+fn each_key_that_widens_waits_by_itself() {
+    // What is confirmed, and the one line of the file that widens it.
+    for (confirmed, found) in [
+        ("", "mode = 'edit'"),
+        ("", "tools.fetch_private = ['h']"),
+        ("", "env.pass = ['X']"),
+        ("env.deny = ['X']", ""),
+        ("", "permissions.allow = ['x']"),
+        ("permissions.ask = ['x']", ""),
+        ("permissions.deny = ['x']", ""),
+        ("", "workspaces.'/w'.allow = ['x']"),
+        ("workspaces.'/w'.deny = ['x']", "workspaces.'/w'.deny = []"),
+        ("", "providers.openai.kind = 'openai-responses'"),
+        ("", "providers.openai.base_url = 'http://evil'"),
+        ("", "providers.openai.api_key_env = 'X'"),
+        ("", "providers.openai.api_key_command = 'x'"),
+        ("", "providers.openai.headers = { x = 'y' }"),
+        ("", "providers.openai.query = { x = 'y' }"),
+        ("", "models.'a/b'.headers = { x = { command = 'y' } }"),
+        ("", "models.'a/b'.query = { x = { command = 'y' } }"),
+        ("", "network.proxy = 'http://p'"),
+        ("network.proxy = 'http://p'", ""),
+        ("", "network.no_proxy = 'x'"),
+        ("", "network.proxy_loopback = true"),
+        ("", "network.ca_file = '/x'"),
+        ("", "hooks = [{ on = 'turn_end', command = 'x' }]"),
+        ("", "attention.command = 'x'"),
+        ("", "attention.desktop = true"),
+        ("", "gateway.listen = '0.0.0.0:1'"),
+        ("", "gateway.public_url = 'https://x'"),
+        ("", "gateway.origins = ['https://x']"),
+        ("", "files.'x.md' = 'sha256:0'"),
+        ("files.'x.md' = 'sha256:0'", "files.'x.md' = 'sha256:1'"),
+        ("", "mcp.x.command = 'x'"),
+    ] {
+        let merged = merge(&settings(confirmed), &settings(found));
+        assert_eq!(merged.changes.len(), 1, "{confirmed:?} -> {found:?}: {merged:?}");
+        let in_force = merge(&settings(confirmed), &merged.in_force);
+        assert_eq!(in_force.changes, [], "{confirmed:?} -> {found:?}: {merged:?}");
+    }
+}
+
+#[test]
 fn a_key_that_is_not_classified_waits() {
     check("", "later = 1", "", &["later: 1, not set before"]);
     check("later = 1", "", "later = 1", &["later: no longer 1"]);

@@ -171,3 +171,66 @@ async fn a_token_answers_what_its_grant_is_for_and_never_what_the_daemon_asks() 
     }
     daemon.end().await;
 }
+
+/// The methods that a process of a tool may ask for without a token: what they read is of its own session, or of none.
+const OF_TOOLS: [&str; 11] = [
+    "daemon/hello",
+    "daemon/status",
+    "session/list",
+    "session/detach",
+    "events/subscribe",
+    "events/unsubscribe",
+    "session/search",
+    "completion/cancel",
+    "blob/get",
+    "permission/list",
+    "question/list",
+];
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn of_all_methods_a_tool_without_a_token_is_refused_those_of_other_sessions_and_those_that_change() {
+    let daemon = Daemon::start();
+    let mut person = daemon.person().await;
+    let (session, pid) = tool(&daemon).await;
+    let asks = person.create(daemon.path(), json!({})).await;
+    person.ok("session/attach", json!({ "session": asks })).await;
+    person.ok("session/prompt", json!({ "session": asks, "content": "run: touch made" })).await;
+    let permission = person.event("permission_requested").await["permission"].take();
+    let mut own = Lines::over(daemon.connector.connect_as(peer(pid)).await.unwrap());
+    // What any method needs; a field that it does not know does no harm.
+    let all = json!({
+        "session": asks, "cwd": daemon.path(), "content": "run: touch made", "model": "demo", "name": "n", "older_than_ms": 0,
+        "force": true, "permission": permission, "decision": "allow_once", "question": permission, "answer": "allow_once",
+        "messages": [], "upload": "u", "offset": 0, "data": "", "id": "i", "provider": "anthropic", "secret": "x",
+        "digest": "sha256:0", "value": "auto", "text": "x", "workspace": daemon.path(), "server": "s",
+        "redirect": "http://127.0.0.1:1/", "login": "l", "code": "c", "state": "s", "uri": "u", "call": "ls",
+        "rule": "bash", "prompt": "p", "keys": {},
+    });
+    for (whose, reads) in [(&asks, true), (&session, false)] {
+        let mut params = all.clone();
+        params["session"] = json!(whose);
+        let mut passed = Vec::new();
+        for (method, need) in methods() {
+            // What only reads, a tool may ask of its own session.
+            if OF_TOOLS.contains(&method) || (need == Need::Can(Can::Observe) && !reads) {
+                continue;
+            }
+            let mut answer = own.ask(method, params.clone()).await;
+            if answer["error"]["data"]["path"] == "text" {
+                // There it says whether a text is wanted.
+                let mut params = params.clone();
+                params["text"] = json!(true);
+                answer = own.ask(method, params).await;
+            }
+            if answer["error"]["code"] != Code::NotAllowed as i64 {
+                passed.push((method, answer));
+            }
+        }
+        assert_eq!(passed, [], "of {whose}");
+    }
+    assert!(!daemon.path().join("made").exists());
+    person.ok("session/cancel", json!({ "session": session })).await;
+    person.ok("session/cancel", json!({ "session": asks })).await;
+    daemon.end().await;
+}

@@ -276,6 +276,30 @@ async fn run_exits_1_when_the_turn_fails_and_124_when_it_takes_too_long() {
 }
 
 #[tokio::test]
+async fn set_changes_a_session_without_a_prompt_and_says_what_it_cannot_change() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    daemon.cli(&["new", "--name", "fox"]).run().await.exits(0);
+    let more = daemon.workspace().parent().unwrap().join("more");
+    std::fs::create_dir(&more).unwrap();
+    let options = ["--mode", "edit", "--unattended", "deny", "--max-cost", "2", "--add-dir", "../more", "--json"];
+    let set = daemon.cli(&[&["set", "fox"], &options[..]].concat()).run().await.exits(0).json();
+    assert_eq!((&set[0]["mode"], &set[0]["model"]), (&json!("edit"), &json!("work/m")));
+    let client = daemon.client().await;
+    let row = client.call("session/list", json!({ "limit": 1 })).await[0].clone();
+    assert_eq!((&row["mode"], &row["unattended"]), (&json!("edit"), &json!("deny")), "{row}");
+    assert_eq!(row["budget"]["max_cost_micros"], 2_000_000, "{row}");
+    assert_eq!(row["directories"], json!([more.canonicalize().unwrap()]), "{row}");
+    daemon.cli(&["set", "fox", "--remove-dir", "../more"]).run().await.exits(0);
+    assert!(client.call("session/list", json!({ "limit": 1 })).await[0]["directories"].is_null());
+    daemon.cli(&["set", "fox"]).run().await.fails_with_hint(2).says("nothing to change");
+    daemon.cli(&["set", "fox", "--mode", "all"]).run().await.exits(2).says("invalid value 'all'");
+    daemon.cli(&["set", "fox", "-m", "wrok/m"]).run().await.fails_with_hint(2).says("wrok");
+    daemon.cli(&["set", "dog", "--mode", "ask"]).run().await.fails_with_hint(2).says("'dog'");
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
 async fn rm_puts_a_session_into_the_bin_and_refuses_one_that_works() {
     let gate = Gate::new();
     let model = ModelServer::with([Reply::text("x").gate(&gate)]);

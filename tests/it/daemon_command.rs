@@ -115,6 +115,7 @@ import fcntl, json, os, signal, socket, sys, time
 keeper, daemon, data, state, how = int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:]
 os.setsid()
 if os.fork(): os._exit(0)
+os.kill(daemon, signal.SIGSTOP)  # or it would see its keeper die, and end this process
 os.kill(keeper, signal.SIGKILL if how == 'lock' else signal.SIGSTOP)
 os.kill(daemon, signal.SIGKILL)
 lock = open(data + '/lingerd.lock')

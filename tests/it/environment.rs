@@ -59,6 +59,13 @@ async fn tools_get_the_variables_of_the_shell_and_secrets_only_if_they_are_passe
     let doctor = shell(&["doctor"]).run().await.stdout;
     assert!(doctor.contains("NPM_TOKEN") && !doctor.contains(OTHER), "{doctor}");
 
+    // A client that leaves nothing out gives them no more.
+    let all = json!({ "NPM_TOKEN": OTHER, "ANTHROPIC_API_KEY": OTHER, "LD_PRELOAD": "/x", "LINGER_SOCKET": "/x",
+                      "KUBECONFIG": "/k" });
+    let careless = client.create_with(json!({ "env": all })).await;
+    let given = client.call("session/env", json!({ "session": careless })).await;
+    assert_eq!((&given["variables"], &given["secret"]), (&json!(["KUBECONFIG"]), &json!([])), "{given}");
+
     client.hang_up();
     daemon.kill_and_restart().await;
     let client = daemon.client().await;

@@ -313,7 +313,8 @@ async fn doctor_says_that_the_daemon_was_started_without_the_proxy_of_this_shell
         status["proxies"].is_array().then_some(())
     })
     .await;
-    let said = doctor().run().await.exits(0);
+    let said = doctor().env("https_proxy", "http://proxy.test:3128").run().await.exits(0);
     assert!(said.stdout.contains("proxy http://p.test:1 (network.proxy)"), "{}", said.stdout);
+    assert!(!said.stdout.contains("was started without it"), "the configuration says which one: {}", said.stdout);
     check(&daemon, &client, &model, &[]);
 }

@@ -151,7 +151,9 @@ async fn a_tool_that_kills_the_daemon_gets_no_other_that_takes_it_for_a_user() {
     let answer = format!("{} answer {permission} allow", linger_tests::harness::programs().client.display());
     // A dead keeper stays a zombie until its parent, this test, waits for it.
     let gone = "gone() { ! [ -e /proc/$1/stat ] || grep -q ') Z ' /proc/$1/stat; }";
-    let kill = format!("{gone}; kill -9 {keeper} {pid}; until gone {pid} && gone {keeper}; do :; done");
+    // A daemon that sees its keeper die ends the tool before that has tried.
+    let kill =
+        format!("{gone}; kill -STOP {pid}; kill -9 {keeper} {pid}; until gone {pid} && gone {keeper}; do :; done");
     // As it is, between two levels of marks, and lowered.
     let tries = format!("{answer}; ulimit -x {}; {answer}; ulimit -x 3; {answer}; echo over", (125u64 << 56) + 12345);
     std::fs::write(daemon.workspace().join("steal"), format!("{env}{kill}; ({tries}) >tried 2>&1; mv tried out\n"))

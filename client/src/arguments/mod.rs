@@ -30,7 +30,7 @@ pub(crate) use daemon::{Daemon, Doctor};
 pub(crate) use gateway::{Gateway, GatewayStart, GatewayUrl};
 pub(crate) use mcp::{Mcp, McpAdd, McpConfigured, McpListing, McpLogin, McpNamed, McpOffered, McpServe};
 pub(crate) use options::{Check, Choice};
-pub(crate) use sessions::{Env, Export, ExportFormat, Inbox, Log, Ls, Prune, Redo, Rename, Rm, Status, Undo};
+pub(crate) use sessions::{Env, Export, ExportFormat, Inbox, Log, Ls, Prune, Redo, Rename, Rm, Set, Status, Undo};
 pub(crate) use setup::{
     Config, ConfigConfirmed, ConfigGetting, ConfigSetting, Configure, ExplainCall, Files, Key, Memory, MemoryNamed,
     Models, Permissions, PermissionsCommand, RemoveRule, ToolsOf, Trust, Usage,
@@ -145,6 +145,8 @@ pub(crate) enum Command {
     Merge(Merge),
     /// Give a session another name
     Rename(Rename),
+    /// Change a session: its model, mode, limits, directories
+    Set(Set),
     /// Put sessions into the bin, where they stay for 30 days
     Rm(Rm),
     /// Take a session out of the bin

@@ -42,6 +42,7 @@ mod run;
 mod search;
 mod send;
 mod serve;
+mod set;
 mod since;
 mod status;
 mod token;
@@ -88,6 +89,7 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
         Some(Command::Search(args)) => search::run(&args),
         Some(Command::Export(args)) => export::run(&args),
         Some(Command::Rename(args)) => rename::run(args),
+        Some(Command::Set(args)) => set::run(args),
         Some(Command::Restore(args)) => rm::restore(&args),
         Some(Command::Run(args)) => run::run(args),
         Some(Command::New(args)) => new::run(args),

@@ -1,0 +1,41 @@
+//! `linger set`: changes a session without a prompt.
+
+use linger_protocol::method::SessionSet;
+use linger_protocol::session::{self, Info};
+use serde_json::json;
+
+use crate::arguments::Set;
+use crate::connect::Client;
+use crate::environment::working_directory;
+use crate::error::{Exit, Failure};
+use crate::idempotency::key;
+
+pub(super) fn run(args: Set) -> Result<Exit, Failure> {
+    let Set { session, model, mode, effort, patience, fallback, unattended, limits, add_dir, remove_dir, json } = args;
+    let here = working_directory()?;
+    let absolute = |directories: Vec<_>| directories.into_iter().map(|directory| here.join(directory)).collect();
+    let set = session::Set {
+        model,
+        mode,
+        effort,
+        patience,
+        fallback: Some(fallback).filter(|models| !models.is_empty()),
+        unattended,
+        budget: limits.into(),
+        add_directories: absolute(add_dir),
+        remove_directories: absolute(remove_dir),
+        ..session::Set::default()
+    };
+    if set == session::Set::default() {
+        let failure = Failure::usage("nothing to change: give an option, such as --mode edit");
+        return Err(failure.hint("`linger help set` lists them; `linger rename` gives another name"));
+    }
+    let mut client = Client::open()?;
+    let session = super::resolve(&mut client, &session)?.session;
+    client.call(&SessionSet(session::Set { session: session.clone(), key: Some(key()?), ..set }))?;
+    if json {
+        let Info { session, model, mode, .. } = super::resolve(&mut client, session.as_str())?;
+        super::print_value(&json!({ "session": session, "model": model, "mode": mode }))?;
+    }
+    Ok(Exit::GOOD)
+}

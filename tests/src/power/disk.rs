@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::path::Path;
 
 use crate::Rng;
 
@@ -70,6 +71,15 @@ impl Journal {
             at = end;
         }
         Self { bytes, records }
+    }
+
+    /// Takes a record off the end that a kill has cut: what the next life appends could not be read behind it. Its change was not
+    /// synced, and nothing that depends on it was said.
+    pub(super) fn drop_torn(file: &Path) {
+        let whole = Self::parse(std::fs::read(file).expect("the shim keeps a journal"));
+        let end = whole.records.last().map_or(0, |record| record.end as u64);
+        let journal = std::fs::OpenOptions::new().write(true).open(file);
+        journal.and_then(|journal| journal.set_len(end)).expect("the journal can be shortened");
     }
 }
 
@@ -297,6 +307,24 @@ mod tests {
             disk.apply(&Record { end: 0, path: (*path).to_owned(), op: op.clone() }, data);
         }
         disk
+    }
+
+    #[test]
+    fn what_follows_a_record_that_a_kill_has_cut_can_be_read() {
+        let record = |data: &[u8]| {
+            let numbers = [0u64.to_le_bytes(), (data.len() as u64).to_le_bytes()].concat();
+            [&numbers[..], &4u32.to_le_bytes(), b"w", b"/d/x", data].concat()
+        };
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let [first, cut, next] = [b"one".as_slice(), b"two", b"three"].map(record);
+        std::fs::write(file.path(), [&first[..], &cut[..cut.len() - 2]].concat()).unwrap();
+        Journal::drop_torn(file.path());
+        let journal = Journal::parse([std::fs::read(file.path()).unwrap(), next].concat());
+        let said = journal.records.iter().map(|record| match &record.op {
+            Op::Write(_, range) => journal.bytes[range.clone()].to_vec(),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(said.collect::<Vec<_>>(), [b"one".to_vec(), b"three".to_vec()]);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::json;
 
 use super::Acknowledged;
+use super::disk::Journal;
 use super::recorder::Recorder;
 use crate::harness::Daemon;
 use crate::model::{ModelServer, Recorded, Reply};
@@ -62,6 +63,7 @@ pub(super) async fn run(
         all.extend(client.acknowledged());
         if life == 1 {
             daemon.kill_all().await;
+            Journal::drop_torn(journal);
         } else {
             assert_eq!(daemon.terminate(), Some(0), "the daemon ends well");
         }

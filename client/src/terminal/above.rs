@@ -247,8 +247,8 @@ impl Above {
 }
 
 impl Drawing {
-    /// What erases the rows of the last drawing, from where the line editor takes the prompt's first row to be. After a change of
-    /// the width it is mistaken there: it counts the rows that the line had before, and a terminal has wrapped them anew.
+    /// What erases the rows of the last drawing, from the row that the line editor takes for the prompt's first. After a change of
+    /// the width that is another row: the editor counts the rows of the old width, and the terminal has wrapped them again.
     fn erase(&self, size: Size) -> String {
         let rows: usize = self.drawn.iter().map(|width| rows_of(*width, size)).sum();
         if self.columns == 0 || self.columns == size.columns || !size.reflows {
@@ -374,7 +374,7 @@ mod tests {
         assert_eq!(drawn(line, line.len(), &[], 10, size(80)), "two\n");
         assert_eq!(drawn(line, line.len(), &["st"], 6, size(80)), "two\nst\n");
         assert_eq!(drawn("a\nb", 3, &["st"], 80, size(10)), format!("{}st\n", up(1)));
-        // A terminal that does not wrap anew has them where they were.
+        // On a terminal that does not wrap again the rows stay where they are.
         assert_eq!(drawn(line, line.len(), &["st"], 80, Size { reflows: false, ..size(10) }), format!("{}st\n", up(1)));
     }
 

@@ -46,7 +46,7 @@ pub struct Skill {
     pub description: String,
     /// Whether only a person may send it.
     pub is_manual: bool,
-    /// The calls that a turn may make that has read it, beside those that only read, as rules; absent for all.
+    /// Rules for the calls that a turn may make after reading the skill; read-only calls need none. Absent: all calls.
     pub allowed: Option<Vec<String>>,
     /// What the file says behind its header.
     pub body: String,

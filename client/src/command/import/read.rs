@@ -293,7 +293,8 @@ impl Found {
     }
 }
 
-/// Codex names variables beside the values: those that a server gets, and those that its headers have. Here both say `${NAME}`.
+/// Codex lists the names of variables apart from values, for a server's environment and for its headers; `${NAME}` stands for each
+/// here.
 fn codex_variables(server: &mut Value) {
     let Some(table) = server.as_object_mut() else { return };
     let variable = |name: &str| format!("${{{name}}}");

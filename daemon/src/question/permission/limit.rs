@@ -16,7 +16,7 @@ const SHOWN: usize = 1000;
 pub struct Limit {
     /// The skill's name.
     pub skill: String,
-    /// Calls that are not read-only.
+    /// Rules that cover calls which are not read-only.
     pub allowed: Vec<Rule>,
 }
 

@@ -214,8 +214,10 @@ impl HttpStream {
         }
     }
 
-    fn receive(&mut self, response: reqwest::Response) {
+    fn receive(&mut self, mut response: reqwest::Response) {
         self.deadlines.bytes_arrived();
+        // They are slices of the connection's first buffer, of 8 KiB, which lives as long as they do.
+        *response.headers_mut() = HeaderMap::new();
         if let AttemptState::Sending(_, opening) = std::mem::replace(&mut self.state, AttemptState::Ended) {
             let (framer, decoder) = (Framer::new(opening.codec.framing()), opening.codec.decoder());
             self.state =

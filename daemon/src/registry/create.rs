@@ -241,7 +241,7 @@ impl Registry {
         let actor = Actor::create(shared, id.clone(), (body, said), (&variables, workspace.clone()), outcome, done);
         match committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into()))) {
             Ok(()) => {
-                tokio::spawn(actor.run(None, commands));
+                tokio::spawn(Box::new(actor).run(None, commands));
                 self.retain();
                 Ok(created)
             }

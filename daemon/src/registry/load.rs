@@ -33,7 +33,7 @@ impl Registry {
                         drop(planned);
                     }
                     // A task of its own: this one is much larger than what an idle session needs.
-                    tokio::spawn(actor.run(asked, commands));
+                    tokio::spawn(Box::new(actor).run(asked, commands));
                     return;
                 }
                 Err(error) => error,

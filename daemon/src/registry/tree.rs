@@ -235,7 +235,7 @@ impl Registry {
         let actor = Actor::fork(shared, id.clone(), begun, (&variables, workspace), outcome, done);
         match committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into()))) {
             Ok(()) => {
-                tokio::spawn(actor.run(None, commands));
+                tokio::spawn(Box::new(actor).run(None, commands));
                 Ok(made)
             }
             Err(error) => {

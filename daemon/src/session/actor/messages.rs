@@ -299,13 +299,13 @@ pub enum TurnMessage {
     /// New text of open streams.
     Pieces(Vec<Fragment>, oneshot::Sender<Result<(), StoreError>>),
     /// The usage of the streaming answer so far.
-    Counted(Option<Usage>),
+    Counted(Option<Box<Usage>>),
     /// Ask whether a call may run.
     AskPermission(Box<PermissionRequest>),
     /// A call's question to the user; replies when the answer is on disk or the question is withdrawn.
     Ask(Box<Question>, Reply<Resolution>),
     /// Between two steps. With an ending if the turn would end here; it has ended unless the reply has prompts.
-    Boundary(Option<Ending>, oneshot::Sender<NextStep>),
+    Boundary(Option<Box<Ending>>, oneshot::Sender<NextStep>),
     /// Ask for the check of the turn; announces it if the latest answer has none yet.
     Check(oneshot::Sender<Option<UntilState>>),
     /// Announce the next command line of the prompt's command; gives all of them.
@@ -323,6 +323,9 @@ pub enum TurnMessage {
     /// The history that it has read, for the next turn.
     Read(Box<turn::Past>),
 }
+
+// A channel has room for 32 messages from its first one on: each byte here is 64 in a session at work, whose channel has two such blocks.
+const _: () = assert!(size_of::<TurnMessage>() <= 56);
 
 /// New text of a stream; the actor assigns its offset.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -334,8 +334,8 @@ impl Actor {
     }
 
     /// Runs until the session is removed, unloaded or the daemon ends.
-    /// `first`: a command before those in the mailbox.
-    pub async fn run(mut self, first: Option<Box<Command>>, mut commands: Commands) {
+    /// `first`: a command before those in the mailbox. In a box, because a future keeps the place of an argument that is moved.
+    pub async fn run(mut self: Box<Self>, first: Option<Box<Command>>, mut commands: Commands) {
         let _clear = ClearUnwritten { found: self.env.store.found.clone(), id: self.id.clone() };
         if let Some(command) = first {
             self.boxed_command(*command).await;
@@ -575,10 +575,10 @@ impl Actor {
                 let _gone = reply.send(self.interrupted(model, times));
             }
             TurnMessage::Pieces(fragments, done) => self.pieces(fragments, done),
-            TurnMessage::Counted(usage) => self.counted = usage,
+            TurnMessage::Counted(usage) => self.counted = usage.map(|usage| *usage),
             TurnMessage::AskPermission(request) => self.request_permission(*request),
             TurnMessage::Ask(question, reply) => self.ask_question(*question, reply),
-            TurnMessage::Boundary(ending, reply) => self.boundary_or_hold(ending, reply),
+            TurnMessage::Boundary(ending, reply) => self.boundary_or_hold(ending.map(|ending| *ending), reply),
             TurnMessage::Check(reply) => self.check(reply),
             TurnMessage::Runs(reply) => self.runs(reply),
             TurnMessage::Unreadable(why) => self.offer(&why),

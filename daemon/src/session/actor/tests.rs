@@ -102,7 +102,7 @@ impl Scene {
         let actor = Actor::create(shared, id.clone(), (created, Vec::new()), beside, None, done);
         stored.await.unwrap().unwrap();
         let (mailbox, commands) = mpsc::unbounded_channel();
-        let actor = tokio::spawn(actor.run(None, commands));
+        let actor = tokio::spawn(Box::new(actor).run(None, commands));
         let scene = Self { id, env, host, mailbox, actor, _dir: dir };
         // A commit is answered before it is shown.
         transcript(&mut scene.attach().await, "session_created").await;

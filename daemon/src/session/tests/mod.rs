@@ -217,7 +217,7 @@ impl Scene {
         let actor = Actor::create(shared, id.clone(), (created, Vec::new()), (&variables, workspace), None, done);
         committed.await.unwrap().unwrap();
         let (commands, mailbox) = mpsc::unbounded_channel();
-        let actor = tokio::spawn(actor.run(None, mailbox));
+        let actor = tokio::spawn(Box::new(actor).run(None, mailbox));
         let changed = watch::channel(()).1;
         let mut scene = Self { dir, env, script, id, commands, actor, changed };
         scene.watch().await;
@@ -340,7 +340,7 @@ impl Scene {
         let actor = Actor::load(self.env.clone(), Arc::new(Alone), row).await.unwrap();
         let (commands, mailbox) = mpsc::unbounded_channel();
         self.commands = commands;
-        self.actor = tokio::spawn(actor.run(None, mailbox));
+        self.actor = tokio::spawn(Box::new(actor).run(None, mailbox));
         self.watch().await;
     }
 

@@ -69,7 +69,7 @@ impl Turn {
             let after = call_checkpoints::after(&self.env, &self.workspace, before).await;
             self.emit.send(vec![EventBody::Checkpoint(after)], false, None)?;
         }
-        if self.finish_last_step(&mut step, opening).await? {
+        if Box::pin(self.finish_last_step(&mut step, opening)).await? {
             return Ok(());
         }
         loop {
@@ -81,7 +81,7 @@ impl Turn {
             self.tools = self.tools_now();
             step.tools = self.tools.clone();
             let failed = match asked {
-                Some(asked) => self.compact_as_asked(asked, &mut step).await?,
+                Some(asked) => Box::pin(self.compact_as_asked(asked, &mut step)).await?,
                 None => None,
             };
             if self.purpose == Purpose::Compact {
@@ -101,7 +101,7 @@ impl Turn {
                 let detail = format!("the turn took {} steps, max_steps is {limit}", self.steps);
                 return self.end(StopReason::MaxSteps, &detail, GO_ON).await.map(drop);
             }
-            self.run_commands(&mut step).await?;
+            Box::pin(self.run_commands(&mut step)).await?;
             self.say_schema(&mut step).await?;
             self.say_go_on(&mut step).await?;
             let answer = match self.step(&mut step).await? {
@@ -113,11 +113,12 @@ impl Turn {
             self.answered(&mut step, answer).await?;
             let calls = context::open_calls(&step.context.messages);
             if calls.is_empty() {
-                if self.answer_over(stop, &mut step).await? {
+                if Box::pin(self.answer_over(stop, &mut step)).await? {
                     return Ok(());
                 }
             } else {
-                self.run_calls(&mut step, (calls, HashMap::new(), &HashMap::new()), stop == Stop::MaxTokens).await?;
+                let run = (calls, HashMap::new(), &HashMap::new());
+                Box::pin(self.run_calls(&mut step, run, stop == Stop::MaxTokens)).await?;
             }
         }
     }

@@ -136,7 +136,7 @@ impl Emitter {
     /// Between two steps, or at the end of the turn; see [`TurnMessage::Boundary`].
     pub(super) async fn boundary(&self, ending: Option<Ending>) -> Result<NextStep, TurnEnded> {
         let (reply, answer) = oneshot::channel();
-        self.tell(TurnMessage::Boundary(ending, reply))?;
+        self.tell(TurnMessage::Boundary(ending.map(Box::new), reply))?;
         answer.await.map_err(|_| TurnEnded)
     }
 

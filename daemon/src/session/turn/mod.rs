@@ -5,6 +5,9 @@
 //! Dropping it stops the turn at any point. It reads the store only for a history that the actor
 //! does not hold, assigns no ids, and waits for a client only in a permission.
 //!
+//! A future is as large as the largest one that it awaits, and most turns at any moment wait for a model: all else that is large
+//! is boxed while it lasts.
+//!
 //! | file | owns |
 //! |---|---|
 //! | `drive` | the loop, and the ends of a turn |

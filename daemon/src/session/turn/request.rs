@@ -114,10 +114,10 @@ impl Turn {
         let mut wrong_key: Option<(Secret, Failure)> = None;
         let (mut thinks, mut reasons) = (false, false);
         loop {
-            let (resolved, provider) = match self.resolve().await? {
+            let (resolved, provider) = match Box::pin(self.resolve()).await? {
                 Ok(resolved) => resolved,
                 Err(Unresolved::Failed(failure)) => {
-                    let end = self.fall_back_or(Refused { failure, shown: None, thinks, reasons }).await?;
+                    let end = Box::pin(self.fall_back_or(Refused { failure, shown: None, thinks, reasons })).await?;
                     return Ok(AskOutcome { end, broke_off });
                 }
                 Err(Unresolved::OtherModel) => return Ok(AskOutcome { end: End::StartOver, broke_off }),
@@ -126,7 +126,7 @@ impl Turn {
                 && provider.key() == Some(key)
             {
                 let refused = Refused { failure: failure.clone(), shown: None, thinks, reasons };
-                return Ok(AskOutcome { end: self.fall_back_or(refused).await?, broke_off });
+                return Ok(AskOutcome { end: Box::pin(self.fall_back_or(refused)).await?, broke_off });
             }
             self.say_setup(&resolved).await?;
             (thinks, reasons) = (resolved.thinks(self.effort_of_thought()), resolved.has_reasoning());
@@ -181,7 +181,7 @@ impl Turn {
             }
             attempt += 1;
             let refused = Refused { failure, shown, thinks, reasons };
-            if let Some(end) = self.wait_out(refused, &resolved, (meter.begun, ask.shown)).await? {
+            if let Some(end) = Box::pin(self.wait_out(refused, &resolved, (meter.begun, ask.shown))).await? {
                 return Ok(AskOutcome { end, broke_off });
             }
         }
@@ -273,7 +273,7 @@ impl Turn {
             if let Some(usage) = meter.count(stream.usage()) {
                 tracing::debug!(target: "response", session = %self.session, input = usage.input_tokens,
                     output = usage.output_tokens, cost_micros = usage.cost_micros, "counted");
-                self.emit.tell(TurnMessage::Counted(Some(usage)))?;
+                self.emit.tell(TurnMessage::Counted(Some(Box::new(usage))))?;
             }
             let answer = |block, kind, text| Fragment::Answer { block, kind, text };
             for event in events {

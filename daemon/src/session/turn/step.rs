@@ -61,7 +61,7 @@ impl Turn {
         let mut too_long: Option<(Failure, Shown)> = None;
         loop {
             let made_room = match self.effort.next(need) {
-                Action::Compact => self.compact(need, step).await?,
+                Action::Compact => Box::pin(self.compact(need, step)).await?,
                 Action::Trim => self.trim(need, step).await?,
                 Action::Ask => {
                     match self.ask_model(step).await? {

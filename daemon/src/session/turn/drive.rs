@@ -66,7 +66,7 @@ impl Turn {
         let mut step = Step::new(system, self.tools.clone(), context);
         if let Some(OpenCheckpoint { before, .. }) = opening.checkpoint.take() {
             // What the call did that was cut off, before anything else does something.
-            let after = call_checkpoints::after(&self.env, &self.workspace, before).await;
+            let after = Box::pin(call_checkpoints::after(&self.env, &self.workspace, before)).await;
             self.emit.send(vec![EventBody::Checkpoint(after)], false, None)?;
         }
         if Box::pin(self.finish_last_step(&mut step, opening)).await? {

@@ -29,7 +29,7 @@ impl From<Failure> for Unresolved {
 
 impl Turn {
     /// The provider with its key; waits visibly for a missing key, or for another model.
-    pub(super) async fn resolve(&mut self) -> Result<Result<(Resolved, Provider), Unresolved>, TurnEnded> {
+    pub(super) async fn resolve(&mut self) -> Result<Result<(Box<Resolved>, Provider), Unresolved>, TurnEnded> {
         let mut said = BTreeSet::new();
         let mut waits_for = NoticeCode::KeyMissing;
         loop {
@@ -53,7 +53,7 @@ impl Turn {
                             self.emit.notice(Level::Info, NoticeCode::KeyFound, text)?;
                         }
                         let provider = self.env.providers.open(&resolved, key);
-                        return Ok(Ok((resolved, provider)));
+                        return Ok(Ok((Box::new(resolved), provider)));
                     }
                     Some(Err(Lack::Failed(why))) => {
                         let message = format!("the key of {}: {why}", resolved.provider);

@@ -191,8 +191,9 @@ impl Live {
         self.calls.clear();
     }
 
-    /// The rows at this time, on a terminal with so many columns: the last lines of a command, and the status.
-    pub(crate) fn rows(&self, now: u64, columns: usize, queued: usize, asks: bool) -> Vec<String> {
+    /// The rows at this time, on a terminal with so many columns: the last lines of a command, and the status, which ends in the
+    /// way out.
+    pub(crate) fn rows(&self, now: u64, columns: usize, queued: usize, asks: bool, way_out: &str) -> Vec<String> {
         let mut rows = Vec::new();
         let bar = if self.style.unicode { "│" } else { "|" };
         for child in self.calls.iter().filter_map(|running| running.child.as_deref()) {
@@ -210,7 +211,7 @@ impl Live {
                 rows.push(self.style.dim(&self.cut(&format!("  {bar} {line}"), columns)));
             }
         }
-        rows.push(self.style.dim(&self.cut(&self.status(now, queued, asks), columns)));
+        rows.push(self.style.dim(&self.cut(&self.status(now, queued, asks, way_out), columns)));
         rows
     }
 
@@ -222,7 +223,7 @@ impl Live {
         }
     }
 
-    fn status(&self, now: u64, queued: usize, asks: bool) -> String {
+    fn status(&self, now: u64, queued: usize, asks: bool, way_out: &str) -> String {
         let doing = match (self.calls.as_slice(), &self.doing) {
             _ if asks => "waiting for your answer".to_owned(),
             ([one], _) => format!("{} {}", one.what, elapsed(now.saturating_sub(one.started_at))),
@@ -255,7 +256,7 @@ impl Live {
         if queued > 0 {
             parts.push(format!("queued {queued}"));
         }
-        parts.push("Esc stops".to_owned());
+        parts.push(way_out.to_owned());
         parts.join(if self.style.unicode { " · " } else { ", " })
     }
 }
@@ -288,7 +289,7 @@ mod tests {
         let started = json!({"kind": "turn_started", "seq": 1, "at": 1000, "turn": "t1", "prompt": "p1"});
         let check = |more: &[Value], now: u64, expect: &str| {
             let events: Vec<Value> = std::iter::once(started.clone()).chain(more.iter().cloned()).collect();
-            assert_eq!(live(&events).rows(now, 100, 0, false), expect.split('\n').collect::<Vec<_>>());
+            assert_eq!(live(&events).rows(now, 100, 0, false, "Esc stops"), expect.split('\n').collect::<Vec<_>>());
         };
         check(&[], 4999, "… waiting for the model · 3 s · ask · Esc stops");
         let writes = json!({"kind": "tool_call_delta", "message": "m1", "block": 1, "call_id": "c1", "name": "ed\u{1b}it", "offset": 0, "text": "{"});
@@ -312,7 +313,7 @@ mod tests {
     fn a_text_that_stalls_shows_the_word_that_is_not_complete() {
         let delta = |text: &str| json!({"kind": "text_delta", "message": "m1", "block": 0, "offset": 0, "text": text});
         let mut live = live(&[delta("so it is an unfin"), delta("ish\u{1b}")]);
-        let word = |live: &Live| live.rows(0, 100, 0, false).into_iter().rev().nth(1);
+        let word = |live: &Live| live.rows(0, 100, 0, false, "Esc stops").into_iter().rev().nth(1);
         assert_eq!(word(&live), None);
         live.stalls();
         assert_eq!(word(&live).as_deref(), Some("  unfinish␛"));
@@ -327,7 +328,7 @@ mod tests {
         let tool = json!({"kind": "tool_started", "seq": 3, "at": 0, "call_id": "c1", "tool": "bash", "action": "漢字漢字漢字漢字漢字"});
         let out = json!({"kind": "tool_output_delta", "call_id": "c1", "offset": 0, "text": "漢字漢字漢字漢字漢字\nx"});
         for columns in 8..60 {
-            for row in live(&[started.clone(), tool.clone(), out.clone()]).rows(0, columns, 3, false) {
+            for row in live(&[started.clone(), tool.clone(), out.clone()]).rows(0, columns, 3, false, "Esc stops") {
                 assert!(crate::terminal::width(&row) < columns, "{columns}: {row}");
             }
         }

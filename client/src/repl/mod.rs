@@ -279,7 +279,7 @@ impl Repl {
         }
         let asks = self.questions.first().is_some();
         let rows = match self.running.is_some() && self.caught_up {
-            true => self.live.rows(now(), size().columns, self.queue.len(), asks),
+            true => self.live.rows(now(), size().columns, self.queue.len(), asks, &self.way_out()),
             false => Vec::new(),
         };
         Ok(self.terminal.set_live(rows)?)

@@ -244,6 +244,14 @@ impl Above {
         let drawn = std::mem::take(&mut self.lock().drawn);
         format!("\r\x1b[2K{}", UP.repeat(drawn.iter().map(|width| rows_of(*width, size)).sum()))
     }
+
+    /// Takes the prompt off the screen, which has ended without a line: the line editor has begun a row below it.
+    pub(crate) fn take_back(&self, size: Size) {
+        let erase = format!("\x1b[A{}", self.erase(size));
+        // A terminal that has gone shows nothing.
+        let _ = super::write(&mut std::io::stdout().lock(), &erase);
+        self.end();
+    }
 }
 
 impl Drawing {

@@ -336,6 +336,7 @@ impl Hinter for Completion {
     /// Gives no hint: rustyline calls this at each change of the line, which shows what is in it.
     fn hint(&self, line: &str, at: usize, _: &Context<'_>) -> Option<String> {
         self.keys.changed(line);
+        self.above.lay_out(line, at, size());
         self.above.typed(line, at);
         None
     }
@@ -355,10 +356,11 @@ impl Highlighter for Completion {
         if above.is_empty() { Cow::Borrowed(prompt) } else { Cow::Owned(above + prompt) }
     }
 
-    /// Highlights nothing: rustyline calls this where the cursor moves.
+    /// Highlights nothing: rustyline calls this where the cursor moves or a letter was added; it draws the whole line again if told
+    /// so.
     fn highlight_char(&self, line: &str, at: usize, _: CmdKind) -> bool {
         self.above.typed(line, at);
-        false
+        self.above.begins_row(size())
     }
 }
 

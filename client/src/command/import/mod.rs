@@ -274,7 +274,7 @@ fn choose(client: &mut Client, items: Vec<Item>) -> Result<Vec<Item>, Failure> {
     let (mut chosen, mut all) = (Vec::new(), false);
     for item in items {
         if !all {
-            let question = format!("take {}? y/n, a it and all that follow, q no more ", item.name());
+            let question = format!("take {}? y/n, a this and the rest, q no more ", item.name());
             match asker.ask(client, &question, "yYnNaAqQ")? {
                 Some('y') => {}
                 Some('n') => continue,

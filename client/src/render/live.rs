@@ -278,7 +278,9 @@ impl Live {
             if width(&row) <= room {
                 return row;
             }
-            if least.is_none_or(|least| least > 3 && rest + MIN_DOING <= room) {
+            // What a person is asked for stays whole.
+            let min = if asks { width(doing) } else { MIN_DOING };
+            if least.is_none_or(|least| least > 3 && rest + min <= room) {
                 let (doing, rest) =
                     (self.shorten(doing, room.saturating_sub(rest)), texts.get(1..).unwrap_or_default());
                 return [&[doing.as_str()], rest].concat().join(between);
@@ -359,6 +361,8 @@ mod tests {
         check(40, 0, "… bash cargo test --… · 8 s · Esc stops");
         check(40, 2, "… bash cargo test --… · 8 s · Esc stops");
         check(24, 2, "… bash car… · Esc stops");
+        let asked = live.rows(9000, 40, 0, true, "Esc stops");
+        assert_eq!(asked, ["… waiting for your answer · Esc stops"]);
     }
 
     #[test]

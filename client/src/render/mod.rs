@@ -86,6 +86,8 @@ pub(crate) struct Renderer {
     last_call: Option<CallId>,
     /// Our own prompts that are on the screen where they begin.
     mine: HashSet<PromptId>,
+    /// The first line of each prompt that has not begun, for when it is taken back.
+    waiting: HashMap<PromptId, String>,
     /// Whether a turn runs: a prompt that waits for its end is shown again where it begins.
     busy: bool,
     replaying: bool,
@@ -119,6 +121,7 @@ impl Renderer {
             calls: HashMap::new(),
             last_call: None,
             mine: HashSet::new(),
+            waiting: HashMap::new(),
             busy: false,
             replaying: true,
             cut: false,
@@ -180,7 +183,11 @@ impl Renderer {
             EventBody::Message { role: Role::User, asks: Some(Asks::Child), content, .. } => {
                 self.child_said(&text_of(content), &mut out);
             }
-            EventBody::PromptAccepted { prompt, by, .. } => self.accepted(prompt, by.as_deref()),
+            EventBody::PromptAccepted { prompt, content, by, .. } => {
+                let first = text_of(content).lines().next().map(clean_line).unwrap_or_default().into_owned();
+                self.waiting.insert(prompt.clone(), first);
+                self.accepted(prompt, by.as_deref());
+            }
             EventBody::Message { role: Role::User, asks: Some(Asks::Again), content, .. } => {
                 let text = text_of(content);
                 let fault = text.lines().next().unwrap_or_default();
@@ -312,7 +319,10 @@ impl Renderer {
                     self.say(&format!("hint: {}", clean_line(hint)), &mut out);
                 }
             }
-            EventBody::TurnStarted { .. } => (self.wait, self.busy) = (None, true),
+            EventBody::TurnStarted { prompt } => {
+                self.waiting.remove(prompt);
+                (self.wait, self.busy) = (None, true);
+            }
             EventBody::MessageSuperseded { .. } => {
                 self.say(
                     &self.settings.style.dim("the interrupted text does not count; the step is repeated"),
@@ -325,7 +335,9 @@ impl Renderer {
             }
             EventBody::PromptUnqueued { prompt, by, .. } => {
                 let by = by.as_deref().filter(|by| *by != self.settings.me).map(|by| format!(" by {}", clean_line(by)));
-                let line = format!("queued prompt {prompt} was taken back{}", by.unwrap_or_default());
+                let text = self.waiting.remove(prompt).filter(|text| !text.is_empty());
+                let text = text.map(|text| format!(": {text}")).unwrap_or_default();
+                let line = format!("a queued prompt was taken back{}{text}", by.unwrap_or_default());
                 self.say(&self.settings.style.dim(&line), &mut out);
             }
             EventBody::SessionCreated { .. }
@@ -386,6 +398,7 @@ impl Renderer {
 
     fn prompt(&mut self, content: &[ContentBlock], prompt: Option<&PromptId>, out: &mut Vec<Output>) {
         let Some(prompt) = prompt else { return };
+        self.waiting.remove(prompt);
         if self.mine.remove(prompt) || !self.settings.prompts {
             return;
         }

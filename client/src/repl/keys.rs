@@ -223,7 +223,11 @@ impl Keys {
             Some(picker) => picker.list(),
             None => state.completer.list(),
         };
-        self.above.set_menu(menu::rows(choices, chosen, size().columns, &self.style));
+        let mut rows = menu::rows(choices, chosen, size().columns, &self.style);
+        if state.picker.as_ref().is_some_and(Picker::fits_nothing) {
+            rows.push(self.style.dim("  nothing fits"));
+        }
+        self.above.set_menu(rows);
     }
 
     /// The line is complete: what comes next is not typed into it.

@@ -171,6 +171,12 @@ impl Renderer {
         let mut out = Vec::new();
         self.shaped.event(&event.body);
         match &event.body {
+            EventBody::Compacted { prompt: Some(prompt), .. }
+            | EventBody::CompactionFailed { prompt: Some(prompt), .. } => drop(self.waiting.remove(prompt)),
+            EventBody::Forked(_) => self.waiting.clear(),
+            _ => {}
+        }
+        match &event.body {
             EventBody::TextDelta(delta) if self.settings.raw => self.text_delta(delta, &mut out),
             EventBody::TextDelta(delta) => {
                 if let Some(delta) = self.shaped.text(delta) {
@@ -391,7 +397,9 @@ impl Renderer {
     }
 
     fn accepted(&mut self, prompt: &PromptId, by: Option<&str>) {
-        if !self.replaying && !self.busy && by == Some(self.settings.me.as_str()) {
+        // Behind others it is shown again where it begins.
+        let is_next = !self.busy && self.waiting.len() == 1;
+        if !self.replaying && is_next && by == Some(self.settings.me.as_str()) {
             self.mine.insert(prompt.clone());
         }
     }

@@ -190,12 +190,23 @@ fn prompts_of_others_are_shown_and_mine_are_on_the_screen_already() {
         taken("p2", "just typed"),
         accepted("p3", "nvim"),
         taken("p3", "two\nlines"),
+        accepted("p4", "nvim"),
+        accepted("p5", "linger@pts/3"),
+        taken("p4", "first"),
+        taken("p5", "behind it"),
+        accepted("p6", "linger@pts/3"),
+        {"kind": "compaction_failed", "prompt": "p6", "reason": "no", "tokens": 9},
+        accepted("p7", "linger@pts/3"),
+        taken("p7", "just typed"),
         {"kind": "permission_resolved", "permission": "q1", "decision": "reject_once", "by": "nvim", "reason": "no"},
     ]);
     assert_snapshot!(screen(settings(), events), @r"
     > from before
     > two
       lines
+    > first
+    > behind it
+    warning: not compacted: no
     denied by nvim: no
     ");
 }

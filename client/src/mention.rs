@@ -66,6 +66,19 @@ pub(crate) fn with(content: &PromptContent) -> Option<String> {
     (!with.is_empty()).then(|| format!("with {}", with.join("; ")))
 }
 
+/// The names in what was typed that look like files and are none: most are typed wrong, so a person is told.
+pub(crate) fn missing(typed: &str, places: &[PathBuf]) -> Vec<String> {
+    let looks = |text: &str| text.contains(['/', '.']) && !text.contains(':') && !is_address(text);
+    let names = named(typed).into_iter().map(|name| (mentioned(&name, typed, places).is_none(), name));
+    let shown = names.filter(|(is_missing, _)| *is_missing).map(|(_, name)| match name.quoted {
+        true => name.text,
+        false => name.text.trim_end_matches(PUNCTUATION).to_owned(),
+    });
+    let mut missing: Vec<String> = shown.filter(|text| looks(text)).collect();
+    missing.dedup();
+    missing
+}
+
 /// A file or a directory, and which lines of it.
 #[derive(Debug, PartialEq, Eq)]
 struct Mentioned {

@@ -74,6 +74,7 @@ mod terminal;
 mod turn_cancel;
 mod usage;
 mod versions;
+mod vi;
 mod widening;
 mod wire;
 

@@ -57,6 +57,8 @@ async fn a_file_that_a_line_names_goes_with_it_and_people_see_its_name_alone() {
     terminal.line("and @src/gone.rs of @user");
     terminal.shows_times("seen", 2).await;
     assert_eq!(model.requests()[1].last_words(), "and @src/gone.rs of @user");
+    has(&terminal, "@src/gone.rs names no file here; it was sent as text").await;
+    assert!(!terminal.screen().contains("@user names no file"), "{}", terminal.screen());
     fs::write(daemon.workspace().join("a.out"), b"\x7fELF\0").unwrap();
     terminal.line("what is @a.out?");
     terminal.shows("a.out is binary").await;
@@ -262,6 +264,10 @@ async fn another_session_is_chosen_from_a_list_that_letters_narrow() {
     terminal.prompts().await;
     terminal.line("/resume");
     terminal.until_rows("the list", |rows| rows.last().is_some_and(|row| row == "session>")).await;
+    terminal.keys("zz");
+    ends(&terminal, &["  nothing fits", "session> zz"]).await;
+    terminal.keys(CTRL_U);
+    terminal.until_rows("the list", |rows| rows[rows.len() - 2].starts_with("  ")).await;
     terminal.keys(&format!("{DOWN}{ESC}"));
     has(&terminal, "nothing was chosen").await;
     assert_eq!(terminal.leaves().await, 0);

@@ -52,10 +52,8 @@ async fn events_are_printed_from_a_cursor_on_and_messages_are_found_by_their_wor
     daemon.check(&[&client], &model);
 }
 
-#[tokio::test]
-async fn what_another_program_has_is_shown_and_taken_and_nothing_is_replaced() {
-    let model = ModelServer::start();
-    let daemon = Daemon::start(&model).await;
+/// What Claude Code has in the home directory: a server, two rules that linger has and one that it has not, an agent, instructions.
+fn other_program(daemon: &Daemon) {
     let home = daemon.dirs.root().join("h");
     let write = |name: &str, text: &str| {
         let path = home.join(name);
@@ -70,6 +68,77 @@ async fn what_another_program_has_is_shown_and_taken_and_nothing_is_replaced() {
     write(".claude/settings.json", &rules.to_string());
     write(".claude/agents/reviewer.md", "---\nname: reviewer\ndescription: Reviews\n---\nReview.\n");
     write(".claude/CLAUDE.md", "Be brief.\n");
+}
+
+/// What of it has been taken: in the configuration, and as files beside it.
+fn taken(daemon: &Daemon) -> Vec<&'static str> {
+    let config = daemon.dirs.config();
+    let text = std::fs::read_to_string(&config).unwrap();
+    let words = [("server", "docs-server"), ("allow", "bash(cargo test:*)"), ("deny", "read(.env)")];
+    let files = [("agent", "agents/reviewer.md"), ("instructions", "AGENTS.md")];
+    let words = words.iter().filter(|(_, word)| text.contains(word)).map(|(name, _)| *name);
+    let is_there = |file: &str| config.with_file_name("").join(file).exists();
+    words.chain(files.iter().filter(|(_, file)| is_there(file)).map(|(name, _)| *name)).collect()
+}
+
+#[tokio::test]
+async fn of_what_another_program_has_kinds_are_chosen_by_scripts_and_single_things_by_people() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    other_program(&daemon);
+    let wrong = daemon.cli(&["import", "claude", "--only", "server"]).run().await.exits(2);
+    assert!(wrong.stderr.contains("servers, rules, agents, skills, commands, instructions"), "{}", wrong.stderr);
+    daemon.cli(&["import", "claude", "--only", "rules", "--skip", "agents"]).run().await.exits(2);
+    let none = daemon.cli(&["import", "claude", "--yes", "--only", "skills"]).run().await.exits(0);
+    assert!(none.stderr.contains("there is nothing new to take of what you chose"), "{}", none.stderr);
+    let shown =
+        daemon.cli(&["import", "claude", "--dry-run", "--json", "--skip", "servers,rules"]).run().await.exits(0);
+    let shown = rows(&shown.stdout);
+    let of = |rows: &[Value], state: &str| -> Vec<String> {
+        let of = rows.iter().filter(|row| row["state"] == state);
+        of.map(|row| row["kind"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(of(&shown, "new"), ["agents", "instructions"]);
+    assert_eq!(of(&shown, "skipped"), ["servers", "rules", "rules"]);
+    assert!(taken(&daemon).is_empty());
+    let took = daemon.cli(&["import", "claude", "--yes", "--json", "--only", "instructions"]).run().await.exits(0);
+    assert_eq!(of(&rows(&took.stdout), "taken"), ["instructions"]);
+    assert_eq!(taken(&daemon), ["instructions"]);
+
+    // Neither a `no`, nor what follows a `no more`, nor anything after Ctrl-C.
+    for (keys, expect) in
+        [("n", &["instructions"][..]), ("cy\x03", &["instructions"]), ("cnyq", &["allow", "instructions"])]
+    {
+        let mut terminal = daemon.pty(&["import", "claude"]);
+        let questions = [
+            "take all of this? ",
+            "take MCP server docs? ",
+            "take rule allow bash(cargo test:*)? ",
+            "take rule deny read(.env)? ",
+        ];
+        for (question, key) in questions.iter().zip(keys.chars()) {
+            terminal.shows(question).await;
+            terminal.keys(&key.to_string());
+        }
+        assert_eq!(terminal.exits().await, if keys == "cnyq" { 0 } else { 4 }, "{}", terminal.screen());
+        assert_eq!(taken(&daemon), expect, "{}", terminal.screen());
+    }
+    let mut terminal = daemon.pty(&["import", "claude"]);
+    terminal.shows("c choose, n nothing").await;
+    terminal.keys("c");
+    terminal.shows("take MCP server docs? ").await;
+    terminal.keys("n");
+    terminal.shows("take rule deny read(.env)? ").await;
+    terminal.keys("a");
+    assert_eq!(terminal.exits().await, 0);
+    assert_eq!(taken(&daemon), ["allow", "deny", "agent", "instructions"]);
+}
+
+#[tokio::test]
+async fn what_another_program_has_is_shown_and_taken_and_nothing_is_replaced() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    other_program(&daemon);
     let config = daemon.dirs.config();
     let dir = config.parent().unwrap();
     let before = std::fs::read_to_string(&config).unwrap();

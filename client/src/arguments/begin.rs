@@ -89,9 +89,26 @@ pub(crate) struct Import {
     /// Do not ask: take all that is shown
     #[arg(short, long)]
     pub(crate) yes: bool,
-    /// One JSON object a line: `kind`, `name`, `from`, `state`, `text`
+    /// Take these kinds alone, with commas between them
+    #[arg(long, value_name = "KIND", value_delimiter = ',', value_enum)]
+    pub(crate) only: Vec<Kind>,
+    /// Leave these kinds out, with commas between them
+    #[arg(long, value_name = "KIND", value_delimiter = ',', value_enum, conflicts_with = "only")]
+    pub(crate) skip: Vec<Kind>,
+    /// One JSON object a line: `kind`, `name`, `state` (`new`, `skipped`, `taken`, and of a `note` why), `text`
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What can be taken from another program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    Servers,
+    Rules,
+    Agents,
+    Skills,
+    Commands,
+    Instructions,
 }
 
 /// Another program.

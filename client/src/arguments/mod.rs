@@ -25,7 +25,7 @@ use crate::terminal::Color;
 
 pub(crate) use across::{Events, Search};
 pub(crate) use artifact::Artifact;
-pub(crate) use begin::{Acp, Complete, Completions, FirstFile, Import, Init, Login, Program, Shell, Validate};
+pub(crate) use begin::{Acp, Complete, Completions, FirstFile, Import, Init, Kind, Login, Program, Shell, Validate};
 pub(crate) use daemon::{Daemon, Doctor};
 pub(crate) use gateway::{Gateway, GatewayStart, GatewayUrl};
 pub(crate) use mcp::{Mcp, McpAdd, McpConfigured, McpListing, McpLogin, McpNamed, McpOffered, McpServe};

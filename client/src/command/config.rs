@@ -254,30 +254,48 @@ fn run_editor(file: &Path) -> Result<(), Failure> {
 
 /// Asks for `y` or `n`.
 pub(super) fn ask(client: &mut Client, question: &str) -> Result<bool, Failure> {
-    signals(client.sender(), true)?;
-    let mut input = Input::start(client.sender(), None)?;
-    let mut terminal = Terminal::new();
-    input.ask_keys(Some("yYnN"));
-    terminal.talk(question)?;
-    let yes = loop {
-        match client.next_event(None) {
-            Some(Event::Key(key)) if input.counts(key) => match key.pressed {
-                Pressed::Key('y' | 'Y') => break true,
-                Pressed::Key('n' | 'N') => break false,
-                _ => {}
-            },
-            Some(Event::Signal(Signal::Continued)) => {
-                input.ask_keys(Some("yYnN"));
-                terminal.talk(question)?;
+    Ok(Asker::open(client)?.ask(client, question, "yYnN")? == Some('y'))
+}
+
+/// Asks a person questions that one key answers.
+pub(super) struct Asker(Input);
+
+impl Asker {
+    /// Reads keys and watches for signals from now on.
+    pub(super) fn open(client: &Client) -> Result<Self, Failure> {
+        signals(client.sender(), true)?;
+        Input::start(client.sender(), None).map(Self)
+    }
+
+    /// Asks for one of these keys, which are letters, small and large; the small one, or nothing if the person would rather stop.
+    pub(super) fn ask(
+        &mut self,
+        client: &mut Client,
+        question: &str,
+        keys: &'static str,
+    ) -> Result<Option<char>, Failure> {
+        let mut terminal = Terminal::new();
+        self.0.ask_keys(Some(keys));
+        terminal.talk(question)?;
+        let pressed = loop {
+            match client.next_event(None) {
+                Some(Event::Key(key)) if self.0.counts(key) => match key.pressed {
+                    Pressed::Key(key) if keys.contains(key) => break Some(key.to_ascii_lowercase()),
+                    _ => {}
+                },
+                Some(Event::Signal(Signal::Continued)) => {
+                    self.0.ask_keys(Some(keys));
+                    terminal.talk(question)?;
+                }
+                Some(Event::Signal(_)) | None => break None,
+                Some(_) => {}
             }
-            Some(Event::Signal(_)) | None => break false,
-            Some(_) => {}
-        }
-    };
-    input.stop_keys();
-    restore();
-    terminal.talk(if yes { "y\n" } else { "n\n" })?;
-    Ok(yes)
+        };
+        self.0.stop_keys();
+        restore();
+        terminal.talk(&format!("{}\n", pressed.unwrap_or('n')))?;
+        Ok(pressed)
+    }
 }
 
 #[cfg(test)]

@@ -52,6 +52,8 @@ pub(crate) enum Hotkey {
     Escape,
     /// Shift-Tab: the next mode.
     NextMode,
+    /// A key with which vi's insert mode begins or ends.
+    ViMode,
     /// A key that answers the question with this request, pressed alone at an empty line.
     Answer {
         /// The key.

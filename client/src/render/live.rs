@@ -9,7 +9,7 @@ use linger_protocol::permission::Mode;
 
 use super::style::Style;
 use super::{child, money};
-use crate::terminal::{clean_exact_line, clean_line};
+use crate::terminal::{clean_exact_line, clean_line, width};
 
 /// Lines of a running command that are shown.
 const TAIL: usize = 3;
@@ -22,6 +22,9 @@ const MAX_WORD: usize = 200;
 
 /// Characters of a running call's action in the status.
 const MAX_ACTION: usize = 40;
+
+/// Columns that are left for what runs in a narrow terminal, before the mode and the time make room for it.
+const MIN_DOING: usize = 20;
 
 /// What a turn is doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -191,8 +194,9 @@ impl Live {
         self.calls.clear();
     }
 
-    /// The rows at this time, on a terminal with so many columns: the last lines of a command, and the status.
-    pub(crate) fn rows(&self, now: u64, columns: usize, queued: usize, asks: bool) -> Vec<String> {
+    /// The rows at this time, on a terminal with so many columns: the last lines of a command, and the status, which ends in the
+    /// way out.
+    pub(crate) fn rows(&self, now: u64, columns: usize, queued: usize, asks: bool, way_out: &str) -> Vec<String> {
         let mut rows = Vec::new();
         let bar = if self.style.unicode { "│" } else { "|" };
         for child in self.calls.iter().filter_map(|running| running.child.as_deref()) {
@@ -210,19 +214,25 @@ impl Live {
                 rows.push(self.style.dim(&self.cut(&format!("  {bar} {line}"), columns)));
             }
         }
-        rows.push(self.style.dim(&self.cut(&self.status(now, queued, asks), columns)));
+        rows.push(self.style.dim(&self.cut(&self.status(now, columns, queued, asks, way_out), columns)));
         rows
     }
 
     fn cut(&self, row: &str, columns: usize) -> String {
-        let room = columns.saturating_sub(1);
-        match crate::terminal::width(row) > room {
-            true => crate::terminal::cut(row, room.saturating_sub(3)) + self.style.ellipsis(),
-            false => row.to_owned(),
+        self.shorten(row, columns.saturating_sub(1))
+    }
+
+    fn shorten(&self, text: &str, room: usize) -> String {
+        match width(text) > room {
+            true => {
+                crate::terminal::cut(text, room.saturating_sub(width(self.style.ellipsis()))) + self.style.ellipsis()
+            }
+            false => text.to_owned(),
         }
     }
 
-    fn status(&self, now: u64, queued: usize, asks: bool) -> String {
+    /// The status. Where the terminal is narrow, it leaves out numbers, then cuts what runs, and keeps the way out.
+    fn status(&self, now: u64, columns: usize, queued: usize, asks: bool, way_out: &str) -> String {
         let doing = match (self.calls.as_slice(), &self.doing) {
             _ if asks => "waiting for your answer".to_owned(),
             ([one], _) => format!("{} {}", one.what, elapsed(now.saturating_sub(one.started_at))),
@@ -240,23 +250,43 @@ impl Live {
             ([], Doing::Retry(_)) => "trying again".to_owned(),
         };
         let sign = if self.style.unicode { "…" } else { "..." };
-        let mut parts = vec![format!("{sign} {doing}"), elapsed(now.saturating_sub(self.started_at))];
+        // Those with the smallest number are left out first, those with none never.
+        let mut parts =
+            vec![(None, format!("{sign} {doing}")), (Some(6), elapsed(now.saturating_sub(self.started_at)))];
         let tokens = self.usage.input_tokens + self.usage.output_tokens;
         if tokens > 0 {
-            parts.push(format!("{} tokens", money::tokens(tokens)));
+            parts.push((Some(2), format!("{} tokens", money::tokens(tokens))));
         }
         if self.usage.cost_micros.is_some() {
-            parts.push(money::cost(&self.usage));
+            parts.push((Some(1), money::cost(&self.usage)));
         }
         if let (Some(used), Some(window @ 1..)) = (self.context_tokens, self.context_window) {
-            parts.push(format!("context {} %", used.saturating_mul(100) / window));
+            parts.push((Some(3), format!("context {} %", used.saturating_mul(100) / window)));
         }
-        parts.push(self.mode.to_string());
+        parts.push((Some(4), self.mode.to_string()));
         if queued > 0 {
-            parts.push(format!("queued {queued}"));
+            parts.push((Some(5), format!("queued {queued}")));
         }
-        parts.push("Esc stops".to_owned());
-        parts.join(if self.style.unicode { " · " } else { ", " })
+        parts.push((None, way_out.to_owned()));
+        let between = if self.style.unicode { " · " } else { ", " };
+        let room = columns.saturating_sub(1);
+        loop {
+            let texts: Vec<&str> = parts.iter().map(|(_, text)| text.as_str()).collect();
+            let row = texts.join(between);
+            let least = parts.iter().filter_map(|(rank, _)| *rank).min();
+            let (doing, rest) = texts.split_first().map_or(("", 0), |(doing, _)| (*doing, width(&row) - width(doing)));
+            if width(&row) <= room {
+                return row;
+            }
+            // What a person is asked for stays whole.
+            let min = if asks { width(doing) } else { MIN_DOING };
+            if least.is_none_or(|least| least > 3 && rest + min <= room) {
+                let (doing, rest) =
+                    (self.shorten(doing, room.saturating_sub(rest)), texts.get(1..).unwrap_or_default());
+                return [&[doing.as_str()], rest].concat().join(between);
+            }
+            parts.retain(|(rank, _)| *rank != least);
+        }
     }
 }
 
@@ -288,7 +318,7 @@ mod tests {
         let started = json!({"kind": "turn_started", "seq": 1, "at": 1000, "turn": "t1", "prompt": "p1"});
         let check = |more: &[Value], now: u64, expect: &str| {
             let events: Vec<Value> = std::iter::once(started.clone()).chain(more.iter().cloned()).collect();
-            assert_eq!(live(&events).rows(now, 100, 0, false), expect.split('\n').collect::<Vec<_>>());
+            assert_eq!(live(&events).rows(now, 100, 0, false, "Esc stops"), expect.split('\n').collect::<Vec<_>>());
         };
         check(&[], 4999, "… waiting for the model · 3 s · ask · Esc stops");
         let writes = json!({"kind": "tool_call_delta", "message": "m1", "block": 1, "call_id": "c1", "name": "ed\u{1b}it", "offset": 0, "text": "{"});
@@ -309,10 +339,37 @@ mod tests {
     }
 
     #[test]
+    fn a_narrow_terminal_shows_what_runs_and_the_way_out() {
+        let usage = json!({"input_tokens": 90_000, "output_tokens": 10, "cost_micros": 120});
+        let started = json!({"kind": "turn_started", "seq": 1, "at": 1000, "turn": "t1", "prompt": "p1"});
+        let said =
+            json!({"kind": "message", "seq": 2, "message": "m1", "role": "assistant", "content": [], "usage": usage});
+        let tool = json!({"kind": "tool_started", "seq": 3, "at": 2000, "call_id": "c1", "tool": "bash", "action": "cargo test --workspace --all"});
+        let live = live(&[started, said, tool]);
+        let check = |columns: usize, queued: usize, expect: &str| {
+            let rows = live.rows(9000, columns, queued, false, "Esc stops");
+            assert_eq!(rows.last().map(String::as_str), Some(expect), "{columns}");
+        };
+        check(
+            120,
+            2,
+            "… bash cargo test --workspace --all 7 s · 8 s · 90k tokens · $0.0001 · context 9001 % · ask · queued 2 · Esc stops",
+        );
+        check(100, 2, "… bash cargo test --workspace --all 7 s · 8 s · context 9001 % · ask · queued 2 · Esc stops");
+        check(80, 2, "… bash cargo test --workspace --all 7 s · 8 s · ask · queued 2 · Esc stops");
+        check(60, 2, "… bash cargo test --wor… · 8 s · ask · queued 2 · Esc stops");
+        check(40, 0, "… bash cargo test --… · 8 s · Esc stops");
+        check(40, 2, "… bash cargo test --… · 8 s · Esc stops");
+        check(24, 2, "… bash car… · Esc stops");
+        let asked = live.rows(9000, 40, 0, true, "Esc stops");
+        assert_eq!(asked, ["… waiting for your answer · Esc stops"]);
+    }
+
+    #[test]
     fn a_text_that_stalls_shows_the_word_that_is_not_complete() {
         let delta = |text: &str| json!({"kind": "text_delta", "message": "m1", "block": 0, "offset": 0, "text": text});
         let mut live = live(&[delta("so it is an unfin"), delta("ish\u{1b}")]);
-        let word = |live: &Live| live.rows(0, 100, 0, false).into_iter().rev().nth(1);
+        let word = |live: &Live| live.rows(0, 100, 0, false, "Esc stops").into_iter().rev().nth(1);
         assert_eq!(word(&live), None);
         live.stalls();
         assert_eq!(word(&live).as_deref(), Some("  unfinish␛"));
@@ -327,7 +384,7 @@ mod tests {
         let tool = json!({"kind": "tool_started", "seq": 3, "at": 0, "call_id": "c1", "tool": "bash", "action": "漢字漢字漢字漢字漢字"});
         let out = json!({"kind": "tool_output_delta", "call_id": "c1", "offset": 0, "text": "漢字漢字漢字漢字漢字\nx"});
         for columns in 8..60 {
-            for row in live(&[started.clone(), tool.clone(), out.clone()]).rows(0, columns, 3, false) {
+            for row in live(&[started.clone(), tool.clone(), out.clone()]).rows(0, columns, 3, false, "Esc stops") {
                 assert!(crate::terminal::width(&row) < columns, "{columns}: {row}");
             }
         }

@@ -86,6 +86,8 @@ pub(crate) struct Renderer {
     last_call: Option<CallId>,
     /// Our own prompts that are on the screen where they begin.
     mine: HashSet<PromptId>,
+    /// The first line of each prompt that has not begun, for when it is taken back.
+    waiting: HashMap<PromptId, String>,
     /// Whether a turn runs: a prompt that waits for its end is shown again where it begins.
     busy: bool,
     replaying: bool,
@@ -119,6 +121,7 @@ impl Renderer {
             calls: HashMap::new(),
             last_call: None,
             mine: HashSet::new(),
+            waiting: HashMap::new(),
             busy: false,
             replaying: true,
             cut: false,
@@ -168,6 +171,12 @@ impl Renderer {
         let mut out = Vec::new();
         self.shaped.event(&event.body);
         match &event.body {
+            EventBody::Compacted { prompt: Some(prompt), .. }
+            | EventBody::CompactionFailed { prompt: Some(prompt), .. } => drop(self.waiting.remove(prompt)),
+            EventBody::Forked(_) => self.waiting.clear(),
+            _ => {}
+        }
+        match &event.body {
             EventBody::TextDelta(delta) if self.settings.raw => self.text_delta(delta, &mut out),
             EventBody::TextDelta(delta) => {
                 if let Some(delta) = self.shaped.text(delta) {
@@ -180,7 +189,11 @@ impl Renderer {
             EventBody::Message { role: Role::User, asks: Some(Asks::Child), content, .. } => {
                 self.child_said(&text_of(content), &mut out);
             }
-            EventBody::PromptAccepted { prompt, by, .. } => self.accepted(prompt, by.as_deref()),
+            EventBody::PromptAccepted { prompt, content, by, .. } => {
+                let first = text_of(content).lines().next().map(clean_line).unwrap_or_default().into_owned();
+                self.waiting.insert(prompt.clone(), first);
+                self.accepted(prompt, by.as_deref());
+            }
             EventBody::Message { role: Role::User, asks: Some(Asks::Again), content, .. } => {
                 let text = text_of(content);
                 let fault = text.lines().next().unwrap_or_default();
@@ -312,7 +325,10 @@ impl Renderer {
                     self.say(&format!("hint: {}", clean_line(hint)), &mut out);
                 }
             }
-            EventBody::TurnStarted { .. } => (self.wait, self.busy) = (None, true),
+            EventBody::TurnStarted { prompt } => {
+                self.waiting.remove(prompt);
+                (self.wait, self.busy) = (None, true);
+            }
             EventBody::MessageSuperseded { .. } => {
                 self.say(
                     &self.settings.style.dim("the interrupted text does not count; the step is repeated"),
@@ -325,7 +341,9 @@ impl Renderer {
             }
             EventBody::PromptUnqueued { prompt, by, .. } => {
                 let by = by.as_deref().filter(|by| *by != self.settings.me).map(|by| format!(" by {}", clean_line(by)));
-                let line = format!("queued prompt {prompt} was taken back{}", by.unwrap_or_default());
+                let text = self.waiting.remove(prompt).filter(|text| !text.is_empty());
+                let text = text.map(|text| format!(": {text}")).unwrap_or_default();
+                let line = format!("a queued prompt was taken back{}{text}", by.unwrap_or_default());
                 self.say(&self.settings.style.dim(&line), &mut out);
             }
             EventBody::SessionCreated { .. }
@@ -379,13 +397,16 @@ impl Renderer {
     }
 
     fn accepted(&mut self, prompt: &PromptId, by: Option<&str>) {
-        if !self.replaying && !self.busy && by == Some(self.settings.me.as_str()) {
+        // Behind others it is shown again where it begins.
+        let is_next = !self.busy && self.waiting.len() == 1;
+        if !self.replaying && is_next && by == Some(self.settings.me.as_str()) {
             self.mine.insert(prompt.clone());
         }
     }
 
     fn prompt(&mut self, content: &[ContentBlock], prompt: Option<&PromptId>, out: &mut Vec<Output>) {
         let Some(prompt) = prompt else { return };
+        self.waiting.remove(prompt);
         if self.mine.remove(prompt) || !self.settings.prompts {
             return;
         }

@@ -61,6 +61,25 @@ fn a_message_that_streamed_is_not_printed_again() {
 }
 
 #[test]
+fn a_prompt_that_is_taken_back_is_named_by_its_words() {
+    let accepted = |prompt: &str, text: &str| json!({"kind": "prompt_accepted", "prompt": prompt, "content": [{"type": "text", "text": text}], "when": "queue", "by": "vim"});
+    let back = |prompt: &str, by: &str| json!({"kind": "prompt_unqueued", "prompt": prompt, "by": by});
+    let me = "linger@pts/3";
+    let events = json!([
+        accepted("p1", "one\u{1b}[2J\nand more"),
+        accepted("p2", "two"),
+        back("p2", me),
+        back("p1", "nvim"),
+        back("p9", me)
+    ]);
+    assert_snapshot!(screen(settings(), events), @r"
+    a queued prompt was taken back: two
+    a queued prompt was taken back by nvim: one␛[2J
+    a queued prompt was taken back
+    ");
+}
+
+#[test]
 fn a_turn_ends_with_what_it_cost_and_the_session_so_far() {
     let mut paid = end("end_turn");
     paid["usage"]["cost_micros"] = json!(12_300);
@@ -171,12 +190,23 @@ fn prompts_of_others_are_shown_and_mine_are_on_the_screen_already() {
         taken("p2", "just typed"),
         accepted("p3", "nvim"),
         taken("p3", "two\nlines"),
+        accepted("p4", "nvim"),
+        accepted("p5", "linger@pts/3"),
+        taken("p4", "first"),
+        taken("p5", "behind it"),
+        accepted("p6", "linger@pts/3"),
+        {"kind": "compaction_failed", "prompt": "p6", "reason": "no", "tokens": 9},
+        accepted("p7", "linger@pts/3"),
+        taken("p7", "just typed"),
         {"kind": "permission_resolved", "permission": "q1", "decision": "reject_once", "by": "nvim", "reason": "no"},
     ]);
     assert_snapshot!(screen(settings(), events), @r"
     > from before
     > two
       lines
+    > first
+    > behind it
+    warning: not compacted: no
     denied by nvim: no
     ");
 }

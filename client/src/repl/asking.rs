@@ -84,7 +84,7 @@ impl Repl {
                 self.show_question()?;
             }
             Hotkey::Escape if self.running.is_some() && !self.cancelling => self.cancel()?,
-            Hotkey::Escape => {}
+            Hotkey::Escape | Hotkey::ViMode => {}
             Hotkey::Interrupt { empty: true } if self.cancelling => return self.leave().map(Some),
             Hotkey::Interrupt { empty: true } if self.running.is_some() => self.cancel()?,
             Hotkey::Interrupt { .. } => self.say(match (&self.running, self.offered) {
@@ -102,6 +102,17 @@ impl Repl {
         }
         self.show_live()?;
         Ok(None)
+    }
+
+    /// What Esc does now, for the status.
+    pub(super) fn way_out(&self) -> String {
+        let does = match () {
+            () if self.picking.is_some() => "closes the list",
+            () if self.writing.is_some() => "goes back",
+            () if self.cancelling => return "stopping".to_owned(),
+            () => "stops",
+        };
+        format!("{} {does}", self.keys.escape())
     }
 
     /// The next mode of ask, edit and plan. `auto`, which asks nothing, is not one key away.

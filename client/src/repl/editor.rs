@@ -32,7 +32,7 @@ use crate::environment::working_directory;
 use crate::error::{Exit, Failure};
 use crate::input::{Event, Hotkey, Line, Lines, Ran};
 use crate::render::style::Style;
-use crate::terminal::{Above, command, discard_typed, lend, remember_editing, size};
+use crate::terminal::{Above, command, discard_typed, lend, read_at_once, remember_editing, size};
 
 /// The prompt.
 pub(super) const PROMPT: &str = "> ";
@@ -106,13 +106,14 @@ pub(super) fn open(setup: Setup) -> Result<(Lines, Keys, Known), Failure> {
 }
 
 fn line_editor(Setup { state, workspace, style, capacity, sender }: Setup) -> rustyline::Result<LineEditor> {
+    let vi = wants_vi();
     let config = Config::builder()
         .max_history_size(MAX_HISTORY)?
         .history_ignore_space(true)
         .history_ignore_dups(true)?
         .auto_add_history(false)
         // Before the time that Esc takes, which it sets too.
-        .edit_mode(if wants_vi() { EditMode::Vi } else { EditMode::Emacs })
+        .edit_mode(if vi { EditMode::Vi } else { EditMode::Emacs })
         .keyseq_timeout(Some(ESCAPE))
         // The only completion that is given is inserted; lists are drawn above the prompt.
         .completion_type(CompletionType::List)
@@ -124,7 +125,7 @@ fn line_editor(Setup { state, workspace, style, capacity, sender }: Setup) -> ru
     let history = history::load(&mut editor, &state, &cwd);
     let printer = editor.create_external_printer().ok();
     let above = printer.map(|mut printer| Above::new(capacity, move || printer.print(REDRAW.to_owned()).is_ok()));
-    let keys = Keys::new(sender.clone(), above.clone().unwrap_or_default(), style);
+    let keys = Keys::new(sender.clone(), above.clone().unwrap_or_default(), style, vi);
     editor.bind_sequence(Typed::Any, EventHandler::Conditional(Box::new(keys.clone())));
     let edit = Typed::KeySeq(vec![KeyEvent::ctrl('X'), KeyEvent::ctrl('E')]);
     editor.bind_sequence(edit, EventHandler::Conditional(Box::new(keys.clone())));
@@ -172,6 +173,10 @@ impl LineEditor {
             self.keys.changed(&begun);
             self.above.iter().for_each(Above::begin);
             let line = self.editor.readline_with_initial(&prompt, (&begun, ""));
+            if matches!(line, Err(ReadlineError::Eof)) && self.keys.answer_digit() {
+                self.above.iter().for_each(|above| above.take_back(size()));
+                continue;
+            }
             let request = self.above.as_ref().and_then(Above::shown).map(|asked| asked.request);
             self.above.iter().for_each(Above::end);
             let line = match line {
@@ -331,6 +336,7 @@ impl Hinter for Completion {
     /// Gives no hint: rustyline calls this at each change of the line, which shows what is in it.
     fn hint(&self, line: &str, at: usize, _: &Context<'_>) -> Option<String> {
         self.keys.changed(line);
+        self.above.lay_out(line, at, size());
         self.above.typed(line, at);
         None
     }
@@ -338,6 +344,8 @@ impl Hinter for Completion {
 
 impl Highlighter for Completion {
     fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, default: bool) -> Cow<'b, str> {
+        // A key that is waited for after a digit: reading ends without one.
+        read_at_once(!default && self.keys.counts(prompt));
         remember_editing();
         self.keys.searching.store(!default, Ordering::SeqCst);
         if default {
@@ -348,10 +356,11 @@ impl Highlighter for Completion {
         if above.is_empty() { Cow::Borrowed(prompt) } else { Cow::Owned(above + prompt) }
     }
 
-    /// Highlights nothing: rustyline calls this where the cursor moves.
+    /// Highlights nothing: rustyline calls this where the cursor moves or a letter was added; it draws the whole line again if told
+    /// so.
     fn highlight_char(&self, line: &str, at: usize, _: CmdKind) -> bool {
         self.above.typed(line, at);
-        false
+        self.above.begins_row(size())
     }
 }
 
@@ -364,7 +373,7 @@ mod tests {
     #[test]
     fn lines_are_drawn_once_above_the_prompt() {
         let above = Above::default();
-        let keys = Keys::new(std::sync::mpsc::channel().0, above.clone(), Style { color: false, unicode: true });
+        let keys = Keys::new(std::sync::mpsc::channel().0, above.clone(), Style { color: false, unicode: true }, false);
         let workspace = Workspace::new(PathBuf::new());
         let helper = Completion { workspace, above: above.clone(), keys, known: None };
         above.push("one\n");

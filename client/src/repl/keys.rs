@@ -37,6 +37,9 @@ const TYPING: Duration = Duration::from_secs(1);
 /// Keys that begin a line while vi's commands are typed: they allow nothing there.
 const VI_BEGINS: &str = "aAsS";
 
+/// Keys with which vi's command mode ends.
+const VI_INSERTS: &str = "aAiIcCsSR";
+
 /// How the line that is being read ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Ending {
@@ -88,11 +91,17 @@ struct State {
     writing: bool,
     /// What Tab puts into the empty line that answers a question.
     suggestion: Option<String>,
+    /// Whether the editor has vi's keys.
+    vi: bool,
+    /// Whether those are typed as text now, and not as commands.
+    inserting: bool,
+    /// A digit that vi takes for a count, if it may be an answer; and its request.
+    digit: Option<(char, u32)>,
 }
 
 impl Keys {
-    /// Keys that send to `sender`.
-    pub(super) fn new(sender: Sender<Event>, above: Above, style: Style) -> Self {
+    /// Keys that send to `sender`; `vi`: as in vi.
+    pub(super) fn new(sender: Sender<Event>, above: Above, style: Style, vi: bool) -> Self {
         let state = State {
             ending: Ending::Enter,
             opened: Instant::now(),
@@ -105,6 +114,9 @@ impl Keys {
             picker: None,
             writing: false,
             suggestion: None,
+            vi,
+            inserting: true,
+            digit: None,
         };
         Self { sender, above, style, state: Arc::new(Mutex::new(state)), searching: Arc::default() }
     }
@@ -124,6 +136,7 @@ impl Keys {
         (state.ending, state.opened, state.empty) = (Ending::Enter, Instant::now(), true);
         // The line before is complete.
         (state.held, state.pressed) = (None, None);
+        (state.inserting, state.digit) = (true, None);
         state.pastes = Pastes::default();
         state.completer.close();
         self.draw(&state);
@@ -138,6 +151,31 @@ impl Keys {
     /// Whether the line answers a question.
     pub(super) fn is_writing(&self) -> bool {
         self.lock().writing
+    }
+
+    /// The key that stops, at this moment: in vi's insert mode the first Esc only leaves that.
+    pub(super) fn escape(&self) -> &'static str {
+        let state = self.lock();
+        if state.vi && state.inserting && state.picker.is_none() { "Esc Esc" } else { "Esc" }
+    }
+
+    /// The editor shows another prompt than ours, such as `(arg: 2) ` after a digit among vi's commands. Whether that digit answers
+    /// the question on the screen if nothing follows it.
+    pub(super) fn counts(&self, prompt: &str) -> bool {
+        let count = prompt.strip_prefix("(arg: ").and_then(|rest| rest.strip_suffix(") "));
+        let digit = count.and_then(|count| Some(count.chars().next()?).filter(|_| count.len() == 1));
+        let mut state = self.lock();
+        let can_answer = state.vi && !state.inserting && state.empty;
+        let asked =
+            self.above.shown().filter(|asked| can_answer && digit.is_some_and(|digit| asked.keys.contains(digit)));
+        state.digit = digit.zip(asked.map(|asked| asked.request));
+        asked.is_some_and(|asked| asked.alone)
+    }
+
+    /// Nothing followed a key for so long that the editor gave up: the digit that was typed answers. Whether there was one.
+    pub(super) fn answer_digit(&self) -> bool {
+        let digit = self.lock().digit.take();
+        digit.map(|(key, request)| self.send(Hotkey::Answer { key, request })).is_some()
     }
 
     /// Whether the prompt has only just opened: a line that is complete by then was there before it.
@@ -185,7 +223,11 @@ impl Keys {
             Some(picker) => picker.list(),
             None => state.completer.list(),
         };
-        self.above.set_menu(menu::rows(choices, chosen, size().columns, &self.style));
+        let mut rows = menu::rows(choices, chosen, size().columns, &self.style);
+        if state.picker.as_ref().is_some_and(Picker::fits_nothing) {
+            rows.push(self.style.dim("  nothing fits"));
+        }
+        self.above.set_menu(rows);
     }
 
     /// The line is complete: what comes next is not typed into it.
@@ -367,39 +409,68 @@ impl Keys {
             (InputMode::Insert | InputMode::Replace, ..) => code == KeyCode::Esc,
         }
     }
+
+    /// A key was pressed in this mode of vi; `passed`: the editor does with it what vi does.
+    fn follow_vi(&self, KeyEvent(code, modifiers): KeyEvent, mode: InputMode, passed: bool) {
+        let inserting = match (mode, code, modifiers) {
+            (InputMode::Command, KeyCode::Char(key), Modifiers::NONE) => passed && VI_INSERTS.contains(key),
+            // The history is searched in insert mode.
+            (InputMode::Command, KeyCode::Char('R' | 'S'), Modifiers::CTRL) => passed,
+            (InputMode::Command, ..) => false,
+            (InputMode::Insert | InputMode::Replace, KeyCode::Esc, _) => !passed,
+            (InputMode::Insert | InputMode::Replace, ..) => true,
+        };
+        if std::mem::replace(&mut self.lock().inserting, inserting) != inserting {
+            self.send(Hotkey::ViMode);
+        }
+    }
 }
 
 impl ConditionalEventHandler for Keys {
     fn handle(&self, typed: &Typed, _: RepeatCount, _: bool, context: &EventContext<'_>) -> Option<Cmd> {
         let Typed::KeySeq(keys) = typed else { return None };
         match keys.as_slice() {
-            [key] => {
-                if context.mode() == EditMode::Vi && self.is_of_vi(*key, context.input_mode(), context.line()) {
-                    return None;
+            [key] if context.mode() == EditMode::Vi => {
+                let mode = context.input_mode();
+                let is_enter = *key == KeyEvent(KeyCode::Enter, Modifiers::NONE);
+                if is_enter && self.answer_digit() {
+                    return Some(Cmd::Noop);
                 }
-                if *key == KeyEvent(KeyCode::Backspace, Modifiers::NONE) {
-                    // At the end of the line, where a paste has put the cursor. What stands for it begins with its only `[`; a
-                    // count of characters would be taken for the key's.
-                    let line = context.line();
-                    if context.pos() == line.len() && self.lock().pastes.is_before(line) {
-                        return Some(Cmd::Kill(Movement::ViCharSearch(1, CharSearch::Backward('['))));
-                    }
-                }
-                let command = self.key(*key, context.line());
-                let mut state = self.lock();
-                if key.0 != KeyCode::Tab && !state.completer.list().0.is_empty() {
-                    state.completer.close();
-                    self.draw(&state);
-                }
-                // A key that answers belongs to no line.
-                if state.held.is_none() && !matches!(key.0, KeyCode::Enter | KeyCode::Esc | KeyCode::BackTab) {
-                    state.pressed = Some(Instant::now());
-                }
+                self.lock().digit = None;
+                let is_of_vi = self.is_of_vi(*key, mode, context.line());
+                let command = if is_of_vi { None } else { self.pressed(*key, context) };
+                self.follow_vi(*key, mode, command.is_none());
                 command
             }
+            [key] => self.pressed(*key, context),
             // Ctrl-X Ctrl-E
             _ => self.end(Ending::Editor),
         }
+    }
+}
+
+impl Keys {
+    /// A key that is no command of vi's.
+    fn pressed(&self, key: KeyEvent, context: &EventContext<'_>) -> Option<Cmd> {
+        if key == KeyEvent(KeyCode::Backspace, Modifiers::NONE) {
+            // At the end of the line, where a paste has put the cursor. What stands for it begins with its only `[`; a
+            // count of characters would be taken for the key's.
+            let line = context.line();
+            if context.pos() == line.len() && self.lock().pastes.is_before(line) {
+                return Some(Cmd::Kill(Movement::ViCharSearch(1, CharSearch::Backward('['))));
+            }
+        }
+        let command = self.key(key, context.line());
+        let mut state = self.lock();
+        if key.0 != KeyCode::Tab && !state.completer.list().0.is_empty() {
+            state.completer.close();
+            self.draw(&state);
+        }
+        // A key that answers belongs to no line.
+        if state.held.is_none() && !matches!(key.0, KeyCode::Enter | KeyCode::Esc | KeyCode::BackTab) {
+            state.pressed = Some(Instant::now());
+        }
+        command
     }
 }
 
@@ -416,7 +487,7 @@ mod tests {
         above.ask("? bash\n", Asked { request: 7, keys: "yn", alone });
         above.draw(Size { columns: 80, rows: 24, reflows: true });
         let style = Style { color: false, unicode: true };
-        (Keys::new(sender, above, style), events)
+        (Keys::new(sender, above, style, false), events)
     }
 
     const fn key(c: char) -> KeyEvent {
@@ -491,6 +562,32 @@ mod tests {
         let answer = events.recv_timeout(Duration::from_secs(10)).unwrap();
         assert!(matches!(answer, Event::Hotkey(Hotkey::Answer { key: 'n', request: 8 })), "{answer:?}");
         assert!(events.try_recv().is_err());
+    }
+
+    #[test]
+    fn vis_insert_mode_is_followed_so_that_the_key_that_stops_can_be_told() {
+        let (keys, events) = keys(true);
+        keys.lock().vi = true;
+        let check = |mode, typed, passed, expect: &str| {
+            keys.follow_vi(typed, mode, passed);
+            assert_eq!(keys.escape(), expect, "{typed:?}");
+        };
+        let escape = KeyEvent(KeyCode::Esc, Modifiers::NONE);
+        check(InputMode::Insert, key('x'), true, "Esc Esc");
+        assert!(events.try_recv().is_err());
+        check(InputMode::Insert, escape, true, "Esc");
+        assert!(matches!(events.try_recv(), Ok(Event::Hotkey(Hotkey::ViMode))));
+        check(InputMode::Command, escape, false, "Esc");
+        check(InputMode::Command, key('w'), true, "Esc");
+        // It answers, and begins no line.
+        check(InputMode::Command, key('R'), false, "Esc");
+        for begins in "aAiIcCsSR".chars() {
+            check(InputMode::Command, key(begins), true, "Esc Esc");
+            check(InputMode::Replace, escape, true, "Esc");
+        }
+        check(InputMode::Command, KeyEvent(KeyCode::Char('R'), Modifiers::CTRL), true, "Esc Esc");
+        keys.begin();
+        assert_eq!(keys.escape(), "Esc Esc");
     }
 
     #[test]

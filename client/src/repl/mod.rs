@@ -48,6 +48,7 @@ use crate::input::{Input, Line, Signal, signals};
 use crate::question::{Questions, too_late};
 use crate::render::attention::Attention;
 use crate::render::live::Live;
+use crate::render::markdown::width::hang_lines;
 use crate::render::style::Style;
 use crate::render::{Renderer, Settings, Thinking, worktree};
 use crate::terminal::{Above, Capabilities, Terminal, clean_line, resume_editing, size, terminal_width};
@@ -165,7 +166,8 @@ pub(crate) fn repl(client: Client, look: &Capabilities, info: Info) -> Result<Ex
     let mut terminal = Terminal::new();
     let at = crate::environment::short_path(&info.cwd);
     let label = info.name.clone().unwrap_or_else(|| info.session.to_string());
-    terminal.say(&format!("session {label} in {at}, {} ({}); /help for help", info.model, info.mode))?;
+    let enters = format!("session {label} in {at}, {} ({}); /help for help", info.model, info.mode);
+    terminal.say(&hang_lines(&enters, terminal_width()))?;
     let cursor = Some(info.turn_cursor.clone()).filter(|cursor| *cursor != Cursor::default());
     let mut repl = Repl {
         attachment: Attachment::start_for(client, info.session.clone(), cursor, true, true)?,
@@ -279,7 +281,7 @@ impl Repl {
         }
         let asks = self.questions.first().is_some();
         let rows = match self.running.is_some() && self.caught_up {
-            true => self.live.rows(now(), size().columns, self.queue.len(), asks),
+            true => self.live.rows(now(), size().columns, self.queue.len(), asks, &self.way_out()),
             false => Vec::new(),
         };
         Ok(self.terminal.set_live(rows)?)

@@ -85,7 +85,12 @@ impl Repl {
             false => PromptContent::Blocks(content.into_blocks().into_iter().chain(self.ran.clone()).collect()),
         });
         let content = content.and_then(|content| with_resources(&mut self.attachment.client, &session, content));
-        self.send(content, when, expand)
+        let is_sent = content.is_ok();
+        self.send(content, when, expand)?;
+        for name in mention::missing(typed, &places).into_iter().filter(|_| is_sent) {
+            self.say(&format!("@{name} names no file here; it was sent as text"))?;
+        }
+        Ok(())
     }
 
     /// Whether the daemon knows a command or a skill by the name that `line` begins with.

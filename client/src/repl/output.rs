@@ -58,6 +58,7 @@ impl Repl {
         let Some((action, text)) = self.outputs.finished.get(n - 1) else {
             return self.say(&match self.outputs.finished.len() {
                 0 => "no tool has run since you attached; `linger log` has all of it".to_owned(),
+                1 => "only the last output is here; `linger log` has all of it".to_owned(),
                 most => format!("only the last {most} outputs are here; `linger log` has all of it"),
             });
         };

@@ -60,6 +60,11 @@ impl Picker {
         (&self.fitting, (!self.fitting.is_empty()).then_some(self.chosen))
     }
 
+    /// Whether there are choices, and what was typed fits none.
+    pub(crate) fn fits_nothing(&self) -> bool {
+        self.fitting.is_empty() && !self.choices.is_empty()
+    }
+
     /// What is marked.
     pub(crate) fn chosen(&self) -> Option<&str> {
         self.fitting.get(self.chosen).map(|choice| choice.text.as_str())

@@ -31,6 +31,9 @@ use crate::terminal::clean_line;
 /// Sessions that are listed to choose from: what a person remembers is among the latest.
 const SESSIONS: u32 = 200;
 
+/// The characters of an id that name a session at least, as on the command line.
+const MIN_PREFIX: usize = 4;
+
 /// Characters of a description next to a name.
 const ABOUT: usize = 60;
 
@@ -222,6 +225,11 @@ impl Repl {
         }
         match <[Info; 1]>::try_from(rows) {
             Ok([info]) => return Ok(Some(info)),
+            Err(rows) if rows.is_empty() && named.chars().count() < MIN_PREFIX => {
+                self.say(&format!(
+                    "no session '{named}'; the beginning of an id has at least {MIN_PREFIX} characters"
+                ))?;
+            }
             Err(rows) if rows.is_empty() => self.say(&format!("no session '{named}'; {command} alone lists them"))?,
             Err(rows) => self.say(&format!("{} sessions begin with '{named}'", rows.len()))?,
         }

@@ -5,7 +5,6 @@
 //! change what is to be drawn and ask for it. So a redraw that comes late, twice or between two lines
 //! does no harm. The rows vanish when a line ends: what stays on the screen is what was pushed as lines.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,9 +21,6 @@ const BETWEEN: Duration = Duration::from_millis(50);
 
 /// Rows of a terminal in which only one row is redrawn: more would leave no room for the text.
 const SMALL: usize = 10;
-
-/// The last lines that are kept for the rows that the line editor erases too many: as many as a typed line has rows.
-const RECENT: usize = 16;
 
 /// Columns between two tab stops.
 const TAB: usize = 8;
@@ -51,10 +47,8 @@ struct Drawing {
     menu: Vec<String>,
     /// The widths of those that are on the screen.
     drawn: Vec<usize>,
-    /// The columns of the terminal at the last drawing; 0 before the first of a line.
+    /// The columns of the terminal for which the line editor has laid the line out; 0 before it has.
     columns: usize,
-    /// The last lines that were drawn, while this line is read.
-    recent: VecDeque<String>,
     /// What stands in front of the line.
     prompt: String,
     /// The line, and where its cursor is, in bytes.
@@ -124,7 +118,6 @@ impl Above {
     pub(crate) fn forget(&self) {
         let mut drawing = self.lock();
         drawing.drawn.clear();
-        drawing.recent.clear();
         drawing.columns = 0;
     }
 
@@ -138,6 +131,37 @@ impl Above {
         let mut drawing = self.lock();
         line.clone_into(&mut drawing.typed.0);
         drawing.typed.1 = at;
+    }
+
+    /// The line editor is about to draw this line: brings the cursor to where the editor takes it for. After a change of the width
+    /// the editor counts the rows of the old one, and the terminal has wrapped them anew.
+    pub(crate) fn lay_out(&self, line: &str, at: usize, size: Size) {
+        let moves = self.moves(line, at, size);
+        if !moves.is_empty() {
+            // A terminal that has gone shows nothing.
+            let _ = super::write(&mut std::io::stdout().lock(), &moves);
+        }
+    }
+
+    fn moves(&self, line: &str, at: usize, size: Size) -> String {
+        let mut drawing = self.lock();
+        let before = std::mem::replace(&mut drawing.columns, size.columns);
+        let is_same = drawing.typed.0 == line && drawing.typed.1 == at;
+        match before != 0 && before != size.columns && is_same && size.reflows {
+            true => drawing.rewrapped(before, size.columns),
+            false => String::new(),
+        }
+    }
+
+    /// Whether the line has just begun a row. The editor has then ended the row before as if a line ended there, and the terminal
+    /// would wrap the two apart: the line is to be drawn again, in one piece.
+    pub(crate) fn begins_row(&self, size: Size) -> bool {
+        let drawing = self.lock();
+        let line = &drawing.typed.0;
+        let last = line.char_indices().next_back().filter(|(_, last)| *last != '\n');
+        let before = last.and_then(|(last, _)| line.get(..last));
+        let end = |line: &str| place(drawing.prompt.chars().chain(line.chars()), size.columns);
+        before.is_some_and(|before| !before.ends_with('\n') && matches!(end(before), (1.., 0)))
     }
 
     /// Adds whole lines.
@@ -219,9 +243,7 @@ impl Above {
         self.capacity.free_lines(drawing.lines.len());
         let lines = std::mem::take(&mut drawing.lines);
         out.push_str(&lines);
-        drawing.keep(&lines);
         drawing.drawn.clear();
-        drawing.columns = size.columns;
         drawing.shown = drawing.asked.take().or(drawing.shown);
         if !drawing.ended {
             let skip = if size.rows < SMALL { drawing.rows.len().saturating_sub(1) } else { 0 };
@@ -244,45 +266,59 @@ impl Above {
         let drawn = std::mem::take(&mut self.lock().drawn);
         format!("\r\x1b[2K{}", UP.repeat(drawn.iter().map(|width| rows_of(*width, size)).sum()))
     }
+
+    /// Takes the prompt off the screen, which has ended without a line: the line editor has begun a row below it.
+    pub(crate) fn take_back(&self, size: Size) {
+        let erase = format!("\x1b[A{}", self.erase(size));
+        // A terminal that has gone shows nothing.
+        let _ = super::write(&mut std::io::stdout().lock(), &erase);
+        self.end();
+    }
 }
 
 impl Drawing {
-    /// What erases the rows of the last drawing, from the row that the line editor takes for the prompt's first. After a change of
-    /// the width that is another row: the editor counts the rows of the old width, and the terminal has wrapped them again.
+    /// What erases the rows of the last drawing, from the first row of the prompt.
     fn erase(&self, size: Size) -> String {
-        let rows: usize = self.drawn.iter().map(|width| rows_of(*width, size)).sum();
-        if self.columns == 0 || self.columns == size.columns || !size.reflows {
-            return UP.repeat(rows);
-        }
-        let row = |at: usize, columns: usize| {
-            let line = self.typed.0.get(..at).unwrap_or(&self.typed.0);
-            last_row(self.prompt.chars().chain(line.chars()), columns)
-        };
-        let moved = |at: usize| (row(at, self.columns), row(at, size.columns));
-        // A terminal that is wider has fewer rows: the cursor, which is moved down before, stays in the last one.
-        let (before, now) = moved(if size.columns > self.columns { self.typed.0.len() } else { self.typed.1 });
-        let (below, above) = (now.saturating_sub(before), before.saturating_sub(now));
-        let mut out = UP.repeat(below + rows.saturating_sub(above));
-        // Lines above ours that were erased too.
-        let lost = above.saturating_sub(rows);
-        self.recent.iter().skip(self.recent.len().saturating_sub(lost)).for_each(|line| {
-            out.push_str(line);
-            out.push('\n');
-        });
-        out
+        UP.repeat(self.drawn.iter().map(|width| rows_of(*width, size)).sum())
     }
 
-    fn keep(&mut self, lines: &str) {
-        for line in lines.lines() {
-            self.recent.push_back(line.to_owned());
+    /// From where a terminal of `now` columns has put the cursor, which had `before`: erases the line, makes room for the rows that
+    /// it had, and leaves the cursor in that one of them which it was in.
+    fn rewrapped(&self, before: usize, now: usize) -> String {
+        let (line, at) = &self.typed;
+        let (left, right) = line.split_at_checked(*at).unwrap_or((line, ""));
+        let whole = || self.prompt.chars().chain(line.chars());
+        let to_cursor = || self.prompt.chars().chain(left.chars());
+        let (end, cursor) = (place(whole(), before), place(to_cursor(), before));
+        let row = |text: &mut dyn Iterator<Item = char>, is_end: bool| match place(text, now) {
+            // The cursor behind a full row stays there if nothing follows.
+            (row @ 1.., 0) if is_end => row - 1,
+            (row, _) => row,
+        };
+        // Empty rows at the end are not erased: some terminals have dropped them.
+        let text = line.trim_end_matches('\n');
+        let ends_at = row(&mut self.prompt.chars().chain(text.chars()), true);
+        let is_at = match right.chars().next() {
+            // Behind a full last row the editor has begun another one.
+            None if end.1 == 0 && !line.ends_with('\n') => row(&mut whole().chain(['\n']), false),
+            next => row(&mut to_cursor(), next.is_none_or(|next| next == '\n') && !left.ends_with('\n')),
+        };
+        let mut out = String::from("\r");
+        if ends_at > is_at {
+            out.push_str(&format!("\x1b[{}B", ends_at - is_at));
         }
-        let over = self.recent.len().saturating_sub(RECENT);
-        self.recent.drain(..over);
+        out.push_str("\x1b[2K");
+        out.push_str(&UP.repeat(ends_at.max(is_at)));
+        out.push_str(&"\n".repeat(end.0));
+        if end.0 > cursor.0 {
+            out.push_str(&format!("\x1b[{}A", end.0 - cursor.0));
+        }
+        out
     }
 }
 
-/// The row in which a text ends that begins in the first column, as the line editor counts.
-fn last_row(text: impl Iterator<Item = char>, columns: usize) -> usize {
+/// The row and the column behind a text that begins in the first column, as the line editor counts.
+fn place(text: impl Iterator<Item = char>, columns: usize) -> (usize, usize) {
     let (mut row, mut column) = (0, 0);
     for c in text {
         if c == '\n' {
@@ -295,7 +331,7 @@ fn last_row(text: impl Iterator<Item = char>, columns: usize) -> usize {
             (row, column) = (row + 1, width);
         }
     }
-    if column == columns { row + 1 } else { row }
+    if column == columns { (row + 1, 0) } else { (row, column) }
 }
 
 /// The size of a terminal.
@@ -349,33 +385,185 @@ mod tests {
         assert_eq!(above.draw(SIZE), "");
     }
 
+    /// A terminal that wraps lines anew when its width changes.
+    struct Screen {
+        /// Its rows, the ones that have scrolled away too, and whether the line goes on in the next one.
+        rows: Vec<(Vec<char>, bool)>,
+        cursor: (usize, usize),
+        columns: usize,
+        height: usize,
+    }
+
+    impl Screen {
+        fn new(columns: usize, height: usize) -> Self {
+            Self { rows: vec![(Vec::new(), false); height], cursor: (0, 0), columns, height }
+        }
+
+        fn write(&mut self, text: &str) {
+            let mut chars = text.chars().peekable();
+            while let Some(c) = chars.next() {
+                let (row, column) = self.cursor;
+                match c {
+                    '\r' => self.cursor.1 = 0,
+                    '\n' => {
+                        self.cursor = (row + 1, 0);
+                        if row + 1 == self.rows.len() {
+                            self.rows.push((Vec::new(), false));
+                        }
+                    }
+                    '\x1b' => {
+                        assert_eq!(chars.next(), Some('['));
+                        let mut n = String::new();
+                        while let Some(digit) = chars.next_if(char::is_ascii_digit) {
+                            n.push(digit);
+                        }
+                        let n: usize = n.parse().unwrap_or(1);
+                        match chars.next() {
+                            Some('A') => self.cursor.0 = row.saturating_sub(n).max(self.rows.len() - self.height),
+                            Some('B') => self.cursor.0 = (row + n).min(self.rows.len() - 1),
+                            Some('C') => self.cursor.1 = column + n,
+                            Some('K') => self.rows[row] = (Vec::new(), false),
+                            other => panic!("{other:?}"),
+                        }
+                    }
+                    c => {
+                        if column == self.columns {
+                            self.rows[row].1 = true;
+                            self.cursor = (row + 1, 0);
+                            if row + 1 == self.rows.len() {
+                                self.rows.push((Vec::new(), false));
+                            }
+                        }
+                        let (row, column) = self.cursor;
+                        let cells = &mut self.rows[row].0;
+                        cells.resize(cells.len().max(column + 1), ' ');
+                        cells[column] = c;
+                        self.cursor.1 = column + 1;
+                    }
+                }
+            }
+        }
+
+        /// Its lines; and the one in which the cursor is, and how far.
+        fn lines(&self) -> (Vec<Vec<char>>, (usize, usize)) {
+            let (mut lines, mut cursor, mut goes_on) = (Vec::<Vec<char>>::new(), (0, 0), false);
+            for (at, (row, wraps)) in self.rows.iter().enumerate() {
+                if !goes_on {
+                    lines.push(Vec::new());
+                }
+                let last = lines.len() - 1;
+                if at == self.cursor.0 {
+                    cursor = (last, lines[last].len() + self.cursor.1);
+                }
+                lines[last].extend(row);
+                goes_on = *wraps;
+            }
+            (lines, cursor)
+        }
+
+        fn resize(&mut self, columns: usize) {
+            let (mut lines, cursor) = self.lines();
+            while lines.len() > cursor.0 + 1 && lines.last().is_some_and(Vec::is_empty) {
+                lines.pop();
+            }
+            self.rows.clear();
+            for (n, line) in lines.iter().enumerate() {
+                let begins = self.rows.len();
+                let pieces: Vec<&[char]> = line.chunks(columns).collect();
+                let last = pieces.len().max(1) - 1;
+                for at in 0..=last {
+                    self.rows.push((pieces.get(at).map(|piece| piece.to_vec()).unwrap_or_default(), at < last));
+                }
+                if n == cursor.0 {
+                    let row = (cursor.1 / columns).min(last);
+                    self.cursor = (begins + row, cursor.1 - row * columns);
+                }
+            }
+            self.rows.resize(self.rows.len().max(self.height), (Vec::new(), false));
+            self.columns = columns;
+        }
+    }
+
+    /// Draws as the line editor does, which has drawn `old`: the row of the cursor, and the last one.
+    fn draw(above: &Above, screen: &mut Screen, (line, at): (&str, usize), old: (usize, usize)) -> (usize, usize) {
+        let size = Size { columns: screen.columns, rows: screen.height, reflows: true };
+        screen.write(&above.moves(line, at, size));
+        above.typed(line, at);
+        if old.1 > old.0 {
+            screen.write(&format!("\x1b[{}B", old.1 - old.0));
+        }
+        screen.write(&("\r\x1b[K\x1b[A".repeat(old.1) + "\r\x1b[K"));
+        screen.write(&above.draw(size));
+        let end = place("> ".chars().chain(line.chars()), screen.columns);
+        let cursor = place("> ".chars().chain(line[..at].chars()), screen.columns);
+        screen.write(&format!("> {line}"));
+        if end.1 == 0 && !line.ends_with('\n') {
+            screen.write("\n");
+        }
+        if end.0 > cursor.0 {
+            screen.write(&format!("\x1b[{}A", end.0 - cursor.0));
+        }
+        screen.write("\r");
+        if cursor.1 > 0 {
+            screen.write(&format!("\x1b[{}C", cursor.1));
+        }
+        (cursor.0, end.0)
+    }
+
     #[test]
     fn a_line_that_the_terminal_wraps_anew_costs_no_line_above_it_and_leaves_nothing_behind() {
-        let drawn = |line: &str, at: usize, rows: &[&str], from: usize, to: Size| {
-            let above = Above::default();
-            above.begin();
-            above.set_prompt("> ");
-            above.typed(line, at);
-            above.push("one\ntwo\n");
-            above.set("", rows.iter().map(|row| (*row).to_owned()).collect());
-            above.draw(Size { columns: from, ..to });
-            above.draw(to)
+        let widths = [12, 20, 33, 60];
+        let text: String = ('a'..='z').cycle().take(70).collect();
+        for (from, to) in widths.iter().flat_map(|from| widths.map(|to| (*from, to))).filter(|(from, to)| from != to) {
+            for (n, line) in (0..=text.len()).map(|n| (n, text[..n].to_owned())) {
+                let with_a_break = format!("{}\n{}", &line[..n / 2], &line[n / 2..]);
+                let ats = [0, n / 3, n / 2, n.saturating_sub(1), n];
+                for (line, at) in ats.iter().flat_map(|at| [(&line, *at), (&with_a_break, *at + 1)]) {
+                    for filled in [3, 60] {
+                        let above = Above::default();
+                        above.begin();
+                        above.set_prompt("> ");
+                        above.set("", vec!["status".to_owned()]);
+                        let mut screen = Screen::new(from, 40);
+                        (0..filled).for_each(|n| screen.write(&format!("{n}\n")));
+                        let old = draw(&above, &mut screen, (line, at), (0, 0));
+                        screen.resize(to);
+                        let old = draw(&above, &mut screen, (line, at), old);
+                        // And it was left so that it can be drawn again.
+                        draw(&above, &mut screen, (line, at), old);
+                        let (lines, _) = screen.lines();
+                        let lines: Vec<String> = lines.iter().map(|line| line.iter().collect()).collect();
+                        let numbers: String = (0..filled).map(|n| format!("{n}\n")).collect();
+                        let expect = format!("{numbers}status\n> {line}");
+                        assert_eq!(lines.join("\n").trim_end(), expect.trim_end(), "{from} to {to}, {at} of {line:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rows_that_the_terminal_leaves_in_their_place_are_found_there() {
+        let above = Above::default();
+        above.begin();
+        above.set_prompt("> ");
+        let (line, size) = ("0123456789", |columns| Size { columns, rows: 24, reflows: false });
+        assert_eq!(above.moves(line, 0, size(80)), "");
+        above.typed(line, 0);
+        assert_eq!(above.moves(line, 0, size(6)), "");
+    }
+
+    #[test]
+    fn a_line_that_has_just_begun_a_row_is_drawn_again() {
+        let above = Above::default();
+        above.set_prompt("> ");
+        let begins = |line: &str| {
+            above.typed(line, line.len());
+            above.begins_row(SIZE)
         };
-        let up = |rows: usize| "\x1b[A\x1b[2K".repeat(rows);
-        let line = "漢字 abcdefgh";
-        let size = |columns: usize| Size { columns, ..SIZE };
-        // In 10 columns it has two rows, in 6 three, in 80 one.
-        assert_eq!(drawn(line, line.len(), &["st"], 80, size(10)), format!("{}st\n", up(2)));
-        assert_eq!(drawn(line, line.len(), &["st"], 80, size(6)), format!("{}st\n", up(3)));
-        assert_eq!(drawn(line, 0, &["st"], 80, size(6)), format!("{}st\n", up(1)));
-        assert_eq!(drawn(line, line.len(), &["st", "st"], 10, size(80)), format!("{}st\nst\n", up(1)));
-        assert_eq!(drawn(line, line.len(), &["st"], 10, size(80)), "st\n");
-        // The editor has erased a line more than ours.
-        assert_eq!(drawn(line, line.len(), &[], 10, size(80)), "two\n");
-        assert_eq!(drawn(line, line.len(), &["st"], 6, size(80)), "two\nst\n");
-        assert_eq!(drawn("a\nb", 3, &["st"], 80, size(10)), format!("{}st\n", up(1)));
-        // On a terminal that does not wrap again the rows stay where they are.
-        assert_eq!(drawn(line, line.len(), &["st"], 80, Size { reflows: false, ..size(10) }), format!("{}st\n", up(1)));
+        let at = |from: usize| "0123456789012345678901234567890"[..from].to_owned();
+        assert_eq!((7..31).filter(|n| begins(&at(*n))).collect::<Vec<_>>(), [9, 19, 29]);
+        assert!(!begins("0\n1") && !begins("01234567\n") && begins("0123456789\n0123456789x"));
     }
 
     #[test]

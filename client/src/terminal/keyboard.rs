@@ -40,6 +40,23 @@ pub(crate) fn remember_editing() {
     *editing = raw.or_else(|| editing.take());
 }
 
+/// Whether a read of the line editor ends although no key is pressed.
+static AT_ONCE: AtomicBool = AtomicBool::new(false);
+
+/// Whether the line editor's next read ends with nothing if no key is pressed for a tenth of a second; it takes that for the end
+/// of its input.
+pub(crate) fn read_at_once(at_once: bool) {
+    if AT_ONCE.swap(at_once, Ordering::SeqCst) == at_once {
+        return;
+    }
+    let stdin = rustix::stdio::stdin();
+    let Ok(mut mode) = rustix::termios::tcgetattr(stdin) else { return };
+    let (min, tenths) = if at_once { (0, 1) } else { (1, 0) };
+    mode.special_codes[SpecialCodeIndex::VMIN] = min;
+    mode.special_codes[SpecialCodeIndex::VTIME] = tenths;
+    let _ = rustix::termios::tcsetattr(stdin, OptionalActions::Now, &mode);
+}
+
 /// Sets the keyboard for the line that is being edited, after a shell has used the terminal (Ctrl-Z, `fg`).
 pub(crate) fn resume_editing() {
     let editing = EDITING.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -24,7 +24,8 @@ pub(crate) use flow::{cut, width};
 
 pub(crate) use clean::{clean, clean_exact, clean_exact_line, clean_line};
 pub(crate) use keyboard::{
-    Keyboard, discard_typed, is_lent, lend, remember_editing, restore, resume_editing, set_keyboard, suspend,
+    Keyboard, discard_typed, is_lent, lend, read_at_once, remember_editing, restore, resume_editing, set_keyboard,
+    suspend,
 };
 
 /// Columns of a terminal that does not tell its size.

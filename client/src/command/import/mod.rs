@@ -11,12 +11,13 @@ mod rules;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum as _;
 use linger_protocol::config::{Get, Set, Write};
 use linger_protocol::method::{ConfigGet, ConfigSet, ConfigWrite};
 use serde_json::{Value, json};
 
-use super::config::{ask, list};
-use crate::arguments::{Import, Program};
+use super::config::{Asker, list};
+use crate::arguments::{Import, Kind, Program};
 use crate::connect::Client;
 use crate::environment::working_directory;
 use crate::error::{Exit, Failure};
@@ -90,16 +91,113 @@ impl Server {
     }
 }
 
+/// What can be taken or left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Item {
+    /// A server, by name, and its table of the configuration.
+    Server(String, String),
+    /// A rule, and its list.
+    Rule(&'static str, String),
+    /// A file, or all of a skill: from where to where.
+    Files(Kind, Vec<(PathBuf, PathBuf)>),
+}
+
+impl Item {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Server(..) => Kind::Servers,
+            Self::Rule(..) => Kind::Rules,
+            Self::Files(kind, _) => *kind,
+        }
+    }
+
+    /// How it is called in a question.
+    fn name(&self) -> String {
+        let text = match self {
+            Self::Server(name, _) => format!("MCP server {name}"),
+            Self::Rule(list, rule) => return format!("rule {list} {}", clean_exact(rule)),
+            Self::Files(kind, files) => {
+                let to = files.first().map(|(_, to)| to.as_path()).unwrap_or_else(|| Path::new(""));
+                let stem = to.file_stem().unwrap_or_default().to_string_lossy();
+                match kind {
+                    Kind::Agents => format!("agent {stem}"),
+                    Kind::Commands => format!("command {stem}"),
+                    Kind::Skills => {
+                        let count =
+                            if files.len() == 1 { "1 file".to_owned() } else { format!("{} files", files.len()) };
+                        format!("skill {} ({count})", skill(to).to_string_lossy())
+                    }
+                    _ => format!("instructions {}", to.display()),
+                }
+            }
+        };
+        clean_line(&text).into_owned()
+    }
+
+    /// What would be written for it, a line each.
+    fn lines(&self) -> Vec<String> {
+        match self {
+            Self::Server(_, table) => table.lines().map(clean_exact).collect(),
+            Self::Rule(list, rule) => vec![format!("{list} {}", clean_exact(rule))],
+            Self::Files(_, files) => files
+                .iter()
+                .map(|(from, to)| {
+                    let (from, to) = (from.display().to_string(), to.display().to_string());
+                    format!("{}, from {}", clean_line(&to), clean_line(&from))
+                })
+                .collect(),
+        }
+    }
+
+    fn json(&self, state: &str) -> Value {
+        let kind = self.kind().to_possible_value().map(|kind| kind.get_name().to_owned());
+        let text = match self {
+            Self::Server(_, table) => table.clone(),
+            Self::Rule(list, rule) => format!("{list} {rule}"),
+            Self::Files(..) => self.lines().join("\n"),
+        };
+        json!({ "kind": kind, "name": self.name(), "state": state, "text": text })
+    }
+}
+
+/// The name of the skill that a file belongs to: the directory in `skills`.
+fn skill(to: &Path) -> std::ffi::OsString {
+    let mut parts = to.iter().skip_while(|part| *part != "skills");
+    parts.nth(1).unwrap_or_default().to_owned()
+}
+
 /// What is to be written.
+#[derive(Debug)]
 struct Plan {
-    /// The present text of the configuration with the new servers, and its digest.
-    text: String,
+    /// The present text of the configuration, and its digest.
+    before: String,
     digest: String,
-    servers: Vec<String>,
-    rules: Vec<(&'static str, String)>,
-    files: Vec<(PathBuf, PathBuf)>,
+    items: Vec<Item>,
+    /// What is new and was not asked for.
+    skipped: Vec<Item>,
     /// What linger has already, and what is not taken.
     notes: Vec<(&'static str, String)>,
+}
+
+impl Plan {
+    /// The text of the configuration with the new servers.
+    fn text(&self) -> String {
+        let mut text = self.before.clone();
+        for item in &self.items {
+            let Item::Server(_, table) = item else { continue };
+            if !text.is_empty() && !text.ends_with('\n') {
+                text.push('\n');
+            }
+            text.push_str(&format!("\n{table}"));
+        }
+        text
+    }
+
+    /// Sets aside what is not of these kinds.
+    fn select(&mut self, only: &[Kind], skip: &[Kind]) {
+        let wanted = |item: &Item| (only.is_empty() || only.contains(&item.kind())) && !skip.contains(&item.kind());
+        (self.items, self.skipped) = std::mem::take(&mut self.items).into_iter().partition(wanted);
+    }
 }
 
 pub(super) fn run(args: &Import) -> Result<Exit, Failure> {
@@ -121,17 +219,19 @@ pub(super) fn run(args: &Import) -> Result<Exit, Failure> {
             .hint("its files are read in your home directory; what a repository has, linger reads where it is"));
     }
     let mut client = Client::open()?;
-    let plan = plan(&mut client, found)?;
+    let mut plan = plan(&mut client, found)?;
+    plan.select(&args.only, &args.skip);
     show(&plan, args.json)?;
-    if plan.is_empty() {
-        Terminal::new().say("there is nothing new to take")?;
+    if plan.items.is_empty() {
+        let of = if plan.skipped.is_empty() { "" } else { " of what you chose" };
+        Terminal::new().say(&format!("there is nothing new to take{of}"))?;
         return Ok(Exit::GOOD);
     }
     if args.dry_run {
         return Ok(Exit::GOOD);
     }
     // The daemon refuses what it would not run, and any process that it started; and it says what is widened.
-    let checked = ConfigWrite(Write { text: plan.text.clone(), digest: plan.digest.clone(), dry_run: true });
+    let checked = ConfigWrite(Write { text: plan.text(), digest: plan.digest.clone(), dry_run: true });
     let widens = client.call(&checked)?.confirmed;
     if !widens.is_empty() && !args.json {
         list("this widens what may happen:", &widens)?;
@@ -139,9 +239,10 @@ pub(super) fn run(args: &Import) -> Result<Exit, Failure> {
     if !args.yes {
         if !Capabilities::detect().can_ask() {
             return Err(Failure::new(Exit::QUESTION, "there is no terminal to ask on; nothing was taken")
-                .hint("--yes takes all of it, --dry-run only shows it"));
+                .hint("--yes takes all of it, with --only or --skip a part; --dry-run only shows it"));
         }
-        if !ask(&mut client, "take all of this? y/n ")? {
+        plan.items = choose(&mut client, plan.items)?;
+        if plan.items.is_empty() {
             Terminal::new().say("nothing was taken")?;
             return Ok(Exit::CANCELLED);
         }
@@ -158,10 +259,34 @@ fn name(program: Program) -> &'static str {
     }
 }
 
-impl Plan {
-    fn is_empty(&self) -> bool {
-        self.servers.is_empty() && self.rules.is_empty() && self.files.is_empty()
+/// Asks what to take: all, nothing, or each by itself.
+fn choose(client: &mut Client, items: Vec<Item>) -> Result<Vec<Item>, Failure> {
+    let mut asker = Asker::open(client)?;
+    let (question, keys) = match items.as_slice() {
+        [_] => ("take this? y/n ", "yYnN"),
+        _ => ("take all of this? y all, c choose, n nothing ", "yYcCnN"),
+    };
+    match asker.ask(client, question, keys)? {
+        Some('y') => return Ok(items),
+        Some('c') => {}
+        _ => return Ok(Vec::new()),
     }
+    let (mut chosen, mut all) = (Vec::new(), false);
+    for item in items {
+        if !all {
+            let question = format!("take {}? y/n, a this and the rest, q no more ", item.name());
+            match asker.ask(client, &question, "yYnNaAqQ")? {
+                Some('y') => {}
+                Some('n') => continue,
+                Some('a') => all = true,
+                Some(_) => break,
+                // Ctrl-C
+                None => return Ok(Vec::new()),
+            }
+        }
+        chosen.push(item);
+    }
+    Ok(chosen)
 }
 
 /// What of it is new: compares it with the configuration and its directory.
@@ -174,7 +299,7 @@ fn plan(client: &mut Client, found: Found) -> Result<Plan, Failure> {
     let settings = before.settings.unwrap_or_default();
     let there = |path: &str| settings.pointer(path).cloned().unwrap_or_default();
     let mut notes: Vec<(&'static str, String)> = found.left_out.into_iter().map(|text| ("left out", text)).collect();
-    let (mut written, mut servers) = (text.text.clone(), Vec::new());
+    let mut items: Vec<Item> = Vec::new();
     for (name, server) in &found.servers {
         match there("/mcp").get(name) {
             Some(known) if server.is(known) => {
@@ -187,39 +312,53 @@ fn plan(client: &mut Client, found: Found) -> Result<Plan, Failure> {
             }
             None => {}
         }
-        let table = server.toml(name);
-        if !written.is_empty() && !written.ends_with('\n') {
-            written.push('\n');
-        }
-        written.push_str(&format!("\n{table}"));
-        servers.push(table);
+        items.push(Item::Server(name.clone(), server.toml(name)));
     }
-    let mut rules: Vec<(&'static str, String)> = Vec::new();
     for (kind, rule) in found.rules {
         let known = there(&format!("/permissions/{kind}"));
         let is_there = known.as_array().is_some_and(|known| known.iter().any(|it| it == rule.as_str()));
         match is_there {
             true => notes.push(("there already", format!("{kind} {rule}"))),
-            false if rules.contains(&(kind, rule.clone())) => {}
-            false => rules.push((kind, rule)),
+            false => {
+                let item = Item::Rule(kind, rule);
+                if !items.contains(&item) {
+                    items.push(item);
+                }
+            }
         }
     }
     let config = client.places.config.clone();
-    let mut files: Vec<(PathBuf, PathBuf)> = Vec::new();
+    let mut taken: Vec<PathBuf> = Vec::new();
     for (from, to) in found.files {
+        let kind = match to.iter().next().and_then(|first| first.to_str()) {
+            Some("agents") => Kind::Agents,
+            Some("skills") => Kind::Skills,
+            Some("commands") => Kind::Commands,
+            _ => Kind::Instructions,
+        };
         let to = config.join(to);
         match to.symlink_metadata() {
             Ok(_) if is_same(&from, &to) => notes.push(("there already", to.display().to_string())),
             Ok(_) => {
                 notes.push(("left out", format!("{}: {} is there, and another one", from.display(), to.display())));
             }
-            Err(_) if files.iter().any(|(_, taken)| *taken == to) => {
+            Err(_) if taken.contains(&to) => {
                 notes.push(("left out", format!("{}: another one has its name", from.display())));
             }
-            Err(_) => files.push((from, to)),
+            Err(_) => {
+                taken.push(to.clone());
+                let of_skill = |item: &&mut Item| match item {
+                    Item::Files(Kind::Skills, files) => files.iter().all(|(_, there)| skill(there) == skill(&to)),
+                    _ => false,
+                };
+                match items.iter_mut().find(of_skill).filter(|_| kind == Kind::Skills) {
+                    Some(Item::Files(_, files)) => files.push((from, to)),
+                    _ => items.push(Item::Files(kind, vec![(from, to)])),
+                }
+            }
         }
     }
-    Ok(Plan { text: written, digest: text.digest, servers, rules, files, notes })
+    Ok(Plan { before: text.text, digest: text.digest, items, skipped: Vec::new(), notes })
 }
 
 /// Whether two files have the same content.
@@ -232,33 +371,20 @@ fn is_same(one: &Path, two: &Path) -> bool {
 fn show(plan: &Plan, json: bool) -> Result<(), Failure> {
     let mut terminal = Terminal::new();
     if json {
-        let row = |kind: &str, state: &str, text: &str| json!({ "kind": kind, "state": state, "text": text });
-        for table in &plan.servers {
-            terminal.data(&row("server", "new", table).to_string())?;
-        }
-        for (kind, rule) in &plan.rules {
-            terminal.data(&row(kind, "new", rule).to_string())?;
-        }
-        for (from, to) in &plan.files {
-            let file = json!({ "kind": "file", "state": "new", "from": from, "text": to });
-            terminal.data(&file.to_string())?;
+        let new = plan.items.iter().map(|item| item.json("new"));
+        for row in new.chain(plan.skipped.iter().map(|item| item.json("skipped"))) {
+            terminal.data(&row.to_string())?;
         }
         for (state, text) in &plan.notes {
-            terminal.data(&row("note", state, text).to_string())?;
+            terminal.data(&json!({ "kind": "note", "state": state, "text": text }).to_string())?;
         }
         return Ok(());
     }
-    for table in &plan.servers {
-        for line in table.lines() {
-            terminal.line(&format!("+ {}", clean_exact(line)))?;
-        }
+    for line in plan.items.iter().flat_map(Item::lines) {
+        terminal.line(&format!("+ {line}"))?;
     }
-    for (kind, rule) in &plan.rules {
-        terminal.line(&format!("+ {kind} {}", clean_exact(rule)))?;
-    }
-    for (from, to) in &plan.files {
-        let (from, to) = (from.display().to_string(), to.display().to_string());
-        terminal.line(&format!("+ {}, from {}", clean_line(&to), clean_line(&from)))?;
+    for item in &plan.skipped {
+        terminal.line(&format!("  skipped: {}", item.name()))?;
     }
     for (state, text) in &plan.notes {
         terminal.line(&format!("  {state}: {}", clean_line(text)))?;
@@ -270,34 +396,29 @@ fn show(plan: &Plan, json: bool) -> Result<(), Failure> {
 fn take(client: &mut Client, plan: Plan, json: bool) -> Result<Exit, Failure> {
     let mut terminal = Terminal::new();
     let (mut taken, mut failed) = (0, 0);
-    if !plan.servers.is_empty() {
-        client.call(&ConfigWrite(Write { text: plan.text, digest: plan.digest, dry_run: false }))?;
-        taken += plan.servers.len();
+    if plan.items.iter().any(|item| item.kind() == Kind::Servers) {
+        client.call(&ConfigWrite(Write { text: plan.text(), digest: plan.digest, dry_run: false }))?;
     }
-    for (kind, rule) in plan.rules {
-        // One by one, so that one that linger does not take keeps no other out.
-        let settings = client.call(&ConfigGet(Get::default()))?.settings.unwrap_or_default();
-        let mut rules = settings.pointer(&format!("/permissions/{kind}")).cloned().unwrap_or_else(|| json!([]));
-        if let Some(list) = rules.as_array_mut() {
-            list.push(Value::from(rule.as_str()));
-        }
-        let set = Set { name: format!("permissions.{kind}"), value: rules.to_string() };
-        match client.call(&ConfigSet(set)) {
-            Ok(_) => taken += 1,
-            Err(failure) => {
-                failed += 1;
-                let why = failure.message.unwrap_or_default();
-                terminal.say(&format!("left out: {kind} {}: {}", clean_line(&rule), clean_line(&why)))?;
+    let mut has_agents = false;
+    for item in plan.items {
+        let done = match &item {
+            Item::Server(..) => Ok(()),
+            Item::Rule(list, rule) => allow(client, list, rule),
+            Item::Files(_, files) => files.iter().try_for_each(|(from, to)| {
+                copy(from, to).map_err(|error| format!("{}: {error}", clean_line(&from.display().to_string())))
+            }),
+        };
+        match done {
+            Ok(()) => {
+                taken += 1;
+                has_agents |= item.kind() == Kind::Agents;
+                if json {
+                    terminal.data(&item.json("taken").to_string())?;
+                }
             }
-        }
-    }
-    let has_agents = plan.files.iter().any(|(_, to)| to.parent().is_some_and(|dir| dir.ends_with("agents")));
-    for (from, to) in plan.files {
-        match copy(&from, &to) {
-            Ok(()) => taken += 1,
-            Err(error) => {
+            Err(why) => {
                 failed += 1;
-                terminal.say(&format!("left out: {}: {error}", clean_line(&from.display().to_string())))?;
+                terminal.say(&format!("left out: {}: {why}", item.name()))?;
             }
         }
     }
@@ -307,6 +428,18 @@ fn take(client: &mut Client, plan: Plan, json: bool) -> Result<Exit, Failure> {
         terminal.say(&format!("{things} taken; `linger validate` checks them{confirm}"))?;
     }
     Ok(if failed == 0 { Exit::GOOD } else { Exit::FAILED })
+}
+
+/// Adds a rule to its list. They are added one by one, so that one that linger does not take keeps no other out.
+fn allow(client: &mut Client, list: &str, rule: &str) -> Result<(), String> {
+    let why = |failure: Failure| clean_line(&failure.message.unwrap_or_default()).into_owned();
+    let settings = client.call(&ConfigGet(Get::default())).map_err(why)?.settings.unwrap_or_default();
+    let mut rules = settings.pointer(&format!("/permissions/{list}")).cloned().unwrap_or_else(|| json!([]));
+    if let Some(rules) = rules.as_array_mut() {
+        rules.push(Value::from(rule));
+    }
+    let set = Set { name: format!("permissions.{list}"), value: rules.to_string() };
+    client.call(&ConfigSet(set)).map_err(why).map(drop)
 }
 
 /// Copies a file, and never over another one.
@@ -348,6 +481,40 @@ mod tests {
         check(json!({ "command": "npx" }), false);
         check(json!({ "command": "other", "args": ["docs"] }), false);
         check(json!({ "url": "https://x.example" }), false);
+    }
+
+    #[test]
+    fn kinds_are_selected_and_a_skill_is_one_thing_whatever_its_files() {
+        let file = |to: &str| (PathBuf::from("/from"), PathBuf::from(to));
+        let skill = Item::Files(Kind::Skills, vec![file("/c/skills/notes/SKILL.md"), file("/c/skills/notes/x/run.sh")]);
+        let items = [
+            Item::Server("docs".to_owned(), "[mcp.\"docs\"]\n".to_owned()),
+            Item::Rule("allow", "bash(ls)".to_owned()),
+            Item::Files(Kind::Agents, vec![file("/c/agents/reviewer.md")]),
+            skill,
+            Item::Files(Kind::Instructions, vec![file("/c/AGENTS.md")]),
+        ];
+        let check = |only: &[Kind], skip: &[Kind], expect: &[&str]| {
+            let (before, digest) = ("x = 1".to_owned(), String::new());
+            let mut plan = Plan { before, digest, items: items.to_vec(), skipped: Vec::new(), notes: Vec::new() };
+            plan.select(only, skip);
+            assert_eq!(plan.items.iter().map(Item::name).collect::<Vec<_>>(), expect);
+            assert_eq!(plan.items.len() + plan.skipped.len(), items.len());
+            // Of the servers only those that are to be taken come into the configuration.
+            assert_eq!(plan.text().contains("docs"), plan.items.iter().any(|item| item.kind() == Kind::Servers));
+        };
+        let all = [
+            "MCP server docs",
+            "rule allow bash(ls)",
+            "agent reviewer",
+            "skill notes (2 files)",
+            "instructions /c/AGENTS.md",
+        ];
+        check(&[], &[], &all);
+        check(&[Kind::Skills, Kind::Rules], &[], &[all[1], all[3]]);
+        check(&[], &[Kind::Servers, Kind::Agents, Kind::Instructions], &[all[1], all[3]]);
+        check(&[Kind::Commands], &[], &[]);
+        assert_eq!(items[2].json("new")["kind"], "agents");
     }
 
     #[test]

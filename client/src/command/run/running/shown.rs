@@ -24,7 +24,7 @@ impl Running {
             return Ok(Some(self.printed + TICK));
         }
         let rows = match runs {
-            true => self.live.rows(now(), size().columns, 0, false),
+            true => self.live.rows(now(), size().columns, 0, false, "Ctrl-C stops"),
             false => Vec::new(),
         };
         self.terminal.set_live(rows)?;

@@ -4,6 +4,7 @@ mod agents;
 mod answer;
 mod artifact;
 mod attach;
+mod attention;
 mod cancel;
 mod compact;
 mod compactions;

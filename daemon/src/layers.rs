@@ -34,7 +34,7 @@ const ROOMS: &[&str] = &[
 fn room(path: &Path) -> String {
     let first = path.components().next().map(|part| part.as_os_str().to_string_lossy()).unwrap_or_default();
     let name = first.strip_suffix(".rs").unwrap_or(&first);
-    if ["main", "bin", "layers"].contains(&name) { "lib".to_owned() } else { name.to_owned() }
+    if ["main", "layers"].contains(&name) { "lib".to_owned() } else { name.to_owned() }
 }
 
 /// The names that follow each `crate::` in a file, those in braces too.

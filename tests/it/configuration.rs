@@ -106,6 +106,27 @@ async fn doctor_says_once_what_is_wrong_with_the_configuration() {
 }
 
 #[tokio::test]
+async fn doctor_and_validate_name_a_program_of_attention_that_is_not_there() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let set = async |command: &str| {
+        let value = json!([command, "linger"]).to_string();
+        client.call("config/set", json!({ "name": "attention.command", "value": value })).await;
+    };
+    set("/nonexistent/push").await;
+    let text = "attention.command: /nonexistent/push does not exist";
+    let said = daemon.cli(&["doctor"]).run().await.exits(1).stdout;
+    assert!(said.contains(text) && said.contains("hint: put the program there"), "{said}");
+    daemon.cli(&["validate"]).run().await.exits(0).says("0 errors, 1 warning");
+    set("true").await;
+    let said = daemon.cli(&["doctor"]).run().await.exits(0).stdout;
+    assert!(said.contains("attention runs true"), "{said}");
+    daemon.cli(&["validate"]).run().await.exits(0).says("0 errors, 0 warnings");
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
 async fn a_rule_that_protects_nothing_is_said_to_whoever_connects() {
     let model = ModelServer::with([Reply::text("done")]);
     let config = "[permissions]\ndeny = [\"raed(**/.env)\"]\n".to_owned();

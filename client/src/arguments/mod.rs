@@ -29,7 +29,7 @@ pub(crate) use begin::{Acp, Complete, Completions, FirstFile, Import, Init, Kind
 pub(crate) use daemon::{Daemon, Doctor};
 pub(crate) use gateway::{Gateway, GatewayStart, GatewayUrl};
 pub(crate) use mcp::{Mcp, McpAdd, McpConfigured, McpListing, McpLogin, McpNamed, McpOffered, McpServe};
-pub(crate) use options::{Check, Choice};
+pub(crate) use options::{Changeable, Check, Choice};
 pub(crate) use sessions::{Env, Export, ExportFormat, Inbox, Log, Ls, Prune, Redo, Rename, Rm, Set, Status, Undo};
 pub(crate) use setup::{
     Config, ConfigConfirmed, ConfigGetting, ConfigSetting, Configure, ExplainCall, Files, Key, Memory, MemoryNamed,
@@ -309,13 +309,14 @@ mod tests {
         let words = "linger run --max-cost 0.50 --max-tokens 2k --max-time 2h --max-steps 9 --until true --tries 3 --add-dir x p";
         let parsed = Arguments::try_parse_from(words.split(' ')).unwrap();
         let Some(Command::Run(run)) = parsed.command else { panic!("it is a run") };
+        let options = run.choice.changeable;
         let budget = Budget {
             max_cost_micros: Some(500_000),
             max_tokens: Some(2000),
             max_ms: Some(7_200_000),
             max_steps: Some(9),
         };
-        assert_eq!((Budget::from(run.choice.limits), run.choice.add_dir), (budget, vec![PathBuf::from("x")]));
+        assert_eq!((Budget::from(options.limits), options.add_dir), (budget, vec![PathBuf::from("x")]));
         assert_eq!(run.check.asked(), Some(Until { command: "true".to_owned(), tries: Some(3) }));
         assert!(Arguments::try_parse_from(["linger", "run", "--tries", "3", "p"]).is_err());
     }

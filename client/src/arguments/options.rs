@@ -15,6 +15,31 @@ use super::timeout;
 /// Options of a new session.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Choice {
+    #[command(flatten)]
+    pub(crate) changeable: Changeable,
+    /// The only tools of the session, such as read,grep; mcp__NAME__* is all of a server
+    #[arg(long, value_delimiter = ',', value_name = "TOOLS")]
+    pub(crate) tools: Vec<String>,
+    /// The agent that the session is; `linger agents list` lists them
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    /// A rule of calls that run in this session without asking, such as 'bash(cargo test:*)'; may be repeated
+    #[arg(long, value_name = "RULE")]
+    pub(crate) allow: Vec<String>,
+    /// Add the text of this file to the system prompt
+    #[arg(long, value_name = "FILE")]
+    pub(crate) system: Option<PathBuf>,
+    /// A name for the session
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// The session's directory, in place of this one
+    #[arg(short = 'C', long = "cwd", value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
+}
+
+/// Options that hold for a new session, and change one that exists.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Changeable {
     /// PROVIDER/MODEL, or a provider alone
     #[arg(short, long)]
     pub(crate) model: Option<String>,
@@ -35,27 +60,9 @@ pub(crate) struct Choice {
     pub(crate) unattended: Option<Unattended>,
     #[command(flatten)]
     pub(crate) limits: Limits,
-    /// A directory more that file tools treat like this one; may be repeated
+    /// A directory more that file tools treat like the session's own; may be repeated
     #[arg(long, value_name = "DIR")]
     pub(crate) add_dir: Vec<PathBuf>,
-    /// The only tools of the session, such as read,grep; mcp__NAME__* is all of a server
-    #[arg(long, value_delimiter = ',', value_name = "TOOLS")]
-    pub(crate) tools: Vec<String>,
-    /// The agent that the session is; `linger agents list` lists them
-    #[arg(long, value_name = "NAME")]
-    pub(crate) agent: Option<String>,
-    /// A rule of calls that run in this session without asking, such as 'bash(cargo test:*)'; may be repeated
-    #[arg(long, value_name = "RULE")]
-    pub(crate) allow: Vec<String>,
-    /// Add the text of this file to the system prompt
-    #[arg(long, value_name = "FILE")]
-    pub(crate) system: Option<PathBuf>,
-    /// A name for the session
-    #[arg(long)]
-    pub(crate) name: Option<String>,
-    /// The session's directory, in place of this one
-    #[arg(short = 'C', long = "cwd", value_name = "DIR")]
-    pub(crate) directory: Option<PathBuf>,
 }
 
 /// Limits of a session; 0 takes one away.

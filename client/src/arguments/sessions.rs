@@ -3,12 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use linger_protocol::patience::Patience;
-use linger_protocol::permission::Mode;
-use linger_protocol::session::Effort;
-use linger_protocol::unattended::Unattended;
 
-use super::options::Limits;
+use super::options::Changeable;
 
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
@@ -192,30 +188,9 @@ pub(crate) struct Prune {
 pub(crate) struct Set {
     /// A name, an id, or a unique prefix of an id
     pub(crate) session: String,
-    /// PROVIDER/MODEL, or a provider alone
-    #[arg(short, long)]
-    pub(crate) model: Option<String>,
-    /// What runs without asking: ask, edit, auto or plan
-    #[arg(long)]
-    pub(crate) mode: Option<Mode>,
-    /// How hard the model thinks: none, minimal, low, medium, high, xhigh, max, or auto for its default
-    #[arg(long)]
-    pub(crate) effort: Option<Effort>,
-    /// How long a turn waits while its provider cannot answer: such as 90s, 2h, forever, or 0
-    #[arg(long, value_name = "TIME")]
-    pub(crate) patience: Option<Patience>,
-    /// A model that stands in while the session's own cannot answer; may be repeated
-    #[arg(long, value_name = "MODEL")]
-    pub(crate) fallback: Vec<String>,
-    /// What happens to a question without an answer: hold, deny, or deny:10m after a time
-    #[arg(long, value_name = "WHAT")]
-    pub(crate) unattended: Option<Unattended>,
     #[command(flatten)]
-    pub(crate) limits: Limits,
-    /// A directory more that file tools treat like the session's own; may be repeated
-    #[arg(long, value_name = "DIR")]
-    pub(crate) add_dir: Vec<PathBuf>,
-    /// One of these that counts no more; may be repeated
+    pub(crate) changeable: Changeable,
+    /// An added directory that counts no more; may be repeated
     #[arg(long, value_name = "DIR")]
     pub(crate) remove_dir: Vec<PathBuf>,
     /// Print one JSON object: `session`, `model`, `mode`

@@ -4,13 +4,15 @@
 mod servers;
 
 use linger_protocol::VERSION;
+use linger_protocol::config::{Configuration, Get};
 use linger_protocol::daemon::{Checked, Damage, Empty, Model, Models, Recovered, Status, Storage};
 use linger_protocol::key::{Listed, Source};
-use linger_protocol::method::{DaemonCheck, DaemonStatus, KeyList, ModelList};
+use linger_protocol::method::{ConfigGet, DaemonCheck, DaemonStatus, KeyList, ModelList};
 use linger_protocol::place::{PlaceError, Places, check_socket};
 use linger_protocol::variable::Withheld;
 use serde_json::json;
 
+use super::attention::programs;
 use crate::arguments::Doctor;
 use crate::connect::holder::parent;
 use crate::connect::{Client, start};
@@ -118,8 +120,20 @@ fn examine(report: &mut Report, args: &Doctor) -> Result<(), Failure> {
         Ok(listed) => keys(report, &listed)?,
         Err(failure) => return report.failure(&failure),
     }
+    attention(report, &mut client)?;
     servers::examine(report, &mut client)?;
     environment(report, &client)
+}
+
+/// The programs that tell of a session that needs an answer.
+fn attention(report: &mut Report, client: &mut Client) -> Result<(), Failure> {
+    let Ok(Configuration { settings: Some(settings), .. }) = client.call(&ConfigGet(Get::default())) else {
+        return Ok(());
+    };
+    programs(&settings).into_iter().try_for_each(|program| match program.problem {
+        None => report.good(&format!("attention runs {}", program.name)),
+        Some((text, hint)) => report.bad(&text, Some(&hint)),
+    })
 }
 
 /// What of this environment tools get, and what is withheld from them.

@@ -4,6 +4,7 @@ mod agents;
 mod answer;
 mod artifact;
 mod attach;
+mod attention;
 mod cancel;
 mod compact;
 mod compactions;
@@ -65,7 +66,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::acp;
-use crate::arguments::{Arguments, Choice, Command};
+use crate::arguments::{Arguments, Changeable, Choice, Command};
 use crate::connect::Client;
 use crate::environment::{absolute, umask};
 use crate::error::{Exit, Failure};
@@ -145,8 +146,8 @@ const MAX_SYSTEM: u64 = 16 << 10;
 
 /// Creates a session in the user's directory; `one_shot` if it is for one prompt.
 fn made(client: &mut Client, choice: Choice, one_shot: bool) -> Result<Created, Failure> {
-    let Choice { model, mode, effort, patience, fallback, unattended, limits, add_dir, .. } = choice;
-    let Choice { tools, agent, allow, system, name, directory, .. } = choice;
+    let Choice { changeable, tools, agent, allow, system, name, directory } = choice;
+    let Changeable { model, mode, effort, patience, fallback, unattended, limits, add_dir } = changeable;
     let system = system.as_deref().map(system_of).transpose()?;
     let tools = Some(tools).filter(|tools| !tools.is_empty());
     let (effort, fallback) = (effort.unwrap_or_default(), Some(fallback).filter(|models| !models.is_empty()));

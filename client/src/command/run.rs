@@ -11,10 +11,10 @@ use linger_protocol::session::{Info, Prompt, Remove, Set, State};
 use serde_json::json;
 
 use super::find::must_be_latest;
+use super::set::changes;
 use super::{answer_deadline, create, deadline, prompt, resolve};
 use crate::arguments::{Check, Choice, OutputFormat, Run};
 use crate::connect::Client;
-use crate::environment::absolute;
 use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Request};
 use crate::idempotency::key;
@@ -73,7 +73,7 @@ fn run_in(args: Run, made: &mut Option<SessionId>) -> Result<Exit, Failure> {
     let args = Run { json, ..args };
     let deadline = deadline(args.timeout);
     let written = prompt::written(&args.prompt)?;
-    let mode = args.choice.mode.unwrap_or_default();
+    let mode = args.choice.changeable.mode.unwrap_or_default();
     let schema = args.schema.as_deref().map(prompt::schema).transpose()?;
     let mut client = Client::open_within(answer_deadline(deadline))?;
     let info = match (&args.session, args.continue_latest) {
@@ -143,44 +143,11 @@ fn run_in(args: Run, made: &mut Option<SessionId>) -> Result<Exit, Failure> {
 
 /// The session that `-s` names, changed as the other options say.
 pub(super) fn adopt(client: &mut Client, info: &Info, choice: Choice) -> Result<bool, Failure> {
-    let Choice {
-        model,
-        mode,
-        effort,
-        patience,
-        fallback,
-        unattended,
-        limits,
-        add_dir,
-        name,
-        tools: _,
-        agent: _,
-        allow: _,
-        system: _,
-        directory: _,
-    } = choice;
-    let fallback = Some(fallback).filter(|models| !models.is_empty());
-    let session = info.session.clone();
-    let (budget, add_directories, remove_directories) = (limits.into(), absolute(add_dir)?, Vec::new());
-    let set = Set {
-        session,
-        model,
-        mode,
-        effort,
-        patience,
-        fallback,
-        unattended,
-        budget,
-        add_directories,
-        remove_directories,
-        mcp_servers: None,
-        name,
-        key: None,
-    };
-    if set == (Set { session: info.session.clone(), ..Set::default() }) {
+    let set = Set { name: choice.name, ..changes(choice.changeable)? };
+    if set == Set::default() {
         return Ok(false);
     }
-    client.call(&SessionSet(Set { key: Some(key()?), ..set }))?;
+    client.call(&SessionSet(Set { session: info.session.clone(), key: Some(key()?), ..set }))?;
     Ok(true)
 }
 

@@ -4,28 +4,15 @@ use linger_protocol::method::SessionSet;
 use linger_protocol::session::{self, Info};
 use serde_json::json;
 
-use crate::arguments::Set;
+use crate::arguments::{Changeable, Set};
 use crate::connect::Client;
-use crate::environment::working_directory;
+use crate::environment::absolute;
 use crate::error::{Exit, Failure};
 use crate::idempotency::key;
 
 pub(super) fn run(args: Set) -> Result<Exit, Failure> {
-    let Set { session, model, mode, effort, patience, fallback, unattended, limits, add_dir, remove_dir, json } = args;
-    let here = working_directory()?;
-    let absolute = |directories: Vec<_>| directories.into_iter().map(|directory| here.join(directory)).collect();
-    let set = session::Set {
-        model,
-        mode,
-        effort,
-        patience,
-        fallback: Some(fallback).filter(|models| !models.is_empty()),
-        unattended,
-        budget: limits.into(),
-        add_directories: absolute(add_dir),
-        remove_directories: absolute(remove_dir),
-        ..session::Set::default()
-    };
+    let Set { session, changeable, remove_dir, json } = args;
+    let set = session::Set { remove_directories: absolute(remove_dir)?, ..changes(changeable)? };
     if set == session::Set::default() {
         let failure = Failure::usage("nothing to change: give an option, such as --mode edit");
         return Err(failure.hint("`linger help set` lists them; `linger rename` gives another name"));
@@ -38,4 +25,20 @@ pub(super) fn run(args: Set) -> Result<Exit, Failure> {
         super::print_value(&json!({ "session": session, "model": model, "mode": mode }))?;
     }
     Ok(Exit::GOOD)
+}
+
+/// What these options change of a session that is yet to be named.
+pub(super) fn changes(options: Changeable) -> Result<session::Set, Failure> {
+    let Changeable { model, mode, effort, patience, fallback, unattended, limits, add_dir } = options;
+    Ok(session::Set {
+        model,
+        mode,
+        effort,
+        patience,
+        fallback: Some(fallback).filter(|models| !models.is_empty()),
+        unattended,
+        budget: limits.into(),
+        add_directories: absolute(add_dir)?,
+        ..session::Set::default()
+    })
 }

@@ -14,6 +14,7 @@ use linger_protocol::method::{
 use linger_protocol::trust;
 use serde_json::json;
 
+use super::attention::programs;
 use super::find::directory;
 use crate::arguments::Validate;
 use crate::connect::Client;
@@ -75,6 +76,10 @@ fn configuration(client: &mut Client, report: &mut Report) -> Result<(), Failure
     if config.waiting.is_some() {
         let text = "changes of it wait: they are not in force";
         report.warning(place, text, Some("`linger config confirm` shows them, and puts them into force"))?;
+    }
+    let problems = config.settings.iter().flat_map(programs).filter_map(|program| program.problem);
+    for (text, hint) in problems {
+        report.warning(place, &text, Some(&hint))?;
     }
     Ok(())
 }

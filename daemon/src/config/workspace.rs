@@ -20,7 +20,7 @@ use super::instructions::is_trusted;
 use super::mcp_json::{MCP_JSON, SERVERS};
 use super::own::MCP_FILES;
 use super::source::{ConfigError, Source};
-use super::{PermissionsWritten, refuse_secrets};
+use super::written::{PermissionsWritten, refuse_secrets};
 use crate::mcp::settings::{SERVER_FILES, ServerConfig, WorkspaceServer};
 use crate::question::permission::Rule;
 use crate::tool::handle::Entry;

@@ -3,11 +3,13 @@
 //! Deliberately absent: running a key's command and asking the keychain, which take time; [`Resolved::key`] names the source.
 
 mod config;
+mod entry;
 mod error;
 mod key;
 mod learned;
 mod lists;
 mod names;
+mod resolved;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,34 +17,25 @@ use std::time::Duration;
 
 use linger_protocol::daemon::Model;
 use linger_protocol::patience::Patience;
-use linger_protocol::session::{Effort, PrefixFingerprint};
 use reqwest::Url;
 use serde_json::{Map, Value};
 
-use super::address;
-use super::anthropic::{self, Anthropic};
 use super::compat::Compat;
-use super::driver::{Endpoint, FieldText, Timeouts};
-use super::effort;
-use super::gemini::{self, Gemini};
-use super::hosted::Hosted;
-use super::keys::{Account, Bearer, Keys};
-use super::models::{self, ModelConfig, ModelInfo, Price, Prices, is_trained_on_patches};
+use super::driver::Endpoint;
+use super::keys::{Bearer, Keys};
+use super::models::{ModelConfig, ModelInfo, is_trained_on_patches};
 use super::network::Network;
-use super::ollama::{self, Ollama};
-use super::openai::OpenAi;
 use super::output_schema::{self, SchemaStrategy};
-use super::own_fields::{self, Field, FieldValue, Fields, Part, Source};
-use super::preset::{self, PLACEHOLDER, PRESETS};
-use super::responses::Responses;
-use super::setup::setup;
-use super::tools::ToolSpecs;
-use super::{Codec, Provider};
-use crate::diagnostics::{self, secret::Secret};
+use super::own_fields::{self, Field, FieldValue, Part, Source};
+use super::preset::{PLACEHOLDER, PRESETS};
+use super::{Provider, address, effort, ollama};
+use crate::diagnostics;
 pub use config::{Kind, ProviderConfig};
+use entry::Entry;
 pub use error::ResolveError;
 use lists::Lists;
 pub use lists::Stored;
+pub use resolved::{KeySource, Resolved, Secrets, codec};
 
 /// How many variables a hint names.
 const NAMED: usize = 3;
@@ -52,158 +45,6 @@ const LOCAL_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// How long a model may not answer before another one stands in, unless configured.
 const FALLBACK_AFTER: Patience = Patience::Millis(60_000);
-
-/// The source of a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeySource {
-    /// The provider needs none.
-    None,
-    /// Already known.
-    Known(Secret),
-    /// Printed by this command, which runs before the first request.
-    Command(String),
-    /// In the keychain, which is asked before the first request.
-    Keychain(Account),
-}
-
-/// The secrets of a request.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Secrets {
-    /// The key; absent if the provider needs none.
-    pub key: Option<Secret>,
-    /// The values of the fields that are secrets, in their order.
-    pub fields: Vec<Secret>,
-}
-
-impl From<Option<Secret>> for Secrets {
-    fn from(key: Option<Secret>) -> Self {
-        Self { key, fields: Vec::new() }
-    }
-}
-
-/// A model that can be used once its key is known.
-#[derive(Clone, Debug)]
-pub struct Resolved {
-    /// The provider's name.
-    pub provider: String,
-    /// The model's name there: [`super::Request::model`].
-    pub model: String,
-    /// `provider/model`: [`super::Request::origin`].
-    pub origin: String,
-    /// [`super::Request::max_tokens`].
-    pub max_tokens: u32,
-    /// Its properties.
-    pub facts: ModelInfo,
-    /// How long a turn waits while it cannot answer.
-    pub patience: Patience,
-    /// The source of its key.
-    pub key: KeySource,
-    /// Headers and query parameters of the user's own.
-    pub fields: Vec<Field>,
-    /// Fields of the body of the user's own.
-    pub body: Map<String, Value>,
-    /// The variable with the preset's key, if the user's own `base_url` does not get it.
-    withheld: Option<&'static str>,
-    kind: Kind,
-    compat: Compat,
-    target: Provider,
-}
-
-impl Resolved {
-    /// The fingerprint of requests apart from messages, for this system prompt and these tools.
-    pub fn setup(&self, system: &str, tools: &ToolSpecs) -> PrefixFingerprint {
-        setup((system, tools), &self.origin, (self.kind, self.compat), self.facts.effort, &self.body)
-    }
-
-    /// Without the provider's own tools that are not among `only`, the tools of a session.
-    pub fn limited(mut self, only: Option<&[String]>) -> Self {
-        let hosted = self.compat.hosted.limited(only);
-        if hosted != self.compat.hosted {
-            self.compat.hosted = hosted;
-            if let (Provider::Http(endpoint), Some(codec)) = (&mut self.target, codec(self.kind, self.compat)) {
-                endpoint.codec = codec;
-            }
-        }
-        self
-    }
-
-    /// Whether requests enable thinking, for a session's `effort`.
-    pub fn thinks(&self, effort: Effort) -> bool {
-        let effort = if effort.is_auto() { self.facts.effort } else { effort };
-        effort::thinks(effort) || effort.is_auto() && self.compat.thinking == Some(true)
-    }
-
-    /// A warning for an effort that has no effect on this model.
-    pub fn idle_effort(&self, effort: Effort) -> Option<String> {
-        let takes = match self.kind {
-            _ if effort.is_auto() => true,
-            Kind::Openai | Kind::OpenaiResponses => self.compat.reasoning_effort != Some(false),
-            Kind::Anthropic => anthropic::takes_effort(&self.compat, &self.model, effort),
-            Kind::Gemini | Kind::Ollama | Kind::Demo => true,
-        };
-        (!takes).then(|| format!("{} does not support effort: {} has no effect", self.origin, effort.name()))
-    }
-
-    /// A hint for a model that refuses a request without a key.
-    pub fn without_key(&self) -> Option<String> {
-        if self.key != KeySource::None {
-            return None;
-        }
-        let provider = &self.provider;
-        Some(match self.withheld {
-            Some(variable) => format!(
-                "no key was sent, as base_url is an address of your own: api_key_env = \"{variable}\" in [providers.{provider}] sends that one"
-            ),
-            None => format!("no key was sent: api_key_env in [providers.{provider}] names the variable of one"),
-        })
-    }
-
-    /// Whether all calls are sent with `reasoning_content`, even another model's.
-    pub fn has_reasoning(&self) -> bool {
-        self.compat.reasoning_content == Some(true)
-    }
-
-    /// Its wire format.
-    pub fn kind(&self) -> Kind {
-        self.kind
-    }
-
-    /// Host and port of its endpoint; absent if it needs no network.
-    pub fn address(&self) -> Option<String> {
-        match &self.target {
-            Provider::Http(endpoint) => Url::parse(&endpoint.base_url).ok().map(|url| address::authority(&url)),
-            _ => None,
-        }
-    }
-
-    /// The sources of its secrets: the key's, then those of [`Resolved::fields`].
-    pub fn sources(&self) -> impl Iterator<Item = &KeySource> {
-        let fields = self.fields.iter().filter_map(|field| match &field.value {
-            Source::Secret(source) => Some(source),
-            Source::Plain(_) => None,
-        });
-        std::iter::once(&self.key).chain(fields)
-    }
-
-    /// The provider, with the secrets obtained from [`Resolved::sources`].
-    pub fn open(&self, secrets: Secrets) -> Provider {
-        let mut target = self.target.clone();
-        if let Provider::Http(endpoint) = &mut target {
-            secrets.key.iter().chain(&secrets.fields).for_each(|secret| endpoint.redactor.add(secret));
-            endpoint.key = secrets.key;
-            let mut values = secrets.fields.into_iter();
-            let value = |field: &Field| match &field.value {
-                Source::Plain(value) => Some(FieldText::Plain(value.clone())),
-                Source::Secret(_) => values.next().map(FieldText::Secret),
-            };
-            let texts: Vec<Option<FieldText>> = self.fields.iter().map(value).collect();
-            let fields = self.fields.iter().zip(texts);
-            let fields = fields.filter_map(|(field, text)| Some((field.part, field.name.clone(), text?)));
-            endpoint.fields = Arc::new(fields.collect());
-        }
-        target
-    }
-}
 
 /// All providers, configured ones and presets.
 #[derive(Clone, Debug)]
@@ -219,119 +60,6 @@ pub struct Catalogue {
     lists: Arc<Lists>,
     /// Configured providers of whose table something is not confirmed.
     unconfirmed: BTreeSet<String>,
-}
-
-/// A provider, its configuration completed with defaults.
-#[derive(Clone, Debug)]
-struct Entry {
-    kind: Kind,
-    base_url: String,
-    variable: Option<String>,
-    /// Whether it works without the key in `variable`.
-    key_optional: bool,
-    command: Option<String>,
-    /// The variable with the preset's key, if it is not sent to this address.
-    withheld: Option<&'static str>,
-    model: Option<String>,
-    max_tokens: u32,
-    limits: Timeouts,
-    patience: Patience,
-    compat: Compat,
-    /// The flags that the user set.
-    configured: Compat,
-    headers: Fields,
-    query: Fields,
-    body: Map<String, Value>,
-    /// The preset with this address, whose models and prices apply.
-    place: Option<&'static str>,
-    /// The preset that the user reconfigured.
-    preset: Option<&'static str>,
-    /// Whether it is a known server on this machine, usable while it listens.
-    local: bool,
-}
-
-impl Entry {
-    /// `None` for an unknown kind; [`ProviderConfig::check`] reports that.
-    fn new(name: &str, config: &ProviderConfig) -> Option<Self> {
-        let named = preset::named(name);
-        let kind = config.kind.or(named.map(|preset| preset.kind))?;
-        let vendor = preset::vendor(kind)?;
-        // A preset that is given another kind stays where it is: nothing of it goes to the vendor of that kind.
-        let origin = named.unwrap_or(vendor);
-        let base_url = config.base_url.clone().unwrap_or_else(|| origin.base_url.to_owned());
-        // A vendor's key goes only to the vendor, unless configured otherwise.
-        let place = if config.base_url.is_none() { Some(origin) } else { preset::by_address(&base_url) };
-        let own = |text: fn(&preset::Preset) -> &'static str| {
-            place.map(text).filter(|text| !text.is_empty()).map(str::to_owned)
-        };
-        let (variable, command) = match (&config.api_key_env, &config.api_key_command) {
-            (None, None) => (own(|place| place.variable), own(|place| place.command)),
-            (variable, command) => (variable.clone(), command.clone()),
-        };
-        let own_key = named.map(|named| named.variable).filter(|variable| !variable.is_empty());
-        let withheld = own_key.filter(|_| variable.is_none() && command.is_none());
-        let known =
-            place.map_or(Compat::NONE, |place| place.compat).or(named.map_or(Compat::NONE, |named| named.compat));
-        let hosted = Hosted::named(&config.hosted_tools, kind).unwrap_or_default();
-        Some(Self {
-            kind,
-            base_url,
-            variable,
-            key_optional: config.api_key_env.is_none() && place.is_some_and(|place| place.local),
-            command,
-            withheld,
-            model: config.model.clone().or_else(|| Some(named?.model.to_owned()).filter(|model| !model.is_empty())),
-            max_tokens: config.max_tokens.unwrap_or_default(),
-            limits: config.limits(),
-            patience: config.patience.unwrap_or(Patience::USUAL),
-            compat: Compat { hosted, ..config.compat.or(known) },
-            configured: config.compat,
-            headers: config.headers.clone(),
-            query: config.query.clone(),
-            body: config.body.clone(),
-            place: place.map(|place| place.name),
-            preset: named.map(|named| named.name),
-            local: place.is_some_and(|place| place.local),
-        })
-    }
-
-    /// Whether a model takes hosted tools together with others.
-    fn combines(&self, model: &str) -> bool {
-        self.kind != Kind::Gemini || gemini::combines(&self.compat, model)
-    }
-
-    /// The most tokens of an answer: the provider's setting, but not above the model's maximum; without a setting the model's
-    /// maximum, if the format requires a number. 0 leaves it to the provider or the format.
-    fn max_tokens(&self, facts: &ModelInfo) -> u32 {
-        let most = facts.max_output.map(|most| u32::try_from(most).unwrap_or(u32::MAX));
-        match (self.max_tokens, most) {
-            (0, Some(most)) if self.kind == Kind::Anthropic => most,
-            (0, _) | (_, None) => self.max_tokens,
-            (said, Some(most)) => said.min(most),
-        }
-    }
-
-    /// The properties of a model at this address, without the user's settings.
-    fn facts(&self, model: &str) -> ModelInfo {
-        let mut facts = match (self.place, self.preset) {
-            (Some(place), _) => models::facts(place, model),
-            // At another address the model is the same, but its prices are unknown.
-            (None, Some(preset)) => ModelInfo { prices: Prices::default(), ..models::facts(preset, model) },
-            (None, None) => ModelInfo::default(),
-        };
-        if self.kind == Kind::Demo {
-            facts.prices.usual = Price::FREE;
-        }
-        facts
-    }
-
-    /// The flags for a model with this configured window. Ollama silently drops tokens beyond the number it is given, so that number
-    /// is the window, at most the provider's setting.
-    fn compat(&self, window: Option<u64>) -> Compat {
-        let said = window.filter(|_| self.kind == Kind::Ollama).map(|said| u32::try_from(said).unwrap_or(u32::MAX));
-        let num_ctx = [said, self.compat.num_ctx].into_iter().flatten().min();
-        Compat { num_ctx, ..self.compat }
-    }
 }
 
 impl Catalogue {
@@ -644,18 +372,6 @@ impl Catalogue {
 /// The most similar name, if any is similar.
 pub fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
     diagnostics::nearest::nearest(name, names, 0.5).map(str::to_owned)
-}
-
-/// The codec of `kind` with these flags; `None` for `demo`.
-pub fn codec(kind: Kind, compat: Compat) -> Option<Arc<dyn Codec>> {
-    Some(match kind {
-        Kind::Anthropic => Arc::new(Anthropic::new(compat)),
-        Kind::Openai => Arc::new(OpenAi::new(compat)),
-        Kind::OpenaiResponses => Arc::new(Responses::new(compat)),
-        Kind::Gemini => Arc::new(Gemini::new(compat)),
-        Kind::Ollama => Arc::new(Ollama::new(compat)),
-        Kind::Demo => return None,
-    })
 }
 
 /// The problem if no server listens at a local address; a local connection succeeds or fails immediately.

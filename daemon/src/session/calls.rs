@@ -113,6 +113,25 @@ enum Slot {
     Done(ContentBlock),
 }
 
+impl Slot {
+    /// Whether it has yet to run, and may then change one of `targets`, or show it to the model.
+    fn may_touch(&self, targets: &Targets) -> bool {
+        let Self::Ready(ready) = self else { return false };
+        let Checked { effects, begun, preview, targets: own, .. } = &ready.checked;
+        if preview.refusal.is_some() {
+            return false;
+        }
+        let is_known = |access: &Access| matches!(access, Access::Read(_) | Access::Write(_));
+        if begun.is_some()
+            || effects.after_crash == AfterCrash::Join
+            || effects.changes && !effects.access.each().iter().all(is_known)
+        {
+            return true;
+        }
+        own.iter().any(|(_, own)| targets.iter().any(|(_, it)| own.starts_with(it) || it.starts_with(own)))
+    }
+}
+
 impl Runner {
     /// Runs `calls` and returns their results in the same order; `results` has earlier ones. Calls in `begun` started before a
     /// restart; they are joined or run again. `cut`: their answer hit the token limit, so they may be incomplete.
@@ -138,7 +157,7 @@ impl Runner {
                 }
                 None => match begun.get(&call_id) {
                     Some(begun) => self.prepare_begun(call_id, name, input, *begun)?,
-                    None => self.prepare(call_id, name, input, cut).await?,
+                    None => self.prepare(call_id, name, input, (cut, &slots)).await?,
                 },
             });
         }
@@ -189,8 +208,14 @@ impl Runner {
         Ok(any)
     }
 
-    /// Checks a call and asks for permission; an invalid call gets its result immediately.
-    async fn prepare(&self, id: CallId, name: String, input: Value, cut: bool) -> Result<Slot, TurnEnded> {
+    /// Checks a call and asks for permission; an invalid call gets its result immediately. `earlier` are those before it in its step.
+    async fn prepare(
+        &self,
+        id: CallId,
+        name: String,
+        input: Value,
+        (cut, earlier): (bool, &[Slot]),
+    ) -> Result<Slot, TurnEnded> {
         let refuse = |text: String| self.refuse(id.clone(), &name, Outcome::Invalid, text).map(Slot::Done);
         if cut {
             return refuse("not run: the answer was cut at the token limit; write less at once".to_owned());
@@ -215,15 +240,18 @@ impl Runner {
         };
         let Prepared { input, call, effects, resolved, hooked } = prepared;
         let targets = resolved.targets(&effects.access);
-        let Some((call, preview)) = self.preview(call, &targets).await else {
+        let Some((call, mut preview)) = self.preview(call, &targets).await else {
             return refuse(format!("not run: {}", disk::unresponsive(&self.workspace.cwd)));
         };
+        if earlier.iter().any(|slot| slot.may_touch(&targets)) {
+            preview.refusal = None;
+        }
         let digest = digest(&name, &input, &self.workspace.cwd);
         let input = Arc::new(input);
         let kind = tool.kind();
         let checked =
             Checked { id, tool: name, kind, digest, targets, effects, begun: None, input, preview, call, hooked };
-        let permitted = Some(self.ask(&checked, resolved)?);
+        let permitted = Some(self.ask(&checked, resolved, checked.preview.clone())?);
         Ok(Slot::Ready(Box::new(Ready { checked, permitted })))
     }
 
@@ -256,6 +284,7 @@ impl Runner {
         &self,
         checked: &Checked,
         resolved: ResolvedAccess,
+        preview: Preview,
     ) -> Result<oneshot::Receiver<PermissionAnswer>, TurnEnded> {
         let (reply, permitted) = oneshot::channel();
         let permit = PermissionRequest {
@@ -266,7 +295,7 @@ impl Runner {
             action: checked.call.action(),
             input: checked.input.clone(),
             digest: checked.digest.clone(),
-            preview: checked.preview.clone(),
+            preview,
             reply,
         };
         self.emit.tell(TurnMessage::AskPermission(Box::new(permit)))?;
@@ -287,15 +316,17 @@ impl Runner {
         let Some(resolved) = self.env.policy.resolve(&checked.effects.access, &self.workspace).await else {
             return Ok(PermissionAnswer::No(disk::unresponsive(&self.workspace.cwd)));
         };
-        self.ask(checked, resolved)?.await.map_err(|_| TurnEnded)
+        // The files may be others since.
+        let preview = Preview { refusal: None, ..checked.preview.clone() };
+        self.ask(checked, resolved, preview)?.await.map_err(|_| TurnEnded)
     }
 
     /// Runs a permitted call, or continues a started one; `late`: other calls of its step have run since it asked.
     async fn run_one(&self, Ready { checked, permitted }: Ready, late: bool) -> Result<ContentBlock, TurnEnded> {
         if let Some(permitted) = permitted {
             let permitted = self.permitted(&checked, permitted, late).await?;
-            if let Some(reason) = self.forbidden(&checked, permitted).await {
-                return self.refuse(checked.id, &checked.tool, Outcome::Denied, reason);
+            if let Some(NotRun(outcome, reason)) = self.forbidden(&checked, permitted).await {
+                return self.refuse(checked.id, &checked.tool, outcome, reason);
             }
         }
         // Until the result is recorded: a daemon that is told to stop waits for it, and then no other begins.
@@ -332,15 +363,17 @@ impl Runner {
     }
 
     /// The reason why a call must not run, if any.
-    async fn forbidden(&self, checked: &Checked, permitted: PermissionAnswer) -> Option<String> {
+    async fn forbidden(&self, checked: &Checked, permitted: PermissionAnswer) -> Option<NotRun> {
+        let denied = |reason: String| NotRun(Outcome::Denied, format!("not run: {reason}"));
         match permitted {
-            PermissionAnswer::No(reason) => return Some(format!("not run: {reason}")),
+            PermissionAnswer::No(reason) => return Some(denied(reason)),
+            PermissionAnswer::Futile(refusal) => return Some(NotRun(Outcome::Invalid, refusal)),
             PermissionAnswer::Yes(allowed) | PermissionAnswer::ForNow(allowed) if allowed != checked.digest => {
-                return Some("not run: the call differs from the one that was approved".to_owned());
+                return Some(denied("the call differs from the one that was approved".to_owned()));
             }
             PermissionAnswer::Yes(_) | PermissionAnswer::ForNow(_) => fault::point("call.permitted"),
         }
-        self.leads_elsewhere(&checked.effects.access, &checked.targets).await
+        self.leads_elsewhere(&checked.effects.access, &checked.targets).await.map(denied)
     }
 
     /// Records the start of a call, and the checkpoint before it; false if it cannot begin.
@@ -388,11 +421,11 @@ impl Runner {
             return None;
         }
         let Some(resolved) = self.env.policy.resolve(access, &self.workspace).await else {
-            return Some(format!("not run: {}", disk::unresponsive(&self.workspace.cwd)));
+            return Some(disk::unresponsive(&self.workspace.cwd));
         };
         let now = resolved.targets(access);
         let (was, now) = targets.moved(&now)?;
-        Some(format!("not run: {} was approved, but the path now leads to {}", was.display(), now.display()))
+        Some(format!("{} was approved, but the path now leads to {}", was.display(), now.display()))
     }
 
     /// Runs or joins the call, and forwards its output.

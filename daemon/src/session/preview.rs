@@ -28,6 +28,8 @@ pub struct Preview {
     pub changes: Vec<FileChange>,
     /// The blobs that `changes` names.
     pub blobs: Vec<Held>,
+    /// Why it would change nothing, as the files are now.
+    pub refusal: Option<String>,
 }
 
 impl Preview {
@@ -57,6 +59,7 @@ impl Runner {
             let kept: io::Result<Vec<KeptChange>> =
                 call.preview(&targets).iter().map(|change| change.keep(&blobs)).collect();
             kept.unwrap_or_default().into_iter().for_each(|kept| preview.add(kept, &targets));
+            preview.refusal = call.refusal(&targets);
             (call, preview)
         };
         disk::probe(&self.workspace.cwd, disk::TIMEOUT, look).await

@@ -1,20 +1,21 @@
-//! Queries of the reading connection.
+//! Queries of the reading connection: sessions here, events and questions in files of their own.
 //!
 //! An unreadable row makes only its session damaged: lists omit the session, or name it.
 
-use linger_protocol::id::{BlobId, CallId, QuestionId, SessionId};
-use linger_protocol::question::{After, PendingQuestion};
-use linger_protocol::session::Before;
-use rusqlite::{Connection, OptionalExtension as _, Row, Rows, ToSql, params};
-use serde::de::DeserializeOwned;
+mod events;
+mod questions;
 
-use super::damage::{is_damage, unreadable};
-use super::event_row::{EVENT, stored};
-use super::parts::{self, parts};
+use linger_protocol::id::{BlobId, CallId, SessionId};
+use linger_protocol::session::Before;
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+
+use super::damage::is_damage;
 use super::reader::Lane;
 use super::{Store, StoreError};
-use crate::log::{Piece, PieceKind, Stored};
 use crate::store::idempotency::{Key, Outcome};
+pub use events::{LARGE, Page};
+pub(crate) use events::{last, page, pieces};
+pub use questions::{Answered, PENDING};
 
 /// A session's row; unreadable columns are empty.
 #[derive(Clone, Debug, Default)]
@@ -37,34 +38,10 @@ pub struct SessionRow {
     pub size: u64,
 }
 
-/// Consecutive events.
-pub type Page = Vec<Stored>;
-
-/// The largest event that is read without reserved memory, in bytes. Hundreds of clients that do not read each hold one page,
-/// twice: as deltas and as events.
-pub const LARGE: usize = 32 << 10;
-
-/// The most bytes of pending questions that one list has: thousands of them. The others follow when some are answered.
-pub const PENDING: usize = 4 << 20;
-
-/// The session of a question, and its answer.
-#[derive(Clone, Debug)]
-pub struct Answered {
-    /// The session that asked.
-    pub session: SessionId,
-    /// The name of the chosen option (none if it was withdrawn), who answered and when; `None` while it is pending.
-    pub answer: Option<(Option<String>, String, u64)>,
-}
-
 impl Store {
     /// A session's row.
     pub async fn session(&self, id: SessionId) -> Result<Option<SessionRow>, StoreError> {
         self.read_of(Lane::Quick, &id.clone(), move |connection| session(connection, id.as_str())).await
-    }
-
-    /// The number of a session's last event; 0 if it has none.
-    pub async fn last(&self, id: SessionId) -> Result<u64, StoreError> {
-        self.read_of(Lane::Quick, &id.clone(), move |connection| last(connection, id.as_str())).await
     }
 
     /// The latest `limit` of the wanted sessions after `before`. `of` converts each row, on the reading thread.
@@ -214,17 +191,6 @@ impl Store {
         .await
     }
 
-    /// Pending questions, with their sessions.
-    pub async fn unanswered(&self) -> Result<Vec<(QuestionId, SessionId)>, StoreError> {
-        self.read(|connection| {
-            connection
-                .prepare_cached("SELECT id, session FROM question WHERE answer IS NULL")?
-                .query_map([], |row| Ok((QuestionId(row.get(0)?), SessionId(row.get(1)?))))?
-                .collect()
-        })
-        .await
-    }
-
     /// How many sessions there are.
     pub async fn session_count(&self) -> Result<u32, StoreError> {
         self.read(|connection| {
@@ -258,169 +224,6 @@ impl Store {
                 |row| Ok([row.get(0)?, row.get(1)?]),
             )?;
             Ok((sessions, questions))
-        })
-        .await
-    }
-
-    /// Events after `after` and up to `until`, about `bytes` of them and at least one if any exists. If the first one is large, gives
-    /// its size instead, unless `large` is set.
-    pub async fn events(
-        &self,
-        id: SessionId,
-        after: u64,
-        until: u64,
-        bytes: usize,
-        large: bool,
-    ) -> Result<Result<Page, usize>, StoreError> {
-        self.read_of(Lane::Page, &id.clone(), move |connection| {
-            if !large {
-                let size = first_size(connection, id.as_str(), after, until)?;
-                if let Some(size) = size.map(|size| size as usize).filter(|size| *size > LARGE) {
-                    return Ok(Err(size));
-                }
-            }
-            // A large one is a page by itself.
-            let (bytes, most) = if large { (1, usize::MAX) } else { (bytes, LARGE) };
-            match page(connection, id.as_str(), after, until, (bytes, most)) {
-                (page, Some(error)) if page.is_empty() => Err(error),
-                // The next page begins with the unreadable event.
-                (page, _) => Ok(Ok(page)),
-            }
-        })
-        .await
-    }
-
-    /// The events of these kinds after `after`, about `bytes` of them, and whether more may follow: the input of a context.
-    pub async fn events_of(
-        &self,
-        id: SessionId,
-        kinds: &'static [&'static str],
-        after: u64,
-        bytes: usize,
-    ) -> Result<(Page, bool), StoreError> {
-        self.read_of(Lane::Page, &id.clone(), move |connection| {
-            let marks = vec!["?"; kinds.len()].join(", ");
-            let sql =
-                format!("SELECT {EVENT} FROM event WHERE session = ? AND seq > ? AND seq <= ? AND kind IN ({marks}) ORDER BY seq");
-            let mut statement = connection.prepare_cached(&sql)?;
-            let (mut page, mut size) = (Vec::new(), 0);
-            for part in parts(connection, id.as_str())? {
-                let Some((after, until)) = part.within(after, u64::MAX) else { continue };
-                let (after, until) = (after as i64, until as i64);
-                let mut values: Vec<&dyn ToSql> = vec![&part.source, &after, &until];
-                values.extend(kinds.iter().map(|kind| kind as &dyn ToSql));
-                if rows_of(statement.query(values.as_slice())?, bytes, (&mut page, &mut size))? {
-                    return Ok((page, true));
-                }
-            }
-            Ok((page, false))
-        })
-        .await
-    }
-
-    /// One event.
-    pub async fn event(&self, id: SessionId, seq: u64) -> Result<Option<Stored>, StoreError> {
-        let page = self.events(id, seq.saturating_sub(1), seq, 1, true).await?;
-        Ok(page.unwrap_or_default().into_iter().next())
-    }
-
-    /// The event that closes a stream, if it is closed.
-    pub async fn closing(&self, id: SessionId, stream: String) -> Result<Option<Stored>, StoreError> {
-        self.read_of(Lane::Quick, &id.clone(), move |connection| {
-            let sql = format!("SELECT {EVENT} FROM event WHERE session = ? AND stream = ?");
-            let mut statement = connection.prepare_cached(&sql)?;
-            for part in parts(connection, id.as_str())? {
-                let found = statement.query_row([&part.source, &stream], stored).optional()?;
-                if let Some(found) =
-                    found.filter(|found| part.within(0, found.seq).is_some_and(|(_, to)| to == found.seq))
-                {
-                    return Ok(Some(found));
-                }
-            }
-            Ok(None)
-        })
-        .await
-    }
-
-    /// The text of streams that are still open.
-    pub async fn scratch(&self, id: SessionId) -> Result<Vec<Piece>, StoreError> {
-        self.read_of(Lane::Quick, &id.clone(), move |connection| pieces(connection, id.as_str())).await
-    }
-
-    /// The questions that wait, the oldest first, as many as are listed at once; only those after `after`.
-    pub async fn pending(
-        &self,
-        session: Option<SessionId>,
-        after: Option<After>,
-        among: Option<Vec<SessionId>>,
-    ) -> Result<Vec<PendingQuestion>, StoreError> {
-        let found = self.found.clone();
-        let among = among.map(|among| serde_json::json!(among).to_string());
-        self.read_in(Lane::Page, move |connection| {
-            let mut statement = connection.prepare_cached(
-                // A child has the questions of its own children, and a parent those of all of them.
-                "WITH RECURSIVE tree (id) AS (
-                     VALUES (?1) UNION SELECT session.id FROM session JOIN tree ON session.parent = tree.id
-                 )
-                 SELECT question.session, asked, parent.id, parent.name,
-                        CASE WHEN json_valid(parent.fold) THEN json_extract(parent.fold, '$.title') END
-                 FROM question
-                 JOIN session AS own ON own.id = question.session
-                 LEFT JOIN session AS parent ON parent.id = own.parent
-                 WHERE answer IS NULL AND (?1 IS NULL OR question.session IN (SELECT id FROM tree))
-                 AND (?4 IS NULL OR question.session IN (SELECT value FROM json_each(?4)))
-                 AND (?2 IS NULL OR CASE WHEN json_valid(asked) THEN (json_extract(asked, '$.at'), question.id) > (?2, ?3) END)
-                 ORDER BY CASE WHEN json_valid(asked) THEN json_extract(asked, '$.at') END, question.id",
-            )?;
-            let (at, id) = after.map(|after| (after.at as i64, after.question.0)).unzip();
-            let mut rows = statement.query(params![session.map(|id| id.0), at, id, among])?;
-            let (mut listed, mut size) = (Vec::new(), 0);
-            while let Some(row) = rows.next()? {
-                size += row.get_ref(1)?.as_str().map_or(0, str::len);
-                if size > PENDING && !listed.is_empty() {
-                    break;
-                }
-                match parse::<PendingQuestion>(row, 1) {
-                    Ok(asked) => {
-                        let (name, title): (Option<String>, Option<String>) = (row.get(3)?, row.get(4)?);
-                        let parent = row.get::<_, Option<String>>(2)?.map(SessionId);
-                        listed.push(PendingQuestion { parent, parent_name: name.or(title), ..asked });
-                    }
-                    Err(error) => {
-                        let text = format!("a pending question cannot be read: {}", StoreError::from(error).0);
-                        found.session(&SessionId(row.get(0)?), &text);
-                    }
-                }
-            }
-            Ok(listed)
-        })
-        .await
-    }
-
-    /// The session of a question, and its answer.
-    pub async fn question(&self, id: QuestionId) -> Result<Option<Answered>, StoreError> {
-        self.read(move |connection| {
-            connection
-                .prepare_cached("SELECT session, answer, answered_by, answered_at FROM question WHERE id = ?")?
-                .query_row([id.as_str()], |row| {
-                    let answer = match row.get_ref(1)? {
-                        rusqlite::types::ValueRef::Null => None,
-                        _ => Some((parse(row, 1)?, row.get(2)?, row.get::<_, i64>(3)? as u64)),
-                    };
-                    Ok(Answered { session: SessionId(row.get(0)?), answer })
-                })
-                .optional()
-        })
-        .await
-    }
-
-    /// The stored question with this id as lists show it; absent if it is unknown.
-    pub async fn asked(&self, id: QuestionId) -> Result<Option<PendingQuestion>, StoreError> {
-        self.read(move |connection| {
-            connection
-                .prepare_cached("SELECT asked FROM question WHERE id = ?")?
-                .query_row([id.as_str()], |row| parse(row, 0))
-                .optional()
         })
         .await
     }
@@ -508,13 +311,6 @@ pub(crate) fn session(connection: &Connection, id: &str) -> rusqlite::Result<Opt
 /// The condition that a row of `session` is not the daemon's own log ([`linger_protocol::id::DAEMON`]).
 const IS_SESSION: &str = "id <> 'daemon'";
 
-/// The number of a session's last event; 0 if it has none.
-pub(crate) fn last(connection: &Connection, id: &str) -> rusqlite::Result<u64> {
-    let mut last = connection.prepare_cached("SELECT seq FROM event WHERE session = ? ORDER BY seq DESC LIMIT 1")?;
-    let own = last.query_row([id], |row| row.get::<_, i64>(0)).optional()?;
-    own.map_or_else(|| parts::shared(connection, id), |seq| Ok(seq as u64))
-}
-
 /// As [`Store::sessions`], one query a row; calls `damaged` for unreadable rows.
 fn one_by_one(
     connection: &Connection,
@@ -564,104 +360,4 @@ fn ids(connection: &Connection) -> Vec<String> {
     };
     let _end = walk();
     found
-}
-
-/// Consecutive events after `after`, about `bytes` of them and at most `most` unless the first alone has more; and the error of the
-/// next one, if it is unreadable.
-pub(crate) fn page(
-    connection: &Connection,
-    id: &str,
-    after: u64,
-    until: u64,
-    (bytes, most): (usize, usize),
-) -> (Page, Option<rusqlite::Error>) {
-    let (mut page, mut size) = (Vec::new(), 0);
-    let mut read = || {
-        let mut statement = connection.prepare_cached(&format!(
-            "SELECT {EVENT} FROM event WHERE session = ? AND seq > ? AND seq <= ? ORDER BY seq"
-        ))?;
-        for part in parts(connection, id)? {
-            let Some((after, until)) = part.within(after, until) else { continue };
-            let mut rows = statement.query(params![part.source, after as i64, until as i64])?;
-            let mut next = after + 1;
-            while next <= until {
-                if size >= bytes {
-                    return Ok(());
-                }
-                let row = rows.next()?;
-                if !page.is_empty() && row.is_some_and(|row| length(row).saturating_add(size) > most) {
-                    return Ok(());
-                }
-                let event = row.map(stored).transpose()?;
-                let Some(event) = event.filter(|event| event.seq == next) else {
-                    return Err(unreadable(format!("event {next} is missing")));
-                };
-                size += event.data.len();
-                next += 1;
-                page.push(event);
-            }
-        }
-        Ok(())
-    };
-    let error = read().err();
-    (page, error)
-}
-
-/// How long the first event after `after` is, in bytes, if there is one up to `until`.
-fn first_size(connection: &Connection, id: &str, after: u64, until: u64) -> rusqlite::Result<Option<i64>> {
-    let sql = "SELECT octet_length(data) FROM event WHERE session = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT 1";
-    let mut statement = connection.prepare_cached(sql)?;
-    for part in parts(connection, id)? {
-        let Some((after, until)) = part.within(after, until) else { continue };
-        let of = params![part.source, after as i64, until as i64];
-        if let Some(size) = statement.query_row(of, |row| row.get(0)).optional()? {
-            return Ok(Some(size));
-        }
-    }
-    Ok(None)
-}
-
-/// How long the event in a row is, in bytes.
-fn length(row: &Row<'_>) -> usize {
-    row.get_ref(4).ok().and_then(|data| data.as_bytes().ok()).map_or(0, <[u8]>::len)
-}
-
-/// The text of a session's open streams.
-pub(crate) fn pieces(connection: &Connection, id: &str) -> rusqlite::Result<Vec<Piece>> {
-    connection
-        .prepare_cached(
-            "SELECT stream, block, offset, kind, text FROM scratch WHERE session = ?1
-             AND NOT EXISTS (SELECT 1 FROM event WHERE event.session = ?1 AND event.stream = scratch.stream)
-             ORDER BY stream, block, offset",
-        )?
-        .query_map([id], |row| {
-            let kind: String = row.get(3)?;
-            Ok(Piece {
-                stream: row.get(0)?,
-                block: row.get(1)?,
-                offset: row.get::<_, i64>(2)? as u64,
-                kind: PieceKind::from_name(&kind),
-                text: row.get(4)?,
-            })
-        })?
-        .collect()
-}
-
-/// Adds rows to a page until it has about `bytes`; whether more may follow.
-fn rows_of(mut rows: Rows<'_>, bytes: usize, (page, size): (&mut Page, &mut usize)) -> rusqlite::Result<bool> {
-    while let Some(row) = rows.next()? {
-        let event = stored(row)?;
-        *size += event.data.len();
-        page.push(event);
-        if *size >= bytes {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// A column of JSON.
-fn parse<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
-    let text: String = row.get(column)?;
-    serde_json::from_str(&text).map_err(unreadable)
 }

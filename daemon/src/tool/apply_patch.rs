@@ -151,18 +151,30 @@ impl Call for Patching {
     }
 
     fn preview(&self, targets: &Targets) -> Vec<Change> {
-        let reached = |path: &Path| targets.of(path).unwrap_or(path).to_path_buf();
-        let planned = self.plan(&reached, false).unwrap_or_default();
+        let planned = self.plan(&permitted(targets), false).unwrap_or_default();
         planned.into_iter().map(|planned| planned.change).collect()
+    }
+
+    fn refusal(&self, targets: &Targets) -> Option<String> {
+        self.plan(&permitted(targets), true).err().map(unchanged)
     }
 
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput> {
         blocking(move |_| {
             let reached = |path: &Path| context.reached(&self.workspace, path);
             let done = self.plan(&reached, true).and_then(|planned| self.write(planned, &context.blobs));
-            done.unwrap_or_else(|why| ToolOutput::error(format!("nothing is changed: {why}")))
+            done.unwrap_or_else(|why| ToolOutput::error(unchanged(why)))
         })
     }
+}
+
+/// Where a permission says that the paths of a call lead to.
+fn permitted(targets: &Targets) -> impl Fn(&Path) -> PathBuf {
+    |path| targets.of(path).unwrap_or(path).to_path_buf()
+}
+
+fn unchanged(why: String) -> String {
+    format!("nothing is changed: {why}")
 }
 
 impl Patching {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::change::{Change, Content};
 use super::handle::Entry;
-use super::replace::{Piece, replace_all};
+use super::replace::{Edited, Piece, replace_all};
 use super::set::Takes;
 use super::{
     BoxFuture, Call, Context, Effects, Invalid, Targets, Tool, ToolKind, ToolOutput, Workspace, args, blocking, file,
@@ -112,30 +112,40 @@ impl Call for Editing {
         targets.of(&self.path).and_then(change).into_iter().collect()
     }
 
+    fn refusal(&self, targets: &Targets) -> Option<String> {
+        let target = targets.of(&self.path)?;
+        self.plan(target).err()
+    }
+
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput> {
         blocking(move |_| {
             let target = context.reached(&self.workspace, &self.path);
-            let edited = self.edit(&target, &context.blobs);
-            edited.unwrap_or_else(|error| file::failure(&self.workspace, &self.path, &target, &error))
+            self.edit(&target, &context.blobs).unwrap_or_else(ToolOutput::error)
         })
     }
 }
 
 impl Editing {
-    fn edit(&self, target: &Path, blobs: &Blobs) -> io::Result<ToolOutput> {
-        let entry = Entry::at(target)?;
-        let text = file::text(&entry)?;
+    /// The file, its text, and what becomes of it. Fails if it is to be left unchanged; the error is for the model.
+    fn plan(&self, target: &Path) -> Result<(Entry, String, Edited), String> {
+        let found = Entry::at(target).and_then(|entry| Ok((file::text(&entry)?, entry)));
+        let (text, entry) = found.map_err(|error| self.failure(target, &error))?;
+        let unchanged = |why| format!("{} is unchanged: {why}", path::show(&self.workspace.cwd, &self.path));
+        self.workspace.seen.check(target, &Content::Known(text.clone().into())).map_err(unchanged)?;
+        let edited = replace_all(&text, &self.pieces).map_err(unchanged)?;
+        Ok((entry, text, edited))
+    }
+
+    fn failure(&self, target: &Path, error: &io::Error) -> String {
+        file::explain(&self.workspace, &self.path, target, error)
+    }
+
+    fn edit(&self, target: &Path, blobs: &Blobs) -> Result<ToolOutput, String> {
+        let (entry, text, edited) = self.plan(target)?;
         let shown = path::show(&self.workspace.cwd, &self.path);
-        if let Err(why) = self.workspace.seen.check(target, &Content::Known(text.clone().into())) {
-            return Ok(ToolOutput::error(format!("{shown} is unchanged: {why}")));
-        }
-        let edited = match replace_all(&text, &self.pieces) {
-            Ok(edited) => edited,
-            Err(why) => return Ok(ToolOutput::error(format!("{shown} is unchanged: {why}"))),
-        };
         let change = Change::written(target, Content::Known(text.clone().into()), edited.text.as_bytes());
-        let changes = vec![change.keep(blobs)?];
-        entry.replace(edited.text.as_bytes())?;
+        let kept = change.keep(blobs).and_then(|kept| entry.replace(edited.text.as_bytes()).map(|()| kept));
+        let changes = vec![kept.map_err(|error| self.failure(target, &error))?];
         let said = match edited.count {
             1 => format!("edited {shown}, {}", edited.place),
             count => format!("edited {shown}, {count} places, {}", edited.place),

@@ -147,6 +147,10 @@ pub trait Call: Send + Sync {
     fn preview(&self, _targets: &Targets) -> Vec<Change> {
         Vec::new()
     }
+    /// Why it would change nothing, with the files at `targets` as they are now, in the words of its result; for calls that write. Blocks.
+    fn refusal(&self, _targets: &Targets) -> Option<String> {
+        None
+    }
     /// Runs it.
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput>;
     /// Waits for what the same call does that was started before the daemon was restarted, and gives its result; starts nothing.

@@ -87,6 +87,16 @@ impl Call for Writing {
         targets.of(&self.path).and_then(change).into_iter().collect()
     }
 
+    fn refusal(&self, targets: &Targets) -> Option<String> {
+        let target = targets.of(&self.path)?;
+        let before = match Entry::at(target).and_then(|entry| Content::of(&entry)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Content::Missing,
+            Err(error) => return Some(file::explain(&self.workspace, &self.path, target, &error)),
+            Ok(before) => before,
+        };
+        self.may_replace(target, &before).err()
+    }
+
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput> {
         blocking(move |_| {
             let target = context.reached(&self.workspace, &self.path);
@@ -105,8 +115,8 @@ impl Writing {
         let entry = Entry::make(target)?;
         let change = self.change(target, &entry)?;
         let shown = path::show(&self.workspace.cwd, &self.path);
-        if let Err(why) = self.workspace.seen.check(target, &change.before) {
-            return Ok(ToolOutput::error(format!("{shown} is not overwritten: {why}")));
+        if let Err(why) = self.may_replace(target, &change.before) {
+            return Ok(ToolOutput::error(why));
         }
         let kept = change.keep(blobs)?;
         entry.replace(self.content.as_bytes())?;
@@ -119,6 +129,12 @@ impl Writing {
         let told = told.map(|told| format!("\n{told}")).unwrap_or_default();
         let said = ToolOutput::text(format!("{verb} {shown}, {} bytes{told}", self.content.len()));
         Ok(ToolOutput { diff, changes: vec![kept], ..said })
+    }
+
+    /// Fails unless the model knows what it overwrites; the error is for the model.
+    fn may_replace(&self, target: &Path, before: &Content) -> Result<(), String> {
+        let shown = path::show(&self.workspace.cwd, &self.path);
+        self.workspace.seen.check(target, before).map_err(|why| format!("{shown} is not overwritten: {why}"))
     }
 
     fn change(&self, target: &Path, entry: &Entry) -> io::Result<Change> {

@@ -253,7 +253,7 @@ impl AfterCrash {
 pub enum Outcome {
     /// It ran; whether it succeeded is in `is_error`.
     Ran,
-    /// It did not run: no such tool, or its arguments do not fit.
+    /// It did not run: no such tool, its arguments do not fit, or it could change nothing.
     Invalid,
     /// It did not run: a user, a rule or the mode said no.
     Denied,

@@ -1,13 +1,16 @@
 //! Which model a name means, what it needs, and what is said when that is not there.
 
 use linger_protocol::message::ContentBlock;
+use linger_protocol::session::Effort;
 
 use super::*;
+use crate::diagnostics::secret::Secret;
 use crate::provider::Encoding;
 use crate::provider::listing::Listed;
-use crate::provider::models::Prices;
+use crate::provider::models::{self, Price, Prices};
 use crate::provider::parameter::Parameter;
 use crate::provider::support::{request, user};
+use crate::provider::tools::ToolSpecs;
 
 pub(super) fn catalogue(config: &str, default: &str, keys: &[(&str, &str)]) -> Catalogue {
     let providers: BTreeMap<String, ProviderConfig> = toml::from_str(config).unwrap();

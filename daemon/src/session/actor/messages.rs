@@ -451,4 +451,6 @@ pub enum PermissionAnswer {
     ForNow(String),
     /// It may not run; the reason, for the model.
     No(String),
+    /// It would change nothing, so no user is asked; its result.
+    Futile(String),
 }

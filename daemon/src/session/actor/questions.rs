@@ -10,7 +10,7 @@ use super::lasting::{for_always, in_words};
 use super::*;
 use crate::config::{Confirmed, UnknownPrice};
 use crate::question;
-use crate::question::permission::grants_for;
+use crate::question::permission::{CallInfo, grants_for};
 use crate::session::state::{GO_ON, QuestionState, Resolution, STOP, Turn};
 use crate::store::Store;
 use crate::tool::Access;
@@ -387,23 +387,37 @@ impl Actor {
     }
 
     fn verdict(&self, request: &PermissionRequest) -> Verdict {
+        self.verdict_on(&request.info(), request)
+    }
+
+    /// The decision on `info`, which touches what `request` does.
+    fn verdict_on(&self, info: &CallInfo<'_>, request: &PermissionRequest) -> Verdict {
         let policy = self.state.settled();
-        let verdict = self.env.policy.decide(policy, &request.info(), &request.resolved, &self.workspace);
-        match self.limit(request).filter(|_| !matches!(verdict, Verdict::Deny { .. })) {
+        let verdict = self.env.policy.decide(policy, info, &request.resolved, &self.workspace);
+        match self.limit(info, request).filter(|_| !matches!(verdict, Verdict::Deny { .. })) {
             Some(reason) => Verdict::Deny { rule: None, reason },
             None => verdict,
         }
     }
 
+    /// Why a call would change nothing, if the model may read all files that it touches: a refusal tells what is in them.
+    fn refusal(&self, request: &PermissionRequest) -> Option<String> {
+        let refusal = request.preview.refusal.clone()?;
+        let read = |access: &Access| access.path().map(|path| Access::Read(path.to_path_buf()));
+        let access = Access::Several(request.effects.access.each().iter().map(read).collect::<Option<_>>()?);
+        let verdict = self.verdict_on(&CallInfo { tool: "read", changes: false, access }, request);
+        matches!(verdict, Verdict::Allow { .. }).then_some(refusal)
+    }
+
     /// Why the skills that the turn has read leave a call of the model out.
-    fn limit(&self, request: &PermissionRequest) -> Option<String> {
+    fn limit(&self, info: &CallInfo<'_>, request: &PermissionRequest) -> Option<String> {
         let turn = self.state.turn.as_ref().filter(|turn| !turn.skills.is_empty())?;
         if turn.calls.iter().any(|call| call.is_check && call.id == request.call_id) {
             return None;
         }
         let limits = self.workspace.skills.limits();
         let of_turn: Vec<&Limit> = limits.iter().filter(|limit| turn.is_limited_by(limit)).collect();
-        self.env.policy.limit(&of_turn, &request.info(), &request.resolved)
+        self.env.policy.limit(&of_turn, info, &request.resolved)
     }
 
     pub(super) fn request_permission(&mut self, request: PermissionRequest) {
@@ -442,7 +456,10 @@ impl Actor {
                     tracing::info!(target: "permission", session = %self.id, action = %request.action, reason, "denied");
                     PermissionAnswer::No(reason)
                 }
-                Verdict::Ask { rule } => return self.ask(request, rule),
+                Verdict::Ask { rule } => match self.refusal(&request) {
+                    Some(refusal) => PermissionAnswer::Futile(refusal),
+                    None => return self.ask(request, rule),
+                },
             },
         };
         // The call may be cancelled by now.

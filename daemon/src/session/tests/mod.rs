@@ -23,6 +23,7 @@ mod permissions;
 mod plan;
 mod prompts;
 mod questions;
+mod refusals;
 mod room;
 mod schemas;
 mod skills;

@@ -53,6 +53,15 @@ async fn a_patch_of_two_files_is_one_question_with_both_changes_and_one_step_to_
 }
 
 #[tokio::test]
+async fn a_patch_of_a_file_that_the_model_has_not_read_asks_nobody() {
+    let mut scene = scene(Mode::Ask, [patch(PATCH), Answer::text("I see")]).await;
+    scene.turn("go").await;
+    let transcript = scene.transcript().await;
+    let refused = "tool_finished c1 invalid \"nothing is changed: a: you have not read it; read it first\"";
+    assert!(transcript.contains(refused) && !transcript.contains("permission_requested"), "{transcript}");
+}
+
+#[tokio::test]
 async fn a_rule_about_one_of_the_files_decides_on_the_whole_patch() {
     let scene_of = |rules: &'static str| async move {
         let config = format!("permissions.{rules}");

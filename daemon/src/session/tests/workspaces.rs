@@ -59,7 +59,8 @@ async fn where_the_file_is_broken_everything_asks_and_what_is_corrected_counts()
 #[tokio::test]
 async fn mode_edit_asks_before_the_file_changes() {
     let write = Answer::call("write", json!({ "path": ".linger/config.toml", "content": "" }));
-    let mut scene = Scene::in_workspace(Mode::Edit, "", [write, Answer::text("done")]).await;
+    let read = Answer::call("read", json!({ "path": ".linger/config.toml" }));
+    let mut scene = Scene::in_workspace(Mode::Edit, "", [read, write, Answer::text("done")]).await;
     scene.prompt("go", When::Queue).await;
     scene.until("permission_requested", 1).await;
 }

@@ -1,6 +1,6 @@
 //! `lingerd-faults`: the program `lingerd`, built with the feature `faults`; see [`lingerd::fault`].
 
-#[path = "../main.rs"]
+#[path = "src/main.rs"]
 mod main;
 
 fn main() -> std::process::ExitCode {

@@ -1,0 +1,46 @@
+//! Replies to commands: now, or once the effect of the command is committed.
+
+use super::*;
+
+/// The hint of a cancel that cannot be stored yet.
+pub(super) const CANCELLED_LATER: &str = "the turn has stopped; its cancellation is stored when writing works";
+
+/// Replies to a command; the caller may be gone.
+pub(super) fn respond<T>(reply: Reply<T>, result: Result<T, RpcError>) {
+    let _gone = reply.send(result);
+}
+
+/// Replies once the effect of the command is committed.
+pub(super) fn respond_when<T: Send + 'static>(
+    reply: Reply<T>,
+    committed: oneshot::Receiver<Result<(), StoreError>>,
+    value: T,
+) {
+    respond_holding(reply, committed, value, ());
+}
+
+/// As [`respond_when`]; drops `held` afterwards.
+pub(super) fn respond_holding<T: Send + 'static>(
+    reply: Reply<T>,
+    committed: oneshot::Receiver<Result<(), StoreError>>,
+    value: T,
+    held: impl Send + 'static,
+) {
+    tokio::spawn(async move {
+        let result = committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
+        drop(held);
+        respond(reply, result.map(|()| value).map_err(RpcError::from));
+    });
+}
+
+/// Replies to all cancel requests of a turn.
+pub(super) fn respond_all(replies: Vec<Reply<()>>, committed: oneshot::Receiver<Result<(), StoreError>>) {
+    if replies.is_empty() {
+        return;
+    }
+    tokio::spawn(async move {
+        let result = committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
+        let late = |error| RpcError::from(error).hint(CANCELLED_LATER);
+        replies.into_iter().for_each(|reply| respond(reply, result.clone().map_err(late)));
+    });
+}

@@ -70,8 +70,28 @@ async fn validate_names_file_and_line_of_whatever_is_wrong() {
         assert!(line.starts_with(&format!("{}:{expect}", file.display())), "{line}");
         std::fs::remove_file(&file).unwrap();
     }
-    std::fs::write(daemon.workspace().join(".mcp.json"), "{ nothing").unwrap();
-    daemon.cli(&["validate"]).run().await.exits(1).says("1 error");
+    let file = daemon.workspace().join(".mcp.json");
+    for (text, expect) in [
+        ("{ nothing", "1:3: error: key must be a string"),
+        (
+            "{\"mcpServers\": {\n \"a\": {\"command\": \"x\",\n  \"args\": 7}}}",
+            "3:11: error: mcpServers.a.args: invalid",
+        ),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let checked = daemon.cli(&["validate"]).run().await.exits(1).says("1 error");
+        let line = checked.stdout.lines().find(|line| line.contains(" error: ")).unwrap();
+        assert!(line.starts_with(&format!("{}:{expect}", file.display())), "{line}");
+    }
+    let rows = daemon.cli(&["validate", "--json"]).run().await.exits(1).json();
+    let row = rows.iter().find(|row| row["ok"] == false).unwrap();
+    assert_eq!((&row["file"], &row["line"], &row["column"]), (&json!(file), &json!(3), &json!(11)), "{row}");
+    // The configuration's errors have the same form.
+    std::fs::remove_file(&file).unwrap();
+    std::fs::write(daemon.dirs.config(), "\nmodle = 'x'\n").unwrap();
+    let checked = daemon.cli(&["validate"]).run().await.exits(1);
+    let place = format!("{}:2:1: error: modle: ", daemon.dirs.config().display());
+    assert!(checked.stdout.lines().any(|line| line.starts_with(&place)), "{}", checked.stdout);
     daemon.check(&[], &model);
 }
 

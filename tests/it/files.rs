@@ -146,6 +146,38 @@ async fn a_skill_that_is_sent_by_name_limits_its_turn_to_what_it_lists() {
 }
 
 #[tokio::test]
+async fn a_call_that_a_skill_leaves_out_is_explained_with_the_skill_in_its_session_alone() {
+    let model = ModelServer::scripted(|request| match request.after_tool() {
+        true => Reply::text("done"),
+        false => Reply::tool("bash", json!({ "command": "echo said" })),
+    });
+    let daemon = Daemon::start(&model).await;
+    let skill = daemon.dirs.root().join("c/linger/skills/echo");
+    std::fs::create_dir_all(&skill).unwrap();
+    let text = "---\nname: echo\ndescription: Echoes\nallowed-tools: Bash(echo:*)\n---\nEcho.\n";
+    std::fs::write(skill.join("SKILL.md"), text).unwrap();
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.call("session/prompt", json!({ "session": session, "content": "/echo it", "expand": true })).await;
+    let asked = client.nth(&session, "permission_requested", 1).await;
+    // What counts is what the turn has read.
+    std::fs::remove_dir_all(&skill).unwrap();
+    let refused = "refused: the skill `echo` limits this turn to `bash(echo:*)` and calls that only read\n";
+    for (call, expect) in [("write(made)", refused), ("bash(echo it)", "asks: mode ask\n"), ("read(x)", "runs: ")] {
+        let said = daemon.cli(&["permissions", "explain", call, "-s", &session]).run().await.exits(0);
+        assert!(said.stdout.starts_with(expect), "{call}: {}", said.stdout);
+    }
+    let elsewhere = daemon.cli(&["permissions", "explain", "write(made)"]).run().await.exits(0);
+    assert!(elsewhere.stdout.starts_with("asks: mode ask\n"), "{}", elsewhere.stdout);
+    let answer = json!({ "permission": asked.str("permission"), "decision": "allow_once" });
+    client.call("permission/answer", answer).await;
+    client.nth(&session, "turn_finished", 1).await;
+    let free = daemon.cli(&["permissions", "explain", "write(made)", "-s", &session]).run().await.exits(0);
+    assert!(free.stdout.starts_with("asks: mode ask\n"), "{}", free.stdout);
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
 async fn notes_are_added_listed_edited_and_removed_from_the_command_line() {
     let model = ModelServer::start();
     let daemon = Daemon::start(&model).await;

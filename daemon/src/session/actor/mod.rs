@@ -69,7 +69,6 @@ use crate::sys::clock::{self, DAY_MS};
 use crate::sys::disk;
 use crate::tool::Workspace;
 use crate::tool::background::{Jobs, Report};
-use crate::tool::skill::NAME as SKILL;
 
 pub use messages::{
     AnswerLimit, AttachPoint, Author, CallBasis, Command, Commands, Ending, Fragment, KeyedReply, Mailbox, Named,
@@ -553,12 +552,11 @@ impl Actor {
                 let withdrawn = |draft: &Draft| self.withdrawn_before(&draft.body).into_iter().map(Draft::new);
                 let drafts = drafts.into_iter().flat_map(|draft| withdrawn(&draft).chain([draft]));
                 let drafts: Vec<Draft> = drafts.map(|draft| Draft { turn: turn.clone(), ..draft }).collect();
-                let is_skill =
-                    |draft: &Draft| matches!(&draft.body, EventBody::ToolStarted { tool, .. } if tool == SKILL);
-                let reads_skill = drafts.iter().any(is_skill);
+                let has_limit = |draft: &Draft| matches!(draft.body, EventBody::ToolStarted { limit: Some(_), .. });
+                let is_limited = drafts.iter().any(has_limit);
                 self.append(drafts, Vec::new(), sync, done);
-                if reads_skill {
-                    // It may limit the calls that wait for an answer.
+                if is_limited {
+                    // The skill may limit the calls that wait for an answer.
                     self.review();
                 }
             }

@@ -33,6 +33,14 @@ async fn a_first_file_of_each_kind_is_right_as_it_is_and_replaces_nothing() {
         assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
     }
     daemon.cli(&["validate"]).run().await.exits(0).says("0 errors");
+    // What was just written can be confirmed at once.
+    let confirmed = daemon.cli(&["config", "confirm", "--yes"]).run().await.exits(0);
+    assert!(confirmed.stderr.contains("agents/first-one.md"), "{}", confirmed.stderr);
+    for name in ["second", "third"] {
+        std::fs::write(config.join(format!("agents/{name}.md")), "---\ndescription: x\n---\nText.\n").unwrap();
+        let confirmed = daemon.cli(&["config", "confirm", "--yes"]).run().await.exits(0);
+        assert!(confirmed.stderr.contains(&format!("agents/{name}.md")), "{}", confirmed.stderr);
+    }
     // For a workspace it is below its root.
     let root = daemon.workspace();
     std::fs::create_dir_all(root.join(".git")).unwrap();

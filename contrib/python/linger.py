@@ -1135,6 +1135,7 @@ class PromptAcceptedEvent(TypedDict):
     command: NotRequired[str | None]
     child: NotRequired[SessionId | None]
     runs: NotRequired[list[str]]
+    limit: NotRequired[SkillLimit | None]
     seq: NotRequired[int | None]
     at: int
     turn: NotRequired[TurnId | None]
@@ -1246,6 +1247,7 @@ class ToolStartedEvent(TypedDict):
     locations: NotRequired[list[Location]]
     input: NotRequired[Any]
     after_crash: NotRequired[AfterCrash]
+    limit: NotRequired[SkillLimit | None]
     seq: NotRequired[int | None]
     at: int
     turn: NotRequired[TurnId | None]
@@ -2714,6 +2716,13 @@ class Skill(TypedDict):
     name: str
     path: str
     digest: str
+
+
+class SkillLimit(TypedDict):
+    """What a skill lets a turn do that has read it."""
+
+    skill: str
+    allowed: list[str]
 
 
 class CompletionStartParams(TypedDict):

@@ -1415,6 +1415,8 @@ export interface PromptAcceptedEvent {
   child?: SessionId | null;
   /** The command lines that the command runs before the first step of its turn; each needs its permission then. */
   runs?: Array<string>;
+  /** What the skill that it names limits its turn to. */
+  limit?: SkillLimit | null;
   /** Its number in the session: 1, 2, 3 … without a gap; absent for deltas and `caught_up`. */
   seq?: number | null;
   /** When it happened, in Unix milliseconds. */
@@ -1581,6 +1583,8 @@ export interface ToolStartedEvent {
   input?: unknown;
   /** What a restart of the daemon does with it while it runs; absent: its outcome is unknown then. */
   after_crash?: AfterCrash;
+  /** What the skill that it reads limits the turn to from now on. */
+  limit?: SkillLimit | null;
   /** Its number in the session: 1, 2, 3 … without a gap; absent for deltas and `caught_up`. */
   seq?: number | null;
   /** When it happened, in Unix milliseconds. */
@@ -2219,7 +2223,7 @@ export interface PermissionExplainParams {
 export interface PermissionExplainResult {
   /** `allow`, `ask` or `deny`. */
   verdict: ToolDecision;
-  /** What says so: `rule …`, `rules …, …` or `mode …`. */
+  /** What says so: `rule …`, `rules …, …` or `mode …`, or which skill limits the turn that has read it, and to what. */
   by: string;
   /** Where that rule stands; absent for a mode, and for several rules. */
   place?: string | null;
@@ -3620,6 +3624,14 @@ export interface Skill {
   path: string;
   /** `sha256:` and the hash of the file. */
   digest: string;
+}
+
+/** What a skill lets a turn do that has read it. */
+export interface SkillLimit {
+  /** The skill's name. */
+  skill: string;
+  /** Rules, as the configuration has them, for the calls that may run; those that only read need none. */
+  allowed: Array<string>;
 }
 
 /** `completion/start`: ask a model, and send what it answers as notifications. */

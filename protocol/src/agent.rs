@@ -120,6 +120,15 @@ pub struct Skill {
     pub digest: String,
 }
 
+/// What a skill lets a turn do that has read it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SkillLimit {
+    /// The skill's name.
+    pub skill: String,
+    /// Rules, as the configuration has them, for the calls that may run; those that only read need none.
+    pub allowed: Vec<String>,
+}
+
 /// The agent of a session: the file that it was made from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Role {

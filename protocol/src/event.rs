@@ -18,7 +18,7 @@ pub use parts::{
     NotRestored, NoticeCode, Outcome, OutputSegment, PlanEntry, PlanStatus, Process, ToolKind, Trigger,
 };
 
-use crate::agent::{Role as AgentRole, Skill};
+use crate::agent::{Role as AgentRole, Skill, SkillLimit};
 use crate::budget::Budget;
 use crate::checkpoint::Checkpoint;
 use crate::child::{ChildUpdate, Delegated};
@@ -219,6 +219,9 @@ pub enum EventBody {
         /// The command lines that the command runs before the first step of its turn; each needs its permission then.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         runs: Vec<String>,
+        /// What the skill that it names limits its turn to.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit: Option<SkillLimit>,
     },
     /// A prompt that waited for its turn was taken back; it never becomes a message.
     PromptUnqueued {
@@ -317,6 +320,9 @@ pub enum EventBody {
         /// What a restart of the daemon does with it while it runs; absent: its outcome is unknown then.
         #[serde(default, skip_serializing_if = "AfterCrash::is_unknown")]
         after_crash: AfterCrash,
+        /// What the skill that it reads limits the turn to from now on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit: Option<SkillLimit>,
     },
     /// A tool call has its result; it may never have started.
     ToolFinished {

@@ -225,7 +225,7 @@ pub struct Explain {
 pub struct Explained {
     /// `allow`, `ask` or `deny`.
     pub verdict: ToolDecision,
-    /// What says so: `rule …`, `rules …, …` or `mode …`.
+    /// What says so: `rule …`, `rules …, …` or `mode …`, or which skill limits the turn that has read it, and to what.
     pub by: String,
     /// Where that rule stands; absent for a mode, and for several rules.
     #[serde(default, skip_serializing_if = "Option::is_none")]

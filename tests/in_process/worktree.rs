@@ -90,6 +90,9 @@ async fn what_a_child_did_in_its_worktree_is_merged_and_the_model_is_told() {
     assert!(path.join("sub/new.txt").exists() && !root.join("sub").exists());
     let said = result(&client, &session);
     assert!(said.contains(&format!("on the branch linger/{id}; the user merges them")), "{said}");
+    let diff = client.call("session/diff", json!({ "session": session })).await["files"][0]["diff"].clone();
+    let place = path.join("sub/new.txt");
+    assert_eq!(diff, format!("--- /dev/null\n+++ b{}\n@@ -0,0 +1 @@\n+new\n", place.display()));
 
     let asked = json!({ "session": id, "key": "k" });
     let merged = client.call("session/merge", asked.clone()).await;

@@ -277,3 +277,33 @@ async fn merge_at_the_prompt_offers_the_children_and_says_how_it_is_taken_back()
     assert_eq!(terminal.leaves().await, 0);
     daemon.check(&[], &model);
 }
+
+#[tokio::test]
+async fn a_childs_question_is_answered_at_the_childs_own_prompt_while_its_parent_watches() {
+    let model = ModelServer::scripted(|request| match request.last_words() {
+        words if words.starts_with("look") && request.after_tool() => {
+            Reply::text(json!({ "answer": "seen", "sources": [], "confidence": "low", "caveats": [] }).to_string())
+        }
+        words if words.starts_with("look") => Reply::tool("bash", json!({ "command": "touch asked" })),
+        _ if request.after_tool() => Reply::text("it is done"),
+        _ => Reply::tool("delegate", json!({ "agent": "general", "task": "look" })),
+    });
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let mut parent = daemon.pty(&[]);
+    parent.prompts().await;
+    parent.line("go");
+    parent.shows("general begins in ").await;
+    let rows = client.call("session/list", json!({})).await;
+    let id = rows.as_array().unwrap().iter().find(|row| row["parent"].is_string()).unwrap()["session"].clone();
+    let mut child = daemon.pty(&["attach", id.as_str().unwrap()]);
+    child.shows("bash wants to run").await;
+    assert!(!daemon.workspace().join("asked").exists());
+    child.keys("y");
+    child.shows("seen").await;
+    parent.shows(&format!("general ({}) is done: 2 steps", id.as_str().unwrap())).await;
+    parent.shows("it is done").await;
+    assert!(daemon.workspace().join("asked").exists());
+    assert_eq!((child.leaves().await, parent.leaves().await), (0, 0));
+    daemon.check(&[&client], &model);
+}

@@ -33,6 +33,14 @@ async fn a_first_file_of_each_kind_is_right_as_it_is_and_replaces_nothing() {
         assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
     }
     daemon.cli(&["validate"]).run().await.exits(0).says("0 errors");
+    // What was just written can be confirmed at once.
+    let confirmed = daemon.cli(&["config", "confirm", "--yes"]).run().await.exits(0);
+    assert!(confirmed.stderr.contains("agents/first-one.md"), "{}", confirmed.stderr);
+    for name in ["second", "third"] {
+        std::fs::write(config.join(format!("agents/{name}.md")), "---\ndescription: x\n---\nText.\n").unwrap();
+        let confirmed = daemon.cli(&["config", "confirm", "--yes"]).run().await.exits(0);
+        assert!(confirmed.stderr.contains(&format!("agents/{name}.md")), "{}", confirmed.stderr);
+    }
     // For a workspace it is below its root.
     let root = daemon.workspace();
     std::fs::create_dir_all(root.join(".git")).unwrap();
@@ -70,8 +78,28 @@ async fn validate_names_file_and_line_of_whatever_is_wrong() {
         assert!(line.starts_with(&format!("{}:{expect}", file.display())), "{line}");
         std::fs::remove_file(&file).unwrap();
     }
-    std::fs::write(daemon.workspace().join(".mcp.json"), "{ nothing").unwrap();
-    daemon.cli(&["validate"]).run().await.exits(1).says("1 error");
+    let file = daemon.workspace().join(".mcp.json");
+    for (text, expect) in [
+        ("{ nothing", "1:3: error: key must be a string"),
+        (
+            "{\"mcpServers\": {\n \"a\": {\"command\": \"x\",\n  \"args\": 7}}}",
+            "3:11: error: mcpServers.a.args: invalid",
+        ),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let checked = daemon.cli(&["validate"]).run().await.exits(1).says("1 error");
+        let line = checked.stdout.lines().find(|line| line.contains(" error: ")).unwrap();
+        assert!(line.starts_with(&format!("{}:{expect}", file.display())), "{line}");
+    }
+    let rows = daemon.cli(&["validate", "--json"]).run().await.exits(1).json();
+    let row = rows.iter().find(|row| row["ok"] == false).unwrap();
+    assert_eq!((&row["file"], &row["line"], &row["column"]), (&json!(file), &json!(3), &json!(11)), "{row}");
+    // The configuration's errors have the same form.
+    std::fs::remove_file(&file).unwrap();
+    std::fs::write(daemon.dirs.config(), "\nmodle = 'x'\n").unwrap();
+    let checked = daemon.cli(&["validate"]).run().await.exits(1);
+    let place = format!("{}:2:1: error: modle: ", daemon.dirs.config().display());
+    assert!(checked.stdout.lines().any(|line| line.starts_with(&place)), "{}", checked.stdout);
     daemon.check(&[], &model);
 }
 
@@ -123,6 +151,38 @@ async fn a_skill_that_is_sent_by_name_limits_its_turn_to_what_it_lists() {
     daemon.cli(&["run", "--mode", "auto", "do it"]).run().await.exits(0);
     assert!(daemon.workspace().join("made").exists(), "another turn is free");
     daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn a_call_that_a_skill_leaves_out_is_explained_with_the_skill_in_its_session_alone() {
+    let model = ModelServer::scripted(|request| match request.after_tool() {
+        true => Reply::text("done"),
+        false => Reply::tool("bash", json!({ "command": "echo said" })),
+    });
+    let daemon = Daemon::start(&model).await;
+    let skill = daemon.dirs.root().join("c/linger/skills/echo");
+    std::fs::create_dir_all(&skill).unwrap();
+    let text = "---\nname: echo\ndescription: Echoes\nallowed-tools: Bash(echo:*)\n---\nEcho.\n";
+    std::fs::write(skill.join("SKILL.md"), text).unwrap();
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.call("session/prompt", json!({ "session": session, "content": "/echo it", "expand": true })).await;
+    let asked = client.nth(&session, "permission_requested", 1).await;
+    // What counts is what the turn has read.
+    std::fs::remove_dir_all(&skill).unwrap();
+    let refused = "refused: the skill `echo` limits this turn to `bash(echo:*)` and calls that only read\n";
+    for (call, expect) in [("write(made)", refused), ("bash(echo it)", "asks: mode ask\n"), ("read(x)", "runs: ")] {
+        let said = daemon.cli(&["permissions", "explain", call, "-s", &session]).run().await.exits(0);
+        assert!(said.stdout.starts_with(expect), "{call}: {}", said.stdout);
+    }
+    let elsewhere = daemon.cli(&["permissions", "explain", "write(made)"]).run().await.exits(0);
+    assert!(elsewhere.stdout.starts_with("asks: mode ask\n"), "{}", elsewhere.stdout);
+    let answer = json!({ "permission": asked.str("permission"), "decision": "allow_once" });
+    client.call("permission/answer", answer).await;
+    client.nth(&session, "turn_finished", 1).await;
+    let free = daemon.cli(&["permissions", "explain", "write(made)", "-s", &session]).run().await.exits(0);
+    assert!(free.stdout.starts_with("asks: mode ask\n"), "{}", free.stdout);
+    daemon.check(&[&client], &model);
 }
 
 #[tokio::test]

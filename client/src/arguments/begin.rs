@@ -73,7 +73,7 @@ pub(crate) struct Validate {
     /// A directory in the workspace whose files count; this one when absent
     #[arg(value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
-    /// One JSON object a line: `ok`, `file`, `line`, `text`, `hint`
+    /// One JSON object a line: `ok`, `file`, `line`, `column`, `text`, `hint`
     #[arg(long)]
     pub(crate) json: bool,
 }

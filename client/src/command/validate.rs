@@ -2,6 +2,7 @@
 //!
 //! The daemon reads them and judges; this asks it about each kind. The exit code is 1 if one of them is wrong.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use linger_protocol::agent::{Item, List};
@@ -20,6 +21,9 @@ use crate::arguments::Validate;
 use crate::connect::Client;
 use crate::error::{Exit, Failure};
 use crate::terminal::{Terminal, clean_line};
+
+/// The file of servers that other programs read too, below the root of a workspace.
+const SERVERS_FILE: &str = ".mcp.json";
 
 /// What was found so far.
 struct Report {
@@ -91,8 +95,9 @@ fn workspace(client: &mut Client, cwd: &Path, report: &mut Report) -> Result<(),
     if let Some(error) = &workspace.error {
         report.error(place, error, Some("correct the file: until then everything in this workspace asks"))?;
     }
+    let servers = workspace.workspace.join(SERVERS_FILE);
     for problem in &workspace.problems {
-        report.error(Place { file: None, line: None }, problem, None)?;
+        report.error(Place::of(&servers), problem, None)?;
     }
     if workspace.waiting.is_some() {
         let text = "files of this workspace wait for your trust";
@@ -146,8 +151,10 @@ impl Report {
 
     fn row(&mut self, level: &str, place: Place<'_>, text: &str, hint: Option<&str>) -> Result<(), Failure> {
         if self.json {
+            let (line, column, text) = located(place, text);
+            let ok = level != "error";
             let row = json!({
-                "ok": level != "error", "file": place.file, "line": place.line, "text": text, "hint": hint,
+                "ok": ok, "file": place.file, "line": line, "column": column, "text": text, "hint": hint,
             });
             return Ok(self.terminal.data(&row.to_string())?);
         }
@@ -165,16 +172,30 @@ impl Report {
     }
 }
 
-/// A line as compilers write it: the daemon's own texts name their file already.
-fn shown(level: &str, Place { file, line }: Place<'_>, text: &str) -> String {
+/// A line as compilers write it.
+fn shown(level: &str, place: Place<'_>, text: &str) -> String {
+    let (line, column, text) = located(place, text);
+    let file = place.file.map(|file| clean_line(&file.to_string_lossy()).into_owned());
+    let place = [file, line.map(|at| at.to_string()), column.map(|at| at.to_string())].into_iter().flatten();
+    let place = place.collect::<Vec<_>>().join(":");
     let text = clean_line(text);
-    let file = file.map(|file| clean_line(&file.to_string_lossy()).into_owned());
-    match (file, line) {
-        (Some(file), _) if text.starts_with(&file) => format!("{level}: {text}"),
-        (Some(file), Some(line)) => format!("{file}:{line}: {level}: {text}"),
-        (Some(file), None) => format!("{file}: {level}: {text}"),
-        (None, _) => format!("{level}: {text}"),
-    }
+    if place.is_empty() { format!("{level}: {text}") } else { format!("{place}: {level}: {text}") }
+}
+
+/// The line and the column, and the text without them: those of the daemon may begin with `FILE:3:1: `, or with the file's name alone.
+fn located<'a>(Place { file, line }: Place<'_>, text: &'a str) -> (Option<usize>, Option<usize>, &'a str) {
+    let path = file.map(Path::to_string_lossy);
+    let name = file.and_then(Path::file_name).map(OsStr::to_string_lossy);
+    let Some(rest) = path.iter().chain(&name).find_map(|file| text.strip_prefix(&**file)?.strip_prefix(':')) else {
+        return (line, None, text);
+    };
+    let number = |text: &'a str| {
+        let (number, rest) = text.split_once(':')?;
+        Some((number.parse::<usize>().ok()?, rest))
+    };
+    let (line, rest) = number(rest).map_or((line, rest), |(line, rest)| (Some(line), rest));
+    let (column, rest) = number(rest).map_or((None, rest), |(column, rest)| (Some(column), rest));
+    (line, column, rest.trim_start())
 }
 
 #[cfg(test)]
@@ -187,7 +208,9 @@ mod tests {
         let place = |line| Place { file: Some(file), line };
         assert_eq!(shown("error", place(Some(3)), "bad"), "/c/config.toml:3: error: bad");
         assert_eq!(shown("warning", place(None), "bad"), "/c/config.toml: warning: bad");
-        assert_eq!(shown("error", place(None), "/c/config.toml:3:1: bad"), "error: /c/config.toml:3:1: bad");
+        assert_eq!(shown("error", place(None), "/c/config.toml:3:1: bad: 7"), "/c/config.toml:3:1: error: bad: 7");
+        assert_eq!(shown("error", place(None), "/c/config.toml: 3: bad"), "/c/config.toml: error: 3: bad");
+        assert_eq!(shown("warning", place(None), "config.toml:3: bad"), "/c/config.toml:3: warning: bad");
         assert_eq!(shown("error", Place { file: None, line: None }, "bad\nworse"), "error: bad⏎worse");
     }
 }

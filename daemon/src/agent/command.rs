@@ -68,7 +68,8 @@ pub(super) fn parse(found: &Found, text: &str) -> (Result<Command, Problem>, Str
     let runs = scripts(&page.body);
     for script in &runs {
         if script.trim().is_empty() {
-            let line = text.lines().position(|line| line.contains("!`")).unwrap_or_default();
+            let is_empty = |rest: &str| rest.split_once('`').is_some_and(|(script, _)| script.trim().is_empty());
+            let line = text.lines().position(|line| line.split("!`").skip(1).any(is_empty)).unwrap_or_default();
             return (Err(Problem::error(line + 1, "!`…` has no command")), name, page.problems);
         }
     }

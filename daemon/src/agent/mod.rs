@@ -26,7 +26,7 @@ pub mod watch;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
-use linger_protocol::agent::{Item, Problem, Role, Scope, Skill as Named, Status};
+use linger_protocol::agent::{Item, Problem, Role, Scope, Skill as Named, SkillLimit, Status};
 use serde_json::{Map, Value};
 
 use crate::config::{ConfigStore, FILES, MCP_FILES, OwnFiles};
@@ -244,6 +244,13 @@ impl Library {
         }
         let skill = self.skills.iter().find(|entry| entry.name == name)?;
         Some(Ok(vec![command::Piece::Text(skill::sent(skill, arguments))]))
+    }
+
+    /// What `/name` limits its turn to, if that is a skill with a list of tools.
+    pub fn limit(&self, name: &str) -> Option<SkillLimit> {
+        let is_command = self.commands.iter().any(|entry| entry.name == name);
+        let skill = self.skills.iter().find(|entry| entry.name == name).filter(|_| !is_command)?;
+        skill::limit(skill)
     }
 
     /// The names that a prompt can begin with, after the slash.

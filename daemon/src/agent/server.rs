@@ -5,7 +5,6 @@
 use std::path::Path;
 
 use linger_protocol::agent::Problem;
-use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::Found;
@@ -61,12 +60,16 @@ fn server(name: &str, page: &mut Page) -> Result<ServerFile, Problem> {
     }
     settings.extend(about.map(|about| ("about".to_owned(), Value::from(about))));
     let settings = Value::Object(settings);
-    let config = ServerConfig::deserialize(&settings).map_err(|error| {
-        let why = error.to_string();
+    let config: ServerConfig = serde_path_to_error::deserialize(&settings).map_err(|error| {
+        let why = error.inner().to_string();
+        // Of an unknown key, the message has the name.
+        let at = error.path().iter().next().map(ToString::to_string).filter(|_| !why.starts_with("unknown field"));
         let named = |before: &str| page.fields.keys().find(|key| why.contains(&format!("{before}`{key}`")));
         // The message lists the known keys too.
-        let key = named("unknown field ").or_else(|| named(""));
-        Problem::error(key.map_or(1, |key| page.line(key)), format!("is no server: {}", text::one_line(&why)))
+        let key = at.as_ref().or_else(|| named("unknown field ")).or_else(|| named(""));
+        let line = key.map_or(1, |key| page.line(key));
+        let shown = at.as_ref().map(|key| format!("`{}`: ", text::one_line(key))).unwrap_or_default();
+        Problem::error(line, format!("is no server: {shown}{}", text::one_line(&why)))
     })?;
     // `~/` is the home directory, and in a workspace a path begins at its root.
     let cwd = config.cwd.as_ref().map(|cwd| Path::new("/").join(cwd));
@@ -80,6 +83,8 @@ fn server(name: &str, page: &mut Page) -> Result<ServerFile, Problem> {
 
 #[cfg(test)]
 mod tests {
+    use serde::Deserialize as _;
+
     use super::*;
 
     fn parsed(name: &str, header: &str) -> Result<ServerFile, String> {
@@ -111,6 +116,8 @@ mod tests {
         };
         check("git", "args: [x]\n", "line 1: needs `command`");
         check("git", "command: x\ncomand: y\n", "line 3: is no server: unknown field `comand`");
+        check("git", "command: x\nargs: [7]\n", "line 3: is no server: `args`: invalid type");
+        check("git", "command: x\nenv:\n  A: [b]\n", "line 3: is no server: `env`: invalid type");
         check("git", "command: x\nurl: http://h/\n", "line 3: `url` has `command` too");
         check("a__b", "command: x\n", "line 1: a server's name");
     }

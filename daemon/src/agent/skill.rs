@@ -3,13 +3,13 @@
 //! Reading is lenient: a skill is used unless it has no description or its header cannot be read. What breaks the specification is
 //! a problem of level `error`, which `linger skills validate` reports.
 
-use linger_protocol::agent::Problem;
+use linger_protocol::agent::{Problem, SkillLimit};
 
 use super::frontmatter::Page;
-use super::{Entry, Found, Library, others};
+use super::{Entry, Found, others};
 use crate::question::permission::Rule;
 use crate::tool::set::{MCP, Names, Takes};
-use crate::tool::skill::{Limit, Place};
+use crate::tool::skill::Place;
 use crate::tool::text;
 
 /// The keys of the specification; it forbids others.
@@ -189,18 +189,14 @@ pub fn places<'a>(skills: impl Iterator<Item = &'a Entry<Skill>>) -> Vec<Place> 
         file: entry.found.real.clone(),
         // A user's own may change at any time.
         digest: entry.found.within.is_some().then(|| entry.found.digest.clone()),
+        limit: limit(entry),
     };
     skills.map(place).collect()
 }
 
-/// What the skills of a library limit a turn to that has read them.
-pub fn limits(library: &Library) -> Vec<Limit> {
-    let is_command = |name: &str| library.commands.iter().any(|entry| entry.name == name);
-    let limit = |entry: &Entry<Skill>| {
-        let (skill, allowed) = (entry.name.clone(), entry.item.allowed.clone()?);
-        Some(Limit { is_sent_by_name: !is_command(&skill), skill, allowed })
-    };
-    library.skills.iter().filter_map(limit).collect()
+/// What it limits a turn to that has read it; absent if to nothing.
+pub fn limit(entry: &Entry<Skill>) -> Option<SkillLimit> {
+    Some(SkillLimit { skill: entry.name.clone(), allowed: entry.item.allowed.clone()? })
 }
 
 /// The part of the system prompt that names the skills; empty without any.

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use linger_protocol::agent::SkillLimit;
 use linger_protocol::id::SessionId;
 use linger_protocol::permission::Mode;
 use tokio::time::timeout;
@@ -16,7 +17,7 @@ use super::{Config, ConfigStore, Hook, HookEvent};
 use crate::question::permission::limit::{self, Limit};
 use crate::question::permission::{CallInfo, ResolvedAccess, Rule, Rules, Verdict, decide, hides};
 use crate::sys::disk;
-use crate::tool::{Access, Hidden, Workspace, skill};
+use crate::tool::{Access, Hidden, Workspace};
 
 /// What a session has settled about its calls.
 #[derive(Clone, Copy, Debug)]
@@ -134,9 +135,12 @@ impl Policy {
     }
 
     /// Why what these skills let a turn do leaves a call out. A rule that cannot be read covers nothing.
-    pub fn limit(&self, skills: &[&skill::Limit], call: &CallInfo<'_>, resolved: &ResolvedAccess) -> Option<String> {
+    pub fn limit(&self, skills: &[SkillLimit], call: &CallInfo<'_>, resolved: &ResolvedAccess) -> Option<String> {
+        if skills.is_empty() {
+            return None;
+        }
         let tools = self.config.tools().current();
-        let limit = |limit: &&skill::Limit| Limit {
+        let limit = |limit: &SkillLimit| Limit {
             skill: limit.skill.clone(),
             allowed: limit.allowed.iter().filter_map(|rule| Rule::parse(rule, tools.names()).ok()).collect(),
         };

@@ -138,12 +138,17 @@ impl<'a> Source<'a> {
         ConfigError { file: self.file.to_path_buf(), line, column, key: dotted(path), message: message.to_string() }
     }
 
-    /// Line and column of a byte, from 1.
     fn position(&self, offset: usize) -> (usize, usize) {
-        let before = self.text.get(..offset).unwrap_or(self.text);
-        let line = before.rsplit('\n').next().unwrap_or_default();
-        (before.matches('\n').count() + 1, line.chars().count() + 1)
+        position(self.text, offset)
     }
+}
+
+/// Line and column of a byte, from 1; the column in characters.
+pub(super) fn position(text: &str, offset: usize) -> (usize, usize) {
+    let offset = (0..=offset.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    let before = text.get(..offset).unwrap_or_default();
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    (before.matches('\n').count() + 1, line.chars().count() + 1)
 }
 
 fn collect<'a>(table: &'a DeTable<'a>, path: &mut Vec<String>, nodes: &mut Vec<Node<'a>>) {

@@ -21,7 +21,7 @@ use super::HookEvent;
 use super::edit::EditError;
 use super::mcp_json::{self, MCP_JSON, Parsed};
 use super::own::MCP_FILES;
-use super::source::ConfigError;
+use super::source::{ConfigError, dotted};
 use super::store::{ConfigStore, Confirmed, Waiting};
 use super::widening::{confirmable, merge};
 use super::workspace::{self, CONFIG, FILES, Trusted, WorkspaceConfig, nothing};
@@ -70,10 +70,24 @@ pub struct Now {
     pub waiting: Option<Arc<Waiting>>,
     /// What is wrong with `.linger/config.toml`: everything asks.
     pub error: Option<ConfigError>,
-    /// What is wrong with `.mcp.json`, a line each: it concerns servers alone.
-    pub problems: Vec<String>,
+    /// What is wrong with the text of `.mcp.json`, a line each: it concerns servers alone.
+    problems: Vec<String>,
+    /// The line of each server there.
+    lines: BTreeMap<String, usize>,
     /// The servers that are not in force, or not as the files have them now.
     pub waiting_servers: Vec<WaitingServer>,
+}
+
+impl Now {
+    /// What is wrong with the `.mcp.json` of the workspace with this root, and which of its servers are left out, a line each.
+    pub fn server_problems(&self, root: &Path) -> Vec<String> {
+        let hidden = self.config.hidden_servers.iter().map(|name| {
+            let line = self.lines.get(name).map(|line| format!(":{line}")).unwrap_or_default();
+            let (file, key) = (root.join(MCP_JSON), dotted(&[mcp_json::SERVERS, name]));
+            format!("{}{line}: {key}: left out: {CONFIG} has one of that name", file.display())
+        });
+        self.problems.iter().cloned().chain(hidden).collect()
+    }
 }
 
 /// A server of the files of a workspace that waits until a person trusts it.
@@ -173,10 +187,11 @@ impl ConfigStore {
         match parsed(servers, &root.join(MCP_JSON), |text, file| {
             text.map_or_else(|| Ok(mcp_json::Parsed::default()), |text| mcp_json::parse(text, file, root))
         }) {
-            Ok((text, Parsed { servers, problems })) => {
-                (read.texts.servers, servers_found, read.problems) = (text, servers, problems);
+            Ok((text, Parsed { servers, lines, problems })) => {
+                (read.texts.servers, servers_found) = (text, servers);
+                (read.lines, read.problems) = (lines, problems);
             }
-            Err(error) => read.problems.push(error.to_string()),
+            Err(error) => (read.lines, read.problems) = (before.lines.clone(), vec![error.to_string()]),
         }
         self.settle_files(root, &seen, read, join(found, servers_found))
     }
@@ -219,7 +234,7 @@ impl ConfigStore {
 
     /// Puts what was found into force, without what waits.
     fn settle_files(&self, root: &Path, seen: &Seen, read: Read, found: Value) -> Arc<Now> {
-        let Read { texts, error, problems } = read;
+        let Read { texts, error, problems, lines } = read;
         let trusted = lock(&self.workspaces.trusted).get(root).cloned().unwrap_or_else(nothing);
         let found = with_files(found, &lock(&seen.files), &lock(&seen.servers), &trusted);
         let merged = merge(&trusted, &found);
@@ -245,7 +260,7 @@ impl ConfigStore {
         }
         let waiting_servers = waiting_servers(&found, &merged.in_force);
         let (config, settings, found) = (Arc::new(config), Some(merged.in_force), Some(found));
-        let now = Arc::new(Now { texts, found, config, settings, waiting, error, problems, waiting_servers });
+        let now = Arc::new(Now { texts, found, config, settings, waiting, error, problems, lines, waiting_servers });
         let before = std::mem::replace(&mut *lock(&seen.now), now.clone());
         if before.waiting != now.waiting {
             // Without a receiver nobody is asked, as in tests.
@@ -277,10 +292,11 @@ impl ConfigStore {
         let seen = self.workspaces.seen(root);
         let _reading = lock(&seen.reading);
         let now = lock(&seen.now).clone();
-        let (texts, error, problems) = (now.texts.clone(), now.error.clone(), now.problems.clone());
+        let (texts, error) = (now.texts.clone(), now.error.clone());
+        let (problems, lines) = (now.problems.clone(), now.lines.clone());
         // A broken one stays as it is.
         if let (Some(found), None) = (now.found.clone(), &error) {
-            self.settle_files(root, &seen, Read { texts, error, problems }, found);
+            self.settle_files(root, &seen, Read { texts, error, problems, lines }, found);
         }
     }
 
@@ -305,13 +321,7 @@ impl ConfigStore {
     pub fn news_of_workspace(&self, root: &Path, session: &SessionId) -> Option<String> {
         let seen = lock(&self.workspaces.seen).get(root).cloned()?;
         let now = lock(&seen.now).clone();
-        let mut said: Vec<String> = now.problems.clone();
-        said.extend(
-            now.config
-                .hidden_servers
-                .iter()
-                .map(|name| format!("the MCP server {name} of {MCP_JSON} is left out: {CONFIG} has one of that name")),
-        );
+        let mut said = now.server_problems(root);
         match (&now.error, &now.waiting) {
             (Some(error), _) => said.push(format!("{error}; until it is corrected, everything here asks")),
             (None, Some(waiting)) => {
@@ -356,6 +366,7 @@ struct Read {
     texts: Texts,
     error: Option<ConfigError>,
     problems: Vec<String>,
+    lines: BTreeMap<String, usize>,
 }
 
 /// The text of a file, and what it means.

@@ -250,5 +250,7 @@ fn a_server_of_both_files_is_that_of_the_configuration() {
     house.trust();
     assert_eq!(servers(&house).0, ["b mine"]);
     let told = house.store.news_of_workspace(&house.root(), &SessionId::from("one")).unwrap();
-    assert!(told.contains("the MCP server b of .mcp.json is left out"), "{told}");
+    let left_out = ".mcp.json:1: mcpServers.b: left out: .linger/config.toml has one of that name";
+    assert!(told.contains(left_out), "{told}");
+    assert_eq!(house.store.look(&house.root()).server_problems(&house.root()).len(), 1);
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::{Caller, Services};
 use crate::agent::command::{self, Piece};
-use crate::agent::{Kind, Library, Places, skill};
+use crate::agent::{Kind, Library, Places};
 use crate::question::permission::{CallInfo, Verdict};
 use crate::session::actor::{CallBasis, Command, Named};
 use crate::sys::disk;
@@ -89,8 +89,6 @@ pub(super) async fn expanded(
             Piece::File(file) => text.push_str(&read(services, &basis, &file).await.map_err(|why| bad(name, &why))?),
         }
     }
-    // It may be newer than the turn that it steers.
-    basis.workspace.skills.set_limits(skill::limits(&library));
     let command = library.commands.iter().find(|entry| entry.name == name).map(|entry| &entry.item);
     if let Some(agent) = command.and_then(|command| command.agent.as_deref()) {
         text = as_agent(&basis, name, agent, text)?;
@@ -101,7 +99,7 @@ pub(super) async fn expanded(
     if let Some(first) = blocks.first_mut() {
         *first = ContentBlock::text(text);
     }
-    Ok((PromptContent::Blocks(blocks), Some(Named { typed, runs })))
+    Ok((PromptContent::Blocks(blocks), Some(Named { runs, limit: library.limit(name), typed })))
 }
 
 /// The text of a command that is the work of an agent: the session's own, or one that the model can delegate to.

@@ -266,6 +266,8 @@ pub async fn answer(services: &Services, answer: Answer, by: Author, key: Option
 pub async fn get(services: &Services, caller: &Caller, params: Get) -> Result<Configuration, RpcError> {
     caller.must_be_outside(services, "read the configuration")?;
     refresh(services).await;
+    // Those that were just written wait too.
+    super::files::survey(services).await;
     let config = services.config.clone();
     let text = match params.text {
         true => Some(blocking(move || config.text().map_err(EditError::from)).await?),
@@ -290,6 +292,7 @@ pub async fn get(services: &Services, caller: &Caller, params: Get) -> Result<Co
 pub async fn confirm(services: &Services, caller: &Caller, params: Confirm) -> Result<Outcome, RpcError> {
     caller.must_be_process(services, "confirm the configuration")?;
     refresh(services).await;
+    super::files::survey(services).await;
     let Some(waiting) = services.config.waiting() else { return Ok(Outcome::default()) };
     if digest(&waiting) != params.digest {
         return Err(stale());

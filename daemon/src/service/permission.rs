@@ -50,16 +50,18 @@ pub async fn explain(services: &Services, caller: &Caller, params: Explain) -> R
         return Err(RpcError::new(Code::Storage, disk::unresponsive(&workspace.cwd)));
     };
     let call = CallInfo { tool: &name, changes, access };
-    let (verdict, by, rule) = match policy.decide(basis.settled(), &call, &resolved, workspace) {
-        Verdict::Allow { by } => {
+    let limit = policy.limit(&basis.limits, &call, &resolved);
+    let (verdict, by, rule) = match (policy.decide(basis.settled(), &call, &resolved, workspace), limit) {
+        (Verdict::Allow { .. } | Verdict::Ask { .. }, Some(why)) => (ToolDecision::Deny, why, None),
+        (Verdict::Allow { by }, None) => {
             let rule = by.strip_prefix("rule ").map(str::to_owned);
             (ToolDecision::Allow, by, rule)
         }
-        Verdict::Ask { rule } => {
+        (Verdict::Ask { rule }, None) => {
             let by = rule.as_ref().map_or_else(|| format!("mode {mode}"), |rule| format!("rule {rule}"));
             (ToolDecision::Ask, by, rule)
         }
-        Verdict::Deny { rule, .. } => {
+        (Verdict::Deny { rule, .. }, _) => {
             let by = rule.as_ref().map_or_else(|| format!("mode {mode}"), |rule| format!("rule {rule}"));
             (ToolDecision::Deny, by, rule)
         }

@@ -62,8 +62,8 @@ pub(super) async fn of_new(services: &Services, cwd: PathBuf) -> Result<CallBasi
     env.read_workspace(&workspace).await;
     let tools = env.servers.tools_in(&workspace.root, SessionId::default().as_str()).current();
     let (grants, denied, mode) = (Vec::new(), Vec::new(), env.policy.mode(config.mode, &workspace));
-    let (workspace, model) = (Arc::new(workspace), String::new());
-    Ok(CallBasis { tools, mode, grants, denied, workspace, role: None, model, is_busy: false })
+    let (workspace, model, limits) = (Arc::new(workspace), String::new(), Vec::new());
+    Ok(CallBasis { tools, mode, grants, denied, workspace, role: None, model, is_busy: false, limits })
 }
 
 fn effect(tool: &dyn Tool) -> ToolEffect {

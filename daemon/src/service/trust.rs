@@ -132,7 +132,7 @@ pub async fn get(services: &Services, caller: &Caller, params: Get) -> Result<Wo
         file: workspace.join(crate::config::WORKSPACE_FILE),
         settings: now.settings.clone(),
         error: now.error.as_ref().map(ToString::to_string),
-        problems: now.problems.clone(),
+        problems: now.server_problems(&workspace),
         waiting: now.waiting.as_ref().map(waits),
         workspace,
     })

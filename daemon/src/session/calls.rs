@@ -391,6 +391,7 @@ impl Runner {
             locations: preview.locations.clone(),
             input: (json_size(&**input) <= MAX_INPUT).then(|| Value::clone(input)),
             after_crash,
+            limit: call.limit(),
         };
         let can_begin = if effects.changes || after_crash == AfterCrash::Join {
             // On disk before the call can have any effect.

@@ -270,8 +270,10 @@ fn file(
     if !is_text(old.as_bytes()) || !is_text(new.as_bytes()) {
         return note("it is no text");
     }
-    let name = plain.path.strip_prefix(base).unwrap_or(&plain.path).to_string_lossy().into_owned();
-    let text = unified(&name, &old, &new, LIMIT);
+    let name = plain.path.strip_prefix(base).unwrap_or(&plain.path).to_string_lossy();
+    // One that lies elsewhere, as in a child's worktree, stands below `a/` and `b/` all the same.
+    let name = name.trim_start_matches('/');
+    let text = unified(name, &old, &new, LIMIT);
     let hunks = text.splitn(3, '\n').nth(2).unwrap_or_default();
     let lines = |sign: char| u32::try_from(hunks.lines().filter(|line| line.starts_with(sign)).count());
     let (added, removed) = (lines('+').unwrap_or(u32::MAX), lines('-').unwrap_or(u32::MAX));

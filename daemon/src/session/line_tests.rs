@@ -99,6 +99,7 @@ impl Session {
             command,
             child: None,
             runs: Vec::new(),
+            limit: None,
         };
         self.add(None, accepted);
         self.add(turn, EventBody::TurnStarted { prompt: prompt.clone() });

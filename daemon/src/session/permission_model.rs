@@ -420,6 +420,7 @@ impl Life {
                     locations: Vec::new(),
                     input: None,
                     after_crash: AfterCrash::Unknown,
+                    limit: None,
                 });
             }
             !actor.stopped

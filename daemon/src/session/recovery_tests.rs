@@ -63,6 +63,7 @@ impl Scene {
             until: None,
             command: None,
             child: None,
+            limit: None,
         });
         scene.event(EventBody::TurnStarted { prompt: PromptId::from("p1") });
         let prompt = Some(PromptId::from("p1"));
@@ -89,6 +90,7 @@ impl Scene {
             locations: Vec::new(),
             input: None,
             after_crash: AfterCrash::Unknown,
+            limit: None,
         });
     }
 

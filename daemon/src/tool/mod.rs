@@ -53,6 +53,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
+use linger_protocol::agent::SkillLimit;
 use linger_protocol::event::{Exit, Location, ModelCost, Outcome, OutputSegment, PlanEntry, ToolKind};
 use linger_protocol::id::{CallId, SessionId};
 use linger_protocol::message::ContentBlock;
@@ -142,6 +143,10 @@ pub trait Call: Send + Sync {
         let effects = self.effects();
         let paths = effects.access.each().iter().filter_map(Access::path);
         paths.map(|path| Location { path: path.to_path_buf(), line: None }).collect()
+    }
+    /// What it limits its turn to from then on: the skill that it reads.
+    fn limit(&self) -> Option<SkillLimit> {
+        None
     }
     /// What it would make of the files at `targets`, its paths with every link resolved; for calls that write. Blocks.
     fn preview(&self, _targets: &Targets) -> Vec<Change> {

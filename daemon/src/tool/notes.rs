@@ -118,7 +118,7 @@ impl Notes {
             return Some(format!("the note is longer than {MAX_NOTE} bytes: say less, or make two"));
         }
         if self.redactor.redact(text) != text || secrets.occur_in(text) {
-            return Some("the note has a secret in it, such as a key; nothing was written".to_owned());
+            return Some("the note has a secret in it, such as a key".to_owned());
         }
         let is_new = !self.file(scope, name).exists();
         (is_new && self.list(scope).len() >= MAX_NOTES)

@@ -130,7 +130,10 @@ impl Seen {
         match (now, known) {
             (Content::Missing, _) => Ok(()),
             (Content::Unknown, _) => Err("it is longer than 16 MiB, or cannot be read".to_owned()),
-            (Content::Known(_), None) => Err("you have not read it; read it first".to_owned()),
+            (Content::Known(bytes), None) => Err(match self.writer(path, &Sha256::digest(bytes).into()) {
+                Some(who) => format!("{who} has written it, and you have not read it; read it first"),
+                None => "you have not read it; read it first".to_owned(),
+            }),
             (Content::Known(bytes), Some(known)) if known == <Hash>::from(Sha256::digest(bytes)) => Ok(()),
             (Content::Known(bytes), Some(_)) => Err(match self.writer(path, &Sha256::digest(bytes).into()) {
                 Some(who) => format!("{who} has changed it since you read or wrote it; read it again"),
@@ -197,6 +200,10 @@ mod tests {
         let (one, two) = (writers.seen_by("session s1"), writers.seen_by("session s2"));
         let (path, known) = (Path::new("/a"), |text: &str| Content::Known(text.into()));
         assert_eq!(one.wrote(path, b"a", Some("+a\n")), None);
+        assert_eq!(
+            two.check(path, &known("a")).unwrap_err(),
+            "session s1 has written it, and you have not read it; read it first"
+        );
         two.knows(path, Sha256::digest(b"a").into());
         let told = two.wrote(path, b"b", None).unwrap();
         assert!(

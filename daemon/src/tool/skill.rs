@@ -8,6 +8,7 @@ use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use linger_protocol::agent::SkillLimit;
 use linger_protocol::event::ToolKind;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -42,28 +43,13 @@ pub struct Place {
     pub file: PathBuf,
     /// The hash of that file as a person trusted it; absent for the user's own.
     pub digest: Option<String>,
-}
-
-/// What a skill lets a turn do that has read it, beside calls that only read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Limit {
-    /// The skill's name.
-    pub skill: String,
-    /// Rules, as the configuration has them.
-    pub allowed: Vec<String>,
-    /// Whether `/name` sends it, and not a command of that name.
-    pub is_sent_by_name: bool,
+    /// What it limits a turn to that has read it; absent if to nothing.
+    pub limit: Option<SkillLimit>,
 }
 
 /// The skills of a session; all clones are one.
 #[derive(Clone, Debug, Default)]
-pub struct Skills(Arc<Mutex<Known>>);
-
-#[derive(Debug, Default)]
-struct Known {
-    places: Arc<[Place]>,
-    limits: Arc<[Limit]>,
-}
+pub struct Skills(Arc<Mutex<Arc<[Place]>>>);
 
 impl PartialEq for Skills {
     fn eq(&self, other: &Self) -> bool {
@@ -76,31 +62,11 @@ impl Eq for Skills {}
 impl Skills {
     /// The model can read these from now on.
     pub fn set(&self, places: Vec<Place>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).places = places.into();
-    }
-
-    /// These skills limit a turn from now on.
-    pub fn set_limits(&self, limits: Vec<Limit>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).limits = limits.into();
-    }
-
-    /// What limits a turn that has read it; those too that only a person sends.
-    pub fn limits(&self) -> Arc<[Limit]> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).limits.clone()
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = places.into();
     }
 
     fn get(&self) -> Arc<[Place]> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).places.clone()
-    }
-}
-
-/// The skill whose SKILL.md the call opens that was started with this action and input; `None` if it opens another file.
-pub fn opened<'a>(action: &'a str, input: Option<&Value>) -> Option<&'a str> {
-    let said = action.strip_prefix(NAME)?.strip_prefix(' ')?;
-    match input.and_then(|input| input.get("name")).and_then(Value::as_str) {
-        Some(name) => (said == name).then_some(said),
-        // An input that is too long for the event.
-        None => (!said.contains(' ')).then_some(said),
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -182,6 +148,10 @@ impl Call for Reading {
 
     fn effects(&self) -> Effects {
         Effects::read(self.path.clone())
+    }
+
+    fn limit(&self) -> Option<SkillLimit> {
+        self.place.limit.clone().filter(|_| self.file.is_none())
     }
 
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput> {
@@ -283,7 +253,8 @@ mod tests {
         fs::write(skill.join("references/forms.md"), "Forms.").unwrap();
         fs::write(workspace.cwd.join("secret"), "key").unwrap();
         symlink("../../secret", skill.join("link")).unwrap();
-        workspace.skills.set(vec![Place { name: "pdf".to_owned(), file: skill.join("SKILL.md"), digest: None }]);
+        let (name, file) = ("pdf".to_owned(), skill.join("SKILL.md"));
+        workspace.skills.set(vec![Place { name, file, digest: None, limit: None }]);
         (dir, workspace)
     }
 
@@ -311,7 +282,8 @@ mod tests {
     async fn a_skill_that_changed_since_it_was_trusted_is_not_read() {
         let (_dir, workspace) = scene();
         let file = workspace.cwd.join("skills/pdf/SKILL.md");
-        workspace.skills.set(vec![Place { name: "pdf".to_owned(), file, digest: Some("sha256:0".to_owned()) }]);
+        let (name, digest) = ("pdf".to_owned(), Some("sha256:0".to_owned()));
+        workspace.skills.set(vec![Place { name, file, digest, limit: None }]);
         let (text, failed) = run(&Skill, &workspace, json!({ "name": "pdf" })).await;
         assert!(failed && text.contains("has changed since it was trusted"), "{text}");
     }

@@ -166,7 +166,6 @@ pub fn reads_by_command(tool: &str, access: &Access) -> bool {
     tool == "bash" && matches!(access, Access::Command(line) if reading::only_reads(rule::plain(line)))
 }
 
-/// Decides one call; `grants` are the grants of the session and of the workspace.
 /// Decides one call; `grants` are the grants of the session and of the workspace. Of a call that touches several things, each is
 /// decided on, and the strictest decision counts.
 pub fn decide(rules: &Rules, grants: &[Rule], mode: Mode, call: &CallInfo<'_>, resolved: &ResolvedAccess) -> Verdict {

@@ -140,6 +140,7 @@ impl Actor {
                 command,
                 child,
                 runs: Vec::new(),
+                limit: None,
             };
             drafts.push(Draft::new(accepted));
         }

@@ -89,12 +89,11 @@ impl Actor {
                 let withdrawn = |draft: &Draft| self.withdrawn_before(&draft.body).into_iter().map(Draft::new);
                 let drafts = drafts.into_iter().flat_map(|draft| withdrawn(&draft).chain([draft]));
                 let drafts: Vec<Draft> = drafts.map(|draft| Draft { turn: turn.clone(), ..draft }).collect();
-                let is_skill =
-                    |draft: &Draft| matches!(&draft.body, EventBody::ToolStarted { tool, .. } if tool == SKILL);
-                let reads_skill = drafts.iter().any(is_skill);
+                let has_limit = |draft: &Draft| matches!(draft.body, EventBody::ToolStarted { limit: Some(_), .. });
+                let is_limited = drafts.iter().any(has_limit);
                 self.append(drafts, Vec::new(), sync, done);
-                if reads_skill {
-                    // It may limit the calls that wait for an answer.
+                if is_limited {
+                    // The skill may limit the calls that wait for an answer.
                     self.review();
                 }
             }

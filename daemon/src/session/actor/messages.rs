@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use linger_protocol::RpcError;
-use linger_protocol::agent::Role;
+use linger_protocol::agent::{Role, SkillLimit};
 use linger_protocol::checkpoint::{Diff, Differences};
 use linger_protocol::child::ChildUpdate;
 use linger_protocol::event::{EventBody, NoticeCode, Process};
@@ -113,6 +113,8 @@ pub struct CallBasis {
     pub model: String,
     /// Whether a turn runs or prompts wait.
     pub is_busy: bool,
+    /// What the skills limit the unfinished turn to that it has read.
+    pub limits: Vec<SkillLimit>,
 }
 
 impl CallBasis {
@@ -129,6 +131,8 @@ pub struct Named {
     pub typed: String,
     /// The command lines that it runs.
     pub runs: Vec<String>,
+    /// What the skill limits the turn to.
+    pub limit: Option<SkillLimit>,
 }
 
 /// A command to a session.

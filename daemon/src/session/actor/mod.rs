@@ -71,7 +71,6 @@ use crate::sys::clock::{self, DAY_MS};
 use crate::sys::disk;
 use crate::tool::Workspace;
 use crate::tool::background::{Jobs, Report};
-use crate::tool::skill::NAME as SKILL;
 
 use dispatch::ENDED_BY_USER;
 pub use messages::{

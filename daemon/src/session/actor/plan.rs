@@ -102,6 +102,7 @@ impl Actor {
                 command,
                 child: None,
                 runs: Vec::new(),
+                limit: None,
             }));
         }
         let outcome = self.remember(key, &());

@@ -125,7 +125,10 @@ impl Actor {
         let Author { name, process } = by;
         let prompt = id.clone();
         let by_name = Some(name);
-        let (command, runs) = named.map_or((None, Vec::new()), |named| (Some(named.typed), named.runs));
+        let (command, runs, limit) = match named {
+            Some(Named { typed, runs, limit }) => (Some(typed), runs, limit),
+            None => (None, Vec::new(), None),
+        };
         let accepted = EventBody::PromptAccepted {
             prompt,
             content,
@@ -138,6 +141,7 @@ impl Actor {
             command,
             child: None,
             runs,
+            limit,
         };
         let prompted = Prompted { prompt: id, seq: self.state.head + 1 };
         let outcome = self.remember(key, &prompted);
@@ -216,6 +220,7 @@ impl Actor {
             command,
             child: None,
             runs,
+            limit: None,
         };
         self.append(vec![Draft::new(accepted)], Vec::new(), false, None);
     }

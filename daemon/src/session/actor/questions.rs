@@ -14,7 +14,6 @@ use crate::question::permission::{CallInfo, grants_for};
 use crate::session::state::{GO_ON, QuestionState, Resolution, STOP, Turn};
 use crate::store::Store;
 use crate::tool::Access;
-use crate::tool::skill::Limit;
 
 /// The length of a question's random id, in letters of five bits. A collision fails a write; among a million ids in one database
 /// its probability is one in two thousand.
@@ -411,13 +410,11 @@ impl Actor {
 
     /// Why the skills that the turn has read leave a call of the model out.
     fn limit(&self, info: &CallInfo<'_>, request: &PermissionRequest) -> Option<String> {
-        let turn = self.state.turn.as_ref().filter(|turn| !turn.skills.is_empty())?;
+        let turn = self.state.turn.as_ref()?;
         if turn.calls.iter().any(|call| call.is_check && call.id == request.call_id) {
             return None;
         }
-        let limits = self.workspace.skills.limits();
-        let of_turn: Vec<&Limit> = limits.iter().filter(|limit| turn.is_limited_by(limit)).collect();
-        self.env.policy.limit(&of_turn, info, &request.resolved)
+        self.env.policy.limit(&turn.limits, info, &request.resolved)
     }
 
     pub(super) fn request_permission(&mut self, request: PermissionRequest) {

@@ -73,6 +73,7 @@ impl Actor {
             role: self.state.role.clone(),
             model: self.state.model.clone(),
             is_busy: self.state.turn.is_some() || !self.state.queue.is_empty(),
+            limits: self.state.turn.as_ref().map(|turn| turn.limits.clone()).unwrap_or_default(),
         }
     }
 

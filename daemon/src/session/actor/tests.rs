@@ -362,6 +362,35 @@ async fn a_merge_whose_event_is_refused_is_recorded_when_writing_works_and_only_
 }
 
 #[tokio::test]
+async fn a_merge_that_a_kill_cut_off_from_its_record_is_recorded_when_it_is_asked_for_again() {
+    let mut merging = Merging::new().await;
+    merging.open().await.unwrap();
+    // As the daemon leaves it that has moved the branch, and no more.
+    let cut = "git checkout -q work; echo c > c.txt; git add .; git commit -q -m more; git checkout -q main
+        git read-tree -m -u HEAD work; git update-ref -m 'merge work' HEAD work";
+    sh(&merging.scene, &merging.home, cut).await;
+    let (before, commit) = (merging.commit.clone(), merging.head().await);
+    assert_ne!(before, commit);
+    let again = async || {
+        let worktree = Worktree { path: merging.home.join("child"), branch: "work".to_owned(), ..Worktree::default() };
+        let (child, agent, title) = (SessionId("s2".to_owned()), "general".to_owned(), "work".to_owned());
+        let work = Box::new(MergeWork { child, agent, worktree, commit: commit.clone(), title });
+        merging.scene.ask(|reply| Command::Merge(work, None, Author::named("me"), reply)).await
+    };
+    let merged = again().await.unwrap();
+    assert_eq!((&merged.before, &merged.commit, merged.files), (&before, &commit, vec![PathBuf::from("c.txt")]));
+    let error = again().await.unwrap_err();
+    assert_eq!(
+        (error.code(), error.message.as_str()),
+        (Some(Code::Idle), "work is not merged: there is nothing to merge")
+    );
+    let scene = merging.scene;
+    let lines = transcript(&mut scene.attach().await, "caught_up").await;
+    assert_eq!(lines.iter().filter(|line| *line == "merged").count(), 2, "{lines:#?}");
+    scene.end().await;
+}
+
+#[tokio::test]
 async fn a_cancel_while_git_works_cancels_the_prompt_before_it_and_git_goes_on() {
     let mut merging = Merging::new().await;
     assert_eq!(merging.scene.cancel().await.unwrap_err().code(), Some(Code::Idle));

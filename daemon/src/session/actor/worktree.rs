@@ -8,6 +8,7 @@ use linger_protocol::worktree::{Merged, Worktree, WorktreeStatus};
 use super::*;
 use crate::session::call_checkpoints::after;
 use crate::session::state::undo::OpenCheckpoint;
+use crate::store::Store;
 use crate::tool::worktree::{MergeDone, MergeError, Work};
 
 /// How long git may go on when the daemon ends, as long as running commands.
@@ -15,6 +16,12 @@ const END_GRACE: Duration = Duration::from_secs(10);
 
 /// The most prompts that wait for git: as many as wait for a turn.
 const MAX_PROMPTS: usize = 256;
+
+/// The kind of event of a merge.
+const MERGED: &[&str] = &["merged"];
+
+/// How much of the log is read at once to find one, in bytes.
+const PAGE: usize = 1 << 20;
 
 /// Git at work for the session.
 pub(super) struct AtGit {
@@ -318,7 +325,7 @@ impl Actor {
             return respond(reply, Err(error));
         }
         let open = self.state.undo.open.as_deref().cloned();
-        let (env, workspace) = (self.env.clone(), self.workspace.clone());
+        let (env, workspace, id) = (self.env.clone(), self.workspace.clone(), self.id.clone());
         let asked = Box::new(MergeAsked { work, key, by, reply });
         self.at_git((Vec::new(), false), async move {
             // What its own calls changed is told apart from what is merged.
@@ -328,7 +335,11 @@ impl Actor {
             };
             let MergeWork { worktree, commit, title, .. } = &asked.work;
             let message = message(&format!("Merge {}: {title}", worktree.branch), "");
-            let done = env.worktrees.merge((commit, &worktree.branch), &workspace, &message).await;
+            let done = match env.worktrees.merge((commit, &worktree.branch), &workspace, &message).await {
+                // A crash cut it off from its record.
+                Err(MergeError::Nothing(Some(done))) if !is_recorded(&env.store, id, &done.commit).await => Ok(*done),
+                done => done,
+            };
             Worked::Merged(asked, taken, done)
         });
     }
@@ -346,7 +357,7 @@ impl Actor {
             Err(why) => {
                 let place = directory.display();
                 let (code, hint) = match &why {
-                    MergeError::Nothing => (Code::Idle, format!("all of {branch} is in {place} already")),
+                    MergeError::Nothing(_) => (Code::Idle, format!("all of {branch} is in {place} already")),
                     MergeError::Conflict(_) => (
                         Code::NotAllowed,
                         format!("nothing was changed; `git merge {branch}` in {place} merges by hand"),
@@ -413,6 +424,23 @@ impl Actor {
         }
         let busy = RpcError::new(Code::Busy, format!("session {} is at work", self.id));
         Err(busy.hint("wait for its end, or cancel it first"))
+    }
+}
+
+/// Whether the log of a session has the merge that made this commit; true if it cannot be read.
+async fn is_recorded(store: &Store, session: SessionId, commit: &str) -> bool {
+    let mut after = 0;
+    loop {
+        let Ok((page, more)) = store.events_of(session.clone(), MERGED, after, PAGE).await else { return true };
+        for stored in &page {
+            after = stored.seq;
+            if serde_json::from_str::<Merged>(&stored.data).is_ok_and(|merged| merged.commit == commit) {
+                return true;
+            }
+        }
+        if !more {
+            return false;
+        }
     }
 }
 

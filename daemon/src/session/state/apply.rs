@@ -13,15 +13,12 @@ use linger_protocol::session::{ProviderWait, State as Doing, Until, When};
 use linger_protocol::worktree::WorktreeStatus;
 use serde_json::Value;
 
-use super::turn::SkillRead;
 use super::{BackgroundState, Call, Compaction, Counts, MemoryIndex, Queued, Run, Shape, State, Turn, skills_digest};
-use crate::agent::command::named;
 use crate::provider::retry;
 use crate::session::circles::{Circles, Made};
 use crate::session::compaction::Effort;
 use crate::session::until::{CHECKS_WITH, UntilState, check_input, command_input};
 use crate::tool::background::describe;
-use crate::tool::skill;
 
 /// The most calls of an answer: the decoder's bound on blocks. Calls beyond the run limit have ids too.
 const CALLS: u64 = 512;
@@ -130,7 +127,17 @@ impl State {
                 self.setup = setup.clone().or_else(|| self.setup.take());
             }
             EventBody::PromptAccepted {
-                prompt, content, when, compact, schema, until, command, child, runs, ..
+                prompt,
+                content,
+                when,
+                compact,
+                schema,
+                until,
+                command,
+                child,
+                runs,
+                limit,
+                ..
             } => {
                 self.prompt_accepted(prompt, content, command.as_deref(), (*when, *compact), until.clone());
                 self.queue.back_mut().into_iter().for_each(|queued| queued.runs.clone_from(runs));
@@ -139,7 +146,7 @@ impl State {
                 }
                 if let Some(queued) = self.queue.back_mut() {
                     queued.child.clone_from(child);
-                    queued.named = command.as_deref().and_then(named).map(|(name, _)| name.to_owned());
+                    queued.limit.clone_from(limit);
                 }
             }
             EventBody::PromptUnqueued { prompt, .. } => self.queue.retain(|queued| queued.prompt != *prompt),
@@ -171,12 +178,12 @@ impl State {
                     let taken = self.queue.iter().find(|queued| queued.prompt == *prompt);
                     let until = taken.and_then(|queued| queued.until.clone());
                     let shape = taken.and_then(|queued| Some((queued.seq, queued.schema.clone()?)));
-                    let named = taken.and_then(|queued| queued.named.clone());
+                    let limit = taken.and_then(|queued| queued.limit.clone());
                     let runs = taken.map(|queued| queued.runs.clone()).unwrap_or_default();
                     let runs = runs.into_iter().map(|command| Run { command, ..Run::default() });
                     self.in_turn(|turn| turn.runs.extend(runs));
-                    if let Some(name) = named {
-                        self.in_turn(|turn| turn.note_skill(SkillRead::Sent(name)));
+                    if let Some(limit) = limit {
+                        self.in_turn(|turn| turn.add_limit(limit));
                     }
                     if let Some((seq, schema)) = shape {
                         self.in_turn(|turn| turn.shape = Some(Shape { seq, schema, ..Shape::default() }));
@@ -204,13 +211,13 @@ impl State {
             }
             EventBody::MessageSuperseded { .. } => self.in_turn(|turn| turn.interrupted = None),
             EventBody::ChildUpdated(update) => self.child_updated(update, event.turn.is_some()),
-            EventBody::ToolStarted { call_id, after_crash, action, tool, input, .. } => {
+            EventBody::ToolStarted { call_id, after_crash, action, limit, .. } => {
                 self.call(call_id, |call| {
                     (call.started, call.after_crash) = (true, *after_crash);
                     call.made.describe(action);
                 });
-                if let Some(name) = skill::opened(action, input.as_ref()).filter(|_| tool == skill::NAME) {
-                    self.in_turn(|turn| turn.note_skill(SkillRead::Called(name.to_owned())));
+                if let Some(limit) = limit {
+                    self.in_turn(|turn| turn.add_limit(limit.clone()));
                 }
             }
             EventBody::ToolFinished { call_id, outcome, model_cost, .. } => {
@@ -347,7 +354,7 @@ impl State {
             until,
             child: None,
             runs: Vec::new(),
-            named: None,
+            limit: None,
         });
     }
 

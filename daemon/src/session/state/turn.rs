@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use linger_protocol::agent::SkillLimit;
 use linger_protocol::event::{AfterCrash, Outcome};
 use linger_protocol::id::{CallId, MessageId, PromptId, SessionId, TurnId};
 use linger_protocol::message::{ContentBlock, Usage};
@@ -13,7 +14,6 @@ use super::question::{QuestionState, STOP};
 use crate::session::circles::{Circles, Made};
 use crate::session::compaction::Effort;
 use crate::session::until::UntilState;
-use crate::tool::skill::Limit;
 
 /// After this many crashes without a finished step a turn is offered, not resumed.
 const MAX_CRASHES: u32 = 3;
@@ -45,9 +45,9 @@ pub struct Queued {
     /// The command lines that run first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<String>,
-    /// The command or skill that it names.
+    /// What the skill that it names limits its turn to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub named: Option<String>,
+    pub limit: Option<SkillLimit>,
 }
 
 /// The output schema of a turn.
@@ -135,18 +135,9 @@ pub struct Turn {
     /// How many children it has started.
     #[serde(default)]
     pub delegated: u32,
-    /// The skills that it has read, which may limit what it does.
+    /// What the skills limit it to that it has read, as they were then.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub skills: Vec<SkillRead>,
-}
-
-/// A skill that a turn has read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum SkillRead {
-    /// A call opened its SKILL.md.
-    Called(String),
-    /// A prompt named it, or a command of its name.
-    Sent(String),
+    pub limits: Vec<SkillLimit>,
 }
 
 /// A command line that a prompt's command runs.
@@ -218,18 +209,10 @@ impl Turn {
         self.questions.iter().find(|asked| asked.grant().is_some() && asked.call.as_ref() == Some(call))
     }
 
-    /// Whether it has read the skill with this limit.
-    pub fn is_limited_by(&self, limit: &Limit) -> bool {
-        self.skills.iter().any(|read| match read {
-            SkillRead::Called(name) => *name == limit.skill,
-            SkillRead::Sent(name) => *name == limit.skill && limit.is_sent_by_name,
-        })
-    }
-
-    /// Notes a skill that it has read.
-    pub(super) fn note_skill(&mut self, read: SkillRead) {
-        if !self.skills.contains(&read) {
-            self.skills.push(read);
+    /// Notes what a skill limits it to that it has read.
+    pub(super) fn add_limit(&mut self, limit: SkillLimit) {
+        if !self.limits.contains(&limit) {
+            self.limits.push(limit);
         }
     }
 

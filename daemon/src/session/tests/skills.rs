@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::session::actor::Named;
+use linger_protocol::agent::SkillLimit;
 
 const ECHO: &str = "---\nname: echo\ndescription: Echoes\nallowed-tools: Bash(echo:*)\n---\nEcho it.\n";
 
@@ -19,7 +20,9 @@ impl Scene {
         let until = check.map(|command| session::Until { command: command.to_owned(), tries: Some(1) });
         let (when, schema, env) = (Some(When::Queue), None, BTreeMap::new());
         let prompt = session::Prompt { session, content, when, schema, until, expand: true, env, key: None };
-        let named = Some(Named { typed: typed.to_owned(), runs: Vec::new() });
+        let allowed = vec!["bash(echo:*)".to_owned()];
+        let limit = typed.starts_with("/echo").then(|| SkillLimit { skill: "echo".to_owned(), allowed });
+        let named = Some(Named { typed: typed.to_owned(), runs: Vec::new(), limit });
         self.send(|reply| Command::Prompt(prompt, named, None, Author::named("someone"), reply)).await.unwrap();
     }
 }
@@ -74,6 +77,40 @@ async fn a_turn_that_has_read_a_skill_does_what_that_lists_also_after_a_crash_an
     }
     assert!(scene.path("before").exists() && scene.path("four").exists());
     assert!(!scene.path("two").exists() && !scene.path("three").exists());
+}
+
+#[tokio::test]
+async fn a_skill_that_was_read_limits_its_turn_after_a_crash_as_it_was_then_whatever_became_of_its_file() {
+    for now in [None, Some(ECHO.replace("allowed-tools: Bash(echo:*)", "allowed-tools: Write"))] {
+        let read = Answer::call("skill", json!({ "name": "echo" }));
+        let answers = [
+            read,
+            Answer::default().waits(&gate()),
+            writes("one"),
+            runs("echo two"),
+            Answer::text("done"),
+            writes("three"),
+            Answer::text("free"),
+        ];
+        let mut scene = Scene::auto(answers).await;
+        scene.skill("echo", ECHO);
+        scene.prompt("echo", When::Queue).await;
+        scene.until("tool_finished c1", 1).await;
+        while scene.script.asked().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        match &now {
+            Some(text) => scene.skill("echo", text),
+            None => std::fs::remove_dir_all(scene.env.places.config.join("skills")).unwrap(),
+        }
+        scene.crash().await;
+        scene.ends(1).await;
+        let transcript = scene.transcript().await;
+        let refused = "tool_finished c2 denied \"not run: the skill `echo` limits this turn to `bash(echo:*)`";
+        assert!(transcript.contains(refused) && transcript.contains("tool_finished c3 ran \"two"), "{transcript}");
+        scene.turn("more").await;
+        assert!(!scene.path("one").exists() && scene.path("three").exists());
+    }
 }
 
 #[tokio::test]

@@ -64,7 +64,6 @@ impl Turn {
         let can_read = is_among(self.only.as_deref(), SKILL);
         let told = skill::told(library.skills.iter().filter(has).filter(|_| can_read));
         self.workspace.skills.set(skill::places(told.iter().copied()));
-        self.workspace.skills.set_limits(skill::limits(&library));
         let named: Vec<_> = told.iter().map(|entry| entry.named()).collect();
         let digest = skills_digest(&named);
         if digest != self.skills {

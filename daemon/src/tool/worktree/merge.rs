@@ -49,9 +49,9 @@ pub struct MergeDone {
 /// Why nothing was merged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MergeError {
-    /// There is nothing new.
+    /// There is nothing new; what the last merge of this branch did, unless the directory has another commit since.
     #[error("there is nothing to merge")]
-    Nothing,
+    Nothing(Option<Box<MergeDone>>),
     /// The same places were changed differently.
     #[error("it conflicts in {0}")]
     Conflict(String),
@@ -110,12 +110,12 @@ impl Worktrees {
             return Err(MergeError::Failed(format!("{} has no commit", root.display())));
         };
         if is_within(&private, commit, &before).await? {
-            return Err(MergeError::Nothing);
+            let last = last_merge(&repository, &private, branch, &before).await?;
+            return Err(MergeError::Nothing(last.map(Box::new)));
         }
         let is_forward = is_within(&private, &before, commit).await?;
         let tree = if is_forward { format!("{commit}^{{tree}}") } else { merged(&private, &before, commit).await? };
-        let args = ["diff-tree", "-r", "--raw", "-z", "--no-abbrev", "--no-renames", &before, &tree];
-        let changed = entries(&private.run_raw(&args).await?);
+        let changed = differences(&private, &before, &tree).await?;
         let lock = private.lock_index(root, self.dir.to_string_lossy().into_owned()).await?;
         let put = async {
             let InTheWay { dirty, written } = in_the_way(&private, root, &before, &changed).await?;
@@ -137,7 +137,7 @@ impl Worktrees {
             };
             private.run(&["-c", "core.sparseCheckout=false", "read-tree", "-m", "-u", &before, &now]).await?;
             lock.install(root).await?;
-            let note = format!("merge {branch}");
+            let note = note(branch);
             if let Err(why) = repository.run(&["update-ref", "-m", &note, "HEAD", &now, &before]).await {
                 // Another process has moved it.
                 if !written.is_empty() {
@@ -158,10 +158,42 @@ impl Worktrees {
         // As `git merge` does; only a convenience.
         let _noted = repository.run(&["update-ref", "ORIG_HEAD", &before]).await;
         tracing::info!(target: "worktree", root = %root.display(), branch, commit = now, "merged");
+        Ok(MergeDone::of(before, now, changed))
+    }
+}
+
+impl MergeDone {
+    fn of(before: String, commit: String, changed: BTreeMap<String, (Entry, Entry)>) -> Self {
         let count = u32::try_from(changed.len()).unwrap_or(u32::MAX);
         let files = changed.into_keys().take(LISTED).map(PathBuf::from).collect();
-        Ok(MergeDone { before, commit: now, files, count })
+        Self { before, commit, files, count }
     }
+}
+
+/// What git notes of a merge in the log of the branch.
+fn note(branch: &str) -> String {
+    format!("merge {branch}")
+}
+
+/// What the merge did that made the commit `now`; `None` if that is another one.
+async fn last_merge(
+    repository: &Repository,
+    private: &Private,
+    branch: &str,
+    now: &str,
+) -> Result<Option<MergeDone>, String> {
+    let Some((before, commit, noted)) = repository.last_move().await else { return Ok(None) };
+    if commit != now || noted != note(branch) {
+        return Ok(None);
+    }
+    let changed = differences(private, &before, &commit).await?;
+    Ok(Some(MergeDone::of(before, commit, changed)))
+}
+
+/// The files that differ between two commits or trees.
+async fn differences(private: &Private, before: &str, now: &str) -> Result<BTreeMap<String, (Entry, Entry)>, String> {
+    let args = ["diff-tree", "-r", "--raw", "-z", "--no-abbrev", "--no-renames", before, now];
+    Ok(entries(&private.run_raw(&args).await?))
 }
 
 /// Whether a commit is an ancestor of another one, or the same.

@@ -2,6 +2,8 @@
 //! nothing that touches a file's content; and in a private git directory for everything else.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +26,9 @@ const OUTPUT_MAX: usize = 8 << 20;
 
 /// As [`OUTPUT_MAX`], with modes and objects beside the names.
 const ENTRIES_MAX: usize = 3 * OUTPUT_MAX;
+
+/// The longest line of git's log of a branch that is read, in bytes: two commits, an author and a note.
+const LINE_MAX: u64 = 16 << 10;
 
 /// How much of an error of git's is passed on, in lines.
 const TOLD: usize = 5;
@@ -56,6 +61,8 @@ const STATES: [(&str, &str); 6] = [
 /// The repository itself.
 #[derive(Clone, Debug)]
 pub(super) struct Repository {
+    /// What belongs to the worktree.
+    own: PathBuf,
     /// What all worktrees share.
     common: PathBuf,
     spawn: Spawn,
@@ -76,7 +83,7 @@ impl Repository {
         env.insert("GIT_CONFIG_COUNT".to_owned(), SETTINGS.len().to_string());
         env.insert("GIT_DIR".to_owned(), places.own.to_string_lossy().into_owned());
         let spawn = Spawn { cwd: root.to_path_buf(), env: Arc::new(env), children: children.clone(), session: None };
-        Ok(Self { common: places.common, spawn })
+        Ok(Self { own: places.own, common: places.common, spawn })
     }
 
     /// The same from the directory that all worktrees share, for when that of this one goes.
@@ -94,6 +101,24 @@ impl Repository {
     /// The commit that `name` is, if it is one.
     pub(super) async fn try_commit(&self, name: &str) -> Result<Option<String>, String> {
         try_commit(&self.spawn, name).await
+    }
+
+    /// The commits before and after the last change of HEAD, and what git noted of it; `None` if it keeps no such log.
+    pub(super) async fn last_move(&self) -> Option<(String, String, String)> {
+        let file = self.own.join("logs/HEAD");
+        let end = disk::probe(&self.own, disk::TIMEOUT, move || {
+            let mut file = File::open(file).ok()?;
+            let from = file.metadata().ok()?.len().saturating_sub(LINE_MAX);
+            file.seek(SeekFrom::Start(from)).ok()?;
+            let mut end = Vec::new();
+            file.take(LINE_MAX).read_to_end(&mut end).ok()?;
+            Some(String::from_utf8_lossy(&end).into_owned())
+        });
+        let end = end.await??;
+        // `OLD NEW NAME <MAIL> TIME ZONE<tab>NOTE`, a line each: gitformat-reflog.
+        let (who, note) = end.lines().last()?.split_once('\t')?;
+        let mut words = who.split(' ').map(str::to_owned);
+        Some((words.next()?, words.next()?, note.to_owned()))
     }
 
     /// Removes the worktree at `path`, also one that is half made; what cannot be removed stays.

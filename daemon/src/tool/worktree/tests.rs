@@ -229,12 +229,14 @@ async fn a_merge_commits_what_was_left_and_goes_forward_or_has_two_parents() {
     let worktree = house.make("c").await;
     house.run(&worktree.path, "echo more >> sub/b.txt; echo new > new.txt; mkdir build; echo x > build/x").await;
     let done = house.merge(&worktree).await.unwrap();
-    assert_eq!((done.files, done.count), (vec![PathBuf::from("new.txt"), PathBuf::from("sub/b.txt")], 2));
+    let files = vec![PathBuf::from("new.txt"), PathBuf::from("sub/b.txt")];
+    assert_eq!((done.files.clone(), done.count), (files, 2));
     assert_eq!(
         house.sh("git log -1 --format='%H %an %s'; git status --porcelain").await,
         format!("{} Ann work", done.commit)
     );
-    assert_eq!(house.merge(&worktree).await, Err(MergeError::Nothing));
+    let again = house.merge(&worktree).await;
+    assert_eq!(again, Err(MergeError::Nothing(Some(Box::new(done)))), "what was done can be told again");
     assert!(house.tidy(&worktree).await, "what was merged is not only there");
 
     let worktree = house.make("d").await;

@@ -73,6 +73,7 @@ impl Session {
                 until: None,
                 command: None,
                 child: None,
+                limit: None,
             });
             self.event(EventBody::TurnStarted { prompt });
         }
@@ -221,6 +222,7 @@ impl Session {
                 locations: Vec::new(),
                 input: None,
                 after_crash: AfterCrash::Unknown,
+                limit: None,
             });
         }
         let plan = recovery::plan(&self.state(), &[], Cause::Restart(Some(AfterRestart::Resume)));

@@ -9,6 +9,7 @@ mod read;
 mod rules;
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum as _;
@@ -98,8 +99,8 @@ enum Item {
     Server(String, String),
     /// A rule, and its list.
     Rule(&'static str, String),
-    /// A file, or all of a skill: from where to where.
-    Files(Kind, Vec<(PathBuf, PathBuf)>),
+    /// A file, or all of a skill: its name, and from where to where.
+    Files(Kind, String, Vec<(PathBuf, PathBuf)>),
 }
 
 impl Item {
@@ -107,7 +108,7 @@ impl Item {
         match self {
             Self::Server(..) => Kind::Servers,
             Self::Rule(..) => Kind::Rules,
-            Self::Files(kind, _) => *kind,
+            Self::Files(kind, ..) => *kind,
         }
     }
 
@@ -116,20 +117,11 @@ impl Item {
         let text = match self {
             Self::Server(name, _) => format!("MCP server {name}"),
             Self::Rule(list, rule) => return format!("rule {list} {}", clean_exact(rule)),
-            Self::Files(kind, files) => {
-                let to = files.first().map(|(_, to)| to.as_path()).unwrap_or_else(|| Path::new(""));
-                let stem = to.file_stem().unwrap_or_default().to_string_lossy();
-                match kind {
-                    Kind::Agents => format!("agent {stem}"),
-                    Kind::Commands => format!("command {stem}"),
-                    Kind::Skills => {
-                        let count =
-                            if files.len() == 1 { "1 file".to_owned() } else { format!("{} files", files.len()) };
-                        format!("skill {} ({count})", skill(to).to_string_lossy())
-                    }
-                    _ => format!("instructions {}", to.display()),
-                }
-            }
+            Self::Files(Kind::Agents, name, _) => format!("agent {name}"),
+            Self::Files(Kind::Commands, name, _) => format!("command {name}"),
+            Self::Files(Kind::Skills, name, files) if files.len() == 1 => format!("skill {name} (1 file)"),
+            Self::Files(Kind::Skills, name, files) => format!("skill {name} ({} files)", files.len()),
+            Self::Files(_, name, _) => format!("instructions {name}"),
         };
         clean_line(&text).into_owned()
     }
@@ -139,7 +131,7 @@ impl Item {
         match self {
             Self::Server(_, table) => table.lines().map(clean_exact).collect(),
             Self::Rule(list, rule) => vec![format!("{list} {}", clean_exact(rule))],
-            Self::Files(_, files) => files
+            Self::Files(.., files) => files
                 .iter()
                 .map(|(from, to)| {
                     let (from, to) = (from.display().to_string(), to.display().to_string());
@@ -158,12 +150,6 @@ impl Item {
         };
         json!({ "kind": kind, "name": self.name(), "state": state, "text": text })
     }
-}
-
-/// The name of the skill that a file belongs to: the directory in `skills`.
-fn skill(to: &Path) -> std::ffi::OsString {
-    let mut parts = to.iter().skip_while(|part| *part != "skills");
-    parts.nth(1).unwrap_or_default().to_owned()
 }
 
 /// What is to be written.
@@ -330,12 +316,7 @@ fn plan(client: &mut Client, found: Found) -> Result<Plan, Failure> {
     let config = client.places.config.clone();
     let mut taken: Vec<PathBuf> = Vec::new();
     for (from, to) in found.files {
-        let kind = match to.iter().next().and_then(|first| first.to_str()) {
-            Some("agents") => Kind::Agents,
-            Some("skills") => Kind::Skills,
-            Some("commands") => Kind::Commands,
-            _ => Kind::Instructions,
-        };
+        let (kind, name) = thing(&to);
         let to = config.join(to);
         match to.symlink_metadata() {
             Ok(_) if is_same(&from, &to) => notes.push(("there already", to.display().to_string())),
@@ -347,18 +328,30 @@ fn plan(client: &mut Client, found: Found) -> Result<Plan, Failure> {
             }
             Err(_) => {
                 taken.push(to.clone());
-                let of_skill = |item: &&mut Item| match item {
-                    Item::Files(Kind::Skills, files) => files.iter().all(|(_, there)| skill(there) == skill(&to)),
-                    _ => false,
-                };
-                match items.iter_mut().find(of_skill).filter(|_| kind == Kind::Skills) {
-                    Some(Item::Files(_, files)) => files.push((from, to)),
-                    _ => items.push(Item::Files(kind, vec![(from, to)])),
+                let of_skill = items.iter_mut().find_map(|item| match item {
+                    Item::Files(Kind::Skills, skill, files) if kind == Kind::Skills && *skill == name => Some(files),
+                    _ => None,
+                });
+                match of_skill {
+                    Some(files) => files.push((from, to)),
+                    None => items.push(Item::Files(kind, name, vec![(from, to)])),
                 }
             }
         }
     }
     Ok(Plan { before: text.text, digest: text.digest, items, skipped: Vec::new(), notes })
+}
+
+/// What a file is a part of, and the name of that; from its place in the directory of the configuration.
+fn thing(to: &Path) -> (Kind, String) {
+    let text = |part: Option<&OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
+    let mut parts = to.iter();
+    match parts.next().and_then(OsStr::to_str) {
+        Some("agents") => (Kind::Agents, text(to.file_stem())),
+        Some("commands") => (Kind::Commands, text(to.file_stem())),
+        Some("skills") => (Kind::Skills, text(parts.next())),
+        _ => (Kind::Instructions, to.display().to_string()),
+    }
 }
 
 /// Whether two files have the same content.
@@ -404,7 +397,7 @@ fn take(client: &mut Client, plan: Plan, json: bool) -> Result<Exit, Failure> {
         let done = match &item {
             Item::Server(..) => Ok(()),
             Item::Rule(list, rule) => allow(client, list, rule),
-            Item::Files(_, files) => files.iter().try_for_each(|(from, to)| {
+            Item::Files(.., files) => files.iter().try_for_each(|(from, to)| {
                 copy(from, to).map_err(|error| format!("{}: {error}", clean_line(&from.display().to_string())))
             }),
         };
@@ -485,14 +478,18 @@ mod tests {
 
     #[test]
     fn kinds_are_selected_and_a_skill_is_one_thing_whatever_its_files() {
-        let file = |to: &str| (PathBuf::from("/from"), PathBuf::from(to));
-        let skill = Item::Files(Kind::Skills, vec![file("/c/skills/notes/SKILL.md"), file("/c/skills/notes/x/run.sh")]);
+        let files = |to: &[&str]| {
+            let (kind, name) = thing(Path::new(to[0]));
+            assert!(to.iter().all(|to| thing(Path::new(to)) == (kind, name.clone())));
+            let file = |to: &&str| (PathBuf::from("/from"), Path::new("/skills/c").join(to));
+            Item::Files(kind, name, to.iter().map(file).collect())
+        };
         let items = [
             Item::Server("docs".to_owned(), "[mcp.\"docs\"]\n".to_owned()),
             Item::Rule("allow", "bash(ls)".to_owned()),
-            Item::Files(Kind::Agents, vec![file("/c/agents/reviewer.md")]),
-            skill,
-            Item::Files(Kind::Instructions, vec![file("/c/AGENTS.md")]),
+            files(&["agents/reviewer.md"]),
+            files(&["skills/notes/SKILL.md", "skills/notes/x/run.sh"]),
+            files(&["AGENTS.md"]),
         ];
         let check = |only: &[Kind], skip: &[Kind], expect: &[&str]| {
             let (before, digest) = ("x = 1".to_owned(), String::new());
@@ -508,7 +505,7 @@ mod tests {
             "rule allow bash(ls)",
             "agent reviewer",
             "skill notes (2 files)",
-            "instructions /c/AGENTS.md",
+            "instructions AGENTS.md",
         ];
         check(&[], &[], &all);
         check(&[Kind::Skills, Kind::Rules], &[], &[all[1], all[3]]);

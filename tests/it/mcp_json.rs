@@ -44,12 +44,12 @@ async fn servers_of_a_workspace_run_once_they_are_trusted_and_get_the_variables_
     assert!(listed.contains("waits for trust") && listed.contains(".mcp.json"), "{listed}");
     let run = daemon.cli(&["run", "--json", "go"]).run().await.exits(0);
     assert!(run.stdout.contains("no such tool") && run.stdout.contains("linger trust"), "{run:?}");
-    assert!(run.stdout.contains("mcpServers.old: the type sse"), "{run:?}");
+    assert!(run.stdout.contains("mcpServers.old.type: the type sse"), "{run:?}");
     daemon.cli(&["mcp", "test", "s"]).run().await.fails_with_hint(2);
     assert_eq!(started(), 0);
 
     // With what it names; a variable without a value is named.
-    daemon.cli(&["trust", "--yes"]).run().await.exits(0).says("mcpServers.old: the type sse");
+    daemon.cli(&["trust", "--yes"]).run().await.exits(0).says("mcpServers.old.type: the type sse");
     let test = daemon.cli(&["mcp", "test", "s"]).run().await.fails_with_hint(1);
     assert!(test.says("waits for the variable OF_THE_SHELL").stdout.is_empty());
     assert_eq!(started(), 0);

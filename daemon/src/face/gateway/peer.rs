@@ -14,6 +14,9 @@ use crate::sys::peer;
 /// The longest list of sockets that is read, in bytes: some 400,000 of them.
 const MAX_LIST: usize = 64 << 20;
 
+/// How often the processes are read, at most, until one of them is found.
+const LOOKS: usize = 3;
+
 /// A process, or none that is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Peer(Option<(u32, u64)>);
@@ -99,10 +102,13 @@ fn canonical(address: SocketAddr) -> SocketAddr {
 /// there is no such process, or it belongs to another user.
 fn holder(inode: u64) -> Option<u32> {
     let name = format!("socket:[{inode}]");
-    let processes = std::fs::read_dir("/proc").ok()?.flatten();
-    let pid = |entry: &std::fs::DirEntry| entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
-    let holders = processes.filter(|entry| pid(entry).is_some() && has(&entry.path().join("fd"), &name));
-    eldest(&holders.filter_map(|entry| pid(&entry)).collect::<Vec<_>>(), peer::descends_from)
+    // A process that is just being started has all of its parent's, and may be gone before it is known whose child it is.
+    (0..LOOKS).find_map(|_| {
+        let processes = std::fs::read_dir("/proc").ok()?.flatten();
+        let pid = |entry: &std::fs::DirEntry| entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
+        let holders = processes.filter(|entry| pid(entry).is_some() && has(&entry.path().join("fd"), &name));
+        eldest(&holders.filter_map(|entry| pid(&entry)).collect::<Vec<_>>(), peer::descends_from)
+    })
 }
 
 /// The process from which all others descend. What is true of its family is true of theirs.

@@ -298,6 +298,7 @@ mod tests {
         check("{\n\"type\": \"http\", \"command\": \"x\"}", "3:9.type: the type http needs `url`");
         check("{\"é\": 1, \"type\": \"stdio\", \"url\": \"http://h/\"}", "2:26.type: the type stdio needs `command`");
         check("{\"command\": \"x\",\n\"url\": \"http://h/\"}", "3:8.url: has `command` too");
+        check("{\n\"url\": \"h/mcp\"}", "3:8.url: is not a URL");
         check("{\"command\": \"x\", \"env\": {\n\"A.B\": []}}", "3:8.env.\"A.B\": is not a text");
         check("{\"command\": \"x\",\n\"args\": [\"a\",\n1]}", "4:1.args[1]: invalid type");
         let key = "ghp_0123456789abcdefghijklmnopqrstuvwxyz";

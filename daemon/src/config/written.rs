@@ -456,8 +456,7 @@ fn clear_text_host(provider: &ProviderConfig) -> Option<String> {
 }
 
 fn url_problem(text: &str) -> Option<String> {
-    match reqwest::Url::parse(text) {
-        Ok(url) if !matches!(url.scheme(), "http" | "https") => Some("must begin with http:// or https://".to_owned()),
+    match address::web(text) {
         Ok(url) if !url.username().is_empty() || url.password().is_some() => {
             Some("a key is never written here: use `api_key_env`, `api_key_command` or `linger key set`".to_owned())
         }
@@ -465,6 +464,6 @@ fn url_problem(text: &str) -> Option<String> {
             Some("a key is never written here: use `api_key_env`, `api_key_command` or `linger key set`".to_owned())
         }
         Ok(_) => None,
-        Err(error) => Some(format!("is not a URL: {error}")),
+        Err(problem) => Some(problem),
     }
 }

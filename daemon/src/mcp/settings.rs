@@ -10,6 +10,7 @@ use linger_protocol::mcp::Scope;
 use serde::{Deserialize, Serialize};
 
 use super::connection::{PER_REQUEST, PROTOCOL};
+use crate::provider::address;
 
 /// The longest name of a server, in bytes: it is a part of each tool's name, which has 64.
 const MAX_NAME: usize = 32;
@@ -159,6 +160,9 @@ impl ServerConfig {
             (None, Some(_)) if !self.env.is_empty() => return wrong("env", "goes with `command`"),
             (None, Some(_)) if self.cwd.is_some() => return wrong("cwd", "goes with `command`"),
             _ => {}
+        }
+        if let Some(url) = self.url.as_deref().filter(|url| !url.contains("${")) {
+            address::web(url).map_err(|problem| ("url", problem))?;
         }
         if let Some(problem) = self.oauth.problem() {
             return wrong("oauth", problem);
@@ -323,6 +327,9 @@ mod tests {
         };
         check("git", "command = 'x'", None);
         check("git", "url = 'http://127.0.0.1:1/mcp'", None);
+        check("git", "url = '${BASE}/mcp'", None);
+        check("git", "url = 'ftp://h/'", Some("url"));
+        check("git", "url = 'h/mcp'", Some("url"));
         check("git", "", Some(""));
         check("a__b", "command = 'x'", Some(""));
         check("a_", "command = 'x'", Some(""));

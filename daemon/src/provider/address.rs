@@ -23,6 +23,16 @@ pub fn join(base_url: &str, path: &str) -> Result<Url, String> {
     Ok(url)
 }
 
+/// A URL of the web; else what is wrong with it.
+pub fn web(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| format!("is not a URL: {error}"))?;
+    if matches!(url.scheme(), "http" | "https") {
+        Ok(url)
+    } else {
+        Err("must begin with http:// or https://".to_owned())
+    }
+}
+
 /// Scheme, host and port, which a key is bound to; `None` if it is not a URL.
 pub fn origin(base_url: &str) -> Option<String> {
     let origin = Url::parse(base_url).ok()?.origin();

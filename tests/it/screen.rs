@@ -8,12 +8,10 @@ use linger_tests::model::{Gate, ModelServer, Reply};
 
 use crate::bash;
 
-const CTRL_A: &str = "\x01";
 const CTRL_C: &str = "\x03";
 const CTRL_U: &str = "\x15";
 const ESC: &str = "\x1b";
 const ALT_S: &str = "\x1bs";
-const RIGHT: &str = "\x1b[C";
 const SHIFT_TAB: &str = "\x1b[Z";
 
 /// `linger` in a terminal of this width, ready for a line.
@@ -259,44 +257,6 @@ async fn a_width_that_changes_in_mid_stream_leaves_one_prompt_and_all_of_the_tex
     assert_eq!(rows[from..to], laid_out(&words, |n| [60, 100, 120][n / 12]));
     shows(&terminal, &[">"]).await;
     assert!(!terminal.screen().contains("writing"), "{rows:#?}");
-    assert_eq!(terminal.leaves().await, 0);
-    daemon.check(&[], &model);
-}
-
-#[tokio::test]
-async fn a_width_that_changes_with_the_cursor_within_a_long_line_leaves_one_line_and_one_status() {
-    let (first, second) = (Gate::new(), Gate::new());
-    let reply = Reply::text("one ").gate(&first).and_text("two ").gate(&second).and_text("three");
-    let model = ModelServer::with([reply]);
-    let daemon = Daemon::start(&model).await;
-    let mut terminal = open(&daemon, 80).await;
-    terminal.line("go");
-    shows(&terminal, &["> go", "  one", "… writing*", ">"]).await;
-    let words: Vec<String> = (10..60).map(|n| format!("w{n}")).collect();
-    let typed = format!("> {}", words.join(" "));
-    // The emulator's rows are whole lines where it has wrapped them itself.
-    let look = async |terminal: &Pty, text: &str| shows(terminal, &[text, "… writing*", &typed]).await;
-    terminal.keys(&typed[2..]);
-    look(&terminal, "  one").await;
-    // To the beginning, and then into the middle.
-    terminal.keys(CTRL_A);
-    terminal.until_column(2).await;
-    terminal.resize(40, 40);
-    look(&terminal, "  one").await;
-    first.open();
-    look(&terminal, "  one two").await;
-    terminal.keys(&RIGHT.repeat(90));
-    terminal.until_column(92 % 40).await;
-    terminal.resize(40, 100);
-    look(&terminal, "  one two").await;
-    terminal.resize(40, 60);
-    look(&terminal, "  one two").await;
-    second.open();
-    let rows = terminal.until_rows("the turn ends", |rows| rows.iter().any(|row| row.contains("1 step"))).await;
-    for (what, count) in [("> go", 1), ("three", 1), ("w10", 1), ("w59", 1), ("writing", 0)] {
-        assert_eq!(rows.iter().filter(|row| row.contains(what)).count(), count, "{what}: {rows:#?}");
-    }
-    terminal.keys(CTRL_C);
     assert_eq!(terminal.leaves().await, 0);
     daemon.check(&[], &model);
 }

@@ -150,7 +150,11 @@ const PARTS: [&str; 72] = [
 fn shims(dir: &Path) {
     for name in PROGRAMS {
         let file = dir.join("bin").join(name);
-        let text = format!("#!/bin/bash\nprintf '[%q]' {name} \"$@\" >> {0}\necho >> {0}\n", dir.join("ran").display());
+        // In one write: the commands of a pipe run side by side.
+        let text = format!(
+            "#!/bin/bash\nprintf -v line '[%q]' {name} \"$@\"\nprintf '%s\\n' \"$line\" >> {}\n",
+            dir.join("ran").display()
+        );
         fs::create_dir_all(dir.join("bin")).unwrap();
         fs::write(&file, text).unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o700)).unwrap();

@@ -70,7 +70,7 @@ fn other_program(daemon: &Daemon) {
     write(".claude/CLAUDE.md", "Be brief.\n");
 }
 
-/// What of it has been taken: in the configuration, and as files beside it.
+/// What has been taken: in the configuration, and as files beside it.
 fn taken(daemon: &Daemon) -> Vec<&'static str> {
     let config = daemon.dirs.config();
     let text = std::fs::read_to_string(&config).unwrap();

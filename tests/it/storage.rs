@@ -209,7 +209,7 @@ async fn a_session_of_which_nothing_can_be_written_can_be_removed_by_force() {
     let doctor = daemon.cli(&["doctor"]).run().await.exits(1);
     assert!(doctor.stdout.contains("✗ cannot write events of a session"), "{doctor:?}");
     client.call("session/remove", json!({ "session": session, "force": true })).await;
-    // Its rows go beside the work, and later if the database is locked then.
+    // Its rows are deleted in the background, and later if the database is locked then.
     let is_gone = || {
         let database = rusqlite::Connection::open(daemon.dirs.database()).unwrap();
         database.query_row("SELECT NOT EXISTS (SELECT 1 FROM removed)", [], |row| row.get(0)).unwrap()

@@ -134,7 +134,7 @@ impl Above {
     }
 
     /// The line editor is about to draw this line: brings the cursor to where the editor takes it for. After a change of the width
-    /// the editor counts the rows of the old one, and the terminal has wrapped them anew.
+    /// the editor counts the rows of the old one, and the terminal has wrapped them again.
     pub(crate) fn lay_out(&self, line: &str, at: usize, size: Size) {
         let moves = self.moves(line, at, size);
         if !moves.is_empty() {
@@ -385,7 +385,7 @@ mod tests {
         assert_eq!(above.draw(SIZE), "");
     }
 
-    /// A terminal that wraps lines anew when its width changes.
+    /// A terminal that wraps lines again when its width changes.
     struct Screen {
         /// Its rows, the ones that have scrolled away too, and whether the line goes on in the next one.
         rows: Vec<(Vec<char>, bool)>,

@@ -160,7 +160,7 @@ pub(crate) fn size() -> Size {
     let known = |n: u16| Some(usize::from(n)).filter(|n| *n > 1);
     let columns = size.and_then(|size| known(size.ws_col)).unwrap_or(WIDTH);
     let rows = size.and_then(|size| known(size.ws_row)).unwrap_or(ROWS);
-    // The terminals that are known not to wrap lines anew.
+    // The terminals that are known not to wrap lines again.
     let reflows =
         std::env::var_os("XTERM_VERSION").is_none() && std::env::var_os("TERM").is_none_or(|term| term != "linux");
     Size { columns, rows, reflows }

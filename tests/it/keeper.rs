@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use linger_tests::TIMEOUT;
 use linger_tests::harness::{Client, Daemon, Pty, Setup, comes_true, process, until};
 use linger_tests::model::{Gate, ModelServer, Reply};
-use rustix::process::Signal;
+use rustix::process::{Flock, FlockType, Signal};
 use serde_json::json;
 
 use crate::bash;
@@ -36,6 +36,28 @@ async fn after_kill_9_with_nobody_attached_the_turn_goes_on_by_itself() {
     assert_ne!(status["pid"], old);
     assert!(daemon.log().contains(&format!("[keeper] the daemon (process {old}) was killed by signal 9")));
     daemon.check(&[&late], &model);
+}
+
+/// `/proc/locks`, where clients look otherwise, makes each of them wait for milliseconds.
+#[tokio::test]
+async fn the_system_names_the_keeper_as_holder_of_the_lock_in_every_life_of_the_daemon() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let lock = std::fs::File::open(daemon.dirs.database().with_file_name("lingerd.lock")).unwrap();
+    let holder = || {
+        let holder = rustix::process::fcntl_getlk(&lock, &Flock::from(FlockType::WriteLock)).unwrap();
+        holder.map(|lock| u32::try_from(lock.pid.unwrap().as_raw_pid()).unwrap())
+    };
+    assert_eq!(holder(), Some(daemon.keeper()));
+    daemon.kill_daemon().await;
+    daemon.client().await.call("daemon/status", json!({})).await;
+    assert_eq!(holder(), Some(daemon.keeper()), "after a restart");
+    let old = daemon.pid().await;
+    daemon.kill_keeper().await;
+    until("the old daemon is the new keeper", async || (holder() == Some(old)).then_some(())).await;
+    process::signal(old, Signal::TERM);
+    assert!(comes_true(TIMEOUT, || process::of_directory(daemon.dirs.root()).is_empty()));
+    assert_eq!(holder(), None, "no daemon");
 }
 
 #[tokio::test]

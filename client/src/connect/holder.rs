@@ -1,7 +1,8 @@
 //! Finds the process that holds the daemon's lock, for when the socket does not answer.
 //!
-//! The system lists the holders of locks (`/proc/locks`); the holder of the daemon's lock is the daemon
-//! or its keeper. No other process is ever signalled: the process is held by a descriptor first and
+//! The holder of the daemon's lock is the daemon or its keeper. The keeper also holds a lock of fcntl(2), and the system names the
+//! holder of such a lock at once. Where there is none (a keeper that died, a repair), the list of all locks (`/proc/locks`) names
+//! the holder of the `flock`; reading it waits for all processors, some 8 ms. No other process is ever signalled: the process is held by a descriptor first and
 //! looked up again afterwards, so its number cannot have been reused. The lock itself is not touched:
 //! a daemon that is starting would take an attempt for another daemon. Without such a list the result
 //! is `None`.
@@ -14,7 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use linger_protocol::place::Places;
-use rustix::process::{Pid, Signal};
+use rustix::process::{Flock, FlockType, Pid, Signal};
 use serde_json::Value;
 
 use crate::error::Failure;
@@ -52,14 +53,16 @@ fn probe(places: &Places) -> Option<Holder> {
     if meta.uid() != rustix::process::geteuid().as_raw() {
         return None;
     }
-    let pid = owner(&locks()?, meta.ino())?;
+    let flags = i32::try_from((rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits()).ok()?;
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(&path).ok();
+    let holder = || file.as_ref().and_then(named).or_else(|| owner(&locks()?, meta.ino()));
+    let pid = holder()?;
     let process = open(pid)?;
     // The descriptor is open: the number is this process's, if it still holds the lock.
-    if owner(&locks()?, meta.ino()) != Some(pid) {
+    if holder() != Some(pid) {
         return None;
     }
-    let flags = i32::try_from((rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits()).ok()?;
-    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(&path).ok()?;
+    let file = file?;
     let mut text = String::new();
     let said: Value = match file.take(MAX_CONTENT).read_to_string(&mut text) {
         Ok(_) => serde_json::from_str(&text).unwrap_or_default(),
@@ -67,6 +70,14 @@ fn probe(places: &Places) -> Option<Holder> {
     };
     let announced = said.get("pid").and_then(Value::as_u64) == Some(u64::from(pid));
     Some(Holder { pid, socket: said.get("socket").and_then(Value::as_str).map(PathBuf::from), announced, process })
+}
+
+/// The process that holds a lock of fcntl(2) on the file.
+fn named(file: &fs::File) -> Option<u32> {
+    let any = Flock::from(FlockType::WriteLock);
+    let pid = rustix::process::fcntl_getlk(file, &any).ok()??.pid?;
+    // A process outside this one's container has no number here.
+    u32::try_from(pid.as_raw_pid()).ok().filter(|pid| *pid > 1)
 }
 
 /// The system's list of locks.

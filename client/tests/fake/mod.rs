@@ -95,11 +95,12 @@ impl Fake {
     }
 }
 
-/// The daemon's lock.
+/// The daemon's lock, as a keeper holds it.
 fn lock(data: &Path) -> File {
     std::fs::create_dir_all(data).unwrap();
     let lock = File::create(data.join("lingerd.lock")).unwrap();
     lock.lock().unwrap();
+    rustix::fs::fcntl_lock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     lock
 }
 

@@ -1,6 +1,7 @@
 //! One daemon per user: a lock file next to the database, held for the daemon's life.
 //!
-//! The system releases the lock however the daemon ends. The file stays; while a daemon runs, it holds one line of JSON with the
+//! The lock is a `flock`, which the daemon shares with its keeper; the keeper adds a lock of fcntl(2), by which clients find it.
+//! The system releases both however the processes end. The file stays; while a daemon runs, it holds one line of JSON with the
 //! daemon's process id and socket. Only the holder of the lock may remove a socket.
 //! A helper that repairs the database holds the lock too, and says so in that line.
 //! Otherwise the line is blank. Its length is fixed, because overwriting works even on a full disk.
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use linger_protocol::place::{PlaceError, Places, private_directory};
-use rustix::fs::OFlags;
+use rustix::fs::{FlockOperation, OFlags, fcntl_lock};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::process::{Pid, test_kill_process};
 use serde_json::json;
@@ -120,6 +121,13 @@ impl Lock {
             Err(TryLockError::WouldBlock) => Err(LockError::Held(Held::default())),
             Err(TryLockError::Error(error)) => Err(LockError::Io(PathBuf::from("lingerd.lock"), error)),
         }
+    }
+
+    /// Lets the system tell clients that this process holds the lock (`F_GETLK` in fcntl(2)): their other source, `/proc/locks`,
+    /// makes each of them wait for milliseconds. This lock stays over `exec`, is not inherited by children, and ends when this
+    /// process closes *any* descriptor of the file. A file system without such locks leaves clients their other source.
+    pub fn name_this_process(&self) {
+        let _unnamed = fcntl_lock(&self.file, FlockOperation::NonBlockingLockExclusive);
     }
 
     /// Prepares for a program that takes this process's place: the descriptor stays open, and the line no longer names the holder.

@@ -164,6 +164,8 @@ pub fn run(places: &Places, background: bool, lock: Option<Lock>) -> anyhow::Res
         }
         Err(error) => return Err(error.into()),
     };
+    // Not earlier: what opens and closes the file while it checks would end this again.
+    lock.name_this_process();
     if lock.follows_a_death
         && let Err(error) = ledger::keep(&places.children())
     {

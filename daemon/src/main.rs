@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use linger_protocol::VERSION;
+use linger_protocol::footprint;
 use linger_protocol::place::{PlaceError, Places, check_socket, own_directory, private_directory};
 use lingerd::config::{Changes, ConfigStore};
 use lingerd::diagnostics::secret::Redactor;
@@ -206,7 +207,7 @@ async fn serve(
     let system = lingerd::session::env::SYSTEM.to_owned();
     let environment = own_environment();
     let setup = Setup { places, config, tools, system, redactor, environment, keeper, restarts };
-    let options = Options { setup, changes, ready, on_idle: memory::release_idle_memory };
+    let options = Options { setup, changes, ready, on_idle: footprint::release_idle_memory };
     let result = lingerd::run(options, listener, shutdown).await;
     drop(lock);
     result

@@ -2,7 +2,7 @@
 //!
 //! The nouns ([`message`], [`event`], [`events`], [`search`], [`session`], [`agent`], [`artifact`], [`attention`], [`prompt`], [`question`], [`permission`], [`patience`], [`unattended`], [`blob`], [`budget`], [`checkpoint`], [`child`], [`completion`], [`config`], [`daemon`], [`gateway`], [`key`], [`mcp`], [`token`], [`trust`], [`error`]),
 //! the methods ([`method`]), the places where things lie ([`place`]), and JSON lines over a local socket ([`transport`]), which is the only
-//! I/O of this crate.
+//! I/O of this crate; and how an idle process shrinks ([`footprint`]).
 //! Deliberately absent: any logic of sessions, providers or rendering.
 
 pub mod age;
@@ -19,6 +19,7 @@ pub mod daemon;
 pub mod error;
 pub mod event;
 pub mod events;
+pub mod footprint;
 pub mod gateway;
 pub mod id;
 pub mod key;

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use linger_tests::harness::{Daemon, Pty, programs};
+use linger_tests::TIMEOUT;
+use linger_tests::harness::{Daemon, Pty, comes_true, process, programs};
 use linger_tests::model::{Gate, ModelServer, Reply};
 use serde_json::json;
 
@@ -35,6 +36,23 @@ async fn the_loop_takes_a_line_and_streams_the_answer() {
     terminal.shows("Good day to you").await;
     terminal.line("more");
     terminal.shows("and again").await;
+    assert_eq!(terminal.leaves().await, 0);
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn a_client_that_waits_for_its_user_gives_memory_back_and_goes_on() {
+    let model = ModelServer::with([Reply::text("Good day"), Reply::text("and again")]);
+    let daemon = Daemon::start(&model).await;
+    let mut terminal = open(&daemon).await;
+    for (prompt, answer) in [("hello", "Good day"), ("more", "and again")] {
+        terminal.line(prompt);
+        terminal.shows(answer).await;
+        let client = terminal.pid();
+        // At rest it has a third of what it had at work; a program for tests has some more.
+        let shrinks = || process::memory(client).0 * 2 < process::peak(client);
+        assert!(comes_true(TIMEOUT, shrinks), "{:?} KiB of {}", process::memory(client), process::peak(client));
+    }
     assert_eq!(terminal.leaves().await, 0);
     daemon.check(&[], &model);
 }

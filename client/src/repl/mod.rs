@@ -30,6 +30,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use linger_protocol::event::{Event, EventBody, NoticeCode};
+use linger_protocol::footprint;
 use linger_protocol::id::{Cursor, PromptId, QuestionId, TurnId};
 use linger_protocol::message::{ContentBlock, StopReason, text_of};
 use linger_protocol::method::{SessionMerge, SessionPrompt};
@@ -62,6 +63,9 @@ use switch::What;
 
 /// How often the status is redrawn while a turn runs: its clock counts seconds.
 const TICK: Duration = Duration::from_secs(1);
+
+/// So long after the last event the client gives back memory, if no turn runs.
+const REST: Duration = Duration::from_secs(1);
 
 /// An interactive session.
 struct Repl {
@@ -129,6 +133,8 @@ struct Repl {
     caught_up: bool,
     /// Whether a cancel was sent; the next Ctrl-C leaves.
     cancelling: bool,
+    /// Whether memory was given back since the last event.
+    rests: bool,
 }
 
 /// Fails unless this is a terminal with a person at it.
@@ -208,6 +214,7 @@ pub(crate) fn repl(client: Client, look: &Capabilities, info: Info) -> Result<Ex
         writing: None,
         caught_up: false,
         cancelling: false,
+        rests: false,
     };
     repl.take(info);
     repl.run()
@@ -248,7 +255,9 @@ impl Repl {
 
     /// Handles the next event; the exit code, when it is time to leave.
     fn step(&mut self) -> Result<Option<Exit>, Failure> {
-        match self.attachment.next(self.tick())? {
+        let happened = self.attachment.next(self.tick())?;
+        self.rests &= matches!(happened, Happened::TimedOut);
+        match happened {
             Happened::Event(notification, _) => {
                 self.event(&notification.event)?;
                 match notification.event.body {
@@ -262,16 +271,30 @@ impl Repl {
             Happened::Hotkey(hotkey) => self.hotkey(hotkey),
             Happened::Signal(signal) => self.signal(signal),
             Happened::Key(_) => Ok(None),
-            Happened::TimedOut => {
+            Happened::TimedOut if self.ticks() => {
                 self.live.stalls();
                 self.show_live().map(|()| None)
+            }
+            Happened::TimedOut => {
+                footprint::release_idle_memory();
+                self.rests = true;
+                Ok(None)
             }
         }
     }
 
-    /// When to redraw the status: once a second, while a turn runs and there is something to redraw.
+    /// Whether there is a status to redraw.
+    fn ticks(&self) -> bool {
+        self.running.is_some() && self.caught_up && self.input.above.is_some()
+    }
+
+    /// When to do something without an event: redraw the status, each second; or give back memory, once.
     fn tick(&self) -> Option<Instant> {
-        (self.running.is_some() && self.caught_up && self.input.above.is_some()).then(|| Instant::now() + TICK)
+        match (self.ticks(), self.running.is_none() && !self.rests) {
+            (true, _) => Some(Instant::now() + TICK),
+            (false, true) => Some(Instant::now() + REST),
+            (false, false) => None,
+        }
     }
 
     /// Redraws the status and the end of a running command's output.

@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use linger_protocol::footprint;
 use linger_protocol::place::Places;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -39,7 +40,7 @@ use signal_hook::low_level::pipe;
 use crate::keeper::lock::{Lock, LockError};
 use crate::process::ledger;
 use crate::process::{OWNER, adopt, children, mark};
-use crate::sys::{descriptors, memory, terminal};
+use crate::sys::{descriptors, terminal};
 use crate::{diagnostics, fault};
 
 /// Pauses before restarts, in milliseconds. A single crash costs no wait; a daemon that crashes at every start must not keep a
@@ -388,7 +389,7 @@ impl Keeper<'_> {
                 {
                     record(self.places, "WARN", &format!("cannot detach from the terminal: {error}"));
                 }
-                memory::release_idle_memory();
+                footprint::release_idle_memory();
             }
         }
     }

@@ -127,7 +127,7 @@ pub(super) async fn stream() -> Vec<Figure> {
     ]
 }
 
-/// Waits until the memory of the daemon has not changed for longer than it takes it to give back what it can.
+/// Waits until the memory of a process, in MiB (RSS and PSS), has not changed for longer than it takes to give back what it can.
 pub(super) async fn settled(pid: u32) -> (f64, f64) {
     let (mut last, mut same) = (process::memory(pid), 0);
     for _ in 0..50 {
@@ -170,7 +170,7 @@ pub(super) async fn memory() -> Vec<Figure> {
     client.attach(&session).await;
     client.turn(&session, "say ok").await;
     terminal.shows("ok").await;
-    let attached = process::memory(terminal.pid());
+    let attached = settled(terminal.pid()).await;
     terminal.leaves().await;
     let gate = Gate::new();
     let held = gate.clone();
@@ -192,7 +192,7 @@ pub(super) async fn memory() -> Vec<Figure> {
         Figure::new("its keeper, of its own", keeper as f64, "KiB", 1000.0),
         Figure::new("each of 99 further idle sessions, PSS", (hundred.1 - one.1) * 1024.0 / 99.0, "KiB", 30.0),
         Figure::new("each of 10 working sessions, PSS", (ten.1 - hundred.1) * 1024.0 / 10.0, "KiB", 300.0),
-        Figure::new("a client attached, PSS", attached.1 as f64 / 1024.0, "MiB", 4.0),
+        Figure::new("a client attached, PSS", attached.1, "MiB", 4.0),
     ]
 }
 

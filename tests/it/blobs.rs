@@ -114,3 +114,37 @@ async fn a_file_in_the_place_of_their_directory_is_moved_out_of_the_way() {
     assert_eq!(std::fs::read_to_string(aside).unwrap(), "mine");
     daemon.check(&[&client], &model);
 }
+
+#[tokio::test]
+async fn artifacts_lie_where_the_configuration_says_and_what_lies_elsewhere_is_told() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let file = daemon.workspace().join("notes.txt");
+    std::fs::write(&file, "kept elsewhere").unwrap();
+    let config = std::fs::read_to_string(daemon.dirs.config()).unwrap();
+    let (here, disk) = (daemon.dirs.database().with_file_name("blobs"), daemon.dirs.root().join("disk"));
+    let wanted = disk.join("linger");
+    std::fs::write(daemon.dirs.config(), format!("blobs = {:?}\n{config}", wanted.display().to_string())).unwrap();
+    stop(&daemon).await;
+    daemon.launch().await;
+    let told = async |words: &str| {
+        let output = daemon.cli(&["doctor"]).run().await;
+        assert!(output.stdout.contains(&format!("config.toml: blobs: {words}")), "{output:?}");
+    };
+    told(&format!("{} is not there", disk.display())).await;
+    stop(&daemon).await;
+    std::fs::create_dir(&disk).unwrap();
+    daemon.launch().await;
+    daemon.cli(&["artifact", "put", "notes.txt"]).run().await.exits(0);
+    assert_eq!(std::fs::read_link(&here).unwrap(), wanted);
+    assert!(std::fs::read_dir(&wanted).unwrap().flatten().any(|entry| entry.file_name().len() == 2), "a blob is there");
+    // What a person has put into the link's place is theirs.
+    stop(&daemon).await;
+    std::fs::remove_file(&here).unwrap();
+    std::fs::create_dir(&here).unwrap();
+    std::fs::write(here.join("mine"), "").unwrap();
+    daemon.launch().await;
+    told(&format!("they lie in {}, not in {}", here.display(), wanted.display())).await;
+    assert!(here.join("mine").is_file());
+    daemon.check(&[], &model);
+}

@@ -110,6 +110,8 @@ pub struct Config {
     pub idle_unload_s: u64,
     /// How long an unused session is kept, in milliseconds; forever if absent.
     pub retention_ms: Option<u64>,
+    /// Where the blobs lie from the next start on; absent: beside the database, or as they are.
+    pub blobs: Option<PathBuf>,
     /// The default timeout of a `bash` call, in seconds.
     pub bash_timeout_s: u64,
     /// How far and how much sessions may delegate.

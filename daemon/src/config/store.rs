@@ -259,6 +259,11 @@ impl ConfigStore {
         self.current().is_ok_and(|config| config.memory)
     }
 
+    /// Where the blobs are to lie; absent if the configuration does not say.
+    pub fn blobs(&self) -> Option<PathBuf> {
+        self.current().ok()?.blobs.clone()
+    }
+
     /// How much of the model's window the tools of MCP servers may take, in percent.
     pub fn mcp_direct_percent(&self) -> u8 {
         self.current().map_or(MCP_DIRECT_PERCENT, |config| config.mcp_direct_percent)

@@ -49,6 +49,7 @@ const KEYS: &[(&str, Widens, &str)] = &[
     ("after_restart", Never, ""),
     ("idle_unload_s", Never, ""),
     ("retention", Never, ""),
+    ("blobs", Never, ""),
     ("tools.bash_timeout_s", Never, ""),
     ("tools.mcp_direct_percent", Never, ""),
     ("tools.image", Never, ""),

@@ -52,6 +52,7 @@ pub(super) struct Written {
     after_restart: AfterRestart,
     idle_unload_s: u64,
     retention: Option<String>,
+    blobs: Option<PathBuf>,
     tools: ToolsWritten,
     delegate: Delegation,
     env: EnvWritten,
@@ -111,6 +112,7 @@ impl Default for Written {
             after_restart: AfterRestart::default(),
             idle_unload_s: 60,
             retention: None,
+            blobs: None,
             tools: ToolsWritten::default(),
             delegate: Delegation::default(),
             env: EnvWritten::default(),
@@ -138,6 +140,8 @@ impl Written {
     pub(super) fn with_home(mut self, home: Option<&Path>) -> Self {
         let file = self.network.ca_file.as_ref().and_then(|file| Some(home?.join(file.strip_prefix("~").ok()?)));
         self.network.ca_file = file.or(self.network.ca_file);
+        let blobs = self.blobs.as_ref().and_then(|dir| Some(home?.join(dir.strip_prefix("~").ok()?)));
+        self.blobs = blobs.or(self.blobs);
         for server in self.mcp.values_mut() {
             let cwd = server.cwd.as_ref().and_then(|cwd| Some(home?.join(cwd.strip_prefix("~").ok()?)));
             server.cwd = cwd.or(server.cwd.take());
@@ -183,6 +187,9 @@ impl Written {
         let attention =
             attention::check(self.attention).map_err(|(key, problem)| source.error(&["attention", key], problem))?;
         let retention_ms = self.retention.as_deref().map(|text| retention(source, text)).transpose()?;
+        if self.blobs.as_ref().is_some_and(|dir| !dir.is_absolute()) {
+            return Err(source.error(&["blobs"], "expected an absolute path, or one that begins with ~/"));
+        }
         let keys = self.providers.values().flat_map(|provider| {
             let fields = own_fields::variables(&provider.headers).chain(own_fields::variables(&provider.query));
             fields.chain(provider.api_key_env.as_deref()).map(str::to_owned)
@@ -200,6 +207,7 @@ impl Written {
             after_restart: self.after_restart,
             idle_unload_s: self.idle_unload_s,
             retention_ms,
+            blobs: self.blobs,
             bash_timeout_s: self.tools.bash_timeout_s,
             fetch_private: self.tools.fetch_private,
             image_model: self.tools.image,

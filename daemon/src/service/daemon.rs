@@ -68,7 +68,7 @@ pub async fn hello(services: &Services, caller: &Caller, params: Hello) -> Resul
         signals,
         config_stale: config_error.is_some() && current.is_ok(),
         config_error,
-        config_warnings: services.config.warnings(),
+        config_warnings: services.config_warnings(),
         damage: recover::warnings(&services.store),
     })
 }
@@ -115,7 +115,7 @@ pub async fn status(services: &Services, caller: &Caller, _: Empty) -> Result<St
         log_error: log_error(services).await,
         config: services.places.config_file(),
         config_error: services.config.error().map(|error| error.to_string()),
-        config_warnings: services.config.warnings(),
+        config_warnings: services.config_warnings(),
         model: services.providers.model(None).ok().map(|resolved| resolved.origin),
         sessions,
         running,

@@ -49,7 +49,7 @@ use crate::provider::keys::Keys;
 use crate::registry::Registry;
 use crate::session::env::{Env, SYSTEM};
 use crate::session::search::Search;
-use crate::store::Store;
+use crate::store::{Store, blob as blobs};
 use crate::sys::clock;
 use crate::tool::set::Tools;
 
@@ -83,6 +83,8 @@ pub struct Services {
     pub trust_questions: trust::Asked,
     /// The index of all messages.
     pub search: Search,
+    /// Why the blobs are not where the configuration says.
+    misplaced: Option<String>,
 }
 
 /// The arguments of [`Services::open`].
@@ -129,6 +131,11 @@ impl Services {
     /// Opens the database and the services above it; loads no session. To end them, cancel `shutdown` and close the store.
     pub fn open(setup: Setup, shutdown: CancellationToken) -> anyhow::Result<Arc<Self>> {
         let Setup { places, config, tools, system, redactor, environment, keeper, restarts } = setup;
+        let misplaced =
+            config.blobs().and_then(|wanted| blobs::place(&places.database(), &wanted).err()).map(|error| {
+                tracing::warn!(target: "daemon", %error, "the blobs are not where the configuration says");
+                format!("config.toml: blobs: {error}")
+            });
         let store = Store::open(&places.database())?;
         crate::tool::keep_shut(&places.database());
         crate::tool::keep_shut(&crate::store::words::Words::path(&places.database()));
@@ -156,7 +163,13 @@ impl Services {
             config_question,
             trust_questions: trust::Asked::default(),
             search: Search::default(),
+            misplaced,
         }))
+    }
+
+    /// What is to be known about the configuration.
+    fn config_warnings(&self) -> Vec<String> {
+        self.config.warnings().into_iter().chain(self.misplaced.clone()).collect()
     }
 
     /// Applies the MCP servers of the configuration in force.

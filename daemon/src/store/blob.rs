@@ -111,6 +111,31 @@ pub(crate) fn directory(database: &Path) -> PathBuf {
     database.with_file_name("blobs")
 }
 
+/// Has the blobs of a database lie in `wanted`, to which a link beside the database leads. Changes nothing and fails if there are
+/// blobs elsewhere already, or if the directory above `wanted` is absent: that of a disk that is away.
+pub fn place(database: &Path, wanted: &Path) -> io::Result<()> {
+    let link = directory(database);
+    let here = match fs::read_link(&link) {
+        Ok(here) if here == wanted => return Ok(()),
+        Ok(here) => Some(here),
+        // An empty directory is as good as none.
+        Err(_) => (link.exists() && fs::remove_dir(&link).is_err()).then(|| link.clone()),
+    };
+    if let Some(here) = here {
+        let (here, wanted) = (here.display(), wanted.display());
+        let why =
+            format!("they lie in {here}, not in {wanted}: stop the daemon and move them (`linger help sessions`)");
+        return Err(io::Error::other(why));
+    }
+    let above = wanted.parent().unwrap_or(wanted);
+    if !above.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, format!("{} is not there", above.display())));
+    }
+    private_directory(wanted).map_err(io::Error::other)?;
+    std::os::unix::fs::symlink(wanted, &link)?;
+    link.parent().map_or(Ok(()), |above| File::open(above)?.sync_all())
+}
+
 impl Blobs {
     /// The blobs of the database at `database`.
     pub fn beside(database: &Path) -> Self {
@@ -529,6 +554,33 @@ mod tests {
         fs::rename(&away, dir.path().join("disk")).unwrap();
         assert_eq!(blobs.read(&id_of_bytes(b"abc"), 0, 3).unwrap(), b"abc", "nothing was put in its place");
         blobs.put(b"other").unwrap();
+    }
+
+    #[test]
+    fn blobs_lie_where_they_were_placed_and_none_is_left_behind() {
+        let (dir, blobs) = blobs();
+        let (database, disk) = (dir.path().join("linger.db"), dir.path().join("disk"));
+        let wanted = disk.join("blobs");
+        let why = place(&database, &wanted).unwrap_err().to_string();
+        assert_eq!(why, format!("{} is not there", disk.display()));
+        fs::create_dir(&disk).unwrap();
+        fs::create_dir(dir.path().join("blobs")).unwrap();
+        place(&database, &wanted).unwrap();
+        blobs.put(b"abc").unwrap().committed();
+        assert!(wanted.join("ba").is_dir());
+        assert_eq!(fs::metadata(&wanted).unwrap().mode() & 0o777, 0o700);
+        place(&database, &wanted).unwrap();
+        fs::rename(&disk, dir.path().join("away")).unwrap();
+        place(&database, &wanted).unwrap();
+        fs::rename(dir.path().join("away"), &disk).unwrap();
+        let other = disk.join("other");
+        let why = place(&database, &other).unwrap_err().to_string();
+        assert!(why.starts_with(&format!("they lie in {}, not in {}", wanted.display(), other.display())), "{why}");
+        fs::remove_file(dir.path().join("blobs")).unwrap();
+        fs::rename(&wanted, dir.path().join("blobs")).unwrap();
+        let why = place(&database, &wanted).unwrap_err().to_string();
+        assert!(why.starts_with(&format!("they lie in {}", dir.path().join("blobs").display())), "{why}");
+        assert_eq!(blobs.read(&id_of_bytes(b"abc"), 0, 3).unwrap(), b"abc");
     }
 
     #[test]

@@ -27,25 +27,16 @@ struct Current {
     messages: usize,
 }
 
-/// What requests must have in common for one to extend the other.
+/// A hash of what requests must have in common for one to extend the other: the codec with its settings, `provider/model`, the
+/// system prompt, and the tools.
 #[derive(Debug, PartialEq, Eq)]
-struct Prefix {
-    /// The codec with its settings.
-    codec: String,
-    /// `provider/model`.
-    origin: String,
-    /// Hash of the system prompt.
-    system: u64,
-    /// The digest of the tools.
-    tools: String,
-}
+struct Prefix(u64);
 
 impl Prefix {
     fn of(codec: &dyn Codec, (origin, system, tools): (&str, &str, &ToolSpecs)) -> Self {
         let mut hasher = DefaultHasher::new();
-        system.hash(&mut hasher);
-        let (codec, system) = (format!("{codec:?}"), hasher.finish());
-        Self { codec, origin: origin.to_owned(), system, tools: tools.digest().to_owned() }
+        (format!("{codec:?}"), origin, system, tools.digest()).hash(&mut hasher);
+        Self(hasher.finish())
     }
 }
 

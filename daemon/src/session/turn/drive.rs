@@ -45,7 +45,7 @@ const CONTINUE: &str = "Your answer was cut at the token limit. Continue it exac
                         without repeating anything.";
 
 impl Turn {
-    pub(super) async fn drive(&mut self, mut opening: Opening) -> Result<(), TurnEnded> {
+    pub(super) async fn drive(&mut self, mut opening: Box<Opening>) -> Result<(), TurnEnded> {
         let files = self.read_files();
         let context = match self.history(&mut opening).await? {
             Ok(context) => context,
@@ -144,8 +144,8 @@ impl Turn {
 
     /// Does what is left of the step that was under way when the turn's task went; whether the turn
     /// ends with that.
-    async fn finish_last_step(&mut self, step: &mut Step, opening: Opening) -> Result<bool, TurnEnded> {
-        let Opening { known, begun, stop, .. } = opening;
+    async fn finish_last_step(&mut self, step: &mut Step, opening: Box<Opening>) -> Result<bool, TurnEnded> {
+        let Opening { known, begun, stop, .. } = *opening;
         let open = context::open_calls(&step.context.messages);
         if !open.is_empty() {
             let mut results = std::mem::take(&mut step.context.results);

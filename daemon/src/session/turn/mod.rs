@@ -128,7 +128,7 @@ pub struct Turn {
     /// The index of notes that the system prompt has.
     memory: Option<state::MemoryIndex>,
     /// The system prompt without it.
-    system: String,
+    system: Arc<str>,
     /// What that has beside the daemon's own, as the session's creator wrote it.
     added_system: Option<String>,
     /// The agent that the session is.
@@ -174,7 +174,8 @@ impl Turn {
             state.tools.as_deref(),
             env.offered(state.has_skills(), state.depth()),
         );
-        let opening = Opening {
+        // A box: a turn's future has room for each value that it was handed on through, as long as it lives.
+        let opening = Box::new(Opening {
             past,
             head: state.head,
             passed_over: state.passed_over.clone(),
@@ -186,7 +187,7 @@ impl Turn {
                 (false, false) => Stop::End,
             },
             checkpoint: state.undo.open.as_deref().cloned(),
-        };
+        });
         let mut this = Self {
             session,
             env,
@@ -214,7 +215,7 @@ impl Turn {
             agents: String::new(),
             host,
             memory: state.memory.clone(),
-            system: String::new(),
+            system: Arc::default(),
             added_system: state.added_system.clone(),
             role: state.role.clone(),
             role_steps: None,

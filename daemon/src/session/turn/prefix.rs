@@ -1,6 +1,8 @@
 //! The prefix of a turn's requests: system prompt, tools and wire format. An event names each change,
 //! because a changed prefix misses the provider's cache.
 
+use std::sync::Arc;
+
 use linger_protocol::event::{EventBody, Instruction};
 use tokio::task::JoinHandle;
 
@@ -38,7 +40,7 @@ impl Turn {
     }
 
     /// The system prompt, or why there is none: the session's agent is gone. Emits an event for each part that has changed.
-    pub(super) fn system(&mut self, files: Files, is_begun: bool) -> Result<Result<String, String>, TurnEnded> {
+    pub(super) fn system(&mut self, files: Files, is_begun: bool) -> Result<Result<Arc<str>, String>, TurnEnded> {
         let Files { instructions: loaded, library, index } = files;
         let role = match &self.role {
             None => None,
@@ -88,6 +90,7 @@ impl Turn {
             Some(added) => format!("{}\n\n{}\n", own.trim_end(), added.trim()),
             None => own,
         };
+        // Kept through the turn, without the room that the text has grown into.
         self.system = format!(
             "{own}\nDirectory: {}\n{}Platform: {}\nSession started: {}\n{}{}{}",
             self.workspace.cwd.display(),
@@ -97,14 +100,15 @@ impl Turn {
             instructions::render(&loaded),
             skill::catalogue(&told),
             self.agents,
-        );
+        )
+        .into();
         let index = if is_begun && self.memory.is_none() { String::new() } else { index };
         Ok(Ok(self.with_memory(index)?))
     }
 
     /// The system prompt with the index of notes: as it was when the session began, or its context was compacted. Emits an event
     /// if it was read now, which `index` is.
-    fn with_memory(&mut self, index: String) -> Result<String, TurnEnded> {
+    fn with_memory(&mut self, index: String) -> Result<Arc<str>, TurnEnded> {
         if !self.has_memory() {
             return Ok(self.system.clone());
         }
@@ -116,7 +120,10 @@ impl Turn {
             self.memory = Some(MemoryIndex { text: index.into(), ..MemoryIndex::default() });
         }
         let index = self.memory.as_ref().map(|memory| memory.text.clone()).unwrap_or_default();
-        Ok(format!("{}{index}", self.system))
+        if index.is_empty() {
+            return Ok(self.system.clone());
+        }
+        Ok(format!("{}{index}", self.system).into())
     }
 
     fn has_memory(&self) -> bool {

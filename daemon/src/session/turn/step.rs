@@ -24,7 +24,7 @@ const NOTHING_LEFT: &str = "cannot leave out more of the history";
 
 /// The parts of a turn's requests.
 pub(super) struct Step {
-    pub(super) system: String,
+    pub(super) system: Arc<str>,
     /// The tools.
     pub(super) tools: Arc<ToolSet>,
     pub(super) context: Context,
@@ -35,7 +35,7 @@ pub(super) struct Step {
 }
 
 impl Step {
-    pub(super) fn new(system: String, tools: Arc<ToolSet>, context: Context) -> Self {
+    pub(super) fn new(system: Arc<str>, tools: Arc<ToolSet>, context: Context) -> Self {
         Self { system, tools, context, encoding: Encoding::default(), strategy: Strategy::default() }
     }
 

@@ -35,6 +35,7 @@ use crate::process::ledger::Left;
 use crate::rpc::Accept;
 use crate::rpc::connections::Connections;
 use crate::service::{Services, Setup};
+use crate::sys::task;
 
 /// How long sessions may take to store their state when the daemon ends.
 const DRAIN: Duration = Duration::from_secs(4);
@@ -81,15 +82,15 @@ pub async fn run(options: Options, mut listener: impl Accept, shutdown: Cancella
         tracing::warn!(target: "daemon", left_behind, "killed processes of a daemon that died");
     }
     service::config::begin(&services, left.died).await;
-    let watching = tokio::spawn(service::config::watch(services.clone(), changes));
-    let files = services.env().to_watch().map(|it| tokio::spawn(service::files::watch(services.clone(), it)));
-    let asking = services.config.trust_changes().map(|it| tokio::spawn(service::trust::watch(services.clone(), it)));
+    let watching = task::spawn(service::config::watch(services.clone(), changes));
+    let files = services.env().to_watch().map(|it| task::spawn(service::files::watch(services.clone(), it)));
+    let asking = services.config.trust_changes().map(|it| task::spawn(service::trust::watch(services.clone(), it)));
     // Before resumed turns start processes.
     let adopting = process::adopt_orphans().map(tokio::spawn).inspect_err(|error| {
         tracing::warn!(target: "daemon", %error, "cannot become sub-reaper: processes that leave their group are not recognised");
     });
     let unfinished = services.registry.resume_unfinished().await;
-    let later = unfinished.err().map(|_| tokio::spawn(services.registry.clone().resume_later()));
+    let later = unfinished.err().map(|_| task::spawn(services.registry.clone().resume_later()));
     fault::point("daemon.unfinished");
     ready()?;
     fault::point("daemon.ready");

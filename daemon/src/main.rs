@@ -24,6 +24,7 @@ use lingerd::process::{ledger, mark};
 use lingerd::provider::keychain::helper;
 use lingerd::rpc::listener::{ListenError, Listener};
 use lingerd::service::{Setup, own_environment};
+use lingerd::sys::task;
 use lingerd::sys::{descriptors, memory, terminal};
 use lingerd::tool::page;
 use lingerd::tool::set::Tools;
@@ -196,7 +197,7 @@ async fn serve(
             Ok(())
         }
     });
-    tokio::spawn({
+    task::spawn({
         let shutdown = shutdown.clone();
         async move {
             shutdown.cancelled().await;
@@ -228,7 +229,7 @@ fn end_without_keeper(
     orphaned: Arc<AtomicBool>,
 ) -> anyhow::Result<()> {
     let (mut link, shutdown) = (tokio::net::UnixStream::from_std(link)?, shutdown.clone());
-    tokio::spawn(async move {
+    task::spawn(async move {
         // A keeper sends nothing: end of file, data or an error means that it is gone.
         let _end = link.read_u8().await;
         if !shutdown.is_cancelled() {
@@ -243,7 +244,7 @@ fn end_without_keeper(
 fn end_on_signals(shutdown: &CancellationToken, orphaned: &Arc<AtomicBool>) -> anyhow::Result<()> {
     for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
         let (mut signal, shutdown, orphaned) = (signal(kind)?, shutdown.clone(), orphaned.clone());
-        tokio::spawn(async move {
+        task::spawn(async move {
             signal.recv().await;
             // A daemon that is told to end must not become the keeper.
             orphaned.store(false, Ordering::Relaxed);
@@ -252,6 +253,6 @@ fn end_on_signals(shutdown: &CancellationToken, orphaned: &Arc<AtomicBool>) -> a
     }
     // A hangup of the terminal must not end the daemon.
     let mut hangup = signal(SignalKind::hangup())?;
-    tokio::spawn(async move { while hangup.recv().await.is_some() {} });
+    task::spawn(async move { while hangup.recv().await.is_some() {} });
     Ok(())
 }

@@ -12,6 +12,7 @@ use crate::provider::image::{ImageRequest, MadeImage, decode, encode, is_support
 use crate::provider::key_source::Lack;
 use crate::provider::models::{Price, Prices};
 use crate::provider::{Provider, driver};
+use crate::sys::task;
 use crate::tool::BoxFuture;
 use crate::tool::image::{ImageModel, ImageModels};
 
@@ -64,7 +65,7 @@ impl Providers {
         let (kind, has_pictures) = (resolved.kind(), !request.pictures.is_empty());
         let asked = encode(kind, &resolved.model, &request)?;
         let answer = driver::get(&endpoint, asked, TIMEOUT, MAX_ANSWER).await.map_err(|failure| failure.message)?;
-        let decoded = tokio::task::spawn_blocking(move || decode(kind, &answer)).await;
+        let decoded = task::spawn_blocking(move || decode(kind, &answer)).await;
         let made = decoded.unwrap_or_else(|error| Err(format!("its answer cannot be read: {error}")))?;
         let usage = priced(made.usage, &resolved.facts.prices, &model, has_pictures);
         Ok(MadeImage { usage, ..made })

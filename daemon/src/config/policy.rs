@@ -17,6 +17,7 @@ use super::{Config, ConfigStore, Hook, HookEvent};
 use crate::question::permission::limit::{self, Limit};
 use crate::question::permission::{CallInfo, ResolvedAccess, Rule, Rules, Verdict, decide, hides};
 use crate::sys::disk;
+use crate::sys::task;
 use crate::tool::{Access, Hidden, Workspace};
 
 /// What a session has settled about its calls.
@@ -200,7 +201,7 @@ impl Policy {
         failed: impl FnOnce(String) + Send + 'static,
     ) {
         let (config, root) = (self.config.clone(), root.to_path_buf());
-        let kept = tokio::task::spawn_blocking(move || {
+        let kept = task::spawn_blocking(move || {
             let kept = rules.iter().try_for_each(|rule| config.always(&root, refuses, rule));
             if let Err(error) = kept {
                 tracing::warn!(target: "permission", ?rules, %error, "cannot write a rule into the configuration");

@@ -24,6 +24,7 @@ use crate::provider::lister;
 use crate::provider::network::{Network, Variables};
 use crate::provider::public::PrivateHosts;
 use crate::provider::reached::Reached;
+use crate::sys::task;
 use crate::tool::Web;
 
 /// The longest name of a model, in bytes; it must fit a line of `linger ls`.
@@ -211,21 +212,21 @@ impl Providers {
         }
         self.restore_lists(&catalogue).await;
         let has_list = catalogue.has_list(&resolved, scope);
-        let fetch = tokio::spawn(fetched(self.clone(), resolved));
+        let fetch = task::spawn(fetched(self.clone(), resolved));
         has_list || tokio::time::timeout(LIST_WAIT, fetch).await.is_ok()
     }
 
     /// Takes the lists that earlier daemons stored.
     async fn restore_lists(&self, catalogue: &Catalogue) {
         let file = self.config.places().model_lists();
-        let read = tokio::task::spawn_blocking(move || read_lists(&file)).await;
+        let read = task::spawn_blocking(move || read_lists(&file)).await;
         catalogue.restore_lists(read.ok().flatten().unwrap_or_default());
     }
 
     /// Stores the lists that providers have given.
     pub async fn store_lists(&self, catalogue: &Catalogue) {
         let (file, lists) = (self.config.places().model_lists(), catalogue.stored_lists());
-        let written = tokio::task::spawn_blocking(move || write_lists(&file, &lists)).await;
+        let written = task::spawn_blocking(move || write_lists(&file, &lists)).await;
         if let Ok(Err(error)) = written {
             tracing::warn!(target: "request", %error, "cannot store the lists of models");
         }

@@ -19,6 +19,8 @@ use tokio::sync::watch;
 use super::edit::make_directory;
 use super::notices::Notices;
 
+use crate::sys::task;
+
 /// The delay between a change and reading the file. Editors that truncate and write, or rename twice, are done by then; reading
 /// earlier could find a file without rules.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -64,7 +66,7 @@ impl Changes {
         tokio::time::sleep(SETTLE).await;
         self.receiver.mark_unchanged();
         // It blocks on the disk.
-        tokio::task::spawn_blocking(|| self.watch_again()).await.ok()
+        task::spawn_blocking(|| self.watch_again()).await.ok()
     }
 
     /// Follows the path again. The old watcher stays until the new one works.

@@ -27,6 +27,7 @@ use super::result::CallResult;
 use super::settings::ServerConfig;
 use crate::process::server::{Life, Server as Child, Spawn};
 use crate::sys::clock;
+use crate::sys::task;
 use crate::tool::BoxFuture;
 
 /// The newest revision of the protocol that begins with a handshake.
@@ -142,8 +143,8 @@ impl Connection {
             .await
             .map_err(|error| format!("{command} could not be started: {error}"))?;
         let (mut connection, queue, heard) = Self::new(Some(life.pid), roots, log);
-        let reading = tokio::spawn(read(output, heard.clone()));
-        let errors = tokio::spawn(read_errors(errors, log.clone()));
+        let reading = task::spawn(read(output, heard.clone()));
+        let errors = task::spawn(read_errors(errors, log.clone()));
         let (peer, ended, log) = (heard.peer.clone(), heard.ended.clone(), log.clone());
         connection.run(write(queue, input));
         connection.run(keep((reading, errors), life, peer, ended, move || log.tail(began)));
@@ -164,7 +165,7 @@ impl Connection {
         if !connection.peer.is_per_request() {
             address.agreed(&connection.info.protocol_version);
             // It outlives the connection.
-            tokio::spawn(address.clone().end_session(connection.ended.clone()));
+            task::spawn(address.clone().end_session(connection.ended.clone()));
             connection.run(address.listen(heard));
         }
         Ok(connection)
@@ -182,7 +183,7 @@ impl Connection {
 
     /// Runs a task as long as the connection lives.
     fn run(&mut self, task: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.push(AbortOnDropHandle::new(tokio::spawn(task)));
+        self.tasks.push(AbortOnDropHandle::new(task::spawn(task)));
     }
 
     /// Agrees on a protocol. A handshake comes first, because nearly every server knows it; one that refuses it may be of the era

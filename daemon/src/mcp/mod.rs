@@ -49,6 +49,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::diagnostics::secret::SecretVariables;
 use crate::process::server::Children;
 use crate::provider::keys::Keys;
+use crate::sys::task;
 use crate::tool::program::ProgramTool;
 use crate::tool::set::{ToolSet, Tools};
 use crate::tool::{BoxFuture, Tool, Workspace};
@@ -269,7 +270,7 @@ impl Servers {
         };
         if keep.contains(&server.identity) {
             let (cache, identity, listing) = (self.cache.clone(), server.identity.clone(), listing.clone());
-            tokio::task::spawn_blocking(move || cache.put(identity, (*listing).clone(), &keep));
+            task::spawn_blocking(move || cache.put(identity, (*listing).clone(), &keep));
         }
         self.publish(&self.configured());
     }

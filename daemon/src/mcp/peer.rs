@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::provider::with_good_escapes;
+use crate::sys::task;
 
 /// Messages that wait for the server to read them; a server that does not read makes its requests wait, and loses the rest.
 const QUEUE: usize = 64;
@@ -337,7 +338,7 @@ impl Peer {
                         return self.say(&refused);
                     }
                     let peer = self.clone();
-                    tokio::spawn(async move {
+                    task::spawn(async move {
                         let answer = answer.await;
                         peer.say(
                             &answer.map_or(refused, |answer| json!({ "jsonrpc": "2.0", "id": id, "result": answer })),

@@ -24,6 +24,7 @@ use super::listing::Listing;
 use super::settings::{OAuth, ServerConfig, variable_of};
 use crate::diagnostics::secret::{Redactor, Secret, SecretVariables};
 use crate::process::server::Spawn;
+use crate::sys::task;
 use crate::tool::Workspace;
 
 /// How long an instance without calls runs.
@@ -344,7 +345,7 @@ impl Server {
         launch.number = state.last;
         let (sender, status) = watch::channel(Status::Starting);
         let (this, retry_at, number) = (self.clone(), state.retry_at, launch.number);
-        let task = tokio::spawn(async move {
+        let task = task::spawn(async move {
             if let Some(retry_at) = retry_at {
                 sleep_until(retry_at).await;
             }

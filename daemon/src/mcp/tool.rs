@@ -13,6 +13,7 @@ use super::listing::ToolInfo;
 use super::peer::{Asked, Progress};
 use super::result::CallResult;
 use super::server::Server;
+use crate::sys::task;
 use crate::tool::output::Output;
 use crate::tool::set::Takes;
 use crate::tool::{
@@ -173,7 +174,7 @@ impl McpCall {
             (result, misfit)
         };
         // A large value takes a while.
-        tokio::task::spawn_blocking(check).await.unwrap_or_else(|error| {
+        task::spawn_blocking(check).await.unwrap_or_else(|error| {
             let text = format!("the result cannot be checked: {error}");
             (CallResult { text, is_error: true, ..CallResult::default() }, None)
         })

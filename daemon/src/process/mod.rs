@@ -34,6 +34,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::fault;
 use crate::sys::disk;
+use crate::sys::task;
 pub use finish::{End, Finished};
 use ledger::Ledger;
 pub use mark::end_left_behind;
@@ -115,7 +116,7 @@ impl Process {
         let (reader, writer) = io::pipe()?;
         let process = Self::piped(spawn, program, args, reader.into(), stderr)?;
         let mut writer = pipe::Sender::from_owned_fd(OwnedFd::from(writer))?;
-        let feeder = tokio::spawn(async move {
+        let feeder = task::spawn(async move {
             // A child may end without reading its input.
             let _unread = writer.write_all(&bytes).await;
         });

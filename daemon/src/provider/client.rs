@@ -16,6 +16,8 @@ use super::public::{PrivateHosts, PublicNames};
 use super::transport_error::{failed, failure_of};
 use super::{Failure, FailureClass};
 
+use crate::sys::task;
+
 /// How long bytes may be unacknowledged: a changed network leaves dead connections behind, on which a request would wait in vain.
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(20);
@@ -79,7 +81,7 @@ impl Clients {
         }
         let client = if secure {
             let traits = traits.clone();
-            let built = tokio::task::spawn_blocking(move || build(&traits)).await;
+            let built = task::spawn_blocking(move || build(&traits)).await;
             built.map_err(|error| failed(FailureClass::Network, error))??
         } else {
             build(&traits)?

@@ -27,6 +27,7 @@ use super::unstreamed::{Opening, page};
 use super::{Codec, Decoder, Encoding, Failure, FailureClass, Request, StreamEvent, address};
 use crate::diagnostics::secret::{Redactor, Secret};
 use crate::sys::clock;
+use crate::sys::task;
 
 /// The largest response, in bytes: a few hundred for each token of the longest answers.
 const MAX_BODY: usize = 128 << 20;
@@ -178,7 +179,7 @@ impl HttpStream {
             (self.final_usage, self.had_content) = (self.usage(), self.has_begun());
             let ended = std::mem::replace(&mut self.state, AttemptState::Ended);
             if let (AttemptState::Reading(reading), Some(StreamEvent::Done(_))) = (ended, out.last()) {
-                tokio::spawn(drain(reading.response));
+                task::spawn(drain(reading.response));
             }
         }
         if let Some(StreamEvent::Failed(failure)) = out.last_mut() {

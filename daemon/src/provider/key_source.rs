@@ -15,6 +15,7 @@ use crate::provider::catalogue::{KeySource, Resolved, Secrets};
 use crate::provider::keychain::{Keychain, KeychainError};
 use crate::provider::keys::{Account, Keys};
 use crate::provider::single_flight::SingleFlight;
+use crate::sys::task;
 
 /// How long a command's key is used before the command runs again: some print keys that expire.
 const KEY_KEPT: Duration = Duration::from_secs(300);
@@ -153,7 +154,7 @@ impl KeySources {
     /// Reads the remembered accounts again, in case a key was missing for a while.
     pub async fn recall(&self) {
         let keychain = self.keychain.clone();
-        let accounts = tokio::task::spawn_blocking(move || keychain.accounts()).await.unwrap_or_default();
+        let accounts = task::spawn_blocking(move || keychain.accounts()).await.unwrap_or_default();
         for account in &accounts {
             self.keys.keep(account, true);
         }
@@ -161,7 +162,7 @@ impl KeySources {
 
     async fn remember(&self) -> Result<(), KeychainError> {
         let (keychain, keys) = (self.keychain.clone(), self.keys.clone());
-        let written = tokio::task::spawn_blocking(move || keychain.remember(|| keys.kept())).await;
+        let written = task::spawn_blocking(move || keychain.remember(|| keys.kept())).await;
         let failed = |error: io::Error| {
             KeychainError::Failed(format!("stored the key, but cannot remember that for the next start: {error}"))
         };

@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::OFlags;
 
+use crate::sys::task;
+
 /// The most addresses that are kept; people have a handful.
 const MAX_ADDRESSES: usize = 1000;
 
@@ -53,7 +55,7 @@ impl Reached {
         known.insert(address.to_owned());
         drop(known);
         let (this, line) = (self.clone(), format!("{address}\n"));
-        tokio::task::spawn_blocking(move || {
+        task::spawn_blocking(move || {
             if let Err(error) = this.append(&line) {
                 let path = this.file.display();
                 tracing::warn!(target: "provider", %error, %path, "cannot write that a provider has answered");

@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::watch;
 
+use crate::sys::task;
+
 /// Work in progress, by name.
 #[derive(Debug)]
 pub struct SingleFlight<T>(Arc<Mutex<HashMap<String, Slot<T>>>>);
@@ -38,7 +40,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         let slot = Arc::new(slot);
         running.insert(name.to_owned(), Arc::downgrade(&slot));
         let (running, name) = (self.0.clone(), name.to_owned());
-        tokio::spawn(async move {
+        task::spawn(async move {
             let mut work = pin!(work);
             let result = loop {
                 tokio::select! {

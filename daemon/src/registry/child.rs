@@ -19,12 +19,13 @@ use crate::session::delegate::Child;
 use crate::session::state::State;
 use crate::store::idempotency::Key;
 use crate::sys::disk;
+use crate::sys::task;
 use crate::tool::delegate::GENERAL;
 
 impl Registry {
     /// The child of a call: the one that there is, or a new one. It goes on when the caller does not wait any more.
     pub(super) async fn child_of(self: Arc<Self>, child: Child) -> Result<SessionId, RpcError> {
-        let made = tokio::spawn(async move {
+        let made = task::spawn(async move {
             let key = Key { id: format!("delegate {} {}", child.parent, child.delegated.call), params: String::new() };
             let _turn = self.under_way.turn(&key).await;
             match self.env.store.child_of(child.parent.clone(), child.delegated.call.clone()).await? {

@@ -28,6 +28,7 @@ use crate::session::actor::{Actor, add_directories, idle_effort, unknown_model};
 use crate::session::delegate::Child;
 use crate::store::idempotency::Key;
 use crate::store::{Fold, StoreError};
+use crate::sys::task;
 use crate::sys::{clock, disk};
 use crate::tool::skill::NAME as SKILL;
 
@@ -241,7 +242,7 @@ impl Registry {
         let actor = Actor::create(shared, id.clone(), (body, said), (&variables, workspace.clone()), outcome, done);
         match committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into()))) {
             Ok(()) => {
-                tokio::spawn(Box::new(actor).run(None, commands));
+                task::spawn(Box::new(actor).run(None, commands));
                 self.retain();
                 Ok(created)
             }

@@ -11,6 +11,7 @@ use super::{Commands, Registry, ending};
 use crate::log::Log;
 use crate::session::actor::{Actor, Command, KeyedReply, WRITE_RETRY};
 use crate::store::{SessionRow, StoreError};
+use crate::sys::task;
 
 impl Registry {
     /// Loads a session and runs it. `planned`: it has a turn to resume without a request, so a failed load is repeated; a command
@@ -33,7 +34,7 @@ impl Registry {
                         drop(planned);
                     }
                     // A task of its own: this one is much larger than what an idle session needs.
-                    tokio::spawn(Box::new(actor).run(asked, commands));
+                    task::spawn(Box::new(actor).run(asked, commands));
                     return;
                 }
                 Err(error) => error,

@@ -35,6 +35,7 @@ use crate::session::delegate::Child;
 use crate::session::env::{Env, Host};
 use crate::session::state::Resolution;
 use crate::store::idempotency::{Key, Turn, UnderWay};
+use crate::sys::task;
 use crate::tool::BoxFuture;
 
 /// Sessions that may be loaded at once: about 30 KiB each while idle, 130 while they work.
@@ -74,7 +75,7 @@ impl Registry {
         }
         match self.mailboxes.send(id, command) {
             Ok(None) => {}
-            Ok(Some(commands)) => drop(tokio::spawn(self.clone().load(id.clone(), commands, None))),
+            Ok(Some(commands)) => drop(task::spawn(self.clone().load(id.clone(), commands, None))),
             Err((command, error)) => command.refuse(error),
         }
     }

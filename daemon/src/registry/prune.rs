@@ -19,6 +19,7 @@ use crate::store::damage::Found;
 use crate::store::idempotency::Key;
 use crate::store::{SessionRow, Untouched};
 use crate::sys::clock;
+use crate::sys::task;
 
 /// The most sessions that a response names.
 const NAMED: usize = 1000;
@@ -85,7 +86,7 @@ impl Registry {
         }
         self.pruned_at.store(now, Ordering::Relaxed);
         let registry = self.clone();
-        tokio::spawn(async move {
+        task::spawn(async move {
             let old = kept.map(|kept| (kept, Untouched::Idle, "older than `retention`"));
             for (kept, of, why) in old.into_iter().chain([(BIN_MS, Untouched::Binned, "was in the bin for 30 days")]) {
                 if let Err(error) = registry.delete_old(now.saturating_sub(kept), of, why).await {

@@ -11,6 +11,7 @@ use crate::fault;
 use crate::session::actor::{Command, WRITE_RETRY};
 use crate::session::state::UNCONFIGURED;
 use crate::store::StoreError;
+use crate::sys::task;
 
 /// How long clients wait until all turns are resumed: longer with thousands of sessions, or with a workspace on an unresponsive
 /// disk.
@@ -89,7 +90,7 @@ impl Registry {
         let (planned, is_planned) = oneshot::channel();
         // A client may have loaded it.
         if let Some(commands) = self.mailboxes.add_stored(id) {
-            tokio::spawn(self.clone().load(id.clone(), commands, Some(planned)));
+            task::spawn(self.clone().load(id.clone(), commands, Some(planned)));
         }
         is_planned
     }

@@ -26,6 +26,7 @@ use crate::session::state::State;
 use crate::session::state::tree::MAX_SKIPPED;
 use crate::store::idempotency::Key;
 use crate::store::{Fold, MAX_PARTS, SessionRow, StoreError};
+use crate::sys::task;
 use crate::sys::{clock, disk};
 
 /// Prompts in a list, when nothing is said, and at most.
@@ -235,7 +236,7 @@ impl Registry {
         let actor = Actor::fork(shared, id.clone(), begun, (&variables, workspace), outcome, done);
         match committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into()))) {
             Ok(()) => {
-                tokio::spawn(Box::new(actor).run(None, commands));
+                task::spawn(Box::new(actor).run(None, commands));
                 Ok(made)
             }
             Err(error) => {

@@ -18,6 +18,7 @@ use crate::session::state::State;
 use crate::session::state::tree::MAX_SKIPPED;
 use crate::store::StoreError;
 use crate::store::idempotency::Key;
+use crate::sys::task;
 
 /// The most compactions that are listed: each has a summary of some KB.
 const LISTED: usize = 100;
@@ -94,7 +95,7 @@ impl Registry {
             page.retain(|stored| !state.passed_over.has(stored));
             let add = move || builder.add(&page).map(|()| builder);
             // A long history is parsed on a blocking thread, because one thread runs all sessions.
-            let added = if more { tokio::task::spawn_blocking(add).await } else { Ok(add()) };
+            let added = if more { task::spawn_blocking(add).await } else { Ok(add()) };
             let added = added.map_err(|error| StoreError(error.to_string().into()))?;
             builder = added.map_err(|error| StoreError::damage(format!("an event cannot be understood: {error}")))?;
             if !more {

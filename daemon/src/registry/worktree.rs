@@ -16,6 +16,7 @@ use crate::session::actor::{Author, Command, MergeWork};
 use crate::session::delegate::Child;
 use crate::session::state::State;
 use crate::store::idempotency::Key;
+use crate::sys::task;
 use crate::sys::{clock, disk};
 use crate::tool::Workspace;
 
@@ -56,7 +57,7 @@ impl Registry {
     /// Removes worktrees whose sessions never came to be, now and then, behind what goes on.
     fn sweep_worktrees(&self, workspace: &Arc<Workspace>) {
         let (env, workspace) = (self.env.clone(), workspace.clone());
-        tokio::spawn(async move {
+        task::spawn(async move {
             for child in env.worktrees.made_before().await {
                 // One that cannot be looked up has a session, perhaps.
                 if !matches!(env.store.session(child.clone()).await, Ok(None)) {

@@ -14,6 +14,7 @@ use crate::fault;
 use crate::service::completion::Completion;
 use crate::session::feed::{Feed, FeedItem};
 use crate::session::subscription::{Batch, Shown, Subscription, What};
+use crate::sys::task;
 
 /// How many copies of a large event exist on its way to the socket: its text as a delta, itself, and both as bytes.
 const COPIES: usize = 4;
@@ -120,7 +121,7 @@ pub async fn forward(mut source: impl Source, outbox: Outbox, may: impl Fn() -> 
         let lines = match large {
             None => lines(),
             // Encoding a large event takes long: not on the runtime thread.
-            Some(_) => tokio::task::spawn_blocking(lines).await.unwrap_or_default(),
+            Some(_) => task::spawn_blocking(lines).await.unwrap_or_default(),
         };
         match large.take() {
             _ if lines.is_empty() => drop(room),

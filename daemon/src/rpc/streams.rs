@@ -11,6 +11,7 @@ use super::conn::{Attached, Conn};
 use super::forward::{Source, forward};
 use super::methods::{Answer, Request, payload};
 use crate::service::{self, Services};
+use crate::sys::task;
 
 /// `session/attach`.
 pub(super) async fn attach(request: Request) -> Answer {
@@ -67,7 +68,7 @@ fn answer_and_forward<S: Source + 'static>(
     let (payload, answered) = payload(started)?.notify_on_completion();
     let (outbox, may) = (conn.outbox.clone(), conn.may_send(services));
     conn.end_attach(&to, generation, || {
-        let forwarder = tokio::spawn(async move {
+        let forwarder = task::spawn(async move {
             if answered.await.is_ok() {
                 forward(source, outbox, may).await;
             }

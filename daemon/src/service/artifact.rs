@@ -25,6 +25,7 @@ use super::{Caller, Services};
 use crate::store::artifact::{self, MAX_NAME, NoRoom, blob_of, is_name, is_type};
 use crate::store::blob::id_of;
 use crate::sys::clock;
+use crate::sys::task;
 use crate::tool::text::one_line;
 
 /// The most uploads of one connection at a time; each has an open file.
@@ -77,7 +78,7 @@ pub async fn begin(services: &Services, caller: &Caller, params: Begin) -> Resul
     }
     has_room(services, size.unwrap_or_default()).await?;
     let blobs = services.store.blobs.clone();
-    let file = tokio::task::spawn_blocking(move || blobs.begin()).await.map_err(failed)?.map_err(failed)?;
+    let file = task::spawn_blocking(move || blobs.begin()).await.map_err(failed)?.map_err(failed)?;
     let id = UploadId(clock::random_word(20));
     let upload = Upload { id: id.clone(), name, content_type, file: Some(file), hash: Sha256::new(), size: 0 };
     let mut uploads = caller.uploads();
@@ -113,7 +114,7 @@ pub async fn write(services: &Services, caller: &Caller, params: Write) -> Resul
             RpcError::new(Code::Busy, "another piece of this upload is being written").hint("wait for its answer")
         })?
     };
-    let wrote = tokio::task::spawn_blocking(move || file.write_all(&bytes).map(|()| (file, bytes))).await;
+    let wrote = task::spawn_blocking(move || file.write_all(&bytes).map(|()| (file, bytes))).await;
     let wrote = wrote.map_err(failed).and_then(|wrote| wrote.map_err(failed));
     let mut uploads = caller.uploads();
     let Some(at) = uploads.iter().position(|it| it.id == upload) else { return Err(unknown_upload(&upload)) };
@@ -152,7 +153,7 @@ pub async fn finish(services: &Services, caller: &Caller, params: Finish) -> Res
     }
     has_room(services, size).await?;
     let (blobs, of) = (services.store.blobs.clone(), blob.clone());
-    let held = tokio::task::spawn_blocking(move || blobs.adopt(file.into_temp_path(), of, size)).await;
+    let held = task::spawn_blocking(move || blobs.adopt(file.into_temp_path(), of, size)).await;
     let held = held.map_err(failed)?.map_err(failed)?;
     let id = ArtifactId(artifact::uuid().map_err(failed)?);
     let artifact = Artifact { id, name, content_type, size, sha256: hash, created_at: clock::now(), by: caller.name() };
@@ -257,8 +258,7 @@ async fn block(services: &Services, artifact: &Artifact) -> Result<ContentBlock,
 async fn bytes(services: &Services, artifact: &Artifact, offset: u64, length: u64) -> Result<Vec<u8>, RpcError> {
     let (blobs, blob) = (services.store.blobs.clone(), blob_of(artifact));
     let of = blob.clone();
-    let read =
-        tokio::task::spawn_blocking(move || blobs.check(&of).and_then(|()| blobs.read(&of, offset, length))).await;
+    let read = task::spawn_blocking(move || blobs.check(&of).and_then(|()| blobs.read(&of, offset, length))).await;
     let read = read.map_err(failed)?.map_err(|error| services.store.lost_blob(&blob, error))?;
     services.store.found.blob_is_well(&blob);
     Ok(read)

@@ -8,6 +8,8 @@ use linger_protocol::error::Code;
 
 use super::{Caller, Services};
 
+use crate::sys::task;
+
 /// The most bytes in an answer of `blob/get`: large enough to be quick, small enough to share a connection.
 const MAX_PIECE: u64 = 1 << 20;
 
@@ -23,7 +25,7 @@ pub async fn get(services: &Services, caller: &Caller, params: Get) -> Result<Pi
     let length = params.length.unwrap_or(MAX_PIECE).min(MAX_PIECE);
     let (blobs, blob) = (store.blobs.clone(), params.blob.clone());
     let read = move || blobs.check(&blob).and_then(|()| Ok((blobs.size(&blob)?, blobs.read(&blob, offset, length)?)));
-    let read = tokio::task::spawn_blocking(read).await;
+    let read = task::spawn_blocking(read).await;
     let read = read.unwrap_or_else(|error| Err(std::io::Error::other(error)));
     let (size, bytes) = read.map_err(|error| store.lost_blob(&params.blob, error))?;
     store.found.blob_is_well(&params.blob);

@@ -26,6 +26,7 @@ use crate::session::actor::{AnswerLimit, Author, Command, KeyedReply, Stale};
 use crate::session::state::State;
 use crate::store::idempotency::Key;
 use crate::sys::disk;
+use crate::sys::task;
 
 /// The extra delay when the file is empty or gone: a slow editor may be about to write it, and reading it now would drop all
 /// rules.
@@ -72,7 +73,7 @@ pub async fn begin(services: &Arc<Services>, follows_a_death: bool) {
     // The first start takes what it finds of them too.
     super::files::survey(services).await;
     let (config, record) = (services.config.clone(), record(services));
-    if let Err(error) = tokio::task::spawn_blocking(move || config.begin(confirmed, record)).await {
+    if let Err(error) = task::spawn_blocking(move || config.begin(confirmed, record)).await {
         tracing::error!(target: "config", %error, "nothing of the configuration is confirmed");
     }
     services.config_question.state().is_stale = has_question;
@@ -123,11 +124,11 @@ pub async fn watch(services: Arc<Services>, mut changes: Changes) {
         let Some(next) = changes.next().await else { return };
         changes = next;
         let config = services.config.clone();
-        if tokio::task::spawn_blocking(move || config.is_emptied()).await.unwrap_or(false) {
+        if task::spawn_blocking(move || config.is_emptied()).await.unwrap_or(false) {
             tokio::time::sleep(EMPTIED).await;
         }
         let config = services.config.clone();
-        match tokio::task::spawn_blocking(move || config.reload()).await {
+        match task::spawn_blocking(move || config.reload()).await {
             Ok(Reload::Unchanged) => {}
             Ok(Reload::Changed) => tracing::info!(target: "config", "reloaded"),
             Ok(Reload::Broken(error)) => {
@@ -169,7 +170,7 @@ pub(super) async fn apply(services: &Services) {
     review(services).await;
     services.providers.changed.send_replace(());
     if services.config.after_restart() == Some(AfterRestart::Resume) {
-        tokio::spawn(services.registry.clone().resume_unconfigured());
+        task::spawn(services.registry.clone().resume_unconfigured());
     }
 }
 
@@ -356,7 +357,7 @@ async fn put_into_force(services: &Services, waiting: Arc<Waiting>, by: String) 
 pub(super) async fn blocking<T: Send + 'static>(
     change: impl FnOnce() -> Result<T, EditError> + Send + 'static,
 ) -> Result<T, RpcError> {
-    let changed = tokio::task::spawn_blocking(change).await;
+    let changed = task::spawn_blocking(change).await;
     changed.map_err(|error| RpcError::new(Code::Internal, error.to_string()))?.map_err(|error| match error {
         EditError::Stale => stale(),
         EditError::Broken(error) => error.into(),

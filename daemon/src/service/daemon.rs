@@ -18,6 +18,7 @@ use crate::provider::key_source::KEY_BYTES;
 use crate::recover;
 use crate::store::idempotency::Key;
 use crate::sys::clock;
+use crate::sys::task;
 
 /// How long tool calls that run may take to end when the daemon is told to stop.
 const CALL_GRACE: Duration = Duration::from_secs(10);
@@ -157,7 +158,7 @@ pub async fn stop(services: &Services, caller: &Caller, mut params: Stop) -> Res
         shutdown.cancel();
         return Ok(Empty {});
     }
-    tokio::spawn(async move {
+    task::spawn(async move {
         // From here on no call begins.
         let mut none = pin!(env.running_calls.none());
         let _ended = timeout(CALL_GRACE, &mut none).await;
@@ -170,7 +171,7 @@ pub async fn stop(services: &Services, caller: &Caller, mut params: Stop) -> Res
 pub async fn check(services: &Services, caller: &Caller, _: Empty) -> Result<Checked, RpcError> {
     caller.must_be_user(services, "check what is stored")?;
     let (store, shutdown) = (services.store.clone(), services.shutdown.clone());
-    let checked = tokio::task::spawn_blocking(move || recover::check(&store, &shutdown)).await;
+    let checked = task::spawn_blocking(move || recover::check(&store, &shutdown)).await;
     let mut checked = checked.map_err(|error| RpcError::new(Code::Internal, error.to_string()))?;
     checked.damage.extend(astray(services).await);
     Ok(checked)
@@ -179,14 +180,14 @@ pub async fn check(services: &Services, caller: &Caller, _: Empty) -> Result<Che
 /// Why the log cannot be written, if so.
 async fn log_error(services: &Services) -> Option<String> {
     let path = services.places.log();
-    let error = tokio::task::spawn_blocking(move || diagnostics::write_error(&path)).await.ok()??;
+    let error = task::spawn_blocking(move || diagnostics::write_error(&path)).await.ok()??;
     Some(error.to_string())
 }
 
 /// The problem of the database's location, if any.
 async fn astray(services: &Services) -> Option<Damage> {
     let store = services.store.clone();
-    let text = tokio::task::spawn_blocking(move || store.astray()).await.ok()??;
+    let text = task::spawn_blocking(move || store.astray()).await.ok()??;
     Some(Damage {
         what: Damaged::Database,
         session: None,
@@ -217,6 +218,6 @@ async fn storage(services: &Services) -> Result<Storage, RpcError> {
         let log = size(&log, "") + size(&log, ".1");
         Storage { database: size(&database, ""), wal: size(&database, "-wal"), log, free, ..Storage::default() }
     };
-    let sizes = tokio::task::spawn_blocking(sizes).await.unwrap_or_default();
+    let sizes = task::spawn_blocking(sizes).await.unwrap_or_default();
     Ok(Storage { unused, blobs, ..sizes })
 }

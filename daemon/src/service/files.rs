@@ -14,6 +14,7 @@ use super::{Services, config};
 use crate::agent::watch::{SETTLE, Watch};
 use crate::agent::{FileState, Library, Places};
 use crate::sys::disk;
+use crate::sys::task;
 
 /// The most directories whose files are watched; beyond that the first one is no longer, and its changes count unsaid.
 const MAX_PLACES: usize = 64;
@@ -84,7 +85,7 @@ async fn add(services: &Services, places: Places, watch: Watch, known: &mut Vec<
 async fn again(mut watch: Watch, known: &[Known]) -> Watch {
     let places: Vec<Places> = known.iter().map(|it| it.places.clone()).collect();
     // It blocks on the disk.
-    let watched = tokio::task::spawn_blocking(move || {
+    let watched = task::spawn_blocking(move || {
         watch.again(&places);
         watch
     });

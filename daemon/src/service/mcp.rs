@@ -19,6 +19,7 @@ use crate::mcp::workspaces::row;
 use crate::mcp::{OfferError, Place, ServersOf};
 use crate::provider::address;
 use crate::session::actor::Command;
+use crate::sys::task;
 use crate::sys::{disk, memory};
 use crate::tool::Workspace;
 
@@ -267,7 +268,7 @@ fn failed(error: OfferError) -> RpcError {
 
 /// The rows, with the memory of each process.
 async fn measured(mut rows: Vec<Server>) -> Vec<Server> {
-    let rows = tokio::task::spawn_blocking(move || {
+    let rows = task::spawn_blocking(move || {
         for instance in rows.iter_mut().flat_map(|row| &mut row.instances) {
             instance.memory = instance.pid.and_then(memory::resident);
         }

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+use crate::sys::task::spawn_blocking;
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
 use linger_protocol::event::{Event, EventBody};
 use linger_protocol::id::SessionId;
 use linger_protocol::message::text_of;
 use linger_protocol::search::{FoundMessage, FoundMessages, Search};
-use tokio::task::spawn_blocking;
 
 use super::{Caller, Services};
 use crate::log::Stored;

@@ -23,6 +23,7 @@ use crate::registry::create::directory;
 use crate::store::scope::Scope;
 use crate::store::token::TokenRow;
 use crate::sys::clock::{self, DAY_MS};
+use crate::sys::task;
 
 /// The most tokens; each takes less than a KiB of memory, and a person has a few.
 const MAX_TOKENS: usize = 1000;
@@ -189,7 +190,7 @@ fn secret(prefix: &str) -> Result<String, RpcError> {
 pub(super) fn note_use(services: &Services, token: &Token) {
     if let Some(at) = services.tokens.note_use(&token.id, clock::now()) {
         let (store, id) = (services.store.clone(), token.id.0.clone());
-        tokio::spawn(async move {
+        task::spawn(async move {
             if let Err(error) = store.used_token(id, at).await {
                 tracing::warn!(target: "token", %error, "cannot store when a token was used");
             }

@@ -21,6 +21,7 @@ use crate::log::cursor::Position;
 use crate::process::server::Spawn;
 use crate::process::{End, Input, Stderr};
 use crate::sys::clock;
+use crate::sys::task;
 use crate::tool::text;
 
 /// Sessions with notes; beyond that the oldest note goes.
@@ -182,7 +183,7 @@ impl Attention {
 
     fn write_soon(self: &Arc<Self>) {
         let this = self.clone();
-        tokio::task::spawn_blocking(move || {
+        task::spawn_blocking(move || {
             let _one = this.writes.lock().unwrap_or_else(PoisonError::into_inner);
             let text = serde_json::to_vec(&*this.notes()).unwrap_or_default();
             if let Err(error) = write(&this.file, &text) {

@@ -33,6 +33,7 @@ use crate::question::permission::{ResolvedAccess, digest};
 use crate::store::artifact::{name_or_other, type_or_other};
 use crate::store::blob::{Held, StowError, in_base64};
 use crate::sys::disk;
+use crate::sys::task;
 use crate::tool::background::Jobs;
 use crate::tool::set::ToolSet;
 use crate::tool::{Access, Call, Context, Effects, Made, OutputDelta, Targets, ToolOutput, Workspace};
@@ -481,7 +482,7 @@ impl Runner {
             return (output, Vec::new());
         }
         let (blobs, content) = (self.env.store.blobs.clone(), output.content);
-        let stowed = tokio::task::spawn_blocking(move || blobs.stow(content)).await;
+        let stowed = task::spawn_blocking(move || blobs.stow(content)).await;
         match stowed.unwrap_or_else(|error| Err(StowError::Io(std::io::Error::other(error)))) {
             Ok((content, images)) => (ToolOutput { content, ..output }, images),
             Err(error) => (ToolOutput::error(format!("cannot store the image: {error}")), Vec::new()),

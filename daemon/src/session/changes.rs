@@ -15,6 +15,7 @@ use linger_protocol::id::{BlobId, SessionId, TurnId};
 
 use super::env::Env;
 use crate::store::blob::Blobs;
+use crate::sys::task;
 use crate::tool::Workspace;
 use crate::tool::checkpoint::{Side, TreeChange};
 use crate::tool::diff::unified;
@@ -114,7 +115,7 @@ pub async fn diff(env: &Env, workspace: &Workspace, asked: Diff) -> Result<Diffe
     let contents = contents(env, workspace, &mut all).await;
     let blobs = env.store.blobs.clone();
     let base = workspace.root.clone();
-    let compared = tokio::task::spawn_blocking(move || compare(all, &contents, &blobs, &base, stat));
+    let compared = task::spawn_blocking(move || compare(all, &contents, &blobs, &base, stat));
     compared.await.map_err(|error| RpcError::new(Code::Internal, error.to_string()))
 }
 

@@ -20,6 +20,7 @@ use crate::log::Stored;
 use crate::store::feed::{Filter, Place};
 use crate::store::words::{Entry, Words};
 use crate::store::{Store, StoreError};
+use crate::sys::task;
 
 /// The pause after the daemon's start: it has better things to do then.
 const START: Duration = Duration::from_secs(5);
@@ -81,7 +82,7 @@ impl Search {
     /// Starts the task that keeps the index; once.
     pub fn start(&self, store: &Store) -> Option<JoinHandle<()>> {
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-        Some(tokio::spawn(keep(store.clone(), asked)))
+        Some(task::spawn(keep(store.clone(), asked)))
     }
 
     /// The best matches of a query.
@@ -263,7 +264,7 @@ impl Index {
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, StoreError> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| StoreError(error.to_string().into()))
+    task::spawn_blocking(work).await.map_err(|error| StoreError(error.to_string().into()))
 }
 
 /// What an event means for the index: what a person or a model said in it, or that a message no longer counts.

@@ -19,6 +19,7 @@ use crate::log::{Health, Log, OpenStream, Piece, PieceKind, Stored};
 use crate::provider::call_text;
 use crate::store::{LARGE, Store, StoreError};
 use crate::sys::clock;
+use crate::sys::task;
 
 /// The size of a batch, in bytes: a client that does not read holds a few of these.
 const BATCH: usize = 16 << 10;
@@ -274,7 +275,7 @@ impl Subscription {
                     (shown, at)
                 };
                 // Cutting a large event takes long: not on the runtime thread.
-                let cut = if has_room { tokio::task::spawn_blocking(cut).await } else { Ok(cut()) };
+                let cut = if has_room { task::spawn_blocking(cut).await } else { Ok(cut()) };
                 let (shown, at) = cut.map_err(|error| StoreError(error.to_string().into()))?;
                 self.at = at;
                 Ok((Batch::Shown(shown), false))

@@ -9,6 +9,7 @@ use super::blob::Held;
 use super::reader::Lane;
 use super::{Store, StoreError, ended};
 use crate::sys::clock;
+use crate::sys::task;
 
 /// What stands for a session in the table of blobs.
 const SESSION: &str = "artifact";
@@ -236,7 +237,7 @@ impl Store {
         let size = bytes.len() as u64;
         fits(size, 0).map_err(|why| why.to_string())?;
         let blobs = self.blobs.clone();
-        let put = tokio::task::spawn_blocking(move || Ok((random_id(8)?, blobs.put(&bytes)?))).await;
+        let put = task::spawn_blocking(move || Ok((random_id(8)?, blobs.put(&bytes)?))).await;
         let put = put.unwrap_or_else(|error| Err(std::io::Error::other(error)));
         let (id, held) = put.map_err(|error| error.to_string())?;
         let sha256 = held.id().as_str().strip_prefix(PREFIX).unwrap_or_default().to_owned();

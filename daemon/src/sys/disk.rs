@@ -14,6 +14,8 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use crate::sys::task;
+
 /// How long a disk may take before it counts as unresponsive; one that has to spin up takes a few seconds.
 pub const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -116,7 +118,7 @@ pub async fn probe<T: Send + 'static>(
             drop(probe);
             result
         };
-        tokio::task::spawn_blocking(blocking).await
+        task::spawn_blocking(blocking).await
     });
     let result = result.await;
     if result.is_none() {

@@ -1,4 +1,4 @@
-//! The operating system: memory, descriptors, the terminal, processes at the other end of a socket, the clock, disks.
+//! The operating system: memory, descriptors, the terminal, processes at the other end of a socket, the clock, disks, tasks.
 //!
 //! The only room with `unsafe`. It uses no other room.
 
@@ -7,4 +7,5 @@ pub mod descriptors;
 pub mod disk;
 pub mod memory;
 pub mod peer;
+pub mod task;
 pub mod terminal;

@@ -18,6 +18,7 @@ use super::{Invalid, bash};
 use crate::process::server::Spawn;
 use crate::process::{Input, Process, READ_SIZE, Stderr};
 use crate::store::blob::{Blobs, Held};
+use crate::sys::task;
 
 /// The most that run at once in a session: a server, its database and some watchers.
 pub(crate) const MAX_RUNNING: usize = 8;
@@ -178,7 +179,7 @@ impl Jobs {
         let (end, ended) = watch::channel(None);
         let output = Arc::<Mutex<Unread>>::default();
         let (name, shown, reports) = (id.clone(), output.clone(), self.0.reports.clone());
-        let task = tokio::spawn(async move {
+        let task = task::spawn(async move {
             let began = Instant::now();
             let (exit, reason, whole) = match recorded.await {
                 true => run(name.clone(), start, &shown, killed).await,

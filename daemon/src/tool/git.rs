@@ -25,6 +25,7 @@ use super::set::Takes;
 use super::{BoxFuture, Call, Context, Effects, Hidden, Invalid, Tool, ToolOutput, Workspace, args, bash, path, text};
 use crate::process::server::Spawn;
 use crate::process::{End, Input, Stderr};
+use crate::sys::task;
 use options::{About, Inspection, Subcommand};
 use repository::Mirror;
 
@@ -172,7 +173,7 @@ async fn inspect(
     let env = context.spawn.env.clone();
     let cwd = workspace.cwd.clone();
     let at = root.clone();
-    let prepared = tokio::task::spawn_blocking(move || {
+    let prepared = task::spawn_blocking(move || {
         let mirror = Mirror::of(&at).map_err(|why| refuse(&why))?;
         let path = programs(env.get("PATH").map_or("", String::as_str), &at);
         Ok((mirror, path, cwd.canonicalize().unwrap_or(cwd)))
@@ -299,7 +300,7 @@ impl Subject<'_> {
     /// Which of these are hidden. Asks the disk.
     async fn hidden(&self, paths: Vec<PathBuf>) -> Result<Vec<bool>, Invalid> {
         let hidden = self.hidden.clone();
-        let asked = tokio::task::spawn_blocking(move || paths.iter().map(|path| hidden(path)).collect());
+        let asked = task::spawn_blocking(move || paths.iter().map(|path| hidden(path)).collect());
         asked.await.map_err(|error| Invalid(format!("the rules could not be asked: {error}")))
     }
 

@@ -25,6 +25,7 @@ use super::{
 };
 use crate::provider::image::{ImageRequest, MadeImage};
 use crate::store::blob::Blobs;
+use crate::sys::task;
 
 /// Its name.
 pub const NAME: &str = "image";
@@ -164,7 +165,7 @@ impl Call for Making {
             let target = context.reached(&this.workspace, &this.path);
             // What is wrong with the file is said before anything is paid for.
             let (looking, at) = (this.clone(), target.clone());
-            let looked = tokio::task::spawn_blocking(move || looking.look(&targets, &at)).await;
+            let looked = task::spawn_blocking(move || looking.look(&targets, &at)).await;
             let pictures = match looked.unwrap_or_else(|error| Err(format!("the tool failed: {error}"))) {
                 Ok(pictures) => pictures,
                 Err(why) => return ToolOutput::error(format!("no image is made: {why}")),

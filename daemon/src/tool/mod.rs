@@ -66,6 +66,7 @@ use tokio_util::sync::CancellationToken;
 use crate::diagnostics::secret::SecretVariables;
 use crate::process::server::{Children, Spawn};
 use crate::store::blob::{Blobs, Held};
+use crate::sys::task;
 pub use access::{Access, Effects, Targets};
 use background::Jobs;
 pub(crate) use bash::TIMEOUT_MAX_S;
@@ -425,7 +426,7 @@ fn blocking(work: impl FnOnce(&CancellationToken) -> ToolOutput + Send + 'static
     Box::pin(async move {
         let token = CancellationToken::new();
         let _guard = token.clone().drop_guard();
-        let done = tokio::task::spawn_blocking(move || work(&token)).await;
+        let done = task::spawn_blocking(move || work(&token)).await;
         done.unwrap_or_else(|error| ToolOutput::error(format!("the tool failed: {error}")))
     })
 }

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::text::{self, Decoder};
 use super::{Context, OutputDelta};
 use crate::store::blob::{Blobs, Held, id_of};
+use crate::sys::task;
 
 /// What is kept of the beginning and of the end: about 3,000 tokens each, enough for an error and what led to it.
 const HEAD: usize = 12 * 1024;
@@ -235,7 +236,7 @@ impl Begun {
     async fn finish(mut self) -> std::io::Result<Held> {
         self.file.flush().await?;
         let Self { blobs, path, written, hash, .. } = self;
-        let adopted = tokio::task::spawn_blocking(move || blobs.adopt(path, id_of(&hash.finalize()), written)).await;
+        let adopted = task::spawn_blocking(move || blobs.adopt(path, id_of(&hash.finalize()), written)).await;
         adopted.unwrap_or_else(|error| Err(std::io::Error::other(error)))
     }
 }

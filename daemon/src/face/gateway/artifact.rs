@@ -25,6 +25,8 @@ use super::reply::{Body, Failure, Reply, json_of, text_json};
 use super::route::{Client, Query};
 use super::wire::Wire;
 
+use crate::sys::task;
+
 /// How long an upload may take in all: the largest one at 110 KB a second.
 const TIME: Duration = Duration::from_secs(600);
 
@@ -135,7 +137,7 @@ pub(super) async fn get(client: Client, id: &str, headers: &HeaderMap) -> Result
     headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     headers.insert(CONTENT_DISPOSITION, header(&format!("{how}; filename*=UTF-8''{named}"))?);
     headers.insert(CONTENT_SECURITY_POLICY, SANDBOX);
-    tokio::spawn(async move {
+    task::spawn(async move {
         let mut at = from;
         // A client that has gone needs no more, and one that gets less than was promised knows.
         while at < to {

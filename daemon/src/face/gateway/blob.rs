@@ -14,6 +14,8 @@ use serde_json::json;
 use super::reply::{Body, Failure, Reply};
 use super::route::Client;
 
+use crate::sys::task;
+
 /// What a browser does with anything that a model or a tool wrote: keep it, and run nothing of it.
 pub(super) const SANDBOX: HeaderValue = HeaderValue::from_static("default-src 'none'; sandbox");
 
@@ -33,7 +35,7 @@ pub(super) async fn get(client: Client, id: &str) -> Result<Reply, Failure> {
     headers.insert(CONTENT_SECURITY_POLICY, SANDBOX);
     // What has this name never changes.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, max-age=31536000, immutable"));
-    tokio::spawn(async move {
+    task::spawn(async move {
         let (mut next, mut bytes) = (first.next, bytes);
         // A client that has gone needs no more, and one that gets less than was promised knows.
         while sender.send(Bytes::from(bytes)).await.is_ok() {

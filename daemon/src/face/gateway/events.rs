@@ -15,6 +15,8 @@ use tokio::time::{Instant, sleep_until};
 use super::reply::{Failure, Reply, event_stream};
 use super::route::{Client, Query};
 
+use crate::sys::task;
+
 /// How often a stream says that it is alive: proxies close what is silent for a minute.
 pub(super) const ALIVE: Duration = Duration::from_secs(15);
 
@@ -68,7 +70,7 @@ pub(super) async fn stream(client: Client, query: &Query, headers: &HeaderMap) -
         wire.ask("events/subscribe", Value::Object(params)).await?;
     }
     let (sender, reply) = event_stream();
-    tokio::spawn(async move {
+    task::spawn(async move {
         let _permit = permit;
         // Browsers wait three seconds otherwise.
         let mut send = sender.send(Bytes::from_static(b"retry: 1000\n\n")).await;

@@ -21,6 +21,8 @@ use super::reply::{Body, Failure, Reply};
 use super::wire::Wire;
 use super::{Gateway, artifact, blob, events, login, openai, page, rpc};
 
+use crate::sys::task;
+
 /// Keeps other origins from reading what a tag of theirs loads.
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
@@ -77,7 +79,7 @@ impl Connection {
         if let Some(found) = self.found.get() {
             return *found;
         }
-        let peer = tokio::task::spawn_blocking(move || Peer::find(ends)).await.unwrap_or_default();
+        let peer = task::spawn_blocking(move || Peer::find(ends)).await.unwrap_or_default();
         if peer.pid().is_some() {
             // Two requests at once have found the same.
             let _known = self.found.set(peer);

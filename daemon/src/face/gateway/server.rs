@@ -23,6 +23,8 @@ use super::peer::Ends;
 use super::route::{self, Connection};
 use super::stream::{Socket, Timed};
 
+use crate::sys::task;
+
 /// How long a client may take for the head of a request, also for the next one on its connection: browsers open another.
 const HEAD: Duration = Duration::from_secs(10);
 
@@ -118,7 +120,7 @@ pub(super) async fn serve(gateway: &Arc<Gateway>, listener: &Listener, max_conne
             continue;
         };
         let Ok(permit) = room.clone().try_acquire_owned() else {
-            tokio::spawn(timeout(TURNED_AWAY, async move {
+            task::spawn(timeout(TURNED_AWAY, async move {
                 let _gone = match &mut socket {
                     Socket::Tcp(socket) => socket.write_all(FULL).await,
                     Socket::Unix(socket) => socket.write_all(FULL).await,
@@ -127,7 +129,7 @@ pub(super) async fn serve(gateway: &Arc<Gateway>, listener: &Listener, max_conne
             continue;
         };
         let connection = Arc::new(Connection::new(gateway.clone(), ends));
-        tokio::spawn(async move {
+        task::spawn(async move {
             let service = service_fn(|request| {
                 let connection = connection.clone();
                 async move { Ok::<_, Infallible>(route::answer(&connection, request).await) }

@@ -12,6 +12,7 @@ use tokio::sync::{RwLock, mpsc};
 use crate::process::server::Children;
 use crate::question::permission::{CallInfo, ResolvedAccess, Rule, Rules, Verdict, decide, digest, grants_for, hides};
 use crate::store::blob::Blobs;
+use crate::sys::task;
 use crate::tool::background::Jobs;
 use crate::tool::set::ToolSet;
 use crate::tool::{Access, Call, Context, Effects, Hidden, Invalid, OutputDelta, Targets, ToolOutput, Workspace};
@@ -73,7 +74,7 @@ impl Calls {
         let mut input = input.clone();
         if tool.completes() {
             let (tool, given, workspace) = (tool.clone(), input.clone(), self.workspace.clone());
-            let completed = tokio::task::spawn_blocking(move || tool.complete(&given, &workspace)).await;
+            let completed = task::spawn_blocking(move || tool.complete(&given, &workspace)).await;
             let completed = completed.map_err(|error| Invalid(format!("the tool failed: {error}")))??;
             completed.into_iter().for_each(|completed| input = completed);
         }
@@ -153,7 +154,7 @@ impl Calls {
 
     async fn resolve(&self, access: &Access) -> Result<ResolvedAccess, Invalid> {
         let (access, workspace, rules) = (access.clone(), self.workspace.clone(), self.rules.clone());
-        let resolved = tokio::task::spawn_blocking(move || ResolvedAccess::of(&access, &workspace, &rules)).await;
+        let resolved = task::spawn_blocking(move || ResolvedAccess::of(&access, &workspace, &rules)).await;
         resolved.map_err(|error| Invalid(format!("the path cannot be resolved: {error}")))
     }
 

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::calls::{Calls, Permission, Prepared, refused};
 use crate::mcp::{MAX_MESSAGE, next_line};
+use crate::sys::task;
 
 /// The revisions that begin with a handshake, the newest first.
 const HANDSHAKE: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
@@ -98,7 +99,7 @@ pub(super) async fn serve(
     calls: Arc<Calls>,
 ) -> io::Result<()> {
     let (out, queue) = mpsc::channel(QUEUE);
-    let writing = tokio::spawn(write(queue, output));
+    let writing = task::spawn(write(queue, output));
     let host = Host(Arc::new(Shared { calls, out, state: Mutex::default(), last: AtomicU64::new(0) }));
     let (mut input, mut running) = (BufReader::new(input), JoinSet::new());
     loop {

@@ -8,6 +8,7 @@ use linger_protocol::variable::{DESKTOP, IN_MEMORY, MAX_VALUE};
 use super::*;
 use crate::session::attention::{About, News, due};
 use crate::session::state::Turn;
+use crate::sys::task;
 
 /// Notifications of people, as far as they are in memory.
 #[derive(Default)]
@@ -125,7 +126,7 @@ impl Actor {
         let mut spawn = self.workspace.spawn(self.env.children.clone(), Some(self.id.clone()));
         (spawn.env, spawn.cwd) = (Arc::new(env), Path::new("/").to_path_buf());
         let attention = self.env.attention.clone();
-        tokio::spawn(async move {
+        task::spawn(async move {
             if matches!(committed.await, Ok(Ok(()))) {
                 attention.tell(&config.attention, news, about, spawn).await;
             }

@@ -6,6 +6,7 @@ use super::*;
 use crate::session::call_checkpoints::after;
 use crate::session::changes;
 use crate::session::state::undo::OpenCheckpoint;
+use crate::sys::task;
 
 impl Actor {
     /// Has the checkpoint taken that an interrupted call lacks, unless a turn runs: that does it before anything else.
@@ -43,7 +44,7 @@ impl Actor {
     pub(super) fn diff(&self, asked: Diff, reply: Reply<Differences>) {
         let (env, workspace) = (self.env.clone(), self.workspace.clone());
         let written = self.flush();
-        tokio::spawn(async move {
+        task::spawn(async move {
             // What was said last counts too; if it cannot be written, what is stored does.
             let _written = written.await;
             respond(reply, changes::diff(&env, &workspace, asked).await);

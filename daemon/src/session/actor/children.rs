@@ -13,6 +13,7 @@ use super::*;
 use crate::agent::role::stricter;
 use crate::session::delegate::follow::{Follower, Seen, asked};
 use crate::session::delegate::{Basis, answer, cancel};
+use crate::sys::task;
 use crate::tool::ToolOutput;
 
 /// The tasks that follow children.
@@ -101,7 +102,7 @@ impl Actor {
             let _gone = reply.send(is_spent);
             return;
         }
-        tokio::spawn(async move {
+        task::spawn(async move {
             if let Ok(Ok(())) = committed.await {
                 // As above.
                 let _gone = reply.send(is_spent);

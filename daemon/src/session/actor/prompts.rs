@@ -7,6 +7,7 @@ use crate::provider::json_size;
 use crate::provider::schema;
 use crate::session::until::may_check;
 use crate::store::blob::{Blobs, Held, StowError, in_base64};
+use crate::sys::task;
 
 /// The longest focus of a compaction, in bytes: a few pages.
 const MAX_FOCUS: usize = 16 << 10;
@@ -318,7 +319,7 @@ async fn stow(blobs: Blobs, content: Vec<ContentBlock>) -> Result<(Vec<ContentBl
     if !content.iter().any(|block| matches!(block, ContentBlock::Image { .. })) {
         return Ok((content, Vec::new()));
     }
-    let stowed = tokio::task::spawn_blocking(move || blobs.stow(content)).await;
+    let stowed = task::spawn_blocking(move || blobs.stow(content)).await;
     stowed.unwrap_or_else(|error| Err(StowError::Io(std::io::Error::other(error)))).map_err(|error| match error {
         StowError::NoImage => RpcError::new(Code::BadPrompt, error.to_string()).hint("convert it first"),
         StowError::TooLarge(_) => RpcError::new(Code::TooMuch, error.to_string()).hint("make a smaller copy"),
@@ -332,7 +333,7 @@ async fn stow(blobs: Blobs, content: Vec<ContentBlock>) -> Result<(Vec<ContentBl
 /// Checks a schema on a blocking thread, because that can take long.
 async fn good_schema(asked: Option<Value>) -> Result<Option<Value>, RpcError> {
     let Some(asked) = asked else { return Ok(None) };
-    let checked = tokio::task::spawn_blocking(move || schema::check(&asked).map(|()| asked)).await;
+    let checked = task::spawn_blocking(move || schema::check(&asked).map(|()| asked)).await;
     match checked.unwrap_or_else(|error| Err(error.to_string())) {
         Ok(asked) => Ok(Some(asked)),
         Err(fault) => {

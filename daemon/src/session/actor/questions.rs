@@ -13,6 +13,7 @@ use crate::question;
 use crate::question::permission::{CallInfo, grants_for};
 use crate::session::state::{GO_ON, QuestionState, Resolution, STOP, Turn};
 use crate::store::Store;
+use crate::sys::task;
 use crate::tool::Access;
 
 /// The length of a question's random id, in letters of five bits. A collision fails a write; among a million ids in one database
@@ -34,7 +35,7 @@ impl Actor {
             let error = already_answered(given.answer.as_deref(), &given.by, given.at);
             // Reply after the commit: a crash could undo the earlier answer, and another would win.
             let written = self.flush();
-            tokio::spawn(async move {
+            task::spawn(async move {
                 let written = written.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
                 respond(reply, Err(written.map_or_else(RpcError::from, |()| error)));
             });
@@ -66,7 +67,7 @@ impl Actor {
         let tools = self.env.servers.tools_in(self.workspace.rules_root(), self.id.as_str()).current();
         let (session, host, policy) = (self.id.clone(), self.host.clone(), self.env.policy.clone());
         let (root, cwd) = (self.workspace.rules_root().to_path_buf(), self.state.cwd.clone());
-        tokio::spawn(async move {
+        task::spawn(async move {
             let result = committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
             if let Some((refuses, rules)) = lasting.filter(|_| result.is_ok()) {
                 // A request after the answer finds the rules in force. If writing fails, they hold for the session only.

@@ -4,6 +4,7 @@ use super::prompts::weight;
 use super::*;
 use crate::store::Spent;
 use crate::store::blob::Held;
+use crate::sys::task;
 use linger_protocol::event::ModelCost;
 use linger_protocol::id::BlobId;
 use linger_protocol::message::Times;
@@ -124,7 +125,7 @@ impl Actor {
         self.tend_checkpoint();
         for (askers, resolution) in resolved {
             let stored = self.flush();
-            tokio::spawn(async move {
+            task::spawn(async move {
                 let stored = stored.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
                 let result = stored.map(|()| resolution).map_err(RpcError::from);
                 askers.into_iter().for_each(|reply| respond(reply, result.clone()));

@@ -2,6 +2,8 @@
 
 use super::*;
 
+use crate::sys::task;
+
 /// The hint of a cancel that cannot be stored yet.
 pub(super) const CANCELLED_LATER: &str = "the turn has stopped; its cancellation is stored when writing works";
 
@@ -26,7 +28,7 @@ pub(super) fn respond_holding<T: Send + 'static>(
     value: T,
     held: impl Send + 'static,
 ) {
-    tokio::spawn(async move {
+    task::spawn(async move {
         let result = committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
         drop(held);
         respond(reply, result.map(|()| value).map_err(RpcError::from));
@@ -38,7 +40,7 @@ pub(super) fn respond_all(replies: Vec<Reply<()>>, committed: oneshot::Receiver<
     if replies.is_empty() {
         return;
     }
-    tokio::spawn(async move {
+    task::spawn(async move {
         let result = committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
         let late = |error| RpcError::from(error).hint(CANCELLED_LATER);
         replies.into_iter().for_each(|reply| respond(reply, result.clone().map_err(late)));

@@ -9,6 +9,7 @@ use linger_protocol::variable::MAX_VALUE;
 use super::*;
 use crate::diagnostics::secret::Secret;
 use crate::provider::catalogue::Resolved;
+use crate::sys::task;
 use crate::tool::added::MAX_ADDED;
 use crate::tool::set::Offered;
 impl Actor {
@@ -104,7 +105,7 @@ impl Actor {
                 let idle = RpcError::new(Code::Idle, format!("session {} has no running turn", self.id));
                 // The end of the last turn may not be committed yet, and a crash would undo it.
                 let written = self.flush();
-                tokio::spawn(async move {
+                task::spawn(async move {
                     let written = written.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
                     respond(asked.reply, Err(written.map_or_else(RpcError::from, |()| idle)));
                 });

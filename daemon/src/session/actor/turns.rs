@@ -7,6 +7,7 @@ use super::*;
 use crate::config::HookEvent;
 use crate::session::state::{QuestionState, Run};
 use crate::session::until::UntilState;
+use crate::sys::task;
 
 impl Actor {
     /// Between two steps: steering prompts become messages of the turn; without any, a turn with an `ending` ends.
@@ -217,7 +218,7 @@ impl Actor {
         let ends = (sender, nudge.clone());
         let shared = (self.env.clone(), self.host.clone(), self.workspace.clone(), self.jobs.clone());
         let turn = turn::Turn::run(self.id.clone(), shared, known, ends);
-        let task = tokio::spawn(turn);
+        let task = task::spawn(turn);
         fault::point("actor.turn.spawned");
         self.phase = Phase::Running(Box::new(Running {
             task,
@@ -287,7 +288,7 @@ impl Actor {
             }
             Phase::Idle | Phase::Failed(_, _, None) => {
                 // Nothing runs; use a finished task instead.
-                self.phase = Phase::Stopping(tokio::spawn(std::future::ready(())), then);
+                self.phase = Phase::Stopping(task::spawn(std::future::ready(())), then);
             }
         }
     }

@@ -9,6 +9,7 @@ use super::*;
 use crate::session::call_checkpoints::after;
 use crate::session::state::undo::OpenCheckpoint;
 use crate::store::Store;
+use crate::sys::task;
 use crate::tool::worktree::{MergeDone, MergeError, Work};
 
 /// How long git may go on when the daemon ends, as long as running commands.
@@ -114,7 +115,7 @@ impl Actor {
     ) {
         let (done, worked) = oneshot::channel();
         let id = self.id.clone();
-        let task = tokio::spawn(async move {
+        let task = task::spawn(async move {
             if let Err(worked) = done.send(work.await) {
                 worked
                     .refuse(RpcError::new(Code::UnknownSession, format!("session {id} was removed while git worked")));

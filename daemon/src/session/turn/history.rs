@@ -10,6 +10,7 @@ use crate::session::actor::{TurnMessage, WRITE_RETRY};
 use crate::session::context::{self, Context};
 use crate::session::state::tree::PassedOver;
 use crate::store::StoreError;
+use crate::sys::task;
 
 /// The longest history that is kept between turns, in bytes of events. Reading a longer one at each
 /// turn takes little time compared with the model.
@@ -114,7 +115,7 @@ impl Turn {
             bytes += page.iter().map(|stored| stored.data.len()).sum::<usize>();
             let parse = move || builder.add(&page).map(|()| builder);
             // A long history is parsed on a blocking thread, because one thread runs all sessions.
-            let parsed = if more { tokio::task::spawn_blocking(parse).await } else { Ok(parse()) };
+            let parsed = if more { task::spawn_blocking(parse).await } else { Ok(parse()) };
             let parsed = parsed.map_err(|error| Unread::Broken(error.to_string()))?;
             builder = parsed.map_err(|error| Unread::Broken(error.to_string()))?;
             if !more {

@@ -15,6 +15,7 @@ use crate::provider::catalogue::Resolved;
 use crate::provider::tools::is_among;
 use crate::session::state::{MemoryIndex, skills_digest};
 use crate::sys::clock;
+use crate::sys::task;
 use crate::tool::delegate;
 use crate::tool::memory::NAME as MEMORY;
 use crate::tool::skill::NAME as SKILL;
@@ -32,7 +33,7 @@ impl Turn {
     /// Starts reading the files that the system prompt is made of, in the background.
     pub(super) fn read_files(&self) -> JoinHandle<Files> {
         let (env, workspace) = (self.env.clone(), self.workspace.clone());
-        tokio::task::spawn_blocking(move || {
+        task::spawn_blocking(move || {
             let library = Library::load(&env.config, &env.agent_places(&workspace));
             let instructions = instructions::load(Some(&env.places.config), &workspace.root, &workspace.cwd);
             Files { instructions, library, index: workspace.notes.index() }
@@ -136,7 +137,7 @@ impl Turn {
             return Ok(());
         }
         let notes = self.workspace.notes.clone();
-        let index = tokio::task::spawn_blocking(move || notes.index()).await.unwrap_or_default();
+        let index = task::spawn_blocking(move || notes.index()).await.unwrap_or_default();
         self.memory.iter_mut().for_each(|memory| memory.is_old = true);
         step.system = self.with_memory(index)?;
         step.encoding = Encoding::default();

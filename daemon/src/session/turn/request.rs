@@ -22,6 +22,7 @@ use crate::provider::{
     Encoding, Failure, FailureClass, Images, Message, Provider, Request, Response, Stream, StreamEvent,
 };
 use crate::session::actor::{Fragment, TurnMessage};
+use crate::sys::task;
 
 /// A request.
 pub(super) struct Ask<'a> {
@@ -251,7 +252,7 @@ impl Turn {
                 None
             }
         };
-        tokio::task::spawn_blocking(move || ids.into_iter().filter_map(load).collect()).await.unwrap_or_default()
+        task::spawn_blocking(move || ids.into_iter().filter_map(load).collect()).await.unwrap_or_default()
     }
 
     /// One attempt; shown to clients if `is_shown`, and always metered. With `is_shaped` the answer may be a call.

@@ -15,6 +15,7 @@ use super::{Turn, TurnEnded};
 use crate::provider::Encoding;
 use crate::provider::output_schema::SchemaStrategy;
 use crate::provider::schema;
+use crate::sys::task;
 
 /// The hint when no answer fits.
 pub(super) const HINT: &str = "choose another model, or a simpler schema, and prompt again";
@@ -101,7 +102,7 @@ impl Turn {
         let patience = max_misfits(self.shaping(&schema));
         let wrapped = self.env.providers.catalogue().is_ok_and(|catalogue| catalogue.wraps(&self.model, &schema));
         // A large answer takes its time, and one thread runs all sessions.
-        let checked = tokio::task::spawn_blocking(move || schema::fit(&schema, &content, wrapped)).await;
+        let checked = task::spawn_blocking(move || schema::fit(&schema, &content, wrapped)).await;
         let fault = match checked.unwrap_or_else(|error| Err(error.to_string())) {
             Ok(answer) => return Ok(Fit::Yes(Some(answer))),
             Err(fault) => fault,

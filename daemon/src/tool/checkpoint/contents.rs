@@ -11,6 +11,7 @@ use super::directory::{Git, OUTPUT_MAX};
 use super::snapshot::is_name;
 use super::{Checkpoints, Skip};
 use crate::store::blob::{Blobs, Held, id_of_bytes};
+use crate::sys::task;
 use crate::tool::Workspace;
 use crate::tool::change::KEPT_MAX;
 
@@ -160,7 +161,7 @@ impl Checkpoints {
         let names = sides.filter(|side| side.file_type().is_some()).map(|side| side.object.clone()).collect();
         let contents = self.contents(workspace, root, names).await?;
         let blobs = blobs.clone();
-        let made = tokio::task::spawn_blocking(move || restorable(&differs, &contents, &blobs));
+        let made = task::spawn_blocking(move || restorable(&differs, &contents, &blobs));
         let made = made.await.map_err(|error| error.to_string())?;
         made.map_err(|error| format!("the former contents cannot be stored: {error}"))
     }

@@ -32,6 +32,7 @@ use tokio::time::timeout;
 
 use super::Workspace;
 use crate::process::server::Children;
+use crate::sys::task;
 pub use contents::{Restorable, Side, TreeChange};
 use directory::Git;
 
@@ -108,7 +109,7 @@ impl Checkpoints {
     pub async fn take(&self, workspace: &Workspace) -> Result<String, Skip> {
         self.sweep();
         let (root, git) = (self.root(&workspace.root), self.git(workspace, &workspace.root));
-        let taking = tokio::spawn(async move {
+        let taking = task::spawn(async move {
             let mut state = root.lock_owned().await;
             if let Some((since, why)) = &state.skipped
                 && since.elapsed() < AGAIN
@@ -124,7 +125,7 @@ impl Checkpoints {
             }
             if taken.is_ok() && upkeep::is_due(&state) {
                 // It is in nobody's way: the next checkpoint waits for its lock, and a call for that only so long.
-                tokio::spawn(async move { upkeep::prune(&git, &mut state).await });
+                task::spawn(async move { upkeep::prune(&git, &mut state).await });
             }
             taken
         });
@@ -178,7 +179,7 @@ impl Checkpoints {
         if swept.is_none_or(|at| at.elapsed() >= upkeep::EVERY) {
             *swept = Some(Instant::now());
             let dir = self.dir.clone();
-            tokio::task::spawn_blocking(move || upkeep::sweep(&dir));
+            task::spawn_blocking(move || upkeep::sweep(&dir));
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::process::finish::Finished;
 use crate::process::server::{Children, Spawn};
 use crate::process::{End, Input, Stderr};
 use crate::sys::disk;
+use crate::sys::task;
 use crate::tool::Workspace;
 use crate::tool::git::repository::{Mirror, Places};
 use crate::tool::git::{KEPT, OWN, programs};
@@ -127,7 +128,7 @@ impl Repository {
         // There may be none.
         let _none = self.run(&["worktree", "remove", "--force", "--force", &place]).await;
         let left = path.to_path_buf();
-        let _gone = tokio::task::spawn_blocking(move || {
+        let _gone = task::spawn_blocking(move || {
             if is_ours(&left)
                 && let Err(error) = std::fs::remove_dir_all(&left)
             {

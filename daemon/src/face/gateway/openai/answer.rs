@@ -23,6 +23,7 @@ use crate::face::gateway::reply::Failure;
 use crate::face::gateway::route::Client;
 use crate::face::gateway::wire::Trouble;
 use crate::sys::clock;
+use crate::sys::task;
 
 /// How long a question of a session waits that was made for a request, in milliseconds: a script waits for the answer.
 const UNATTENDED: Unattended = Unattended::DenyAfter(30_000);
@@ -89,7 +90,7 @@ async fn complete(mut client: Client, asked: Asked) -> Result<Running, Failure> 
     };
     let started: completion::Started = client.wire.get("completion/start", start).await?;
     let (sender, pieces) = mpsc::channel(WAITING);
-    tokio::spawn(async move {
+    task::spawn(async move {
         loop {
             let notice = tokio::select! {
                 notice = client.wire.next() => notice,
@@ -194,7 +195,7 @@ async fn prompt(mut client: Client, beside: &Beside, target: Target, asked: Aske
         last: None,
         content: Vec::new(),
     };
-    tokio::spawn(turn.follow(sender));
+    task::spawn(turn.follow(sender));
     Ok(Running { pieces, model, session: Some(session) })
 }
 

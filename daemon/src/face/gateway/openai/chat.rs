@@ -12,6 +12,7 @@ use crate::face::gateway::body;
 use crate::face::gateway::reply::{Failure, Reply, event_stream, json_of};
 use crate::face::gateway::route::Client;
 use crate::sys::clock;
+use crate::sys::task;
 
 /// Answers a request.
 pub(super) async fn answer(client: Client, beside: Beside, body: Incoming) -> Result<Reply, Failure> {
@@ -28,7 +29,7 @@ pub(super) async fn answer(client: Client, beside: Beside, body: Incoming) -> Re
     }
     let begun = first(&mut running).await?;
     let (sender, reply) = event_stream();
-    tokio::spawn(async move {
+    task::spawn(async move {
         let _permit = permit;
         // A client that has gone needs no more.
         let _gone = Stream { head, sender, has_usage, shape, has_text: false }.run(begun, running).await;

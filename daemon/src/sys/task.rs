@@ -1,0 +1,23 @@
+//! Tasks and blocking work in boxes.
+//!
+//! Tokio's machinery is compiled anew for each type of future and closure that it gets, some 4 KB; a box is one type. In all it
+//! takes half a megabyte off the daemon.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use tokio::task::{self, JoinHandle};
+
+/// As [`tokio::spawn`].
+#[track_caller]
+pub fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+    let future: Pin<Box<dyn Future<Output = T> + Send>> = Box::pin(future);
+    task::spawn(future)
+}
+
+/// As [`tokio::task::spawn_blocking`].
+#[track_caller]
+pub fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    let work: Box<dyn FnOnce() -> T + Send> = Box::new(work);
+    task::spawn_blocking(work)
+}

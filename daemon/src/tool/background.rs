@@ -47,13 +47,13 @@ pub struct Jobs(Arc<Inner>);
 
 struct Inner {
     jobs: Mutex<Vec<Job>>,
-    reports: mpsc::UnboundedSender<Report>,
+    reports: mpsc::UnboundedSender<Box<Report>>,
 }
 
 /// What the actor hears.
 pub enum Report {
     /// A call wants to start a command.
-    Start(Box<Start>),
+    Start(Start),
     /// A command has ended; [`Jobs::ended`] says how.
     Ended(BackgroundId),
 }
@@ -153,7 +153,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Jobs {
     /// None yet, and where they report.
-    pub fn new() -> (Self, mpsc::UnboundedReceiver<Report>) {
+    pub fn new() -> (Self, mpsc::UnboundedReceiver<Box<Report>>) {
         let (reports, receiver) = mpsc::unbounded_channel();
         (Self(Arc::new(Inner { jobs: Mutex::default(), reports })), receiver)
     }
@@ -169,7 +169,7 @@ impl Jobs {
         let (reply, started) = oneshot::channel();
         let start = Start { call, command, spawn, blobs, reply };
         let ends = || Invalid("the session ends".to_owned());
-        self.0.reports.send(Report::Start(Box::new(start))).map_err(|_| ends())?;
+        self.0.reports.send(Box::new(Report::Start(start))).map_err(|_| ends())?;
         started.await.unwrap_or_else(|_| Err(ends()))
     }
 
@@ -188,7 +188,7 @@ impl Jobs {
             let (last_words, ms) = (lock(&shown).last_words(), began.elapsed().as_millis() as u64);
             end.send_replace(Some(Ended { exit, reason, last_words, whole, ms }));
             // Without an actor the session has ended.
-            let _gone = reports.send(Report::Ended(name));
+            let _gone = reports.send(Box::new(Report::Ended(name)));
         });
         let mut jobs = lock(&self.0.jobs);
         let old = jobs.iter().filter(|job| !job.runs()).count().saturating_sub(MAX_ENDED - 1);

@@ -12,7 +12,7 @@ impl Actor {
     /// Hears of a command that is to be started, or has ended.
     pub(super) fn job_report(&mut self, report: Report) {
         match report {
-            Report::Start(start) => self.start_background(*start),
+            Report::Start(start) => self.start_background(start),
             Report::Ended(id) => {
                 let open = self.state.running_background().any(|job| job.id == id);
                 if let Some(ended) = self.jobs.ended(&id).filter(|_| open) {

@@ -36,7 +36,8 @@ use crate::store::idempotency::Key;
 use crate::tool::set::ToolSet;
 use crate::tool::{Effects, Workspace};
 
-/// Sends commands to an actor. They are boxed: a channel has room for 32 in advance, and most sessions are idle.
+/// Sends commands to an actor. They are boxed, as a turn's messages are: a channel has room for 32 in advance, and most sessions are
+/// idle or waiting.
 pub type Mailbox = mpsc::UnboundedSender<Box<Command>>;
 
 /// The actor's end of its [`Mailbox`].
@@ -327,9 +328,6 @@ pub enum TurnMessage {
     /// The history that it has read, for the next turn.
     Read(Box<turn::Past>),
 }
-
-// A channel has room for 32 messages from its first one on: each byte here is 64 in a session at work, whose channel has two such blocks.
-const _: () = assert!(size_of::<TurnMessage>() <= 56);
 
 /// New text of a stream; the actor assigns its offset.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -111,8 +111,8 @@ const MAX_QUEUED_BYTES: usize = 2 * linger_protocol::transport::MAX_REQUEST;
 
 enum Wake {
     Command(Option<Box<Command>>),
-    Turn(Option<TurnMessage>),
-    Job(Report),
+    Turn(Option<Box<TurnMessage>>),
+    Job(Box<Report>),
     /// The time of a question has passed.
     Unanswered,
     /// A model was asked for a title.
@@ -152,7 +152,7 @@ impl Phase {
 
 struct Running {
     task: JoinHandle<()>,
-    messages: mpsc::UnboundedReceiver<TurnMessage>,
+    messages: mpsc::UnboundedReceiver<Box<TurnMessage>>,
     /// Ends its wait for a provider that cannot answer.
     nudge: Arc<Notify>,
     /// Calls that wait for a decision.
@@ -218,7 +218,7 @@ pub struct Actor {
     /// What follows children.
     followers: children::Followers,
     /// What they report.
-    reports: mpsc::UnboundedReceiver<Report>,
+    reports: mpsc::UnboundedReceiver<Box<Report>>,
 }
 
 /// Clears the "cannot write" report of a session when its actor ends.
@@ -360,9 +360,9 @@ impl Actor {
             match wake {
                 Wake::Command(Some(command)) => self.boxed_command(*command).await,
                 Wake::Command(None) => return,
-                Wake::Turn(Some(message)) => self.turn_message(message),
+                Wake::Turn(Some(message)) => self.turn_message(*message),
                 Wake::Turn(None) => self.turn_vanished(),
-                Wake::Job(report) => self.job_report(report),
+                Wake::Job(report) => self.job_report(*report),
                 Wake::Unanswered => self.deny_unanswered(),
                 Wake::Titled(titled) => self.titled(titled),
                 Wake::Checkpoint(taken) => self.checkpoint_taken(taken),

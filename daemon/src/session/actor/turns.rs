@@ -302,7 +302,7 @@ impl Actor {
         while let Phase::Running(running) = &mut self.phase
             && let Ok(message) = running.messages.try_recv()
         {
-            self.turn_message(message);
+            self.turn_message(*message);
         }
         self.finish_git().await;
         if let Phase::Stopping(task, Then::Cancel(..)) = &mut self.phase {

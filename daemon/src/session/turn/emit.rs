@@ -20,11 +20,11 @@ use crate::tool::{Ask, Choice, Chosen, Invalid, Wants};
 
 /// Where a turn talks to its actor.
 #[derive(Clone)]
-pub struct Emitter(mpsc::UnboundedSender<TurnMessage>);
+pub struct Emitter(mpsc::UnboundedSender<Box<TurnMessage>>);
 
 impl Emitter {
     /// An emitter that tells an actor with this mailbox.
-    pub fn new(messages: mpsc::UnboundedSender<TurnMessage>) -> Self {
+    pub fn new(messages: mpsc::UnboundedSender<Box<TurnMessage>>) -> Self {
         Self(messages)
     }
 
@@ -151,7 +151,7 @@ impl Emitter {
             };
             let (reply, answer) = oneshot::channel();
             let told =
-                actor.upgrade().is_some_and(|actor| actor.send(TurnMessage::Ask(Box::new(question), reply)).is_ok());
+                actor.upgrade().is_some_and(|actor| actor.send(Box::new(TurnMessage::Ask(Box::new(question), reply))).is_ok());
             Box::pin(async move {
                 let ended = || Invalid("the turn has ended".to_owned());
                 let answer = if told { answer.await.map_err(|_| ended())? } else { return Err(ended()) };
@@ -171,7 +171,7 @@ impl Emitter {
 
     /// Tells the actor; if it has dropped the turn, the turn is over.
     pub fn tell(&self, message: TurnMessage) -> Result<(), TurnEnded> {
-        self.0.send(message).map_err(|_| TurnEnded)
+        self.0.send(Box::new(message)).map_err(|_| TurnEnded)
     }
 }
 

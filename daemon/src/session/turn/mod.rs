@@ -165,7 +165,7 @@ impl Turn {
         session: SessionId,
         (env, host, workspace, jobs): (Arc<Env>, Arc<dyn Host>, Arc<Workspace>, Jobs),
         (state, past, streams): (&State, Past, &[OpenStream]),
-        (messages, nudge): (mpsc::UnboundedSender<TurnMessage>, Arc<Notify>),
+        (messages, nudge): (mpsc::UnboundedSender<Box<TurnMessage>>, Arc<Notify>),
     ) -> impl Future<Output = ()> + Send + 'static {
         let turn = state.turn.clone().unwrap_or_default();
         let tools = env.tools_of(

@@ -68,7 +68,7 @@ use crate::process::server::{Children, Spawn};
 use crate::store::blob::{Blobs, Held};
 pub use access::{Access, Effects, Targets};
 use background::Jobs;
-pub(crate) use bash::TIMEOUT_MAX_S;
+pub(crate) use bash::{ForegroundBash, TIMEOUT_MAX_S};
 use change::{Change, KeptChange};
 pub(crate) use file::keep_shut;
 use notes::Notes;

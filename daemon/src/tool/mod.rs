@@ -72,7 +72,7 @@ pub(crate) use bash::{ForegroundBash, TIMEOUT_MAX_S};
 use change::{Change, KeptChange};
 pub(crate) use file::keep_shut;
 use notes::Notes;
-pub(crate) use path::normalise;
+pub(crate) use path::{absolute, normalise};
 use seen::Seen;
 use set::Takes;
 use skill::Skills;

@@ -21,7 +21,7 @@ use super::handle::Entry;
 use super::set::Takes;
 use super::{
     Access, BoxFuture, Call, Context, Effects, Invalid, Made, Targets, Tool, ToolKind, ToolOutput, Workspace, args,
-    blocking, file, path,
+    blocking, file, path, text,
 };
 use crate::provider::image::{ImageRequest, MadeImage};
 use crate::store::blob::Blobs;
@@ -101,7 +101,7 @@ impl Tool for Image {
             return Err(Invalid(format!("`pictures` has {}, and may have {MAX_PICTURES}", pictures.len())));
         }
         if let Some(size) = size.as_deref().filter(|size| !is_size(size)) {
-            return Err(Invalid(format!("`size` is {size:.40?}, and should be such as `1024x1024`")));
+            return Err(Invalid(format!("`size` is \"{}\", and should be such as `1024x1024`", text::brief(size))));
         }
         let path = path::absolute(workspace, &path)?;
         let format = format_of(&path).ok_or_else(|| Invalid("`path` ends in .png, .jpg or .webp".to_owned()))?;

@@ -275,6 +275,9 @@ async fn what_decides_on_a_call_is_said_and_what_is_always_allowed_is_listed_and
     client.first(&session, "turn_finished").await;
     assert_eq!(explain("bash(git status -s)").await, (json!("allow"), json!("rule bash(git status:*)"), false));
     assert_eq!(explain("bash(git status; ls)").await, (json!("ask"), json!("mode ask"), true));
+    // As the tools read it.
+    let said = client.call("permission/explain", json!({ "call": "read(~/x)", "cwd": daemon.workspace() })).await;
+    assert_eq!((&said["verdict"], said["path"].as_str().unwrap().ends_with("/~/x")), (&json!("ask"), false), "{said}");
     let rules = client.call("permission/rules", json!({})).await;
     let root = daemon.workspace().canonicalize().unwrap();
     assert_eq!((&rules[0]["workspace"], &rules[0]["rule"]), (&json!(root), &json!("bash(git status:*)")));

@@ -1,5 +1,6 @@
 //! The tools that show or ask something, and sessions that have only some tools.
 
+use linger_tests::harness::Setup;
 use linger_tests::model::{ModelServer, Reply};
 use serde_json::{Value, json};
 
@@ -45,6 +46,28 @@ async fn a_list_of_tools_says_what_a_new_session_would_ask_for() {
     assert_eq!(said("read"), json!(["reads", "allow", "mode ask"]));
     assert_eq!(said("write"), json!(["writes", "ask", "mode ask"]));
     assert_eq!(said("ask_user"), json!(["asks", "allow", "mode ask"]));
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn a_new_session_has_the_tools_that_are_listed_for_its_directory() {
+    let model = ModelServer::with([Reply::text("done")]);
+    let config = "[tools]\nimage = \"work/painter\"\n".to_owned();
+    let daemon = Daemon::start_with(&model, Setup { config, ..Setup::default() }).await;
+    let skill = daemon.dirs.root().join("c/linger/skills/echo");
+    std::fs::create_dir_all(&skill).unwrap();
+    std::fs::write(skill.join("SKILL.md"), "---\nname: echo\ndescription: Echoes.\n---\nText.\n").unwrap();
+    let client = daemon.client().await;
+    let listed = async |of: Value| {
+        let listed = client.call("tool/list", of).await;
+        listed.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let before = listed(json!({ "cwd": client.workspace() })).await;
+    let session = client.session().await;
+    client.turn(&session, "go").await;
+    assert_eq!(before, names(&model.requests()[0].json));
+    assert_eq!(before, listed(json!({ "session": session })).await);
+    assert!(["image", "memory", "skill"].iter().all(|name| before.iter().any(|it| it == name)), "{before:?}");
     daemon.check(&[&client], &model);
 }
 

@@ -57,6 +57,18 @@ async fn a_first_file_of_each_kind_is_right_as_it_is_and_replaces_nothing() {
 }
 
 #[tokio::test]
+async fn a_tool_without_a_file_is_shown_as_models_are_told_of_it() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let shown = daemon.cli(&["tools", "show", "bash"]).run().await.exits(0).says("built in, runs, asks: mode ask");
+    assert!(shown.stdout.starts_with("Runs a command") && shown.stdout.contains("\"timeout_s\""), "{}", shown.stdout);
+    let row = daemon.cli(&["tools", "show", "read", "--json"]).run().await.exits(0).json().remove(0);
+    assert_eq!((&row["name"], &row["effect"]), (&json!("read"), &json!("reads")));
+    daemon.cli(&["tools", "show", "bsh"]).run().await.fails_with_hint(2).says("no tool is called 'bsh'");
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
 async fn validate_names_file_and_line_of_whatever_is_wrong() {
     let model = ModelServer::start();
     let daemon = Daemon::start(&model).await;

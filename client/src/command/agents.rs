@@ -6,7 +6,7 @@ use linger_protocol::agent::{Item, List, Scope, Status};
 use linger_protocol::event::Level;
 use linger_protocol::method::{AgentList, CommandList, ServerFiles, SkillList, ToolFiles};
 
-use super::print_value;
+use super::{print_value, tools};
 use crate::arguments::Files;
 use crate::connect::Client;
 use crate::environment::working_directory;
@@ -49,7 +49,15 @@ pub(super) fn run(kind: &Kind, files: Files) -> Result<Exit, Failure> {
             }
             Ok(Exit::GOOD)
         }
-        Files::Show { name, json } => show(kind, &(kind.call)(&mut client, List { text: true, ..here })?, &name, json),
+        Files::Show { name, json } => {
+            let rows = (kind.call)(&mut client, List { text: true, ..here.clone() })?;
+            let has_file = rows.iter().any(|row| row.name == name);
+            // Most tools have no file.
+            if kind.noun == TOOLS.noun && !has_file && tools::show(&mut client, here.cwd, &name, json)? {
+                return Ok(Exit::GOOD);
+            }
+            show(kind, &rows, &name, json)
+        }
         Files::Validate { paths, json } => {
             let mut rows = Vec::new();
             if paths.is_empty() {

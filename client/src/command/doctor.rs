@@ -199,10 +199,12 @@ fn daemon(report: &mut Report, status: &Status) -> Result<(), Failure> {
         report.more(&text, Some("write `proxy` into [network] of the configuration, or start it from here"))?;
     }
     if status.tokens > 0 {
-        report.good(&format!("{} tokens are valid: `linger token list`", status.tokens))?;
+        let said = if status.tokens == 1 { "token is" } else { "tokens are" };
+        report.good(&format!("{} {said} valid: `linger token list`", status.tokens))?;
     }
     if status.questions > 0 {
-        report.good(&format!("{} questions wait: `linger inbox`", status.questions))?;
+        let said = if status.questions == 1 { "question waits" } else { "questions wait" };
+        report.good(&format!("{} {said}: `linger inbox`", status.questions))?;
     }
     Ok(())
 }

@@ -103,8 +103,12 @@ fn columns_of(row: &PendingQuestion, now: u64) -> Vec<String> {
 /// How to answer what is listed.
 fn hint(rows: &[PendingQuestion]) -> &'static str {
     let permissions = rows.iter().filter(|row| row.asked.permission.is_some()).count();
+    let has_forms = rows.iter().any(|row| row.asked.kind == QuestionKind::Form);
     match (rows.len(), permissions) {
         (0, _) => "nothing waits",
+        _ if has_forms => {
+            "answer with `linger answer ID OPTION`, a form with '{\"FIELD\": VALUE, …}' or decline: --json lists its fields"
+        }
         (all, some) if all == some => "answer with `linger answer PERMISSION allow|session|always|deny|never`",
         (_, 0) => "answer with `linger answer QUESTION OPTION`",
         _ => "answer with `linger answer ID allow|session|always|deny|never`, a choice with the name of an option",

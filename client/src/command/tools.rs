@@ -1,5 +1,7 @@
 //! `linger tools`: the tools that models are given, where they come from, and what rules and mode say of them.
 
+use std::path::PathBuf;
+
 use linger_protocol::daemon::{Tool, ToolDecision, ToolEffect, Tools};
 use linger_protocol::method::ToolList;
 
@@ -36,6 +38,21 @@ pub(super) fn run(args: ToolsOf) -> Result<Exit, Failure> {
         terminal.line(&if fits { line.clone() } else { cut() })?;
     }
     Ok(Exit::GOOD)
+}
+
+/// Shows what a new session in `cwd` is told of a tool, if it has one with this name.
+pub(super) fn show(client: &mut Client, cwd: PathBuf, name: &str, json: bool) -> Result<bool, Failure> {
+    let tools = client.call(&ToolList(Tools { session: None, cwd: Some(cwd) }))?;
+    let Some(tool) = tools.iter().find(|tool| tool.name == name) else { return Ok(false) };
+    if json {
+        super::print_value(tool)?;
+        return Ok(true);
+    }
+    let (mut terminal, about) = (Terminal::new(), row(tool));
+    terminal.say(&about.iter().skip(1).take(3).map(String::as_str).collect::<Vec<_>>().join(", "))?;
+    let schema = serde_json::to_string_pretty(&tool.input_schema).unwrap_or_default();
+    terminal.text(&format!("{}\n\n{schema}\n", tool.description.trim_end()))?;
+    Ok(true)
 }
 
 /// Name, origin, effect, verdict and the first line of the description.

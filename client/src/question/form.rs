@@ -25,9 +25,25 @@ pub(super) fn fields(schema: &Value) -> Vec<String> {
     let line = |(name, field): (&String, &Value)| {
         let text =
             |key: &str| field.get(key).and_then(Value::as_str).map(|text| format!(" {text}")).unwrap_or_default();
-        let choices = field.get("enum").map(|choices| format!(" {choices}")).unwrap_or_default();
-        let optional = if required(name) { "" } else { " (optional)" };
-        format!("{name}:{}{choices}{optional}{}", text("type"), text("description"))
+        // Several of a list are chosen from what its items may be.
+        let choices = choices(field).or_else(|| choices(field.get("items")?)).unwrap_or_default();
+        let default = field.get("default").map(|value| format!("default {value}"));
+        let notes: Vec<String> = (!required(name)).then(|| "optional".to_owned()).into_iter().chain(default).collect();
+        let notes = if notes.is_empty() { String::new() } else { format!(" ({})", notes.join(", ")) };
+        format!("{name}:{}{choices}{notes}{}", text("type"), text("description"))
     };
     schema.get("properties").and_then(Value::as_object).into_iter().flatten().map(line).collect()
+}
+
+/// The values that a field may have, with their titles, if only some are left to it.
+fn choices(field: &Value) -> Option<String> {
+    if let Some(choices) = field.get("enum") {
+        return Some(format!(" {choices}"));
+    }
+    let titled = field.get("oneOf").or_else(|| field.get("anyOf"))?.as_array()?;
+    let one = |choice: &Value| {
+        let title = choice.get("title").and_then(Value::as_str).map(|title| format!(" {title}"));
+        Some(format!("{}{}", choice.get("const")?, title.unwrap_or_default()))
+    };
+    Some(format!(" [{}]", titled.iter().map(one).collect::<Option<Vec<_>>>()?.join(", ")))
 }

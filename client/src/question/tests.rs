@@ -88,6 +88,28 @@ fn a_form_is_declined_by_a_key_and_answered_elsewhere() {
 }
 
 #[test]
+fn a_form_shows_what_can_be_chosen_and_what_its_server_proposes() {
+    let schema = serde_json::json!({
+        "properties": {
+            "pet": { "type": "string", "enum": ["cat", "dog"], "default": "cat" },
+            "hero": { "type": "string", "oneOf": [{ "const": "h1", "title": "Ann" }, { "const": "h2" }] },
+            "toys": { "type": "array", "items": { "type": "string", "enum": ["ball", "rope"] }, "default": ["ball"] },
+            "fish": { "type": "array", "items": { "anyOf": [{ "const": "f1", "title": "Tuna" }] }, "description": "two" },
+            "free": { "anyOf": [{ "type": "string" }, { "const": 1 }] },
+        },
+        "required": ["hero"],
+    });
+    let lines = [
+        "pet: string [\"cat\",\"dog\"] (optional, default \"cat\")",
+        "hero: string [\"h1\" Ann, \"h2\"]",
+        "toys: array [\"ball\",\"rope\"] (optional, default [\"ball\"])",
+        "fish: array [\"f1\" Tuna] (optional) two",
+        "free: (optional)",
+    ];
+    assert_eq!(form::fields(&schema), lines);
+}
+
+#[test]
 fn the_one_text_of_a_form_is_written_as_it_is() {
     let style = Style { color: false, unicode: true };
     let schema = serde_json::json!({ "properties": { "answer": { "type": "string" } } });

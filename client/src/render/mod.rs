@@ -91,6 +91,8 @@ pub(crate) struct Renderer {
     /// Whether a turn runs: a prompt that waits for its end is shown again where it begins.
     busy: bool,
     replaying: bool,
+    /// Whether an answer of a model was shown: before, no request can have changed.
+    answered: bool,
     /// Whether the last answer was cut at the token limit with its line open, so that the next one may continue it.
     cut: bool,
     /// The end of the last announced wait, and whether the turn continues then.
@@ -122,6 +124,7 @@ impl Renderer {
             last_call: None,
             mine: HashSet::new(),
             waiting: HashMap::new(),
+            answered: false,
             busy: false,
             replaying: true,
             cut: false,
@@ -221,6 +224,7 @@ impl Renderer {
             }
             EventBody::Message { content, interrupted, cut, .. } => {
                 self.wait = None;
+                self.answered = true;
                 if let Some(delta) = self.shaped.end() {
                     self.text_delta(&delta, &mut out);
                 }

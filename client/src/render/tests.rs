@@ -483,3 +483,13 @@ fn a_childs_answer_is_shown_and_not_the_data_that_its_parent_reads() {
       [Its changes are in its git worktree /w.]
     ");
 }
+
+#[test]
+fn requests_change_only_where_there_was_one() {
+    let changed = |n: u64| json!({"kind": "session_changed", "seq": n, "setup": {"kind": "openai", "digest": "d"}});
+    let events = json!([changed(1), said("m1", json!([{"type": "text", "text": "Hi"}])), changed(3)]);
+    assert_snapshot!(screen(Settings { width: 100, deltas: false, ..settings() }, events), @r"
+      Hi
+    requests to the provider change from here on: its configuration or linger changed
+    ");
+}

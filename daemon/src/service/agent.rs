@@ -56,7 +56,7 @@ pub async fn list(services: &Services, caller: &Caller, kind: Kind, params: List
     Ok(library(services, &workspace).await?.rows(kind, text))
 }
 
-async fn library(services: &Services, workspace: &Workspace) -> Result<Library, RpcError> {
+pub(super) async fn library(services: &Services, workspace: &Workspace) -> Result<Library, RpcError> {
     let (config, places): (_, Places) = (services.config.clone(), services.env().agent_places(workspace));
     let library = disk::probe(&workspace.cwd, disk::TIMEOUT, move || Library::load(&config, &places)).await;
     library.ok_or_else(|| RpcError::new(Code::Storage, disk::unresponsive(&workspace.cwd)))

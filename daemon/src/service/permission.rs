@@ -18,7 +18,7 @@ use crate::question::permission::{CallInfo, Rule, Verdict, words_of};
 use crate::session::actor::{CallBasis, Command};
 use crate::sys::disk;
 use crate::tool::set::{MCP, Takes};
-use crate::tool::{Access, apply_patch};
+use crate::tool::{Access, absolute, apply_patch};
 
 /// The kind of event that says which rules were added.
 const CONFIRMED: &[&str] = &["config_confirmed"];
@@ -93,13 +93,14 @@ fn call(basis: &CallBasis, text: &str) -> Result<(String, bool, Access), RpcErro
     let changes = name == apply_patch::NAME || tool.is_some_and(|tool| tool.changes());
     let of_server = name.strip_prefix(MCP).and_then(|rest| rest.split_once("__"));
     let needs = |noun: &str| bad(format!("name the {noun}: `{name}({noun})`"));
-    let path = || PathBuf::from(what);
+    // As the tool reads it.
+    let path = || absolute(&basis.workspace, what).map_err(|invalid| bad(invalid.0));
     let access = match takes {
         Takes::Path if what.is_empty() => return Err(needs("path")),
         Takes::Command | Takes::Arguments if what.trim().is_empty() => return Err(needs("command")),
         Takes::Host if what.is_empty() => return Err(needs("host")),
-        Takes::Path if changes => Access::Write(basis.workspace.cwd.join(path())),
-        Takes::Path => Access::Read(basis.workspace.cwd.join(path())),
+        Takes::Path if changes => Access::Write(path()?),
+        Takes::Path => Access::Read(path()?),
         Takes::Command => Access::Command(what.to_owned()),
         Takes::Arguments => {
             let args = words_of(what);

@@ -8,12 +8,14 @@ use linger_protocol::RpcError;
 use linger_protocol::daemon::{Tool as Row, ToolDecision, ToolEffect, ToolVerdict, Tools};
 use linger_protocol::id::SessionId;
 
+use super::agent::library;
 use super::{Caller, Services};
+use crate::agent::skill;
 use crate::question::permission::{CallInfo, Verdict};
 use crate::session::actor::{CallBasis, Command};
 use crate::sys::disk;
-use crate::tool::set::Takes;
-use crate::tool::{Access, Tool};
+use crate::tool::set::{Takes, ToolSet};
+use crate::tool::{Access, Tool, Workspace};
 
 /// The tools of a session, or of a new one.
 pub async fn list(services: &Services, caller: &Caller, params: Tools) -> Result<Vec<Row>, RpcError> {
@@ -25,7 +27,9 @@ pub async fn list(services: &Services, caller: &Caller, params: Tools) -> Result
         Tools { cwd: Some(cwd), .. } => {
             caller.may_look_into(services, &cwd).await?;
             caller.must_be_outside(services, "read the rules")?;
-            Some(of_new(services, cwd).await?)
+            let basis = of_new(services, cwd).await?;
+            let tools = tools_of_new(services, &basis.workspace).await?;
+            Some(CallBasis { tools, ..basis })
         }
         Tools { .. } => {
             caller.scope(services)?;
@@ -55,15 +59,25 @@ pub async fn list(services: &Services, caller: &Caller, params: Tools) -> Result
     Ok(rows)
 }
 
+/// What decides about the calls of a new session in a directory, whatever its model: all tools but those that only some sessions have.
 pub(super) async fn of_new(services: &Services, cwd: PathBuf) -> Result<CallBasis, RpcError> {
     let env = services.env();
     let config = env.config.current()?;
-    let workspace = env.workspace(&SessionId::default(), &cwd, BTreeMap::new(), disk::TIMEOUT).await;
+    let home = env.config.home().map(|home| ("HOME".to_owned(), home.to_string_lossy().into_owned()));
+    let workspace = env.workspace(&SessionId::default(), &cwd, BTreeMap::from_iter(home), disk::TIMEOUT).await;
     env.read_workspace(&workspace).await;
     let tools = env.servers.tools_in(&workspace.root, SessionId::default().as_str()).current();
     let (grants, denied, mode) = (Vec::new(), Vec::new(), env.policy.mode(config.mode, &workspace));
     let (workspace, model, limits) = (Arc::new(workspace), String::new(), Vec::new());
     Ok(CallBasis { tools, mode, grants, denied, workspace, role: None, model, is_busy: false, limits })
+}
+
+/// The tools of a new session with the usual model.
+async fn tools_of_new(services: &Services, workspace: &Workspace) -> Result<Arc<ToolSet>, RpcError> {
+    let env = services.env();
+    let model = env.providers.model(None).map(|resolved| resolved.origin).unwrap_or_default();
+    let has_skills = !skill::told(library(services, workspace).await?.skills.iter()).is_empty();
+    Ok(env.tools_of(&model, (workspace.rules_root(), &SessionId::default()), None, env.offered(has_skills, 0)))
 }
 
 fn effect(tool: &dyn Tool) -> ToolEffect {

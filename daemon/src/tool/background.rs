@@ -271,7 +271,7 @@ impl Jobs {
         let known: Vec<&str> = jobs.iter().map(|job| job.id.as_str()).collect();
         let known =
             if known.is_empty() { "there are none".to_owned() } else { format!("there are {}", known.join(", ")) };
-        Err(Invalid(format!("there is no command `{}` in the background; {known}", text::one_line(id.as_str()))))
+        Err(Invalid(format!("there is no command `{}` in the background; {known}", text::brief(id.as_str()))))
     }
 }
 

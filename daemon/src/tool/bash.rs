@@ -1,5 +1,6 @@
 //! `bash`: runs a command in the session's directory.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use linger_protocol::event::{Exit, Outcome, ToolKind};
@@ -19,6 +20,12 @@ pub(crate) const TIMEOUT_MAX_S: u64 = 3600;
 
 /// The tool.
 pub(super) struct Bash;
+
+/// The tool where nothing outlives a call: without commands in the background.
+pub(crate) struct ForegroundBash;
+
+/// What the description says of commands in the background.
+const OF_BACKGROUND: &str = "; for a server or a long build set `background`: the result is a handle for bash_output and bash_kill, and you are told when it ends";
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "an object")]
@@ -71,6 +78,45 @@ impl Tool for Bash {
             return Err(Invalid(format!("`timeout_s` must be from 1 to {TIMEOUT_MAX_S}")));
         }
         Ok(Box::new(Command { command, timeout_s, background, workspace: workspace.clone() }))
+    }
+}
+
+impl Tool for ForegroundBash {
+    fn name(&self) -> &str {
+        Bash.name()
+    }
+
+    fn description(&self) -> &str {
+        static TEXT: LazyLock<String> = LazyLock::new(|| Bash.description().replace(OF_BACKGROUND, ""));
+        &TEXT
+    }
+
+    fn schema(&self) -> Value {
+        let mut schema = Bash.schema();
+        schema
+            .get_mut("properties")
+            .and_then(Value::as_object_mut)
+            .and_then(|fields| fields.shift_remove("background"));
+        schema
+    }
+
+    fn changes(&self) -> bool {
+        Bash.changes()
+    }
+
+    fn kind(&self) -> ToolKind {
+        Bash.kind()
+    }
+
+    fn pattern(&self) -> Takes {
+        Bash.pattern()
+    }
+
+    fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
+        if input.get("background") == Some(&Value::Bool(true)) {
+            return Err(Invalid("no command can run in the background here".to_owned()));
+        }
+        Bash.prepare(input, workspace)
     }
 }
 

@@ -43,6 +43,9 @@ const PATTERN_SIZE: usize = 4 * 1024 * 1024;
 /// What a search may keep of what it learnt of its pattern, in bytes; beyond it, it begins anew.
 const CACHE_SIZE: usize = 8 * 1024 * 1024;
 
+/// What lines of the output of an earlier call begin with: its own name is a hash.
+const OUTPUT_NAME: &str = "output";
+
 /// The tool.
 pub(super) struct Grep;
 
@@ -102,9 +105,11 @@ impl Tool for Grep {
             return Err(Invalid(format!("`pattern` has {} bytes, and may have {PATTERN_MAX}", pattern.len())));
         }
         glob.as_deref().map(Pattern::check).transpose()?;
+        let output = path.as_deref().and_then(|path| workspace.seen.output_named(path));
         Ok(Box::new(Searching {
             pattern,
             root: path::directory(workspace, path.as_deref())?,
+            output,
             glob,
             context: if shows == Shows::Lines { context.unwrap_or_default().min(CONTEXT_MAX) } else { 0 },
             shows,
@@ -119,6 +124,8 @@ impl Tool for Grep {
 struct Searching {
     pattern: String,
     root: PathBuf,
+    /// The file, if it is the whole output of an earlier call.
+    output: Option<PathBuf>,
     glob: Option<String>,
     context: usize,
     shows: Shows,
@@ -141,7 +148,11 @@ impl Call for Searching {
     }
 
     fn effects(&self) -> Effects {
-        Effects::read(self.root.clone())
+        match self.output {
+            // It is the session's own.
+            Some(_) => Effects::nothing(),
+            None => Effects::read(self.root.clone()),
+        }
     }
 
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput> {
@@ -186,6 +197,11 @@ impl Searching {
             .heap_limit(Some(HEAP_MAX))
             .build();
         let mut found = Found::default();
+        if let Some(output) = &self.output {
+            let named = Path::new(OUTPUT_NAME);
+            self.search_file(&mut searcher, &what.matcher, (file::open(output)?, named), &mut found, token)?;
+            return Ok(found.output(""));
+        }
         let dir = match Dir::open(target) {
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
                 let (file, _) = Entry::at(target)?.open()?;
@@ -493,6 +509,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_output_of_the_session_is_searched_without_a_question() {
+        let (_dir, workspace) = test_workspace();
+        let data = tempfile::tempdir().unwrap();
+        let held = crate::store::blob::Blobs::beside(&data.path().join("linger.db")).put(b"one\ntwo\n").unwrap();
+        let by_id = json!({"pattern": "two", "path": held.id().as_str()});
+        let by_path = json!({"pattern": "two", "path": held.path().unwrap()});
+        assert!(run(&Grep, &workspace, by_id.clone()).await.1, "it is no output of this session");
+        assert_ne!(Grep.prepare(&by_path, &workspace).unwrap().effects(), Effects::nothing());
+        workspace.seen.output(&held);
+        for input in [by_id, by_path] {
+            assert_eq!(Grep.prepare(&input, &workspace).unwrap().effects(), Effects::nothing());
+            assert_eq!(run(&Grep, &workspace, input).await, ("output:2:two\n".to_owned(), false));
+        }
+    }
+
+    #[tokio::test]
     async fn a_search_that_nobody_waits_for_ends() {
         let (_dir, workspace) = test_workspace();
         let file = workspace.cwd.join("file");
@@ -500,6 +532,7 @@ mod tests {
         let call = Searching {
             pattern: "x".to_owned(),
             root: workspace.cwd.clone(),
+            output: None,
             glob: None,
             context: 0,
             shows: Shows::Lines,

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use super::image::{Image, ImageModel, ImageModels};
 use super::tests::{test_context, test_workspace};
 use super::*;
+use crate::provider::image::{ImageRequest, MadeImage};
 
 /// The most that a result may have, in bytes: head and tail of an output, or a report, and words with it.
 const RESULT: usize = 32 << 10;
@@ -62,12 +64,34 @@ fn inputs(tool: &dyn Tool) -> Vec<Value> {
     each.chain(values.iter().cloned()).chain([json!({ "unknown": 1 })]).collect()
 }
 
+/// A provider that makes images, which nothing asks here.
+struct Painter;
+
+impl ImageModels for Painter {
+    fn chosen(&self) -> Option<ImageModel> {
+        let (origin, host) = ("work/painter".to_owned(), "paint.example".to_owned());
+        Some(ImageModel { origin, host })
+    }
+
+    fn make(&self, _: ImageModel, _: ImageRequest) -> BoxFuture<'static, Result<MadeImage, String>> {
+        Box::pin(std::future::ready(Err("it is not asked".to_owned())))
+    }
+}
+
 #[test]
 fn no_argument_makes_a_tool_panic_and_every_refusal_is_short() {
     let (_dir, workspace) = test_workspace();
     let mut tried = 0;
-    let patches: [std::sync::Arc<dyn Tool>; 1] = [std::sync::Arc::new(super::apply_patch::ApplyPatch)];
-    for tool in builtin().into_iter().chain(patches) {
+    // Those that only some sessions have.
+    let more: [Arc<dyn Tool>; 6] = [
+        Arc::new(super::apply_patch::ApplyPatch),
+        Arc::new(Image(Arc::new(Painter))),
+        Arc::new(super::memory::Memory),
+        Arc::new(super::skill::Skill),
+        Arc::new(super::find_tools::FindTools::new(builtin())),
+        Arc::new(super::call_tool::CallTool),
+    ];
+    for tool in builtin().into_iter().chain(more) {
         for input in inputs(tool.as_ref()) {
             let shown: String = input.to_string().chars().take(80).collect();
             let completed = if tool.completes() { tool.complete(&input, &workspace) } else { Ok(None) };

@@ -20,8 +20,8 @@ use super::change::{Change, Content};
 use super::handle::Entry;
 use super::set::Takes;
 use super::{
-    Access, BoxFuture, Call, Context, Effects, Invalid, Made, Tool, ToolKind, ToolOutput, Workspace, args, blocking,
-    file, path,
+    Access, BoxFuture, Call, Context, Effects, Invalid, Made, Targets, Tool, ToolKind, ToolOutput, Workspace, args,
+    blocking, file, path, text,
 };
 use crate::provider::image::{ImageRequest, MadeImage};
 use crate::store::blob::Blobs;
@@ -102,7 +102,7 @@ impl Tool for Image {
             return Err(Invalid(format!("`pictures` has {}, and may have {MAX_PICTURES}", pictures.len())));
         }
         if let Some(size) = size.as_deref().filter(|size| !is_size(size)) {
-            return Err(Invalid(format!("`size` is {size:.40?}, and should be such as `1024x1024`")));
+            return Err(Invalid(format!("`size` is \"{}\", and should be such as `1024x1024`", text::brief(size))));
         }
         let path = path::absolute(workspace, &path)?;
         let format = format_of(&path).ok_or_else(|| Invalid("`path` ends in .png, .jpg or .webp".to_owned()))?;
@@ -157,6 +157,11 @@ impl Call for Making {
         Effects::several(reads.chain(rest).collect())
     }
 
+    fn refusal(&self, targets: &Targets) -> Option<String> {
+        let target = targets.of(&self.path)?;
+        self.replaceable(target).err().map(not_made)
+    }
+
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput> {
         Box::pin(async move {
             let this = Arc::new(*self);
@@ -168,7 +173,7 @@ impl Call for Making {
             let looked = task::spawn_blocking(move || looking.look(&targets, &at)).await;
             let pictures = match looked.unwrap_or_else(|error| Err(format!("the tool failed: {error}"))) {
                 Ok(pictures) => pictures,
-                Err(why) => return ToolOutput::error(format!("no image is made: {why}")),
+                Err(why) => return ToolOutput::error(not_made(why)),
             };
             let (prompt, size) = (this.prompt.clone(), this.size.clone());
             let request = ImageRequest { prompt, pictures, format: this.format, size };
@@ -190,8 +195,7 @@ impl Making {
         if !self.workspace.cwd.is_dir() {
             return Err(file::gone(&self.workspace));
         }
-        let before = content(target).map_err(|error| file::explain(&self.workspace, &self.path, target, &error))?;
-        self.may_replace(target, &before)?;
+        self.replaceable(target)?;
         let picture = |(path, target): (&PathBuf, &PathBuf)| {
             let shown = path::show(&self.workspace.cwd, path);
             let read = Entry::at(target).and_then(|entry| entry.read(MAX_IMAGE));
@@ -201,6 +205,12 @@ impl Making {
             Ok((media_type, bytes))
         };
         self.pictures.iter().zip(targets).map(picture).collect()
+    }
+
+    /// Fails if the file, as it is now, is not to be written.
+    fn replaceable(&self, target: &Path) -> Result<(), String> {
+        let before = content(target).map_err(|error| file::explain(&self.workspace, &self.path, target, &error))?;
+        self.may_replace(target, &before)
     }
 
     fn may_replace(&self, target: &Path, before: &Content) -> Result<(), String> {
@@ -241,6 +251,10 @@ impl Making {
         let _other = self.workspace.seen.wrote(target, &bytes, None);
         Ok(kept)
     }
+}
+
+fn not_made(why: String) -> String {
+    format!("no image is made: {why}")
 }
 
 fn content(target: &Path) -> io::Result<Content> {

@@ -98,7 +98,7 @@ impl Tool for Memory {
             Some(Of::Workspace) | None => Scope::Workspace,
         };
         if !super::notes::is_name(&name) {
-            let shown = text::one_line(&name);
+            let shown = text::brief(&name);
             return Err(Invalid(format!("`{shown}` is no name of a note: small letters, digits and `-`")));
         }
         let change = match action {

@@ -6,7 +6,7 @@ use super::text::one_line;
 use super::{Invalid, Workspace};
 
 /// The absolute path without `.` and `..` that a model's `path` means; `~` is the session's HOME.
-pub(super) fn absolute(workspace: &Workspace, path: &str) -> Result<PathBuf, Invalid> {
+pub(crate) fn absolute(workspace: &Workspace, path: &str) -> Result<PathBuf, Invalid> {
     if path.is_empty() {
         return Err(Invalid("`path` is empty".to_owned()));
     }

@@ -160,7 +160,7 @@ impl ToolSet {
             let shown = names.get(..NAMED).unwrap_or(&names).join(", ");
             let more = names.len().saturating_sub(NAMED);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            Invalid(format!("there is no tool `{}`{near} (the tools are {shown}{more})", text::one_line(name)))
+            Invalid(format!("there is no tool `{}`{near} (the tools are {shown}{more})", text::brief(name)))
         })
     }
 

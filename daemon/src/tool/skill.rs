@@ -112,7 +112,7 @@ impl Tool for Skill {
         let Some(place) = skills.iter().find(|place| place.name == name) else {
             let names: Vec<&str> = skills.iter().map(|place| place.name.as_str()).collect();
             let near = text::did_you_mean(&name, &names);
-            return Err(Invalid(format!("there is no skill `{}`{near}", text::one_line(&name))));
+            return Err(Invalid(format!("there is no skill `{}`{near}", text::brief(&name))));
         };
         let directory = place.file.parent().unwrap_or(Path::new("/")).to_path_buf();
         let path = match file.as_deref() {

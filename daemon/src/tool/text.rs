@@ -5,6 +5,9 @@ use crate::diagnostics::nearest::nearest;
 /// Names that are less alike than this are no suggestion.
 const LIKENESS: f32 = 0.6;
 
+/// How much of a name that a model gave is repeated to it, in bytes: enough to know it again.
+const BRIEF: usize = 80;
+
 /// At most `max` bytes from the beginning; up to the end of a line if there is one in the second half.
 pub(crate) fn head(text: &str, max: usize) -> &str {
     let cut = floor(text, max);
@@ -51,6 +54,13 @@ pub(crate) fn one_line(text: &str) -> String {
         }
         line
     })
+}
+
+/// The beginning of a name that a model gave, on one line.
+pub(crate) fn brief(name: &str) -> String {
+    let head = name.get(..floor(name, BRIEF)).unwrap_or_default();
+    let rest = if head.len() < name.len() { "…" } else { "" };
+    one_line(head) + rest
 }
 
 /// `word` as a shell reads it: itself if it is plain, else in quotes.

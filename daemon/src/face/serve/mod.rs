@@ -32,7 +32,7 @@ use crate::process::server::Children;
 use crate::question::permission::{Rule, Rules};
 use crate::store::blob::Blobs;
 use crate::tool::set::{ToolSet, Tools};
-use crate::tool::{Tool, Workspace, builtin};
+use crate::tool::{ForegroundBash, Tool, Workspace, builtin};
 use calls::Calls;
 
 /// The argument that makes `lingerd` this server.
@@ -114,10 +114,16 @@ fn parse(arguments: &[String]) -> anyhow::Result<Asked> {
     Ok(asked)
 }
 
+/// The tools that a host can have.
+fn served() -> ToolSet {
+    let usable = builtin().into_iter().filter(|tool| !OF_SESSIONS.contains(&tool.name()));
+    let bash = Arc::new(ForegroundBash) as Arc<dyn Tool>;
+    ToolSet::new(usable.map(|tool| if tool.name() == bash.name() { bash.clone() } else { tool }))
+}
+
 /// What calls need, for the directory that this process was started in.
 fn calls(asked: &Asked, places: &Places, own: &Path) -> anyhow::Result<Calls> {
-    let usable = builtin().into_iter().filter(|tool| !OF_SESSIONS.contains(&tool.name()));
-    let all = ToolSet::new(usable);
+    let all = served();
     let tools = match &asked.tools {
         None => all,
         Some(names) => {

@@ -6,12 +6,10 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
 
 use super::calls::Calls;
-use super::host;
+use super::{host, served};
 use crate::process::server::Children;
 use crate::question::permission::{Rule, Rules};
 use crate::store::blob::Blobs;
-use crate::tool::builtin;
-use crate::tool::set::ToolSet;
 use crate::tool::tests::test_workspace;
 
 struct Talk {
@@ -23,7 +21,7 @@ struct Talk {
 impl Talk {
     fn new(deny: &[&str], allow: &[&str]) -> Self {
         let (dir, workspace) = test_workspace();
-        let tools = ToolSet::new(builtin());
+        let tools = served();
         let parse = |rules: &[&str]| rules.iter().map(|rule| Rule::parse(rule, tools.names()).unwrap()).collect();
         let rules = Rules { deny: parse(deny), allow: parse(allow), ..Rules::default() };
         let owner = dir.path().join("serve");
@@ -80,6 +78,23 @@ async fn a_host_that_cannot_ask_gets_what_needs_no_permission_and_what_a_rule_al
     let unknown = talk.ask("tools/call", json!({ "name": "raed" })).await;
     assert!(unknown["error"]["message"].as_str().unwrap().contains("did you mean `read`?"), "{unknown}");
     assert_eq!(talk.ask("resources/list", json!({})).await["error"]["code"], -32601);
+}
+
+#[tokio::test]
+async fn a_host_is_told_of_no_command_in_the_background_and_starts_none() {
+    let mut talk = Talk::new(&[], &["bash"]);
+    talk.begin(json!({})).await;
+    let listed = talk.ask("tools/list", json!({})).await;
+    let bash = listed["result"]["tools"].as_array().unwrap().iter().find(|tool| tool["name"] == "bash").unwrap();
+    let description = bash["description"].as_str().unwrap();
+    assert!(description.contains("Background processes are ended with the command.\n"), "{description}");
+    assert!(!bash.to_string().contains("bash_output") && !bash.to_string().contains("`background`"), "{bash}");
+    assert!(bash["inputSchema"]["properties"].get("background").is_none(), "{bash}");
+    let arguments = json!({ "command": "touch made", "background": true });
+    let answer = talk.ask("tools/call", json!({ "name": "bash", "arguments": arguments })).await;
+    assert!(text(&answer).ends_with("no command can run in the background here"), "{answer}");
+    let arguments = json!({ "command": "echo hi", "background": false });
+    assert_eq!(text(&talk.ask("tools/call", json!({ "name": "bash", "arguments": arguments })).await), "hi\n");
 }
 
 #[tokio::test]

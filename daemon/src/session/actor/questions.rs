@@ -111,7 +111,7 @@ impl Actor {
             return Err(RpcError::new(Code::UnknownOption, text).hint(format!("use one of {}", names.join(", "))));
         }
         if let Err(why) = question::check_value(asked.schema.as_ref(), &answer.answer, answer.value.as_ref()) {
-            let hint = format!("question/list shows the schema of {}", asked.id);
+            let hint = format!("`linger inbox --json` (question/list) shows the schema of {}", asked.id);
             return Err(RpcError::new(Code::BadValue, format!("question {}: {why}", asked.id)).hint(hint));
         }
         self.may_last(asked, answer)
@@ -400,10 +400,14 @@ impl Actor {
         }
     }
 
-    /// Why a call would change nothing, if the model may read all files that it touches: a refusal tells what is in them.
+    /// Why a call would change nothing, if the model may read all files that it touches: a refusal tells what is in them. It tells
+    /// nothing of a host, which is not asked.
     fn refusal(&self, request: &PermissionRequest) -> Option<String> {
         let refusal = request.preview.refusal.clone()?;
-        let read = |access: &Access| access.path().map(|path| Access::Read(path.to_path_buf()));
+        let read = |access: &Access| match access {
+            Access::Network(_) => Some(Access::Nothing),
+            other => other.path().map(|path| Access::Read(path.to_path_buf())),
+        };
         let access = Access::Several(request.effects.access.each().iter().map(read).collect::<Option<_>>()?);
         let verdict = self.verdict_on(&CallInfo { tool: "read", changes: false, access }, request);
         matches!(verdict, Verdict::Allow { .. }).then_some(refusal)

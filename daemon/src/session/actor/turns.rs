@@ -2,6 +2,7 @@
 
 use linger_protocol::event::Asks;
 use linger_protocol::message::text_of;
+use linger_protocol::question::Subject;
 
 use super::*;
 use crate::config::HookEvent;
@@ -73,9 +74,14 @@ impl Actor {
     /// Ends a turn that a user has ended with the answer to a question.
     fn end_as_answered(&mut self, asked: QuestionState) {
         let by = asked.answer.map(|given| given.by).unwrap_or_default();
+        let why = match asked.about {
+            Some(Subject::Budget) => "the session's budget is spent; ",
+            Some(Subject::Circles) => "the model went in circles; ",
+            _ => "",
+        };
         let open = self.close("the turn was ended");
         self.append(open, Vec::new(), false, None);
-        let detail = Some(format!("{by} ended it when asked"));
+        let detail = Some(format!("{why}ended by {by}"));
         self.finish_turn(Ending { detail, ..Ending::plain(StopReason::Cancelled) }, Vec::new(), false);
     }
 

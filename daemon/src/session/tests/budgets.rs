@@ -61,7 +61,10 @@ async fn the_question_about_a_budget_survives_crashes_and_is_asked_once() {
     scene.choose(2, "stop", None).await.unwrap();
     scene.ends(1).await;
     assert_eq!(scene.count("its budget is 200; go on?").await, 1);
-    assert_eq!(scene.count("turn_finished cancelled after 2: someone ended it when asked").await, 1);
+    assert_eq!(
+        scene.count("turn_finished cancelled after 2: the session's budget is spent; ended by someone").await,
+        1
+    );
 }
 
 #[tokio::test]

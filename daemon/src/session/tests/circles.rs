@@ -56,7 +56,7 @@ async fn it_is_asked_again_when_it_goes_on_repeating_itself() {
     scene.until("question_asked", 2).await;
     scene.choose(2, "stop", None).await.unwrap();
     scene.ends(1).await;
-    assert_eq!(scene.count("turn_finished cancelled after 6: someone ended it when asked").await, 1);
+    assert_eq!(scene.count("turn_finished cancelled after 6: the model went in circles; ended by someone").await, 1);
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn the_answer_to_stop_ends_the_turn_and_the_session_goes_on() {
     t1 message m7 user: <c3 "[empty directory]">
     t1 question_asked q1 "the same call has had the same result 3 times in a row: `ls .`; go on?" go_on|stop
     t1 question_resolved q1 stop by someone
-    t1 turn_finished cancelled after 3: someone ended it when asked
+    t1 turn_finished cancelled after 3: the model went in circles; ended by someone
     prompt_accepted p2 queue "say it"
     t2 turn_started p2
     t2 message m8 user: "say it"
@@ -115,7 +115,7 @@ async fn a_turn_that_was_told_to_stop_ends_after_a_crash_too() {
     let resolved = EventBody::QuestionResolved { question, answer, value: None, by, process: None, reason: None };
     scene.crash_after(resolved).await;
     scene.ends(1).await;
-    assert_eq!(scene.count("turn_finished cancelled after 3: someone ended it when asked").await, 1);
+    assert_eq!(scene.count("turn_finished cancelled after 3: the model went in circles; ended by someone").await, 1);
 }
 
 #[tokio::test]

@@ -62,6 +62,25 @@ async fn a_file_that_changed_since_it_was_read_asks_nobody() {
 }
 
 #[tokio::test]
+async fn an_image_that_would_not_be_made_asks_nobody() {
+    let image = |picture: Option<&str>| {
+        let pictures: Vec<&str> = picture.into_iter().collect();
+        Answer::call("image", json!({ "prompt": "a cat", "path": "a.png", "pictures": pictures }))
+    };
+    let answers = [image(None), image(Some("b.png")), Answer::text("I see")];
+    let mut scene = Scene::with("tools.image = \"mock/painter\"", "mock/m", Mode::Ask, answers).await;
+    put(&scene, "a.png", "mine");
+    scene.prompt("go", When::Queue).await;
+    scene.until("turn_finished", 1).await;
+    let transcript = scene.transcript().await;
+    insta::assert_snapshot!(lines(&transcript, "tool_finished"), @r#"
+    t1 tool_finished c1 invalid "no image is made: a.png is not overwritten: you have not read it; read it first"
+    t1 tool_finished c2 invalid "no image is made: a.png is not overwritten: you have not read it; read it first"
+    "#);
+    assert!(!transcript.contains("permission_requested"), "{transcript}");
+}
+
+#[tokio::test]
 async fn what_the_model_may_not_read_is_not_told_by_a_refusal() {
     let edit = || Answer::call("edit", edit(".env", "x"));
     let cases = [("ask", edit as fn() -> Answer), ("ask", || write(".env")), ("deny", || write(".env"))];

@@ -261,6 +261,8 @@ async fn another_session_is_chosen_from_a_list_that_letters_narrow() {
     terminal.until_rows("a fresh one", |rows| rows.iter().filter(|row| row.starts_with("session ")).count() == 3).await;
     terminal.line("/resume gamma");
     terminal.until_rows("the last turn", |rows| rows.iter().filter(|row| *row == "  seen").count() == 2).await;
+    // As where one attaches: what it is, and how old.
+    has(&terminal, "gamma hello (0 s ago)").await;
     terminal.prompts().await;
     terminal.line("/resume");
     terminal.until_rows("the list", |rows| rows.last().is_some_and(|row| row == "session>")).await;

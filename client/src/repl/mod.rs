@@ -19,6 +19,7 @@ mod menu;
 mod note;
 mod obey;
 mod output;
+mod past;
 mod paste;
 mod picker;
 mod show;
@@ -58,6 +59,7 @@ use complete::Known;
 use editor::Workspace;
 use keys::Keys;
 use output::Outputs;
+pub(crate) use past::{height, past};
 use picker::Picker;
 use switch::What;
 

@@ -17,16 +17,19 @@ use linger_protocol::worktree::Merge;
 use super::Repl;
 use super::menu::Choice;
 use super::picker::Picker;
+use super::{height, past};
 use crate::connect::parse;
 use crate::environment::{now, short_path, umask};
 use crate::error::{Exit, Failure};
 use crate::follow::Request;
 use crate::idempotency::key;
 use crate::input::{Line, Names};
+use crate::render::back::Room;
 use crate::render::live::Live;
+use crate::render::markdown::Look;
 use crate::render::table::age;
-use crate::render::{Renderer, money, worktree};
-use crate::terminal::clean_line;
+use crate::render::{Renderer, Settings, money, worktree};
+use crate::terminal::{clean_line, terminal_width};
 
 /// Sessions that are listed to choose from: what a person remembers is among the latest.
 const SESSIONS: u32 = 200;
@@ -244,6 +247,10 @@ impl Repl {
         }
         let label = info.name.clone().unwrap_or_else(|| info.session.to_string());
         let (at, about) = (short_path(&info.cwd), format!("{} ({})", info.model, info.mode));
+        let Settings { style, markdown, .. } = self.settings;
+        let look = Look { width: terminal_width(), markdown, color: style.color, unicode: style.unicode, dim: false };
+        let (lines, info) = past(look, info, Room::Lines(height()))?;
+        lines.iter().try_for_each(|line| self.say_styled(line))?;
         self.say(&format!("session {label} in {at}, {about}"))?;
         let cursor = Some(info.turn_cursor.clone()).filter(|cursor| *cursor != Cursor::default());
         self.attachment.switch(info.session.clone(), cursor)?;

@@ -281,7 +281,12 @@ async fn another_session_is_chosen_from_a_list_that_letters_narrow() {
     dumb.shows("a number or a name chooses").await;
     dumb.line("gamma");
     // What happened there comes before the prompt.
-    ends(&dumb, &["name: gamma", ">"]).await;
+    dumb.until_rows(
+        "it is entered",
+        |rows| matches!(rows, [.., entered, prompt] if entered.starts_with("session gamma in ") && prompt == ">"),
+    )
+    .await;
+    assert!(dumb.text().contains("gamma hello ("));
     assert_eq!(dumb.leaves().await, 0);
     daemon.check(&[], &model);
 }

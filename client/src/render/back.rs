@@ -8,7 +8,7 @@ use linger_protocol::event::{Event, EventBody, Outcome};
 use linger_protocol::message::{ContentBlock, Role, StopReason, text_of};
 use linger_protocol::session::Info;
 
-use super::markdown::width::hang;
+use super::markdown::width::{cut, hang, of};
 use super::markdown::{Look, Prose};
 use super::style::Style;
 use super::table::age;
@@ -297,8 +297,8 @@ fn last_rows(rows: Vec<String>, room: usize, width: usize, style: Style, indent:
 
 /// The beginning of a line that fits.
 fn cut_line(line: &str, width: usize, style: Style) -> String {
-    match line.chars().count() > width {
-        true => line.chars().take(width.saturating_sub(1)).collect::<String>() + style.ellipsis(),
+    match of(line) > width {
+        true => cut(line, width.saturating_sub(1)).to_owned() + style.ellipsis(),
         false => line.to_owned(),
     }
 }

@@ -149,12 +149,6 @@ impl Renderer {
         self.settings.thinking
     }
 
-    /// Forgets what it has shown, for another session.
-    pub(crate) fn begin_again(&mut self) {
-        let settings = self.settings.clone();
-        *self = Self::new(settings);
-    }
-
     /// Sets what is shown of thinking.
     pub(crate) fn set_thinking(&mut self, thinking: Thinking) {
         self.settings.thinking = thinking;

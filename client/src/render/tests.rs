@@ -504,6 +504,7 @@ fn a_turn_that_ended_before_anything_was_counted_has_no_line_of_zeros() {
     };
     let shown = |session| screen(Settings { usage: true, ..settings() }, cancelled(session));
     assert_eq!(shown(Value::Null), "cancelled\n");
+    assert_eq!(shown(json!({"input_tokens": 0, "output_tokens": 0, "cost_at_least": true})), "cancelled\n");
     let session = json!({"input_tokens": 9, "output_tokens": 1, "cost_micros": 40_000, "cost_at_least": true});
     assert_eq!(shown(session), "cancelled\nsession: at least $0.0400\n");
 }

@@ -358,3 +358,29 @@ async fn the_line_goes_on_in_the_users_editor_and_in_vi_mode_if_that_is_configur
     assert_eq!(terminal.leaves().await, 0);
     daemon.check(&[], &model);
 }
+
+#[tokio::test]
+async fn coming_back_to_a_long_log_shows_a_screenful_of_its_last_turn() {
+    let long = "some words in a line\n".repeat(120_000);
+    let model = ModelServer::with([Reply::text(long.clone()), Reply::text(long)]);
+    let daemon = Daemon::start(&model).await;
+    for name in ["long", "other"] {
+        daemon.cli(&["new", "--name", name]).cwd(daemon.workspace()).run().await.exits(0);
+    }
+    for prompt in ["one", "two"] {
+        daemon.cli(&["run", "-s", "long", prompt]).run().await.exits(0);
+    }
+    let past = ["earlier turns: /log", "> two", " more lines"];
+    let mut attached = daemon.pty(&["attach", "long"]);
+    attached.prompts().await;
+    let mut resumed = daemon.pty(&["attach", "other"]);
+    resumed.prompts().await;
+    resumed.line("/resume long");
+    resumed.until_rows("it is entered", |rows| rows.iter().any(|row| row.starts_with("session long in "))).await;
+    for terminal in [&attached, &resumed] {
+        assert!(past.iter().all(|part| terminal.text().contains(part)), "{}", terminal.text());
+        assert!(terminal.bytes().len() < 20_000, "all of it was shown");
+    }
+    assert_eq!((attached.leaves().await, resumed.leaves().await), (0, 0));
+    daemon.check(&[], &model);
+}

@@ -311,6 +311,7 @@ async fn each_command_shows_what_its_subcommand_shows() {
         ("/log --last", "> go"),
         ("/log --nosuch", "Usage: linger log "),
         ("/thinking hide", "thinking: hide"),
+        ("!", "write the command behind the !"),
         ("/sessions", "SESSION     STATE"),
         ("/export out.md", "written to"),
         ("/permissions", ""),

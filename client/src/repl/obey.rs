@@ -60,6 +60,9 @@ impl Repl {
             return self.answered(key, request).map(|()| None);
         }
         self.set_aside();
+        if text.trim() == "!" {
+            return self.say("write the command behind the !, such as !make").map(|()| None);
+        }
         if matches!(text.trim(), "exit" | "quit" | ":q") {
             return self.leave().map(Some);
         }

@@ -385,3 +385,26 @@ async fn coming_back_to_a_long_log_shows_a_screenful_of_its_last_turn() {
     assert_eq!((attached.leaves().await, resumed.leaves().await), (0, 0));
     daemon.check(&[], &model);
 }
+
+#[tokio::test]
+async fn a_new_session_with_agents_says_nothing_of_requests_that_change() {
+    let model = ModelServer::scripted(|_| Reply::text("fine"));
+    let daemon = Daemon::start(&model).await;
+    let agents = daemon.workspace().join(".linger/agents");
+    fs::create_dir_all(&agents).unwrap();
+    fs::write(agents.join("reviewer.md"), "---\ndescription: reads changes\n---\nReview.\n").unwrap();
+    daemon.cli(&["trust", "--yes"]).cwd(daemon.workspace()).run().await.exits(0);
+    let mut terminal = daemon.pty(&["-n", "hello"]);
+    has(&terminal, "  fine").await;
+    terminal.line("/new");
+    terminal.until_rows("a fresh one", |rows| rows.iter().filter(|row| row.starts_with("session ")).count() == 2).await;
+    terminal.line("hello again");
+    terminal.until_rows("it answers", |rows| rows.iter().filter(|row| *row == "  fine").count() == 2).await;
+    assert!(!terminal.text().contains("from here on"), "{}", terminal.text());
+    assert_eq!(terminal.leaves().await, 0);
+    let mut run = daemon.pty(&["run", "hello"]);
+    run.shows("fine").await;
+    assert_eq!(run.exits().await, 0);
+    assert!(!run.text().contains("from here on"), "{}", run.text());
+    daemon.check(&[], &model);
+}

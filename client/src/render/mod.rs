@@ -149,6 +149,11 @@ impl Renderer {
         self.settings.thinking
     }
 
+    /// The session had no turn yet.
+    pub(crate) fn is_of_new_session(&mut self) {
+        self.is_new = true;
+    }
+
     /// Sets what is shown of thinking.
     pub(crate) fn set_thinking(&mut self, thinking: Thinking) {
         self.settings.thinking = thinking;

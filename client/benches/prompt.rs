@@ -137,7 +137,7 @@ impl Terminal {
 fn attached(daemon: &mut Connection) {
     daemon.hello();
     let mut row = fake::row("s1", "idle", None);
-    row["size"] = json!(1 << 30);
+    (row["size"], row["cursor"]) = (json!(1 << 30), row["turn_cursor"].clone());
     daemon.answer("session/list", json!([row]));
     daemon.answer("session/attach", json!({"cursor": "7"}));
     daemon.event("7", json!({"kind": "caught_up"}));

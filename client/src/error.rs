@@ -110,7 +110,12 @@ impl From<RpcError> for Failure {
                 | Code::BadName
                 | Code::BadPrompt
                 | Code::BadSchema
-                | Code::NotAKey,
+                | Code::NotAKey
+                | Code::BadRule
+                | Code::UnknownCursor
+                | Code::UnknownMessage
+                | Code::UnknownToken
+                | Code::UnknownArtifact,
             ) => Exit::USAGE,
             Some(Code::Ending | Code::Version) => Exit::UNREACHABLE,
             _ => Exit::FAILED,

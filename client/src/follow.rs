@@ -13,7 +13,7 @@ use linger_protocol::method::{
     SessionPrompt, SessionRedo, SessionSet, SessionUndo,
 };
 use linger_protocol::question::Answer;
-use linger_protocol::session::{self, Attach, Compact, Keyed, Named, Prompt, Redo, Set, Undo};
+use linger_protocol::session::{self, Attach, Compact, Keyed, Prompt, Redo, Set, Undo};
 use linger_protocol::transport::blocking::Incoming;
 use linger_protocol::worktree::Merge;
 use serde_json::value::RawValue;
@@ -111,15 +111,6 @@ impl Attachment {
         let mut attachment = Self { client, session, deltas, person, cursor, seq, epoch, attach, open };
         attachment.attach()?;
         Ok(attachment)
-    }
-
-    /// Follows another session after `cursor` from here on.
-    pub(crate) fn change_to(&mut self, session: SessionId, cursor: Cursor) -> Result<(), Failure> {
-        let left = std::mem::replace(&mut self.session, session);
-        self.client.send(&SessionDetach(Named { session: left }))?;
-        (self.cursor, self.seq) = (Some(cursor).filter(|cursor| *cursor != Cursor::default()), 0);
-        self.open.clear();
-        self.attach()
     }
 
     fn attach(&mut self) -> Result<(), Failure> {

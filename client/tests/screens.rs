@@ -135,10 +135,12 @@ fn now() -> u64 {
     u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
 }
 
-/// Attached to an idle session `s1`, so large that what happened before is not read over a second connection.
+/// Attached to an idle session `s1`, so large that what happened before its last turn is not read over a second connection,
+/// and nothing happened since that began.
 fn attached(daemon: &mut Connection, cwd: &Path) {
     daemon.hello();
     let mut row = fake::row("s1", "idle", None);
+    row["cursor"] = row["turn_cursor"].clone();
     (row["size"], row["model"], row["cwd"]) = (json!(1 << 30), json!("anthropic/large"), json!(cwd));
     daemon.answer("session/list", json!([row]));
     daemon.answer("session/attach", json!({"cursor": "7"}));

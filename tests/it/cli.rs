@@ -344,9 +344,11 @@ async fn a_session_comes_back_from_the_bin_and_its_name_was_free_meanwhile() {
 async fn piped_input_goes_with_the_prompt_and_names_no_files() {
     let model = ModelServer::scripted(|_| Reply::text("ok"));
     let daemon = Daemon::start(&model).await;
-    daemon.cli(&["run", "review this"]).stdin("the diff @x.png").run().await.exits(0);
+    let run = daemon.cli(&["run", "review this"]).stdin("the diff @x.png").run().await.exits(0);
+    assert!(!run.stderr.contains("x.png"), "what is piped names no file: {}", run.stderr);
     daemon.cli(&["run", "-c", "is", "-", "good?"]).stdin("the text").run().await.exits(0);
-    daemon.cli(&["run", "-c", "nothing piped"]).run().await.exits(0);
+    let missing = "@src/nosuch.rs names no file here; it is sent as text";
+    daemon.cli(&["run", "-c", "nothing piped, see @src/nosuch.rs"]).run().await.exits(0).says(missing);
     let asked = model.requests();
     let said = |n: usize| String::from_utf8_lossy(&asked[n].body).into_owned();
     assert!(said(0).contains("review this") && said(0).contains("the diff @x.png"), "{}", said(0));

@@ -106,6 +106,25 @@ async fn doctor_says_once_what_is_wrong_with_the_configuration() {
 }
 
 #[tokio::test]
+async fn doctor_names_a_workspaces_configuration_that_is_wrong_or_waits() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let dir = daemon.workspace().join(".linger");
+    std::fs::create_dir(&dir).unwrap();
+    let doctor = async |text: &str, code: i32| {
+        std::fs::write(dir.join("config.toml"), text).unwrap();
+        daemon.cli(&["doctor"]).cwd(daemon.workspace()).run().await.exits(code).stdout
+    };
+    let said = doctor("mode = 'auto'\n", 1).await;
+    assert!(said.contains("config.toml:1:1: mode: ") && said.contains("everything in this workspace asks"), "{said}");
+    let said = doctor("permissions.allow = ['bash(make:*)']\n", 0).await;
+    assert!(said.contains(" wait for your trust\n  hint: `linger trust` shows"), "{said}");
+    let said = doctor("permissions.deny = ['bash(make:*)']\n", 0).await;
+    assert!(!said.contains("everything in this workspace asks") && !said.contains("trust"), "{said}");
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
 async fn doctor_and_validate_name_a_program_of_attention_that_is_not_there() {
     let model = ModelServer::start();
     let daemon = Daemon::start(&model).await;

@@ -261,6 +261,8 @@ async fn another_session_is_chosen_from_a_list_that_letters_narrow() {
     terminal.until_rows("a fresh one", |rows| rows.iter().filter(|row| row.starts_with("session ")).count() == 3).await;
     terminal.line("/resume gamma");
     terminal.until_rows("the last turn", |rows| rows.iter().filter(|row| *row == "  seen").count() == 2).await;
+    // As where one attaches: what it is, and how old.
+    has(&terminal, "gamma hello (0 s ago)").await;
     terminal.prompts().await;
     terminal.line("/resume");
     terminal.until_rows("the list", |rows| rows.last().is_some_and(|row| row == "session>")).await;
@@ -279,7 +281,12 @@ async fn another_session_is_chosen_from_a_list_that_letters_narrow() {
     dumb.shows("a number or a name chooses").await;
     dumb.line("gamma");
     // What happened there comes before the prompt.
-    ends(&dumb, &["name: gamma", ">"]).await;
+    dumb.until_rows(
+        "it is entered",
+        |rows| matches!(rows, [.., entered, prompt] if entered.starts_with("session gamma in ") && prompt == ">"),
+    )
+    .await;
+    assert!(dumb.text().contains("gamma hello ("));
     assert_eq!(dumb.leaves().await, 0);
     daemon.check(&[], &model);
 }
@@ -302,6 +309,10 @@ async fn each_command_shows_what_its_subcommand_shows() {
         ("/inbox", "nothing waits"),
         ("/diff", "changed  f.txt  +1 -1"),
         ("/log --last", "> go"),
+        ("/log --nosuch", "Usage: linger log "),
+        ("/thinking hide", "thinking: hide"),
+        ("!", "write the command behind the !"),
+        ("/sessions", "SESSION     STATE"),
         ("/export out.md", "written to"),
         ("/permissions", ""),
         ("/help mode", "/mode [ask|edit|auto|plan]  what runs without asking"),
@@ -346,5 +357,54 @@ async fn the_line_goes_on_in_the_users_editor_and_in_vi_mode_if_that_is_configur
     has(&terminal, "  seen").await;
     assert_eq!(model.requests()[0].last_words(), "abc\nand more");
     assert_eq!(terminal.leaves().await, 0);
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn coming_back_to_a_long_log_shows_a_screenful_of_its_last_turn() {
+    let long = "some words in a line\n".repeat(120_000);
+    let model = ModelServer::with([Reply::text(long.clone()), Reply::text(long)]);
+    let daemon = Daemon::start(&model).await;
+    for name in ["long", "other"] {
+        daemon.cli(&["new", "--name", name]).cwd(daemon.workspace()).run().await.exits(0);
+    }
+    for prompt in ["one", "two"] {
+        daemon.cli(&["run", "-s", "long", prompt]).run().await.exits(0);
+    }
+    let past = ["earlier turns: /log", "> two", " more lines"];
+    let mut attached = daemon.pty(&["attach", "long"]);
+    attached.prompts().await;
+    let mut resumed = daemon.pty(&["attach", "other"]);
+    resumed.prompts().await;
+    resumed.line("/resume long");
+    resumed.until_rows("it is entered", |rows| rows.iter().any(|row| row.starts_with("session long in "))).await;
+    for terminal in [&attached, &resumed] {
+        assert!(past.iter().all(|part| terminal.text().contains(part)), "{}", terminal.text());
+        assert!(terminal.bytes().len() < 20_000, "all of it was shown");
+    }
+    assert_eq!((attached.leaves().await, resumed.leaves().await), (0, 0));
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn a_new_session_with_agents_says_nothing_of_requests_that_change() {
+    let model = ModelServer::scripted(|_| Reply::text("fine"));
+    let daemon = Daemon::start(&model).await;
+    let agents = daemon.workspace().join(".linger/agents");
+    fs::create_dir_all(&agents).unwrap();
+    fs::write(agents.join("reviewer.md"), "---\ndescription: reads changes\n---\nReview.\n").unwrap();
+    daemon.cli(&["trust", "--yes"]).cwd(daemon.workspace()).run().await.exits(0);
+    let mut terminal = daemon.pty(&["-n", "hello"]);
+    has(&terminal, "  fine").await;
+    terminal.line("/new");
+    terminal.until_rows("a fresh one", |rows| rows.iter().filter(|row| row.starts_with("session ")).count() == 2).await;
+    terminal.line("hello again");
+    terminal.until_rows("it answers", |rows| rows.iter().filter(|row| *row == "  fine").count() == 2).await;
+    assert!(!terminal.text().contains("from here on"), "{}", terminal.text());
+    assert_eq!(terminal.leaves().await, 0);
+    let mut run = daemon.pty(&["run", "hello"]);
+    run.shows("fine").await;
+    assert_eq!(run.exits().await, 0);
+    assert!(!run.text().contains("from here on"), "{}", run.text());
     daemon.check(&[], &model);
 }

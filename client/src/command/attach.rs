@@ -1,33 +1,19 @@
 //! `linger attach`, and `linger` alone: an interactive session.
 
-use linger_protocol::event::EventBody;
 use linger_protocol::id::Cursor;
 use linger_protocol::method::SessionPrompt;
-use linger_protocol::session::{Info, Prompt, State};
+use linger_protocol::session::{Info, Prompt};
 
 use super::find::{latest, must_be_latest};
 use super::{habit, log, made, prompt, resolve, run};
 use crate::arguments::{Attach, Bare, Choice, Log, Run};
 use crate::connect::Client;
-use crate::environment::now;
 use crate::error::{Exit, Failure};
-use crate::follow::{Attachment, Happened};
 use crate::idempotency::key;
-use crate::render::back::{Back, Room};
+use crate::render::back::Room;
 use crate::render::markdown::Look;
-use crate::render::since::Since;
-use crate::render::style::Style;
-use crate::repl::{needs_terminal, repl};
+use crate::repl::{height, needs_terminal, past, repl};
 use crate::terminal::{Capabilities, Terminal};
-
-/// Lines of a terminal that does not tell its size.
-const HEIGHT: usize = 24;
-
-/// The largest log that is read to show what happened before, in bytes: some hundredths of a second. Of a larger one the last turn is shown.
-const MAX_READ: u64 = 4 << 20;
-
-/// The most events that a fork may share and that are read for that: its size says nothing of them.
-const MAX_SHARED: u64 = 20_000;
 
 pub(super) fn run(args: &Attach) -> Result<Exit, Failure> {
     let mut open = None;
@@ -145,64 +131,12 @@ fn adopted(client: &mut Client, info: Info, choice: Choice) -> Result<Info, Fail
 
 /// Shows what happened before, and lets the user in.
 fn enter(client: Client, look: &Capabilities, info: Info, room: Room) -> Result<Exit, Failure> {
-    let info = show_past(look, info, &room)?;
-    repl(client, look, info)
-}
-
-/// Prints the past of a session; what comes after that is `turn_cursor` of the row. It reads over a connection of its own, so that
-/// nothing of it is left on the other one.
-fn show_past(look: &Capabilities, info: Info, room: &Room) -> Result<Info, Failure> {
-    // A running turn is shown as it goes on.
-    let until = if info.state == State::Idle { info.cursor.clone() } else { info.turn_cursor.clone() };
-    let shares_much = info.origin.as_ref().is_some_and(|origin| origin.seq > MAX_SHARED);
-    if info.damaged.is_some() || until == Cursor::default() {
-        return Ok(info);
-    }
-    // Of a larger log only what is new is read.
-    let is_whole = info.size <= MAX_READ && !shares_much;
-    let from = match (is_whole, &info.left) {
-        (true, _) => None,
-        (false, Some(left)) => Some(left.cursor.clone()),
-        (false, None) => return Ok(info),
-    };
-    let (mut back, mut since) = (Back::default(), info.left.clone().map(Since::new));
-    let mut attachment = Attachment::start(Client::open_silent(None)?, info.session.clone(), from, false)?;
-    loop {
-        match attachment.next(None)? {
-            Happened::Event(notification, _) => {
-                let over = matches!(notification.event.body, EventBody::CaughtUp {});
-                if over {
-                    break;
-                }
-                back.event(&notification.event);
-                since.iter_mut().for_each(|since| since.event(&notification.event));
-                if notification.cursor == until {
-                    break;
-                }
-            }
-            Happened::Lost => super::wait::reattach(&mut attachment)?,
-            _ => {}
-        }
-    }
-    let style = Style { color: look.color, unicode: look.unicode };
     let prose =
         Look { width: look.width, markdown: look.markdown, color: look.color, unicode: look.unicode, dim: false };
+    let (lines, info) = past(prose, info, room)?;
     let mut terminal = Terminal::new();
-    let news = since.map(|since| since.lines(&info.cwd, style, look.width, now())).unwrap_or_default();
-    // It is a part of the screenful.
-    let room = match room {
-        Room::Lines(lines) => &Room::Lines(lines.saturating_sub(news.len())),
-        room => room,
-    };
-    let past = if is_whole { back.lines(&info, prose, room, now()) } else { Vec::new() };
-    for line in news.into_iter().chain(past) {
+    for line in lines {
         terminal.talk(&format!("{line}\n"))?;
     }
-    Ok(if is_whole { Info { turn_cursor: until, ..info } } else { info })
-}
-
-/// Lines of the terminal that the past may fill: not the last few, where the prompt is.
-fn height() -> usize {
-    let rows = rustix::termios::tcgetwinsize(rustix::stdio::stderr()).map(|size| usize::from(size.ws_row));
-    rows.ok().filter(|rows| *rows >= 10).unwrap_or(HEIGHT).saturating_sub(4)
+    repl(client, look, info)
 }

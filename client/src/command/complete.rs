@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, Command, CommandFactory as _, ValueHint};
 use linger_protocol::agent::List as Agents;
-use linger_protocol::daemon::Models;
+use linger_protocol::daemon::{Model, Models};
 use linger_protocol::events::stored_kinds;
 use linger_protocol::mcp::List as Servers;
 use linger_protocol::method::{AgentList, KeyList, McpList, Method, ModelList, QuestionList, SessionList};
@@ -240,8 +240,13 @@ fn ask(what: Names) -> Result<Option<Vec<Candidate>>, Failure> {
                 .collect()
         }
         Names::Model => {
-            let Some(rows) = once(&mut client, &ModelList(Models::default()))? else { return Ok(None) };
-            rows.into_iter().filter(|row| row.ready).map(|row| candidate(row.model, row.kind.to_string())).collect()
+            let Some(mut rows) = once(&mut client, &ModelList(Models::default()))? else { return Ok(None) };
+            // All that a provider has, if it says so in time.
+            if let Some(all) = once(&mut client, &ModelList(Models { all: true, model: None }))? {
+                rows = all;
+            }
+            let can_be_used = |row: &Model| row.ready && !row.model.ends_with("/MODEL");
+            rows.into_iter().filter(can_be_used).map(|row| candidate(row.model, row.kind.to_string())).collect()
         }
         Names::Agent => {
             let Some(rows) = once(&mut client, &AgentList(Agents { cwd, ..Agents::default() }))? else {

@@ -66,8 +66,9 @@ fn get(args: &ConfigGetting) -> Result<Exit, Failure> {
         value = match value.get(part.as_str()) {
             Some(value) => value,
             None => {
-                return Err(Failure::new(Exit::FAILED, format!("{} is not set: it has its default", args.name))
-                    .hint("`linger help configuration` has the defaults, `linger config` shows what is set"));
+                return Err(Failure::new(Exit::FAILED, format!("{} is not set", args.name)).hint(
+                    "`linger help configuration` lists the keys and their defaults, `linger config` what is set",
+                ));
             }
         };
     }

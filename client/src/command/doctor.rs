@@ -7,8 +7,9 @@ use linger_protocol::VERSION;
 use linger_protocol::config::{Configuration, Get};
 use linger_protocol::daemon::{Checked, Damage, Empty, Model, Models, Recovered, Status, Storage};
 use linger_protocol::key::{Listed, Source};
-use linger_protocol::method::{ConfigGet, DaemonCheck, DaemonStatus, KeyList, ModelList};
+use linger_protocol::method::{ConfigGet, DaemonCheck, DaemonStatus, KeyList, ModelList, TrustGet};
 use linger_protocol::place::{PlaceError, Places, check_socket};
+use linger_protocol::trust;
 use linger_protocol::variable::Withheld;
 use serde_json::json;
 
@@ -16,6 +17,7 @@ use super::attention::programs;
 use crate::arguments::Doctor;
 use crate::connect::holder::parent;
 use crate::connect::{Client, start};
+use crate::environment::working_directory;
 use crate::error::{Exit, Failure};
 use crate::render::style::Style;
 use crate::render::table::size;
@@ -121,6 +123,7 @@ fn examine(report: &mut Report, args: &Doctor) -> Result<(), Failure> {
         Err(failure) => return report.failure(&failure),
     }
     attention(report, &mut client)?;
+    workspace(report, &mut client)?;
     servers::examine(report, &mut client)?;
     environment(report, &client)
 }
@@ -134,6 +137,19 @@ fn attention(report: &mut Report, client: &mut Client) -> Result<(), Failure> {
         None => report.good(&format!("attention runs {}", program.name)),
         Some((text, hint)) => report.bad(&text, Some(&hint)),
     })
+}
+
+/// The configuration of this directory's workspace, if it is wrong or waits.
+fn workspace(report: &mut Report, client: &mut Client) -> Result<(), Failure> {
+    let Ok(workspace) = client.call(&TrustGet(trust::Get { cwd: working_directory()? })) else { return Ok(()) };
+    if let Some(error) = &workspace.error {
+        report.bad(error, Some("correct the file: until then everything in this workspace asks"))?;
+    }
+    if workspace.waiting.is_some() {
+        let text = format!("files of {} wait for your trust", workspace.workspace.display());
+        report.more(&text, Some("`linger trust` shows what they want"))?;
+    }
+    Ok(())
 }
 
 /// What of this environment tools get, and what is withheld from them.

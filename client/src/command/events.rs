@@ -94,9 +94,10 @@ fn said(body: &EventBody) -> String {
             format!("{permission} {} by {by}", decision.name())
         }
         EventBody::QuestionAsked { question, asked } => format!("{question} {}", asked.text),
-        EventBody::QuestionResolved { question, answer, by, .. } => {
-            format!("{question} {} by {by}", answer.as_deref().unwrap_or("withdrawn"))
-        }
+        EventBody::QuestionResolved { question, answer, by, .. } => match answer {
+            Some(answer) => format!("{question} {answer} by {by}"),
+            None => format!("{question} withdrawn: {by}"),
+        },
         EventBody::TurnFinished { stop_reason, usage, .. } => {
             let reason = serde_json::to_value(stop_reason).unwrap_or_default();
             format!("{} {}", reason.as_str().unwrap_or_default(), money::cost(usage))

@@ -39,7 +39,11 @@ pub(super) fn check(prompt: &[String]) -> Result<(), Failure> {
     let names: Vec<String> = Arguments::command()
         .get_subcommands()
         .filter(|command| !command.is_hide_set())
-        .map(|command| command.get_name().to_owned())
+        .flat_map(|command| {
+            // A short one is too near to words that begin a prompt: `lint` to `list`.
+            let long = command.get_all_aliases().filter(|alias| alias.len() > 4);
+            long.chain([command.get_name()]).map(str::to_owned).collect::<Vec<_>>()
+        })
         .collect();
     let as_prompt = format!("for a prompt: `linger run {}`", quoted(prompt));
     if names.iter().any(|name| name == first) {
@@ -91,10 +95,12 @@ mod tests {
     fn a_mistyped_command_is_no_prompt() {
         assert!(hint(&["lgo", "s1"]).is_some());
         assert!(hint(&["atach"]).unwrap().contains("`linger attach`"));
+        assert!(hint(&["resme"]).unwrap().contains("`linger resume`"));
         assert!(hint(&["auth"]).unwrap().contains("`linger login PROVIDER`"));
         assert!(hint(&["completion"]).unwrap().contains("completions"));
         assert!(hint(&["run", "x"]).unwrap().contains("`linger run …`"));
-        for prompt in [&["fix the test"][..], &["fix", "the", "test"], &["explain"], &["log in again"]] {
+        for prompt in [&["fix the test"][..], &["fix", "the", "test"], &["explain"], &["log in again"], &["lint", "it"]]
+        {
             assert_eq!(hint(prompt), None, "{prompt:?}");
         }
     }

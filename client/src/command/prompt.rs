@@ -16,7 +16,7 @@ use crate::attachable::with_resources;
 use crate::connect::Client;
 use crate::environment::working_directory;
 use crate::error::Failure;
-use crate::mention::with_files;
+use crate::mention::{missing, with_files};
 use crate::terminal::Terminal;
 
 /// The parts of a prompt, in order. What came from stdin may be written by another person, so it names no files.
@@ -41,9 +41,16 @@ impl Written {
     /// The text with the files and pictures that it names, searched here and in the session's directory.
     pub(super) fn content(self, session: Option<&Path>) -> Result<Content, Failure> {
         let places: Vec<_> = working_directory().ok().into_iter().chain(session.map(Path::to_path_buf)).collect();
-        let part = |part| match part {
-            Part::Typed(text) => Ok((with_files(text.clone(), &text, &places)?, true)),
-            Part::Piped(text) => Ok((PromptContent::Text(text), false)),
+        let part = |part| {
+            let text = match part {
+                Part::Typed(text) => text,
+                Part::Piped(text) => return Ok((PromptContent::Text(text), false)),
+            };
+            let content = with_files(text.clone(), &text, &places)?;
+            for name in missing(&text, &places) {
+                Terminal::new().say(&format!("@{name} names no file here; it is sent as text"))?;
+            }
+            Ok((content, true))
         };
         self.0.into_iter().map(part).collect::<Result<_, _>>().map(Content)
     }

@@ -129,7 +129,10 @@ fn run_in(args: Run, made: &mut Option<SessionId>) -> Result<Exit, Failure> {
     let deltas = args.stream || data == Data::Stream;
     signals(client.sender(), true)?;
     let busy = info.as_ref().is_some_and(|info| info.state != State::Idle);
-    let renderer = Renderer::new(settings(&look, deltas, args.thinking, client.name.clone()));
+    let mut renderer = Renderer::new(settings(&look, deltas, args.thinking, client.name.clone()));
+    if info.is_none() {
+        renderer.is_of_new_session();
+    }
     let window = info.as_ref().and_then(|info| info.context_window);
     let mode = info.as_ref().map_or(mode, |info| info.mode);
     let live = Live::new(renderer.style(), mode, window);

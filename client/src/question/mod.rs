@@ -69,6 +69,8 @@ pub(crate) enum Press {
     Nothing,
     /// The question is to be shown again, whole.
     Show,
+    /// It would allow what was not shown: first `v`.
+    NotYet,
     /// The keys are to be explained.
     Help,
     /// All edits of the session are to run without asking: mode `edit`.
@@ -205,11 +207,17 @@ impl Question {
         format!("{dropped}\n{}", self.keys(style, false))
     }
 
-    /// The keys that mean something: those that answer, or show the rest and deny.
+    /// What is said to a key that would allow what was not shown.
+    pub(crate) fn not_yet(style: &Style) -> String {
+        style.dim("nothing was allowed: press v first, a part of it was not shown") + "\n"
+    }
+
+    /// The keys that mean something. Those that allow it do so while a part is not shown, too: they say what is missing, and never
+    /// become a prompt.
     pub(crate) fn answers(&self) -> &'static str {
         match &self.body {
-            Body::Permission(_) if self.is_cut() && self.writes => "vVnNxXrR?",
-            Body::Permission(_) if self.is_cut() => "vVnN",
+            Body::Permission(_) if self.is_cut() && self.writes => "yYsSaAeEvVnNxXrR?",
+            Body::Permission(_) if self.is_cut() => "yYsSaAvVnN",
             Body::Permission(_) if self.is_edit() && self.writes => "yYsSaAeEnNxXrRvV?",
             Body::Permission(_) if self.writes => "yYsSaAnNxXrRvV?",
             Body::Permission(_) => "yYsSaAnN",

@@ -59,6 +59,7 @@ impl Questions {
         let first = self.open.iter_mut().find(|question| !question.answered);
         let Some(question) = first.filter(|_| means) else { return Ok(Press::Nothing) };
         match key {
+            _ if question.is_cut() && "yYsSaAeE".contains(key) => return Ok(Press::NotYet),
             'w' | 'W' => return Ok(Press::Write),
             '?' => return Ok(Press::Help),
             'e' | 'E' => return Ok(Press::Edits),

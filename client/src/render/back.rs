@@ -8,7 +8,7 @@ use linger_protocol::event::{Event, EventBody, Outcome};
 use linger_protocol::message::{ContentBlock, Role, StopReason, text_of};
 use linger_protocol::session::Info;
 
-use super::markdown::width::hang;
+use super::markdown::width::{cut, hang, of};
 use super::markdown::{Look, Prose};
 use super::style::Style;
 use super::table::age;
@@ -43,6 +43,8 @@ pub(crate) struct Back {
     count: usize,
     /// How many of them a summary replaces for the model.
     compacted: usize,
+    /// Whether there were others before, which were not read.
+    is_cut: bool,
 }
 
 #[derive(Debug, Default)]
@@ -64,6 +66,11 @@ enum Item {
 }
 
 impl Back {
+    /// A past whose beginning is not read.
+    pub(crate) fn of_last_turns() -> Self {
+        Self { is_cut: true, ..Self::default() }
+    }
+
     /// Takes the next event.
     pub(crate) fn event(&mut self, event: &Event) {
         match &event.body {
@@ -122,13 +129,17 @@ impl Back {
             shown.push_front(lines);
         }
         let above = self.count.saturating_sub(shown.len());
-        let above = (above > 0).then(|| {
-            let turns = if above == 1 { "1 earlier turn".to_owned() } else { format!("{above} earlier turns") };
+        let above = (above > 0 || self.is_cut).then(|| {
+            let turns = match above {
+                _ if self.is_cut => "earlier turns".to_owned(),
+                1 => "1 earlier turn".to_owned(),
+                above => format!("{above} earlier turns"),
+            };
             let compacted = match self.compacted.min(above) {
                 0 => String::new(),
                 some => format!(", {some} compacted"),
             };
-            style.dim(&format!("{turns}{compacted}: linger log {label}"))
+            style.dim(&format!("{turns}{compacted}: /log"))
         });
         std::iter::once(head).chain(above).chain(shown.into_iter().flatten()).collect()
     }
@@ -137,6 +148,9 @@ impl Back {
 impl Turn {
     fn event(&mut self, body: &EventBody) {
         match body {
+            EventBody::CompactionStarted { prompt: Some(_), .. } if self.items.is_empty() => {
+                self.items.push(Item::Prompt("/compact".to_owned()));
+            }
             EventBody::Message { role: Role::User, content, prompt: Some(_), .. } => {
                 self.items.push(Item::Prompt(attached::shown(content).0));
             }
@@ -191,8 +205,7 @@ impl Turn {
             match item {
                 Item::Prompt(text) => {
                     let room = if most == usize::MAX { most } else { 2 };
-                    let cut =
-                        last_rows(wrapped(text, width.saturating_sub(2)), room, width.saturating_sub(2), style, "");
+                    let cut = first_rows(wrapped(text, width.saturating_sub(2)), room, style);
                     let line =
                         |(n, line): (usize, String)| style.cyan(&format!("{}{line}", if n == 0 { "> " } else { "  " }));
                     lines.extend(cut.into_iter().enumerate().map(line));
@@ -259,6 +272,15 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     text.lines().flat_map(rows).collect()
 }
 
+/// The first rows, as far as there is room, and a line for what is left out.
+fn first_rows(mut rows: Vec<String>, room: usize, style: Style) -> Vec<String> {
+    if rows.len() > room {
+        let gone = rows.split_off(room.saturating_sub(1)).len();
+        rows.push(style.dim(&format!("{} {gone} more lines", style.ellipsis())));
+    }
+    rows
+}
+
 /// The last rows, as far as there is room, and a line for what is left out.
 fn last_rows(rows: Vec<String>, room: usize, width: usize, style: Style, indent: &str) -> Vec<String> {
     if rows.len() <= room {
@@ -275,8 +297,8 @@ fn last_rows(rows: Vec<String>, room: usize, width: usize, style: Style, indent:
 
 /// The beginning of a line that fits.
 fn cut_line(line: &str, width: usize, style: Style) -> String {
-    match line.chars().count() > width {
-        true => line.chars().take(width.saturating_sub(1)).collect::<String>() + style.ellipsis(),
+    match of(line) > width {
+        true => cut(line, width.saturating_sub(1)).to_owned() + style.ellipsis(),
         false => line.to_owned(),
     }
 }
@@ -324,10 +346,10 @@ mod tests {
     #[test]
     fn a_screenful_has_the_last_turns_and_says_what_lies_above() {
         let lines = shown(&past(44, "done"), Room::Lines(12));
-        assert_eq!(lines[..2], ["long prompt 1 (2 h ago)", "41 earlier turns: linger log long"]);
+        assert_eq!(lines[..2], ["long prompt 1 (2 h ago)", "41 earlier turns: /log"]);
         assert_eq!(lines[2..5], ["> prompt 42", "• bash cargo test ✗", "  done"]);
         assert!(lines.len() <= 12, "{lines:#?}");
-        assert_eq!(shown(&past(3, "done"), Room::Turns(1))[1], "2 earlier turns: linger log long");
+        assert_eq!(shown(&past(3, "done"), Room::Turns(1))[1], "2 earlier turns: /log");
         assert_eq!(shown(&past(3, "done"), Room::All).iter().filter(|line| line.starts_with("> ")).count(), 3);
         assert!(shown(&Back::default(), Room::All).is_empty());
     }
@@ -340,6 +362,39 @@ mod tests {
         assert!(lines.iter().any(|line| line.ends_with("more lines")));
         assert!(lines.iter().rev().nth(1).unwrap().starts_with("  line 5000"), "{lines:#?}");
         assert!(!lines.concat().contains('\u{1b}'));
+    }
+
+    #[test]
+    fn a_long_prompt_is_known_by_its_beginning() {
+        let prompt = |text: &str| {
+            let mut back = Back::default();
+            back.event(&event(json!({ "kind": "turn_started", "prompt": "p1" })));
+            back.event(&event(json!({ "kind": "message", "message": "m1", "role": "user", "prompt": "p1", "content": [{ "type": "text", "text": text }] })));
+            shown(&back, Room::Lines(20)).split_off(1)
+        };
+        assert_eq!(prompt("one\ntwo"), ["> one", "  two"]);
+        assert_eq!(prompt("one\ntwo\nthree"), ["> one", "  … 2 more lines"]);
+    }
+
+    #[test]
+    fn a_compaction_is_a_turn_of_its_own_whose_end_is_not_that_of_the_turn_before() {
+        let mut back = past(1, "done");
+        for body in [
+            json!({ "kind": "turn_started", "prompt": "p2" }),
+            json!({ "kind": "compaction_started", "prompt": "p2", "trigger": "asked", "through": "m3", "messages": 3, "tokens": 9 }),
+            json!({ "kind": "turn_finished", "stop_reason": "error", "usage": {}, "steps": 0 }),
+        ] {
+            back.event(&event(body));
+        }
+        let lines = shown(&back, Room::Lines(20));
+        assert_eq!(lines[lines.len() - 3..], ["  done", "> /compact", "failed"]);
+    }
+
+    #[test]
+    fn a_past_whose_beginning_was_not_read_says_that_there_is_more() {
+        let mut back = past(1, "done");
+        back.is_cut = true;
+        assert_eq!(shown(&back, Room::Lines(20))[1..3], ["earlier turns: /log", "> prompt 1"]);
     }
 
     #[test]

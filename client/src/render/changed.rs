@@ -53,8 +53,8 @@ impl Renderer {
         let named = skills.as_ref().map(|all| names(all.iter().map(|skill| skill.name.as_str())));
         self.changed("skills", named.as_deref(), out);
         self.changed("agent", agent.as_ref().map(|it| it.name.as_str()), out);
-        let changed = setup.as_ref().filter(|_| model.is_none() && self.answered);
-        changed.into_iter().for_each(|setup| self.setup(setup, out));
+        let is_other = model.is_none() && !self.is_new;
+        setup.iter().filter(|_| is_other).for_each(|setup| self.setup(setup, out));
     }
 
     fn changed(&mut self, what: &str, to: Option<&str>, out: &mut Vec<Output>) {

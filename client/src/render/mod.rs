@@ -91,8 +91,6 @@ pub(crate) struct Renderer {
     /// Whether a turn runs: a prompt that waits for its end is shown again where it begins.
     busy: bool,
     replaying: bool,
-    /// Whether an answer of a model was shown: before, no request can have changed.
-    answered: bool,
     /// Whether the last answer was cut at the token limit with its line open, so that the next one may continue it.
     cut: bool,
     /// The end of the last announced wait, and whether the turn continues then.
@@ -105,6 +103,10 @@ pub(crate) struct Renderer {
     whole: bool,
     /// The line with the files that a call changed, until its result.
     changed: Option<(CallId, String)>,
+    /// Whether the session is new: no request was made, so none can be another one than before.
+    is_new: bool,
+    /// Why the context was not compacted, until the end of that turn, which says the same.
+    not_compacted: Option<String>,
 }
 
 impl Renderer {
@@ -124,7 +126,6 @@ impl Renderer {
             last_call: None,
             mine: HashSet::new(),
             waiting: HashMap::new(),
-            answered: false,
             busy: false,
             replaying: true,
             cut: false,
@@ -133,6 +134,8 @@ impl Renderer {
             hosted: hosted::Hosted::default(),
             whole: false,
             changed: None,
+            is_new: false,
+            not_compacted: None,
         }
     }
 
@@ -146,10 +149,9 @@ impl Renderer {
         self.settings.thinking
     }
 
-    /// Forgets what it has shown, for another session.
-    pub(crate) fn begin_again(&mut self) {
-        let settings = self.settings.clone();
-        *self = Self::new(settings);
+    /// The session had no turn yet.
+    pub(crate) fn is_of_new_session(&mut self) {
+        self.is_new = true;
     }
 
     /// Sets what is shown of thinking.
@@ -177,6 +179,12 @@ impl Renderer {
             EventBody::Compacted { prompt: Some(prompt), .. }
             | EventBody::CompactionFailed { prompt: Some(prompt), .. } => drop(self.waiting.remove(prompt)),
             EventBody::Forked(_) => self.waiting.clear(),
+            _ => {}
+        }
+        match &event.body {
+            EventBody::SessionCreated { .. } => self.is_new = true,
+            EventBody::Message { role: Role::Assistant, .. } | EventBody::TurnFinished { .. } => self.is_new = false,
+            EventBody::CompactionFailed { reason, .. } => self.not_compacted = Some(format!("not compacted: {reason}")),
             _ => {}
         }
         match &event.body {
@@ -224,7 +232,6 @@ impl Renderer {
             }
             EventBody::Message { content, interrupted, cut, .. } => {
                 self.wait = None;
-                self.answered = true;
                 if let Some(delta) = self.shaped.end() {
                     self.text_delta(&delta, &mut out);
                 }
@@ -322,9 +329,12 @@ impl Renderer {
                 self.wait = until_at.map(|until| (until, false));
                 self.end_cut(&mut out);
                 let fill = money::fill(*context_tokens, *context_window);
-                let fill = fill.map(|fill| format!("; context: {fill}")).unwrap_or_default();
-                let spent = summary(usage, session_usage.as_ref(), *steps) + &fill;
-                self.finished(*stop_reason, detail.as_deref(), &spent, &mut out);
+                let fill = fill.map(|fill| format!("context: {fill}")).unwrap_or_default();
+                let mut spent = vec![summary(usage, session_usage.as_ref(), *steps), fill];
+                spent.retain(|part| !part.is_empty());
+                let said = self.not_compacted.take();
+                let detail = detail.as_deref().filter(|detail| said.as_deref() != Some(*detail));
+                self.finished(*stop_reason, detail, &spent.join("; "), &mut out);
                 if let Some(hint) = hint.as_deref().filter(|_| *stop_reason != StopReason::EndTurn) {
                     self.say(&format!("hint: {}", clean_line(hint)), &mut out);
                 }
@@ -459,7 +469,7 @@ impl Renderer {
             };
             self.say(&if stop_reason == StopReason::Cancelled { style.dim(&line) } else { style.red(&line) }, out);
         }
-        if self.settings.usage {
+        if self.settings.usage && !spent.is_empty() {
             self.say(&style.dim(spent), out);
         }
     }

@@ -4,6 +4,7 @@ use linger_protocol::id::SessionId;
 use linger_protocol::message::{StopReason, Usage};
 use linger_protocol::session::{Background, Info, ProviderWait, State};
 
+use super::markdown::width::{cut, of, of_char};
 use super::table::{age, columns, size};
 use super::{money, worktree};
 use crate::environment::short_path;
@@ -14,6 +15,9 @@ const HEADER: [&str; 8] = ["SESSION", "STATE", "CHANGED", "SIZE", "USAGE", "CONT
 
 /// The columns that are not cut: the others share what a terminal has left.
 const FIXED: usize = 6;
+
+/// Those of them that make room for titles on a narrow terminal, the first one first: size, context, usage, age.
+const DROPPED: [usize; 4] = [3, 5, 4, 2];
 
 /// The least columns for a title, and for a directory; with less room there is none.
 const LEAST: usize = 12;
@@ -83,15 +87,22 @@ pub(crate) fn listing_in(rows: &[Info], now: u64, width: Option<usize>) -> Vec<S
     header.into_iter().chain(lines).collect()
 }
 
-/// Aligned lines that are at most so wide: titles are cut at their end, directories at their beginning.
+/// Aligned lines that are at most so wide: of the columns some are dropped, titles are cut at their end, directories at their
+/// beginning.
 fn fitted(mut rows: Vec<Vec<String>>, width: usize) -> Vec<String> {
     let widest = |rows: &[Vec<String>], n: usize| {
-        rows.iter().filter_map(|row| row.get(n)).map(|cell| cell.chars().count()).max().unwrap_or_default()
+        rows.iter().filter_map(|row| row.get(n)).map(|cell| of(cell)).max().unwrap_or_default()
     };
-    let fixed: usize = (0..FIXED).map(|n| widest(&rows, n) + 2).sum();
-    let room = width.saturating_sub(fixed);
     let (title, directory) = (widest(&rows, FIXED), widest(&rows, FIXED + 1));
-    let (title, directory) = match room {
+    let mut kept: Vec<usize> = (0..FIXED).collect();
+    let room = |kept: &[usize]| width.saturating_sub(kept.iter().map(|n| widest(&rows, *n) + 2).sum());
+    for dropped in DROPPED {
+        if room(&kept) >= (title + 2 + directory).min(2 * LEAST + 2) {
+            break;
+        }
+        kept.retain(|n| *n != dropped);
+    }
+    let (title, directory) = match room(&kept) {
         room if title + 2 + directory <= room => (title, directory),
         room if room < LEAST => (0, 0),
         room if room < 2 * LEAST + 2 => (room, 0),
@@ -101,18 +112,39 @@ fn fitted(mut rows: Vec<Vec<String>>, width: usize) -> Vec<String> {
         }
     };
     for row in &mut rows {
-        if let Some([of_title, of_directory]) = row.get_mut(FIXED..) {
-            if of_title.chars().count() > title {
-                *of_title = of_title.chars().take(title.saturating_sub(1)).chain((title > 0).then_some('~')).collect();
-            }
-            let over = of_directory.chars().count().saturating_sub(directory);
-            if over > 0 {
-                let rest = of_directory.chars().skip(over + 1);
-                *of_directory = (directory > 0).then_some('~').into_iter().chain(rest).take(directory).collect();
-            }
-        }
+        let cells = row.iter().take(FIXED).enumerate().filter(|(n, _)| kept.contains(n)).map(|(_, cell)| cell.clone());
+        let of_title = row.get(FIXED).map(|text| beginning(text, title)).unwrap_or_default();
+        let of_directory = row.get(FIXED + 1).map(|text| end(text, directory)).unwrap_or_default();
+        *row = cells.chain([of_title, of_directory]).collect();
     }
     columns(&rows)
+}
+
+/// As much of the beginning as there is room for, and a sign if that is not all.
+fn beginning(text: &str, room: usize) -> String {
+    match room {
+        _ if of(text) <= room => text.to_owned(),
+        0 => String::new(),
+        room => format!("{}~", cut(text, room - 1)),
+    }
+}
+
+/// As much of the end as there is room for, behind a sign if that is not all.
+fn end(text: &str, room: usize) -> String {
+    let over = of(text).saturating_sub(room);
+    match room {
+        _ if over == 0 => text.to_owned(),
+        0 => String::new(),
+        _ => {
+            let mut gone = 0;
+            let rest = text.char_indices().find(|(_, c)| {
+                let is_over = gone <= over;
+                gone += of_char(*c);
+                !is_over
+            });
+            format!("~{}", rest.and_then(|(at, _)| text.get(at..)).unwrap_or_default())
+        }
+    }
 }
 
 /// A line about a wait for a provider: why, since when, and the next try.
@@ -189,13 +221,24 @@ mod tests {
             }))
             .unwrap()
         };
-        let rows = [info("a title that is rather long and goes on", "/srv/a/long/way/to/the/project"), info("x", "/y")];
-        for width in [40, 60, 80, 100, 200] {
-            let lines = listing_in(&rows, 0, Some(width));
-            assert!(lines[0].starts_with("SESSION "), "{lines:#?}");
-            let widest = lines.iter().map(|line| line.chars().count()).max().unwrap();
-            assert!(width < 60 || widest <= width, "{width}: {lines:#?}");
+        let mut failed = info("日本語の題名は幅が二倍になるので長くなります", "/home/名前/仕事");
+        (failed.stop_reason, failed.size, failed.context_tokens, failed.context_window) =
+            (Some(StopReason::MaxSteps), 123_456, Some(150_000), Some(200_000));
+        failed.usage =
+            Usage { input_tokens: 123_000, cost_micros: Some(12_345), cost_at_least: true, ..Usage::default() };
+        let long = || info("a title that is rather long and goes on", "/srv/a/long/way/to/the/project");
+        for rows in [vec![long(), info("x", "/y")], vec![long(), failed]] {
+            for width in [40, 50, 60, 80, 100, 200] {
+                let lines = listing_in(&rows, 0, Some(width));
+                assert!(lines[0].starts_with("SESSION "), "{lines:#?}");
+                assert!(lines.iter().all(|line| of(line) <= width), "{width}: {lines:#?}");
+                assert!(width < 50 || lines[1].contains("  a title"), "{width}: {lines:#?}");
+                assert!(width < 80 || lines[0].ends_with("DIRECTORY"), "{width}: {lines:#?}");
+            }
         }
+        let rows = [long(), info("x", "/y")];
+        let lines = listing_in(&rows, 0, Some(100));
+        assert!(lines[0].contains("SIZE") && lines[1].ends_with("/the/project"), "{lines:#?}");
         assert_eq!(listing(&rows, 0).len(), 2);
         assert!(listing_in(&[], 0, Some(80)).is_empty());
     }

@@ -1,12 +1,17 @@
 //! Columns, ages and sizes, for people.
 
+use super::markdown::width;
+
 /// Aligns columns by their widest cell; the last one is left ragged.
 pub(crate) fn columns(rows: &[Vec<String>]) -> Vec<String> {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |n: usize| rows.iter().filter_map(|row| row.get(n)).map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let width = |n: usize| rows.iter().filter_map(|row| row.get(n)).map(|cell| width::of(cell)).max().unwrap_or(0);
     let widths: Vec<usize> = (0..count).map(width).collect();
     let line = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        let cells = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| cell.clone() + &" ".repeat(width.saturating_sub(width::of(cell))));
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
     rows.iter().map(line).collect()
@@ -63,6 +68,8 @@ mod tests {
     fn columns_are_as_wide_as_their_widest_cell() {
         let rows = [["a", "bb", "c"], ["äää", "b", ""]].map(|row| row.map(str::to_owned).to_vec());
         assert_eq!(columns(&rows), ["a    bb  c", "äää  b"]);
+        let wide = [["日本", "b"], ["x", "y"]].map(|row| row.map(str::to_owned).to_vec());
+        assert_eq!(columns(&wide), ["日本  b", "x     y"]);
     }
 
     #[test]

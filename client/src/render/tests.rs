@@ -485,11 +485,36 @@ fn a_childs_answer_is_shown_and_not_the_data_that_its_parent_reads() {
 }
 
 #[test]
-fn requests_change_only_where_there_was_one() {
-    let changed = |n: u64| json!({"kind": "session_changed", "seq": n, "setup": {"kind": "openai", "digest": "d"}});
-    let events = json!([changed(1), said("m1", json!([{"type": "text", "text": "Hi"}])), changed(3)]);
-    assert_snapshot!(screen(Settings { width: 100, deltas: false, ..settings() }, events), @r"
-      Hi
-    requests to the provider change from here on: its configuration or linger changed
-    ");
+fn a_new_session_says_nothing_of_requests_that_change_before_the_first_one() {
+    let setup = json!({"kind": "session_changed", "seq": 3, "setup": {"kind": "openai", "digest": "b"}});
+    let created = json!({"kind": "session_created", "seq": 1, "cwd": "/w", "model": "m", "mode": "ask"});
+    let answer = said("m1", json!([{"type": "text", "text": "yes"}]));
+    let line = "requests to the provider change from here on: its configuration or linger changed";
+    let seen = |events: Value| screen(settings(), events).matches(&line[..40]).count();
+    assert_eq!(seen(json!([created, setup])), 0);
+    assert_eq!(seen(json!([created, setup, answer, setup])), 1);
+    assert_eq!(seen(json!([setup])), 1, "of a session that is not read from its beginning");
+}
+
+#[test]
+fn a_turn_that_ended_before_anything_was_counted_has_no_line_of_zeros() {
+    let cancelled = |session: Value| {
+        json!([{"kind": "turn_finished", "stop_reason": "cancelled", "steps": 0, "session_usage": session,
+                "usage": {"input_tokens": 0, "output_tokens": 0, "cost_at_least": true}}])
+    };
+    let shown = |session| screen(Settings { usage: true, ..settings() }, cancelled(session));
+    assert_eq!(shown(Value::Null), "cancelled\n");
+    assert_eq!(shown(json!({"input_tokens": 0, "output_tokens": 0, "cost_at_least": true})), "cancelled\n");
+    let session = json!({"input_tokens": 9, "output_tokens": 1, "cost_micros": 40_000, "cost_at_least": true});
+    assert_eq!(shown(session), "cancelled\nsession: at least $0.0400\n");
+}
+
+#[test]
+fn a_compaction_that_failed_says_why_once() {
+    let reason = "the model wrote no summary";
+    let events = json!([
+        {"kind": "compaction_failed", "prompt": "p1", "reason": reason, "tokens": 9},
+        {"kind": "turn_finished", "stop_reason": "error", "detail": format!("not compacted: {reason}"), "steps": 0, "usage": {}},
+    ]);
+    assert_eq!(screen(settings(), events), "warning: not compacted: the model wrote no summary\nfailed\n");
 }

@@ -30,8 +30,12 @@ pub(crate) fn reason(stop_reason: StopReason) -> &'static str {
     }
 }
 
-/// Tokens, steps and cost of a turn, and the cost of the session so far.
+/// Tokens, steps and cost of a turn, and the cost of the session so far; nothing of a turn that ended before anything was counted.
 pub(crate) fn summary(usage: &Usage, session: Option<&Usage>, steps: u32) -> String {
+    if steps == 0 && usage.is_uncounted() {
+        let session = session.filter(|usage| !usage.is_uncounted()).map(money::cost).filter(|cost| !cost.is_empty());
+        return session.map(|cost| format!("session: {cost}")).unwrap_or_default();
+    }
     let steps = if steps == 1 { "1 step".to_owned() } else { format!("{steps} steps") };
     let (turn, session) = (money::cost(usage), session.map(money::cost).unwrap_or_default());
     let turn_cost = if turn.is_empty() { String::new() } else { format!(", {turn}") };

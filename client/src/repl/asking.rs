@@ -136,6 +136,7 @@ impl Repl {
         match self.questions.press(key)? {
             Press::Nothing => return Ok(()),
             Press::Show => {}
+            Press::NotYet => return self.ask(|_, style| Question::not_yet(style)),
             Press::Help => return self.ask(|question, _| question.help() + "\n"),
             Press::Edits => {
                 // The daemon checks the questions that wait against the new mode.

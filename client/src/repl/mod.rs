@@ -19,6 +19,7 @@ mod menu;
 mod note;
 mod obey;
 mod output;
+mod past;
 mod paste;
 mod picker;
 mod show;
@@ -58,6 +59,7 @@ use complete::Known;
 use editor::Workspace;
 use keys::Keys;
 use output::Outputs;
+pub(crate) use past::{height, past};
 use picker::Picker;
 use switch::What;
 
@@ -223,6 +225,9 @@ pub(crate) fn repl(client: Client, look: &Capabilities, info: Info) -> Result<Ex
 impl Repl {
     /// Begins with a session: nothing of it was seen yet, and nothing was asked of it.
     fn take(&mut self, info: Info) {
+        if info.state == State::Idle && info.stop_reason.is_none() {
+            self.renderer.is_of_new_session();
+        }
         self.label = info.name.unwrap_or_else(|| info.session.to_string());
         (self.cwd, self.model, self.mode, self.next_mode) = (info.cwd, info.model, info.mode, None);
         (self.unattended, self.effort, self.queued) = (info.unattended, info.effort, info.queued);

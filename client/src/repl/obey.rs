@@ -21,9 +21,10 @@ use crate::follow::Request;
 use crate::idempotency::key;
 use crate::input::Line;
 use crate::mention::{self, with_files};
-use crate::render::sessions::listing;
+use crate::render::sessions::listing_in;
 use crate::render::table::columns;
 use crate::render::{permissions, servers};
+use crate::terminal::terminal_width;
 
 impl Repl {
     /// Does what a line says; the exit code, if it says to leave.
@@ -59,6 +60,9 @@ impl Repl {
             return self.answered(key, request).map(|()| None);
         }
         self.set_aside();
+        if text.trim() == "!" {
+            return self.say("write the command behind the !, such as !make").map(|()| None);
+        }
         if matches!(text.trim(), "exit" | "quit" | ":q") {
             return self.leave().map(Some);
         }
@@ -195,7 +199,10 @@ impl Repl {
             Slash::Unattended(None) => self.say(&format!("unattended: {}", self.unattended))?,
             Slash::Effort(None) => self.say(&format!("effort: {}", self.effort))?,
             Slash::Thinking(None) => self.say(&format!("thinking: {}", self.renderer.thinking()))?,
-            Slash::Thinking(Some(thinking)) => self.renderer.set_thinking(thinking),
+            Slash::Thinking(Some(thinking)) => {
+                self.renderer.set_thinking(thinking);
+                self.say(&format!("thinking: {thinking}"))?;
+            }
             Slash::Effort(effort) => {
                 self.attachment.request(Request::Set(Set { session, effort, key: Some(key()?), ..Set::default() }))?;
             }
@@ -232,7 +239,7 @@ impl Repl {
             }
             Slash::Sessions => {
                 let rows = self.attachment.client.call(&SessionList(Sessions::default()))?;
-                for line in listing(&rows, now()) {
+                for line in listing_in(&rows, now(), Some(terminal_width())) {
                     self.say(&line)?;
                 }
             }

@@ -57,9 +57,9 @@ impl Repl {
         let n = n.unwrap_or(1);
         let Some((action, text)) = self.outputs.finished.get(n - 1) else {
             return self.say(&match self.outputs.finished.len() {
-                0 => "no tool has run since you attached; `linger log` has all of it".to_owned(),
+                0 => "no tool has run since you attached; `linger log --full` has all of it".to_owned(),
                 1 => "only the last output is here; `linger log` has all of it".to_owned(),
-                most => format!("only the last {most} outputs are here; `linger log` has all of it"),
+                most => format!("only the last {most} outputs are here; `linger log --full` has all of it"),
             });
         };
         let text = format!("{}\n\n{}\n", clean(action), clean(text));

@@ -2,6 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::{Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -181,6 +182,8 @@ fn subcommand(arguments: &[String]) -> Result<(String, bool), Failure> {
     let own = if own.exists() { own.to_path_buf() } else { std::env::current_exe().map_err(failed)? };
     #[allow(clippy::disallowed_methods, reason = "this program")]
     let mut child = Command::new(own)
+        // What it says of its use names it.
+        .arg0("linger")
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -347,7 +347,10 @@ pub(super) fn argument(command: &str) -> Option<Argument> {
 fn unknown(name: &str) -> String {
     let near = COMMANDS.iter().map(|(known, ..)| (distance(name, known), *known)).min();
     match near {
-        Some((0..=3, known)) => format!("unknown command {name}; did you mean {known}?"),
+        // Not one that is as near as anything.
+        Some((far @ 0..=3, known)) if far < name.chars().count() => {
+            format!("unknown command {name}; did you mean {known}?")
+        }
         _ => format!("unknown command {name}; /help lists them"),
     }
 }
@@ -410,6 +413,7 @@ mod tests {
 
     #[test]
     fn an_unknown_command_names_the_nearest() {
+        assert_eq!(parse("/"), Some(Err("unknown command /; /help lists them".to_owned())));
         assert_eq!(parse("/cancle"), Some(Err("unknown command /cancle; did you mean /cancel?".to_owned())));
         assert_eq!(parse("/frobnicate"), Some(Err("unknown command /frobnicate; /help lists them".to_owned())));
     }

@@ -17,16 +17,19 @@ use linger_protocol::worktree::Merge;
 use super::Repl;
 use super::menu::Choice;
 use super::picker::Picker;
+use super::{height, past};
 use crate::connect::parse;
 use crate::environment::{now, short_path, umask};
 use crate::error::{Exit, Failure};
 use crate::follow::Request;
 use crate::idempotency::key;
 use crate::input::{Line, Names};
+use crate::render::back::Room;
 use crate::render::live::Live;
+use crate::render::markdown::Look;
 use crate::render::table::age;
-use crate::render::{Renderer, money, worktree};
-use crate::terminal::clean_line;
+use crate::render::{Renderer, Settings, money, worktree};
+use crate::terminal::{clean_line, terminal_width};
 
 /// Sessions that are listed to choose from: what a person remembers is among the latest.
 const SESSIONS: u32 = 200;
@@ -196,7 +199,7 @@ impl Repl {
         };
         let Some(created) = self.ask_daemon(&SessionCreate(create))? else { return Ok(()) };
         let info = self.attachment.client.session_info(&created.session)?;
-        self.go_over(info)
+        self.go_over(info, false)
     }
 
     /// Goes over to a session that is named as on the command line.
@@ -205,7 +208,7 @@ impl Repl {
         if found.session == self.attachment.session {
             return self.say("you are in this session");
         }
-        self.go_over(found)
+        self.go_over(found, false)
     }
 
     /// Merges what a child did in its git worktree; the event says so, and the answer how to take it back.
@@ -236,14 +239,22 @@ impl Repl {
         Ok(None)
     }
 
-    /// Attaches to another session over the same connection, with the same prompt.
-    fn go_over(&mut self, info: Info) -> Result<(), Failure> {
+    /// Attaches to another session over the same connection, with the same prompt; what happened there comes first, unless it
+    /// `is_shown`.
+    pub(super) fn go_over(&mut self, info: Info, is_shown: bool) -> Result<(), Failure> {
         self.fresh_line()?;
         if self.is_busy() {
             self.say(&format!("the work of {} continues", self.label))?;
         }
         let label = info.name.clone().unwrap_or_else(|| info.session.to_string());
         let (at, about) = (short_path(&info.cwd), format!("{} ({})", info.model, info.mode));
+        let Settings { style, markdown, .. } = self.settings;
+        let look = Look { width: terminal_width(), markdown, color: style.color, unicode: style.unicode, dim: false };
+        let (lines, info) = match is_shown {
+            true => (Vec::new(), Info { turn_cursor: info.cursor.clone(), ..info }),
+            false => past(look, info, Room::Lines(height()))?,
+        };
+        lines.iter().try_for_each(|line| self.say_styled(line))?;
         self.say(&format!("session {label} in {at}, {about}"))?;
         let cursor = Some(info.turn_cursor.clone()).filter(|cursor| *cursor != Cursor::default());
         self.attachment.switch(info.session.clone(), cursor)?;

@@ -1,18 +1,14 @@
 //! `/fork`, `/rewind`, `/uncompact` and `/tree`: other ways on from points of the session, and changing to another session of its tree.
 
-use linger_protocol::id::SessionId;
 use linger_protocol::method::{SessionFork, SessionList, SessionPrompts, SessionRewind, SessionUncompact};
 use linger_protocol::session::{Info, List};
 use linger_protocol::tree::{Fork, Prompts, Rewind, Uncompact};
 
 use super::Repl;
-use super::output::Outputs;
 use crate::connect::parse;
 use crate::environment::now;
 use crate::error::Failure;
 use crate::idempotency::key;
-use crate::question::Questions;
-use crate::render::live::Live;
 use crate::render::tree::{around, numbered, prompts, quoted};
 
 /// Prompts that `/rewind` lists.
@@ -28,7 +24,8 @@ impl Repl {
         match self.attachment.client.call_raw(&SessionFork(fork))? {
             Ok(made) => {
                 let made = parse::<SessionFork>(&made)?;
-                self.change_to(&made.session, is_shown)?;
+                let info = self.attachment.client.session_info(&made.session)?;
+                self.go_over(info, is_shown)?;
                 match made.text {
                     Some(text) => self.say(&format!("it goes on from before \"{}\"", quoted(&text))),
                     None => Ok(()),
@@ -89,30 +86,8 @@ impl Repl {
         };
         match tree.get(number - 1) {
             Some((_, row)) if row.session == here => self.say("that is this session"),
-            Some((_, row)) => self.change_to(&row.session.clone(), false),
+            Some((_, row)) => self.go_over(Info::clone(row), false),
             None => self.say("there is no such session; /tree lists them"),
         }
-    }
-
-    /// Goes on in another session; the one before goes on by itself. Its last turn is shown, unless it `is_shown`.
-    fn change_to(&mut self, session: &SessionId, is_shown: bool) -> Result<(), Failure> {
-        let info = self.attachment.client.session_info(session)?;
-        let Info { name, cwd, model, mode, unattended, effort, queued, context_window, turn_cursor, cursor, .. } = info;
-        let label = name.unwrap_or_else(|| session.to_string());
-        self.say(&format!("session {label}, {model} ({mode}); {} goes on without you", self.label))?;
-        let style = self.renderer.style();
-        self.renderer.begin_again();
-        (self.live, self.outputs, self.questions) =
-            (Live::new(style, mode, context_window), Outputs::default(), Questions::with_lines());
-        (self.label, self.cwd, self.model, self.mode) = (label, cwd, model, mode);
-        (self.next_mode, self.unattended, self.effort, self.queued) = (None, unattended, effort, queued);
-        (self.running, self.offered, self.continuing, self.cancelling) = (None, false, false, false);
-        (self.sent, self.last_begun) = (0, None);
-        self.set_writing(None);
-        for prompts in [&mut self.mine, &mut self.held, &mut self.begun] {
-            prompts.clear();
-        }
-        self.queue.clear();
-        self.attachment.change_to(session.clone(), if is_shown { cursor } else { turn_cursor })
     }
 }

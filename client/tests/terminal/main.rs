@@ -104,10 +104,11 @@ impl Session {
     }
 }
 
-/// A row of `session/list`, of a session so large that what happened before is not read over a second connection.
+/// A row of `session/list`, of a session so large that what happened before its last turn is not read over a second
+/// connection, and nothing happened since that began.
 fn row(id: &str, state: &str, stop_reason: Option<&str>) -> Value {
     let mut row = fake::row(id, state, stop_reason);
-    row["size"] = json!(1 << 30);
+    (row["size"], row["cursor"]) = (json!(1 << 30), row["turn_cursor"].clone());
     row
 }
 

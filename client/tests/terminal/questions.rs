@@ -230,6 +230,28 @@ fn what_is_typed_at_a_question_of_a_session_is_a_prompt_or_a_command_and_no_answ
 }
 
 #[test]
+fn a_key_that_would_allow_what_was_not_shown_says_what_to_press_and_becomes_no_prompt() {
+    fn script(daemon: &mut Connection) {
+        let command: Vec<_> = (1..=50).map(|n| format!("echo {n}")).collect();
+        daemon.question_about(10, "q1", &command.join("\n"));
+        let answer = daemon.answer("question/answer", json!({"outcome": "won"}));
+        assert_eq!(answer["answer"], "allow_once");
+        daemon.end(11, "end_turn", None);
+    }
+    fn answer(session: &mut Session) {
+        session.see("v show all of it before you can allow it");
+        session.press("y");
+        session.see("nothing was allowed: press v first, a part of it was not shown");
+        session.see("v show all of it before you can allow it");
+        session.press("v");
+        session.see("    echo 31\r\n");
+        session.see("y once");
+        session.press("y");
+    }
+    asked_in_a_turn(script, answer);
+}
+
+#[test]
 fn an_answer_of_this_run_is_not_shown_as_another_clients() {
     let mut fake = Fake::one(|daemon| {
         let (id, hello) = daemon.expect("daemon/hello");

@@ -338,6 +338,11 @@ impl Running {
         };
         match self.questions.press(pressed)? {
             Press::Nothing => return Ok(()),
+            Press::NotYet => {
+                let style = self.renderer.style();
+                let keys = self.questions.first().map(|question| question.keys(&style, false)).unwrap_or_default();
+                return Ok(self.terminal.talk(&(Question::not_yet(&style) + &keys))?);
+            }
             Press::Show | Press::Write | Press::Help | Press::Edits | Press::Reason | Press::Rule(_) => {}
             Press::Answer(answer) => self.attachment.request(Request::Answer(answer))?,
         }

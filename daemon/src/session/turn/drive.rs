@@ -98,7 +98,8 @@ impl Turn {
             let own = [self.max_steps, self.role_steps].into_iter().flatten().min();
             let limit = own.unwrap_or(u32::MAX).min(self.env.config.max_steps());
             if self.steps >= limit {
-                let detail = format!("the turn took {} steps, max_steps is {limit}", self.steps);
+                let steps = if self.steps == 1 { "1 step".to_owned() } else { format!("{} steps", self.steps) };
+                let detail = format!("the turn took {steps}, max_steps is {limit}");
                 return self.end(StopReason::MaxSteps, &detail, GO_ON).await.map(drop);
             }
             Box::pin(self.run_commands(&mut step)).await?;

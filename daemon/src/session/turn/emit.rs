@@ -150,8 +150,9 @@ impl Emitter {
                 Wants::Fields(schema) => question::form(text, schema, Blocks::Call, call),
             };
             let (reply, answer) = oneshot::channel();
-            let told =
-                actor.upgrade().is_some_and(|actor| actor.send(Box::new(TurnMessage::Ask(Box::new(question), reply))).is_ok());
+            let told = actor
+                .upgrade()
+                .is_some_and(|actor| actor.send(Box::new(TurnMessage::Ask(Box::new(question), reply))).is_ok());
             Box::pin(async move {
                 let ended = || Invalid("the turn has ended".to_owned());
                 let answer = if told { answer.await.map_err(|_| ended())? } else { return Err(ended()) };

@@ -79,7 +79,8 @@ impl Running {
             return Ok(());
         }
         self.fresh_line()?;
-        let line = format!("session {}: {spent}", self.attachment.session);
+        let spent = if spent.is_empty() { String::new() } else { format!(": {spent}") };
+        let line = format!("session {}{spent}", self.attachment.session);
         Ok(self.terminal.talk(&format!("{}\n", self.renderer.style().dim(&line)))?)
     }
 

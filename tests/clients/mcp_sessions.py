@@ -1,6 +1,7 @@
 """Another agent, made of the Python SDK of MCP, that works through `linger mcp serve --sessions`. Run by `it/mcp_sessions.rs`.
 
-Arguments: the program `linger`, and `person`, `answer` or `nobody`: who answers the question of the session.
+Arguments: the program `linger`, and `person`, `answer`, `nobody` or `grant`: who answers the question of the session. With `grant` a
+person does, and the token of the server may not.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ async def main():
     args = ["mcp", "serve", "--sessions"] + (["--answer"] if WHO == "answer" else [])
     server = StdioServerParameters(command=LINGER, args=args, env=dict(os.environ))
     async with stdio_client(server) as (read, write):
-        elicitation = {"elicitation_callback": person} if WHO == "person" else {}
+        elicitation = {"elicitation_callback": person} if WHO in ("person", "grant") else {}
         async with ClientSession(read, write, **elicitation) as session:
             hello = await session.initialize()
             assert "no instruction to you" in hello.instructions, hello
@@ -49,6 +50,7 @@ async def walk(session, asked):
     assert ("session_answer" in names) == (WHO == "answer"), names
     loose = await call("session_create", fails=True, mode="auto") if WHO != "answer" else None
     assert loose is None or "ask and plan only" in loose, loose
+    assert "unknown field `cwd`" in await call("session_create", fails=True, cwd="/tmp")
     made = await call("session_create", name="helper", mode="ask")
     prompted = await call("session_prompt", session="helper", prompt="go")
     assert prompted["session"] == made["session"], prompted
@@ -59,7 +61,11 @@ async def walk(session, asked):
         assert waited["state"] == "waiting" and waited["answer"] is None, waited
         question = waited["questions"][0]
         assert question["action"] == "echo hi", question
-        if WHO == "nobody":
+        if WHO == "grant":
+            assert len(asked) == 1, asked
+            elsewhere = await call("session_create", fails=True, directory="/")
+            assert "outside the directory of the token" in elsewhere and "linger token list" in elsewhere, elsewhere
+        if WHO != "answer":
             await call("session_cancel", session="helper")
             waited = await call("session_wait", session="helper", timeout_s=30)
             assert waited["stop_reason"] == "cancelled", waited

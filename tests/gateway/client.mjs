@@ -73,6 +73,21 @@ assert(agent.response.headers.get("x-linger-session"));
 assert.equal(agent.data.choices[0].message.content, "The command said hi.");
 assert.equal((await streamed({ model: "work/m|bash", messages: run })).text, "I look.\n\nThe command said hi.");
 
+// linger's events between: who does not ask for them passes over them.
+const all = { query: { events: "all" } };
+const hello = [{ role: "user", content: "say hello" }];
+const seen = [];
+text = "";
+for await (const chunk of await client.chat.completions.create({ model: "work/m|bash", messages: run, stream: true }, all)) {
+  if (chunk.event) seen.push(chunk.event.kind);
+  for (const { delta } of chunk.choices) text += delta.content ?? "";
+}
+assert.equal(text, "I look.\n\nThe command said hi.");
+assert(seen.includes("tool_finished"), seen.join());
+assert.equal(await client.chat.completions.stream({ model: "work/m|bash", messages: hello }, all).finalContent(), "hello there");
+const beside = client.responses.stream({ model: "work/m|bash", input: "say hello" }, all);
+assert.equal((await beside.finalResponse()).output_text, "hello there");
+
 // A session that is there.
 const bound = await client.chat.completions.create(
   { model: "work/m", messages: [{ role: "user", content: "say hello" }] },

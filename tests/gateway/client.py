@@ -69,6 +69,18 @@ stream = client.chat.completions.create(model="work/m|bash", messages=[{"role": 
 text = "".join(choice.delta.content or "" for chunk in stream for choice in chunk.choices)
 assert text == "I look.\n\nThe command said hi.", text
 
+# linger's events between: who does not ask for them passes over them.
+more = {"model": "work/m|bash", "extra_query": {"events": "all"}}
+seen, text = [], ""
+for chunk in client.chat.completions.create(messages=[{"role": "user", "content": "run it"}], stream=True, **more):
+    seen += [chunk.event["kind"]] if "event" in chunk.model_extra else []
+    text += "".join(choice.delta.content or "" for choice in chunk.choices)
+assert text == "I look.\n\nThe command said hi." and "tool_finished" in seen, (text, seen)
+with client.chat.completions.stream(messages=[{"role": "user", "content": "say hello"}], **more) as events:
+    assert events.get_final_completion().choices[0].message.content == "hello there"
+with client.responses.stream(input="say hello", **more) as events:
+    assert events.get_final_response().output_text == "hello there"
+
 # A session that is there.
 bound = client.chat.completions.create(
     model="work/m", messages=[{"role": "user", "content": "say hello"}], extra_headers={"X-Linger-Session": session}

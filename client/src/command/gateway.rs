@@ -88,9 +88,19 @@ fn start(args: &GatewayStart) -> Result<Exit, Failure> {
         print_value(&running)?;
         return Ok(Exit::GOOD);
     }
-    Terminal::new().say(&format!("the gateway listens at {}", running.url.as_ref().unwrap_or(&running.listen)))?;
+    Terminal::new().say(&format!("the gateway listens at {}", place(&running)))?;
     Terminal::new().say("hint: `linger gateway url` opens the page; `linger token mint` makes a token for scripts")?;
     Ok(Exit::GOOD)
+}
+
+/// Where it listens, and where browsers find it if a proxy is between.
+fn place(running: &Running) -> String {
+    let Running { listen, url, .. } = running;
+    match url {
+        Some(url) if url.strip_prefix("http://") == Some(listen) => url.clone(),
+        Some(url) => format!("{listen}, which browsers reach at {url}"),
+        None => listen.clone(),
+    }
 }
 
 /// Prints a link with a code in it, which the page exchanges for its cookie.
@@ -181,6 +191,22 @@ fn end(places: &Places, found: &Running) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_proxy_must_know_is_said_beside_the_address_of_the_page() {
+        let place = |listen: &str, url: Option<&str>| {
+            place(&Running {
+                pid: 1,
+                listen: listen.into(),
+                url: url.map(Into::into),
+                version: String::new(),
+                started_at: 0,
+            })
+        };
+        assert_eq!(place("127.0.0.1:1", Some("http://127.0.0.1:1")), "http://127.0.0.1:1");
+        assert_eq!(place("127.0.0.1:1", Some("https://a")), "127.0.0.1:1, which browsers reach at https://a");
+        assert_eq!(place("unix:/s", None), "unix:/s");
+    }
 
     #[test]
     fn the_settings_are_the_gateways_arguments() {

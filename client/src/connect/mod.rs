@@ -327,7 +327,7 @@ impl Client {
     }
 
     /// Whether it proved itself by a token, with which no variables go.
-    fn has_token(&self) -> bool {
+    pub(crate) fn has_token(&self) -> bool {
         self.welcome.grant.is_some()
     }
 

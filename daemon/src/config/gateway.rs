@@ -1,4 +1,5 @@
-//! `[gateway]`: checked here, and read by `linger gateway`, which gives it to the gateway's process. The daemon does nothing with it.
+//! `[gateway]`: checked here, and read by `linger gateway`, which gives it to the gateway's process. The daemon needs of it the address
+//! that notifications link to.
 
 use linger_protocol::gateway::{Listen, origin};
 use serde::Deserialize;
@@ -16,17 +17,17 @@ pub(super) struct GatewayWritten {
     max_connections: Option<u32>,
 }
 
-/// Checks the table; fails with the key and what is wrong with it.
-pub(super) fn check(written: &GatewayWritten) -> Result<(), (&'static str, String)> {
+/// Checks the table: the address under which others reach the page, if one is named. Fails with the key and what is wrong with it.
+pub(super) fn check(written: &GatewayWritten) -> Result<Option<String>, (&'static str, String)> {
     let listen = written.listen.as_deref().map_or(Ok(()), |listen| listen.parse::<Listen>().map(drop));
     listen.map_err(|error| ("listen", error))?;
-    written.public_url.as_deref().map_or(Ok(()), |url| origin(url).map(drop)).map_err(|error| ("public_url", error))?;
+    let public_url = written.public_url.as_deref().map(origin).transpose().map_err(|error| ("public_url", error))?;
     written.origins.iter().try_for_each(|it| origin(it).map(drop)).map_err(|error| ("origins", error))?;
     match written.max_connections {
         Some(most) if !(1..=MAX_CONNECTIONS).contains(&most) => {
             Err(("max_connections", format!("must be between 1 and {MAX_CONNECTIONS}")))
         }
-        _ => Ok(()),
+        _ => Ok(public_url),
     }
 }
 
@@ -37,10 +38,10 @@ mod tests {
     #[test]
     fn what_cannot_work_is_refused_with_its_key() {
         let check = |text: &str| check(&toml::from_str(text).unwrap()).map_err(|(key, _)| key);
-        assert_eq!(check(""), Ok(()));
+        assert_eq!(check(""), Ok(None));
         assert_eq!(
-            check("listen = 'unix:/run/x'\npublic_url = 'https://b'\norigins = ['http://localhost:3000']"),
-            Ok(())
+            check("listen = 'unix:/run/x'\npublic_url = 'https://b/'\norigins = ['http://localhost:3000']"),
+            Ok(Some("https://b".to_owned()))
         );
         for (text, key) in [
             ("listen = '0.0.0.0:80'", "listen"),

@@ -142,6 +142,8 @@ pub struct Config {
     pub hooks: Arc<[Hook]>,
     /// How people are told that a session needs them.
     pub attention: Attention,
+    /// Where people reach the gateway's page from elsewhere.
+    pub public_url: Option<String>,
     /// Settings that are valid but have no effect, one line each.
     pub warnings: Vec<String>,
 }

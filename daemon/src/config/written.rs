@@ -183,7 +183,8 @@ impl Written {
         let hooks = hooks::check(&self.hooks, names)
             .map_err(|(at, key, problem)| source.error(&["hooks", &format!("[{at}]"), key], problem))?;
         let hooks = hooks.into();
-        gateway::check(&self.gateway).map_err(|(key, problem)| source.error(&["gateway", key], problem))?;
+        let public_url =
+            gateway::check(&self.gateway).map_err(|(key, problem)| source.error(&["gateway", key], problem))?;
         let attention =
             attention::check(self.attention).map_err(|(key, problem)| source.error(&["attention", key], problem))?;
         let retention_ms = self.retention.as_deref().map(|text| retention(source, text)).transpose()?;
@@ -223,6 +224,7 @@ impl Written {
             mcp: self.mcp,
             hooks,
             attention,
+            public_url,
             warnings,
         })
     }

@@ -52,9 +52,10 @@ const MAX_TITLE: usize = 120;
 /// The program of desktops.
 const NOTIFY_SEND: &str = "notify-send";
 
-/// The variable with the session, and the one with what is told: `question`, `finished` or `stopped`.
+/// The variable with the session, the one with what is told (`question`, `finished` or `stopped`), and the one with the page about it.
 const SESSION: &str = "LINGER_SESSION";
 const NEWS: &str = "LINGER_ATTENTION";
+const URL: &str = "LINGER_URL";
 
 /// What is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,19 +212,22 @@ impl Attention {
     pub async fn tell(&self, settings: &Settings, news: News, about: About, spawn: Spawn) {
         // It is never closed.
         let Ok(_place) = self.running.acquire().await else { return };
-        let About { session, label, title } = about;
+        let About { session, label, title, url } = about;
         let title: String = text::one_line(&title).chars().filter(|c| !c.is_control()).take(MAX_TITLE).collect();
         // It begins with a word of ours: no title is an option of the program.
         let body = if title.is_empty() { format!("session {label}") } else { format!("session {label}: {title}") };
         let mut env = BTreeMap::clone(&spawn.env);
         env.insert(SESSION.to_owned(), session.to_string());
         env.insert(NEWS.to_owned(), news.name().to_owned());
+        env.extend(url.clone().map(|url| (URL.to_owned(), url)));
         let spawn = Spawn { env: Arc::new(env), ..spawn };
         let desktop = settings.desktop.then(|| vec![NOTIFY_SEND.to_owned(), "--app-name=linger".to_owned()]);
         let own = Some(settings.command.clone()).filter(|command| !command.is_empty());
-        for mut command in own.into_iter().chain(desktop) {
+        // Desktops make a link of it.
+        let linked = [Some(body.clone()), url].into_iter().flatten().collect::<Vec<_>>().join("\n");
+        for (mut command, body) in own.map(|own| (own, body)).into_iter().chain(desktop.map(|it| (it, linked))) {
             let program = command.remove(0);
-            command.extend([news.summary().to_owned(), body.clone()]);
+            command.extend([news.summary().to_owned(), body]);
             if let Err(why) = run(&spawn, &program, &command).await {
                 tracing::warn!(target: "attention", %session, program, why, "a notification failed");
             }
@@ -231,7 +235,8 @@ impl Attention {
     }
 }
 
-/// What a notification is about: its session, and that one's name and title. The title is the user's own first prompt.
+/// What a notification is about: its session, that one's name and title, and where it is answered. The title is the user's own first
+/// prompt.
 #[derive(Clone, Debug)]
 pub struct About {
     /// The session.
@@ -240,6 +245,17 @@ pub struct About {
     pub label: String,
     /// Its title.
     pub title: String,
+    /// The page about it, if others reach the gateway.
+    pub url: Option<String>,
+}
+
+/// The page about news of a session: its one question, all of them, or what it has said.
+pub fn page(origin: &str, session: &SessionId, news: News, questions: &[QuestionId]) -> String {
+    match (news, questions) {
+        (News::Question, [question]) => format!("{origin}/#question={question}"),
+        (News::Question, _) => format!("{origin}/#inbox"),
+        (News::Ended(_), _) => format!("{origin}/#session={session}"),
+    }
 }
 
 async fn run(spawn: &Spawn, program: &str, args: &[String]) -> Result<(), String> {
@@ -290,6 +306,17 @@ mod tests {
         note.again = true;
         check(&["q1"], &note, 2_000_000, None);
         assert_eq!(due(&ids(&["q1"]), &Note { again: false, ..note }, None, 60_000), None);
+    }
+
+    #[test]
+    fn a_notification_leads_to_its_question_to_all_of_them_or_to_the_session() {
+        let page = |news, questions: &[&str]| {
+            let questions: Vec<QuestionId> = questions.iter().map(|id| QuestionId::from(*id)).collect();
+            page("https://a", &SessionId::from("s1"), news, &questions)
+        };
+        assert_eq!(page(News::Question, &["q1"]), "https://a/#question=q1");
+        assert_eq!(page(News::Question, &["q1", "q2"]), "https://a/#inbox");
+        assert_eq!(page(News::Ended(StopReason::EndTurn), &[]), "https://a/#session=s1");
     }
 
     #[tokio::test(start_paused = true)]

@@ -75,9 +75,9 @@ async fn gets_what_it_asks_for(program: &Path, script: &str, first: &[&str]) {
     let args = [&[script.to_str().unwrap()], first, &[&url, &token, &session]].concat();
     let output = Cli::new(program, daemon.env(false), daemon.workspace(), &args).run().await.exits(0);
     assert!(output.stdout.contains("all is well"), "{output:?}");
-    // Nothing is kept of what asked a model alone: two sessions are of its tools, one was there.
+    // Nothing is kept of what asked a model alone: five sessions are of its tools, one was there.
     let sessions = client.call("session/list", json!({})).await;
-    assert_eq!(sessions.as_array().unwrap().len(), 3, "{sessions}");
+    assert_eq!(sessions.as_array().unwrap().len(), 6, "{sessions}");
     let log = std::fs::read_to_string(daemon.dirs.state().join("gateway.log")).unwrap();
     assert!(log.contains("POST /v1/responses 200") && !log.contains("lng_"), "{log}");
     // Each request of a program is a conversation of its own, which no event announces.
@@ -156,6 +156,13 @@ async fn all_events_come_by_name_and_errors_in_the_form_that_clients_know() {
     assert_eq!((wrong.status, &wrong.json()["error"]["type"]), (400, &json!("invalid_request_error")));
     let none = gateway.http.send(get("/v1/models").token("x")).await;
     assert_eq!((none.status, &none.json()["error"]["type"]), (401, &json!("authentication_error")));
+    // Agents are those of a directory.
+    let anywhere = daemon.client().await.call("token/mint", json!({ "name": "anywhere" })).await["token"].clone();
+    let agent = || get("/v1/models/agent/helper").token(anywhere.as_str().unwrap());
+    let nowhere = gateway.http.send(agent()).await.json()["error"]["message"].to_string();
+    assert!(nowhere.contains("no directory is known") && nowhere.contains("X-Linger-Directory"), "{nowhere}");
+    let here = agent().header("x-linger-directory", daemon.workspace().to_str().unwrap());
+    assert_eq!(gateway.http.send(here).await.status, 404);
     let observer = super::token(&daemon, &["observe"]).await;
     let refused = post("/v1/chat/completions", json!({ "model": "work/m", "messages": messages })).token(&observer);
     let refused = gateway.http.send(refused).await;

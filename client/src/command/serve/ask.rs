@@ -2,6 +2,7 @@
 //!
 //! The form shows the whole of what is asked; what is too long for one waits for another client, and the wait says so.
 
+use linger_protocol::error::Code;
 use linger_protocol::id::QuestionId;
 use linger_protocol::method::QuestionAnswer;
 use linger_protocol::question::{Answer, PendingQuestion, QuestionKind};
@@ -43,15 +44,20 @@ impl Server {
     pub(super) fn answered(&mut self, id: &Value, result: Option<Value>) -> Result<(), Failure> {
         let Some(at) = self.questions.iter().position(|open| id.as_u64() == Some(open.request)) else { return Ok(()) };
         let Open { question, digest, is_form, .. } = self.questions.remove(at);
-        match result.as_ref().and_then(|result| answer(result, is_form)) {
+        let may_ask_again = match result.as_ref().and_then(|result| answer(result, is_form)) {
             Some((answer, value, reason)) => {
                 let (digest, key) = (Some(digest), Some(key()?));
                 let answer = Answer { question, answer, value, reason, digest, rules: Vec::new(), key };
                 // Somebody may have been first, and then the question is gone: the next look says so.
-                let _refused = self.client.call_raw(&QuestionAnswer(answer))?;
+                let answered = self.client.call_raw(&QuestionAnswer(answer))?;
+                // Beyond the server's token an answer is refused each time.
+                !answered.is_err_and(|error| error.code() == Some(Code::NotAllowed))
             }
+            None => false,
+        };
+        if !may_ask_again {
             // It waits for somebody else.
-            None => self.waits.iter_mut().for_each(|wait| wait.refused = true),
+            self.waits.iter_mut().for_each(|wait| wait.refused = true);
         }
         self.look()
     }

@@ -114,7 +114,7 @@ impl Server {
     fn ask<M: Method>(&mut self, request: &M) -> Result<M::Result, Failure> {
         match self.client.call_raw(request)? {
             Ok(raw) => parse::<M>(&raw),
-            Err(error) => Err(refusal(error)),
+            Err(error) => Err(refusal(error, self.client.has_token())),
         }
     }
 
@@ -187,9 +187,9 @@ impl Server {
     }
 }
 
-/// What the daemon refuses, with what an agent needs to know about it.
-fn refusal(error: RpcError) -> Failure {
-    let is_family = error.code() == Some(Code::NotAllowed);
+/// What the daemon refuses, with what an agent needs to know about it. With a token the daemon's own hint says it.
+fn refusal(error: RpcError, has_token: bool) -> Failure {
+    let is_family = error.code() == Some(Code::NotAllowed) && !has_token;
     let failure = Failure::from(error);
     match is_family {
         true => failure.hint(

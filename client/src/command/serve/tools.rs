@@ -32,11 +32,13 @@ const ROWS: [u32; 2] = [20, 200];
 const LOG_ENTRIES: usize = 200;
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Of {
     session: String,
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Creating {
     directory: Option<PathBuf>,
     model: Option<String>,
@@ -46,6 +48,7 @@ struct Creating {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Prompting {
     session: String,
     prompt: String,
@@ -53,12 +56,14 @@ struct Prompting {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Waiting {
     session: String,
     timeout_s: Option<u64>,
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Reading {
     session: String,
     after: Option<u64>,
@@ -66,12 +71,14 @@ struct Reading {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Listing {
     directory: Option<PathBuf>,
     limit: Option<u32>,
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Answering {
     question: String,
     digest: String,

@@ -6,7 +6,7 @@ use linger_protocol::question::Subject;
 use linger_protocol::variable::{DESKTOP, IN_MEMORY, MAX_VALUE};
 
 use super::*;
-use crate::session::attention::{About, News, due};
+use crate::session::attention::{About, News, due, page};
 use crate::session::state::Turn;
 use crate::sys::task;
 
@@ -86,11 +86,15 @@ impl Actor {
         }
         let waiting = self.waiting_questions();
         tracing::info!(target: "attention", session = %self.id, questions = waiting.len(), "told");
+        let told = self.env.attention.note(&self.id).told;
+        let new: Vec<QuestionId> = waiting.iter().filter(|question| !told.contains(question)).cloned().collect();
+        let again = new.is_empty();
+        let asked = if again { waiting.clone() } else { new };
         self.env.attention.change(&self.id, |note| {
-            note.again = waiting.iter().all(|question| note.told.contains(question));
+            note.again = again;
             (note.told, note.told_at) = (waiting, clock::now());
         });
-        self.notify(News::Question);
+        self.notify(News::Question, &asked);
     }
 
     /// Notifies a person of the end of a turn, if no client reads of it: a child's parent does.
@@ -105,19 +109,20 @@ impl Actor {
             return;
         }
         match self.env.attention.admit() {
-            Ok(()) => self.notify(News::Ended(reason)),
+            Ok(()) => self.notify(News::Ended(reason), &[]),
             Err(_) => tracing::info!(target: "attention", session = %self.id, "not told: too many notifications"),
         }
     }
 
-    /// Runs the user's programs once everything before is on disk. They outlive the session's actor.
-    fn notify(&self, news: News) {
+    /// Runs the user's programs once everything before is on disk. They outlive the session's actor. `asked` are the questions of it.
+    fn notify(&self, news: News, asked: &[QuestionId]) {
         let Ok(config) = self.env.config.current() else { return };
         let committed = self.flush();
         let about = About {
             session: self.id.clone(),
             label: self.state.name.clone().unwrap_or_else(|| self.id.to_string()),
             title: self.state.title.clone().unwrap_or_default(),
+            url: config.public_url.as_deref().map(|origin| page(origin, &self.id, news, asked)),
         };
         // No secret of the session's tools, and nothing of its directory.
         let mut env = BTreeMap::clone(&self.workspace.env);

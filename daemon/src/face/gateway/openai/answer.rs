@@ -208,10 +208,7 @@ async fn create(
     effort: Effort,
     (model, tools, agent): (Option<String>, Option<Vec<String>>, Option<String>),
 ) -> Result<Created, Failure> {
-    let Some(cwd) = beside.place(client) else {
-        let failure = Failure::bad_request("no directory is known for the session");
-        return Err(failure.hint("mint a token with `--dir`, or send the header X-Linger-Directory"));
-    };
+    let cwd = beside.must_have_place(client)?;
     let mode = client.wire.welcome.pointer("/grant/mode").cloned();
     let mode: Option<Mode> = mode.and_then(|mode| serde_json::from_value(mode).ok());
     let (unattended, key) = (Some(UNATTENDED), Some(format!("gateway-{}", clock::random_word(KEY))));

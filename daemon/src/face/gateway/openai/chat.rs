@@ -209,7 +209,7 @@ impl Stream {
                 // Not OpenAI's own, and what other servers call it.
                 Piece::Thinking(text) => self.delta(json!({ "reasoning_content": text }), None).await?,
                 Piece::Message(_) => {}
-                Piece::Event(event) => self.send(event_line(&event)).await?,
+                Piece::Event(event) => self.send(event_line(&event, r#""choices":[]"#)).await?,
                 Piece::Finished(finished) => return self.finish(&finished).await,
                 Piece::Failed(failure) => return self.line(&error_value(&failure)).await,
             }

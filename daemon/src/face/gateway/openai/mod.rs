@@ -106,6 +106,15 @@ impl Beside {
         let granted = || client.wire.welcome.pointer("/grant/directory")?.as_str().map(PathBuf::from);
         self.directory.clone().or_else(granted)
     }
+
+    /// The same where it must be known: agents are those of a directory.
+    fn must_have_place(&self, client: &Client) -> Result<PathBuf, Failure> {
+        let none = || {
+            Failure::bad_request("no directory is known for the session")
+                .hint("mint a token with `--dir`, or send the header X-Linger-Directory")
+        };
+        self.place(client).ok_or_else(none)
+    }
 }
 
 /// A row of `/v1/models`.
@@ -133,6 +142,9 @@ async fn models(mut client: Client, beside: Beside) -> Result<Reply, Failure> {
 }
 
 async fn model(mut client: Client, beside: Beside, name: &str) -> Result<Reply, Failure> {
+    if name.starts_with("agent/") {
+        beside.must_have_place(&client)?;
+    }
     let found = rows(&mut client, &beside).await?.into_iter().find(|row| row.get("id").is_some_and(|id| id == name));
     let none =
         || Failure::not_found(format!("no model '{name}' can be used")).hint("`GET /v1/models` lists those that can");
@@ -187,9 +199,11 @@ async fn next(first: &mut Vec<Piece>, running: &mut Running, sender: &mpsc::Send
     }
 }
 
-/// One of linger's events within a stream, by a name that strict clients do not know.
-fn event_line(event: &serde_json::value::RawValue) -> Bytes {
-    Bytes::from(format!("event: linger\ndata: {}\n\n", event.get()))
+/// One of linger's events within a stream, by a name that strict clients do not know. `first` is the field that lets OpenAI's own
+/// clients pass over it: they read the data of each event, whatever its name.
+fn event_line(event: &serde_json::value::RawValue, first: &str) -> Bytes {
+    let fields = event.get().strip_prefix('{').unwrap_or("}");
+    Bytes::from(format!("event: linger\ndata: {{{first},{fields}\n\n"))
 }
 
 /// Names the session of an answer.

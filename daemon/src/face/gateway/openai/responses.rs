@@ -236,7 +236,7 @@ impl Stream {
                 Piece::Text(text) => self.text(&text).await?,
                 Piece::Thinking(_) => {}
                 Piece::Message(_) => self.close().await?,
-                Piece::Event(event) => self.send(event_line(&event)).await?,
+                Piece::Event(event) => self.send(event_line(&event, r#""type":"keepalive""#)).await?,
                 Piece::Finished(finished) => return self.finish(&finished).await,
                 Piece::Failed(failure) => return self.fail(&failure).await,
             }

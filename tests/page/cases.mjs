@@ -76,6 +76,7 @@ const cases = {
     const page = await open(browser, `session=${session}`);
     await page.until(ready('Allow once'));
     same(await page.eval(text('.question .main')), ['echo first'], 'the action');
+    same(await page.eval(`[...document.querySelectorAll('.question .big')].map((it) => it.getAttribute('aria-keyshortcuts')).join('')`), 'ysnr', 'no answer that a token may not give');
     same(await page.eval(`/^digest sha256:[0-9a-f]{64}$/.test(document.querySelector('.question .digest').innerText)`), true, 'the digest');
     await page.key('y');
     await step('answered');

@@ -14,7 +14,7 @@ import { Sessions } from './sessions.js';
 import { Stream, call, change, http } from './wire.js';
 
 const KEYS = [['/', 'search'], ['b', 'inbox'], ['c', 'new session'], ['p', 'write a prompt'], ['[ ]', 'the session before, after'], ['Enter', 'send'],
-  ['Ctrl+Enter', 'send before the next step'], ['Shift+Esc', 'stop the turn'], ['y s a n r', 'answer a permission'], ['1 … 9', 'answer a choice'], ['g', 'to the latest'], ['?', 'these keys']];
+  ['Ctrl+Enter', 'send before the next step'], ['Shift+Esc', 'stop the turn'], ['y s n r', 'answer a permission'], ['1 … 9', 'answer a choice'], ['g', 'to the latest'], ['?', 'these keys']];
 // `events/subscribe` sends these for the list and the inbox.
 const WATCHED = 'session_created,session_changed,turn_started,turn_finished,permission_requested,permission_resolved,question_asked,question_resolved,'
   + 'prompt_accepted,prompt_unqueued,child_updated,forked,background_started,background_ended';

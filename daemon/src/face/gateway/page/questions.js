@@ -86,10 +86,9 @@ function permission(state) {
   const { row, node } = state;
   const shown = el('div', { class: 'action' });
   const grant = row.grant ? cleanExact(row.grant) : 'this call';
-  const allow = [
+  const allow = [ // `allow_always` is for no token.
     big(state, 'y', 'Allow once', null, () => send(state, 'allow_once'), 'yes'),
     big(state, 's', 'In this session', grant, () => send(state, 'allow_session')),
-    big(state, 'a', 'Always', grant, () => send(state, 'allow_always')),
   ];
   const lock = (isCut) => allow.forEach((it) => (it.disabled = isCut));
   const word = el('input', { placeholder: 'Why not? The model reads this', 'aria-label': 'Reason', autocomplete: 'off', hidden: true, keydown: (event) => {

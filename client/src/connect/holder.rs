@@ -2,10 +2,11 @@
 //!
 //! The holder of the daemon's lock is the daemon or its keeper. The keeper also holds a lock of fcntl(2), and the system names the
 //! holder of such a lock at once. Where there is none (a keeper that died, a repair), the list of all locks (`/proc/locks`) names
-//! the holder of the `flock`; reading it waits for all processors, some 8 ms. No other process is ever signalled: the process is held by a descriptor first and
-//! looked up again afterwards, so its number cannot have been reused. The lock itself is not touched:
-//! a daemon that is starting would take an attempt for another daemon. Without such a list the result
-//! is `None`.
+//! the holder of the `flock`; reading it waits for all processors, some 8 ms.
+//!
+//! No other process is ever signalled: the process is held by a descriptor first and looked up again afterwards, so its number
+//! cannot have been reused. The lock itself is not touched: a daemon that is starting would take an attempt for another daemon.
+//! If neither names a holder, the result is `None`.
 
 use std::fs;
 use std::io::Read as _;

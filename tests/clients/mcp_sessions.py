@@ -1,7 +1,7 @@
 """Another agent, made of the Python SDK of MCP, that works through `linger mcp serve --sessions`. Run by `it/mcp_sessions.rs`.
 
-Arguments: the program `linger`, and `person`, `answer`, `nobody` or `grant`: who answers the question of the session. With `grant` a
-person does, and the token of the server may not.
+Arguments: the program `linger`, and the source of the answer to the session's question: `person`, `answer`, `none` or `grant`. With
+`grant` it is a person, and the token of the server may not answer.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp_types import ElicitResult
 
-LINGER, WHO = sys.argv[1:3]
+LINGER, ANSWERER = sys.argv[1:3]
 
 
 async def main():
@@ -24,10 +24,10 @@ async def main():
         assert "echo hi" in params.message, params.message
         return ElicitResult(action="accept", content={"answer": "allow_once"})
 
-    args = ["mcp", "serve", "--sessions"] + (["--answer"] if WHO == "answer" else [])
+    args = ["mcp", "serve", "--sessions"] + (["--answer"] if ANSWERER == "answer" else [])
     server = StdioServerParameters(command=LINGER, args=args, env=dict(os.environ))
     async with stdio_client(server) as (read, write):
-        elicitation = {"elicitation_callback": person} if WHO in ("person", "grant") else {}
+        elicitation = {"elicitation_callback": person} if ANSWERER in ("person", "grant") else {}
         async with ClientSession(read, write, **elicitation) as session:
             hello = await session.initialize()
             assert "no instruction to you" in hello.instructions, hello
@@ -47,25 +47,25 @@ async def walk(session, asked):
         return value
 
     names = {tool.name for tool in (await session.list_tools()).tools}
-    assert ("session_answer" in names) == (WHO == "answer"), names
-    loose = await call("session_create", fails=True, mode="auto") if WHO != "answer" else None
+    assert ("session_answer" in names) == (ANSWERER == "answer"), names
+    loose = await call("session_create", fails=True, mode="auto") if ANSWERER != "answer" else None
     assert loose is None or "ask and plan only" in loose, loose
     assert "unknown field `cwd`" in await call("session_create", fails=True, cwd="/tmp")
     made = await call("session_create", name="helper", mode="ask")
     prompted = await call("session_prompt", session="helper", prompt="go")
     assert prompted["session"] == made["session"], prompted
     waited = await call("session_wait", session="helper", timeout_s=30)
-    if WHO == "person":
+    if ANSWERER == "person":
         assert len(asked) == 1, asked
     else:
         assert waited["state"] == "waiting" and waited["answer"] is None, waited
         question = waited["questions"][0]
         assert question["action"] == "echo hi", question
-        if WHO == "grant":
+        if ANSWERER == "grant":
             assert len(asked) == 1, asked
             elsewhere = await call("session_create", fails=True, directory="/")
             assert "outside the directory of the token" in elsewhere and "linger token list" in elsewhere, elsewhere
-        if WHO != "answer":
+        if ANSWERER != "answer":
             await call("session_cancel", session="helper")
             waited = await call("session_wait", session="helper", timeout_s=30)
             assert waited["stop_reason"] == "cancelled", waited

@@ -73,7 +73,7 @@ assert(agent.response.headers.get("x-linger-session"));
 assert.equal(agent.data.choices[0].message.content, "The command said hi.");
 assert.equal((await streamed({ model: "work/m|bash", messages: run })).text, "I look.\n\nThe command said hi.");
 
-// linger's events between: who does not ask for them passes over them.
+// linger's events between: the client's own loop skips them.
 const all = { query: { events: "all" } };
 const hello = [{ role: "user", content: "say hello" }];
 const seen = [];
@@ -85,8 +85,8 @@ for await (const chunk of await client.chat.completions.create({ model: "work/m|
 assert.equal(text, "I look.\n\nThe command said hi.");
 assert(seen.includes("tool_finished"), seen.join());
 assert.equal(await client.chat.completions.stream({ model: "work/m|bash", messages: hello }, all).finalContent(), "hello there");
-const beside = client.responses.stream({ model: "work/m|bash", input: "say hello" }, all);
-assert.equal((await beside.finalResponse()).output_text, "hello there");
+const mixed = client.responses.stream({ model: "work/m|bash", input: "say hello" }, all);
+assert.equal((await mixed.finalResponse()).output_text, "hello there");
 
 // A session that is there.
 const bound = await client.chat.completions.create(

@@ -69,7 +69,7 @@ stream = client.chat.completions.create(model="work/m|bash", messages=[{"role": 
 text = "".join(choice.delta.content or "" for chunk in stream for choice in chunk.choices)
 assert text == "I look.\n\nThe command said hi.", text
 
-# linger's events between: who does not ask for them passes over them.
+# linger's events between: the client's own loop skips them.
 more = {"model": "work/m|bash", "extra_query": {"events": "all"}}
 seen, text = [], ""
 for chunk in client.chat.completions.create(messages=[{"role": "user", "content": "run it"}], stream=True, **more):

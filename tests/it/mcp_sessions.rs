@@ -22,22 +22,22 @@ fn python() -> Option<PathBuf> {
 async fn an_agent_has_a_session_work_and_its_question_goes_to_a_person_unless_the_agent_may_answer() {
     let Some(python) = python() else { return };
     let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("clients/mcp_sessions.py");
-    for who in ["person", "answer", "nobody", "grant"] {
+    for answerer in ["person", "answer", "none", "grant"] {
         let model = ModelServer::scripted(|request| match request.after_tool() {
             true => Reply::text("It said hi."),
             false => Reply::tool("bash", json!({ "command": "echo hi" })),
         });
         let daemon = Daemon::start(&model).await;
-        let args = [script.to_str().unwrap(), programs().client.to_str().unwrap(), who];
+        let args = [script.to_str().unwrap(), programs().client.to_str().unwrap(), answerer];
         let mut cli = Cli::new(&python, daemon.env(true), daemon.workspace(), &args);
-        if who == "grant" {
+        if answerer == "grant" {
             let mint = json!({ "name": "agent", "directory": daemon.workspace() });
             let minted = daemon.client().await.call("token/mint", mint).await;
             cli = cli.env("LINGER_TOKEN", minted["token"].as_str().unwrap());
         }
         let output = cli.run().await;
-        assert!(output.stdout.contains("all is well"), "{who}: {output:?}");
-        if who == "grant" {
+        assert!(output.stdout.contains("all is well"), "{answerer}: {output:?}");
+        if answerer == "grant" {
             let log = daemon.cli(&["log", "helper", "--json"]).run().await.exits(0);
             assert!(log.stdout.contains(r#""by":"agent""#), "the log names the grant: {log:?}");
         }

@@ -70,8 +70,8 @@ fn other_program(daemon: &Daemon) {
     write(".claude/CLAUDE.md", "Be brief.\n");
 }
 
-/// What has been taken: in the configuration, and as files beside it.
-fn taken(daemon: &Daemon) -> Vec<&'static str> {
+/// What was imported: the configuration, and the other files of its directory.
+fn imported(daemon: &Daemon) -> Vec<&'static str> {
     let config = daemon.dirs.config();
     let text = std::fs::read_to_string(&config).unwrap();
     let words = [("server", "docs-server"), ("allow", "bash(cargo test:*)"), ("deny", "read(.env)")];
@@ -100,10 +100,10 @@ async fn of_what_another_program_has_kinds_are_chosen_by_scripts_and_single_thin
     };
     assert_eq!(of(&shown, "new"), ["agents", "instructions"]);
     assert_eq!(of(&shown, "skipped"), ["servers", "rules", "rules"]);
-    assert!(taken(&daemon).is_empty());
+    assert!(imported(&daemon).is_empty());
     let took = daemon.cli(&["import", "claude", "--yes", "--json", "--only", "instructions"]).run().await.exits(0);
     assert_eq!(of(&rows(&took.stdout), "taken"), ["instructions"]);
-    assert_eq!(taken(&daemon), ["instructions"]);
+    assert_eq!(imported(&daemon), ["instructions"]);
 
     // Neither a `no`, nor what follows a `no more`, nor anything after Ctrl-C.
     for (keys, expect) in
@@ -121,7 +121,7 @@ async fn of_what_another_program_has_kinds_are_chosen_by_scripts_and_single_thin
             terminal.keys(&key.to_string());
         }
         assert_eq!(terminal.exits().await, if keys == "cnyq" { 0 } else { 4 }, "{}", terminal.screen());
-        assert_eq!(taken(&daemon), expect, "{}", terminal.screen());
+        assert_eq!(imported(&daemon), expect, "{}", terminal.screen());
     }
     let mut terminal = daemon.pty(&["import", "claude"]);
     terminal.shows("c choose, n nothing").await;
@@ -131,7 +131,7 @@ async fn of_what_another_program_has_kinds_are_chosen_by_scripts_and_single_thin
     terminal.shows("take rule deny read(.env)? ").await;
     terminal.keys("a");
     assert_eq!(terminal.exits().await, 0);
-    assert_eq!(taken(&daemon), ["allow", "deny", "agent", "instructions"]);
+    assert_eq!(imported(&daemon), ["allow", "deny", "agent", "instructions"]);
 }
 
 #[tokio::test]

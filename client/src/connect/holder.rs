@@ -55,15 +55,14 @@ fn probe(places: &Places) -> Option<Holder> {
         return None;
     }
     let flags = i32::try_from((rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits()).ok()?;
-    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(&path).ok();
-    let holder = || file.as_ref().and_then(named).or_else(|| owner(&locks()?, meta.ino()));
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(&path).ok()?;
+    let holder = || named(&file).or_else(|| owner(&locks()?, meta.ino()));
     let pid = holder()?;
     let process = open(pid)?;
     // The descriptor is open: the number is this process's, if it still holds the lock.
     if holder() != Some(pid) {
         return None;
     }
-    let file = file?;
     let mut text = String::new();
     let said: Value = match file.take(MAX_CONTENT).read_to_string(&mut text) {
         Ok(_) => serde_json::from_str(&text).unwrap_or_default(),

@@ -110,7 +110,7 @@ pub struct Config {
     pub idle_unload_s: u64,
     /// How long an unused session is kept, in milliseconds; forever if absent.
     pub retention_ms: Option<u64>,
-    /// Where the blobs lie from the next start on; absent: beside the database, or as they are.
+    /// The directory of the blobs, which counts from the next start on; absent: `blobs` in the data directory, unchanged.
     pub blobs: Option<PathBuf>,
     /// The default timeout of a `bash` call, in seconds.
     pub bash_timeout_s: u64,

@@ -63,7 +63,7 @@ pub fn check(store: &Store, shutdown: &CancellationToken) -> Checked {
 /// Fails if nothing can be written; run again, it continues.
 pub fn run(path: &Path) -> anyhow::Result<Recovered> {
     let path = open::own_path(path);
-    let blobs = Blobs::beside(&path);
+    let blobs = Blobs::of(&path);
     let (mut connection, _) = open::open(&path)?;
     let (findings, _) = scan(&connection, &blobs, || false)?;
     if let Some((_, _, reason)) = findings.into_iter().next() {

@@ -44,7 +44,7 @@ fn events(path: &Path) -> BTreeMap<(String, i64), String> {
 /// What is wrong with a database; all of it must be read.
 fn findings(path: &Path) -> Vec<String> {
     let connection = Connection::open(path).unwrap();
-    let (findings, complete) = scan(&connection, &Blobs::beside(path), || false).unwrap();
+    let (findings, complete) = scan(&connection, &Blobs::of(path), || false).unwrap();
     assert!(complete);
     findings.into_iter().map(|(what, session, text)| format!("{what:?} {session:?}: {text}")).collect()
 }

@@ -111,8 +111,8 @@ pub(crate) fn directory(database: &Path) -> PathBuf {
     database.with_file_name("blobs")
 }
 
-/// Has the blobs of a database lie in `wanted`, to which a link beside the database leads. Changes nothing and fails if there are
-/// blobs elsewhere already, or if the directory above `wanted` is absent: that of a disk that is away.
+/// Places the blobs of a database in the directory `wanted`: the database's own directory gets a symbolic link to it. Changes nothing
+/// and fails if another directory has blobs already, or if the parent of `wanted` is absent, as that of an unmounted disk.
 pub fn place(database: &Path, wanted: &Path) -> io::Result<()> {
     let link = directory(database);
     let here = match fs::read_link(&link) {
@@ -138,7 +138,7 @@ pub fn place(database: &Path, wanted: &Path) -> io::Result<()> {
 
 impl Blobs {
     /// The blobs of the database at `database`.
-    pub fn beside(database: &Path) -> Self {
+    pub fn of(database: &Path) -> Self {
         let root = directory(database);
         let fresh = root.join(format!("{FRESH}{}", clock::random_word(8)));
         Self(Arc::new(Inner {
@@ -501,7 +501,7 @@ mod tests {
 
     fn blobs() -> (tempfile::TempDir, Blobs) {
         let dir = tempfile::tempdir().unwrap();
-        let blobs = Blobs::beside(&dir.path().join("linger.db"));
+        let blobs = Blobs::of(&dir.path().join("linger.db"));
         (dir, blobs)
     }
 
@@ -615,7 +615,7 @@ mod tests {
         let stored = before.put(b"whole").unwrap();
         let id = stored.id().clone();
         std::mem::forget(stored); // No drop: as if it were killed.
-        let after = Blobs::beside(&dir.path().join("linger.db"));
+        let after = Blobs::of(&dir.path().join("linger.db"));
         assert!(after.path(&id).unwrap().exists());
         let (strays, dirs) = after.left_behind().unwrap();
         assert_eq!((strays, dirs), (vec![id.clone()], vec![before.0.fresh.clone()]));

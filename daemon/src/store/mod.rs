@@ -266,7 +266,7 @@ impl Store {
         found.set_aside(aside::list(path));
         let ahead = ahead::Ahead::new(path, checkpoint::beside(&mut write, path, &found)?);
         let fixed = write.is_readonly(rusqlite::MAIN_DB)?;
-        let (blobs, intact) = (Blobs::beside(path), Arc::new(Intact::of(path, fixed)));
+        let (blobs, intact) = (Blobs::of(path), Arc::new(Intact::of(path, fixed)));
         let (writer, writes) = Queue::new();
         let (reader, queries) = mpsc::channel();
         let grown = watch::Sender::new(());

@@ -519,7 +519,7 @@ mod tests {
             mark_removed(&connection, id).unwrap();
         }
         let found = Found::default();
-        let mut upkeep = Upkeep::new(&path, Blobs::beside(&path), found.clone());
+        let mut upkeep = Upkeep::new(&path, Blobs::of(&path), found.clone());
         while upkeep.is_due() {
             upkeep.step(&connection);
         }

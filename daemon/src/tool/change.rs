@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn a_change_names_its_kind_its_contents_and_its_first_line() {
         let dir = tempfile::tempdir().unwrap();
-        let blobs = Blobs::beside(&dir.path().join("linger.db"));
+        let blobs = Blobs::of(&dir.path().join("linger.db"));
         let known = |text: &str| Content::Known(text.into());
         for (before, after, kind, line, kept) in [
             (Content::Missing, known("a"), ChangeKind::Create, None, 1),

@@ -512,7 +512,7 @@ mod tests {
     async fn an_output_of_the_session_is_searched_without_a_question() {
         let (_dir, workspace) = test_workspace();
         let data = tempfile::tempdir().unwrap();
-        let held = crate::store::blob::Blobs::beside(&data.path().join("linger.db")).put(b"one\ntwo\n").unwrap();
+        let held = crate::store::blob::Blobs::of(&data.path().join("linger.db")).put(b"one\ntwo\n").unwrap();
         let by_id = json!({"pattern": "two", "path": held.id().as_str()});
         let by_path = json!({"pattern": "two", "path": held.path().unwrap()});
         assert!(run(&Grep, &workspace, by_id.clone()).await.1, "it is no output of this session");

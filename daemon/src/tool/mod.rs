@@ -505,7 +505,7 @@ pub(crate) mod tests {
             call: "s/c1".to_owned(),
             targets: Targets::default(),
             output,
-            blobs: Blobs::beside(&workspace.cwd.join("out/linger.db")),
+            blobs: Blobs::of(&workspace.cwd.join("out/linger.db")),
             hidden: Arc::new(|_| false),
             spawn: workspace.spawn(Children::default(), None),
             ask: Arc::new(|_| Box::pin(std::future::ready(Err(Invalid("no one to ask".to_owned()))))),

@@ -300,7 +300,7 @@ mod tests {
         let (output, receiver) = mpsc::channel(1024);
         (
             Output::new(Context {
-                blobs: Blobs::beside(&dir.path().join("linger.db")),
+                blobs: Blobs::of(&dir.path().join("linger.db")),
                 ..crate::tool::tests::test_context(&test_workspace().1, output)
             }),
             receiver,
@@ -336,7 +336,7 @@ mod tests {
     #[tokio::test]
     async fn the_file_is_capped_and_says_so() {
         let dir = tempfile::tempdir().unwrap();
-        let blobs = Blobs::beside(&dir.path().join("linger.db"));
+        let blobs = Blobs::of(&dir.path().join("linger.db"));
         let mut spill = Spill::File(Box::new(Begun { written: FILE_MAX - 3, ..Begun::new(blobs).unwrap() }));
         spill.add(b"abcdef").await;
         spill.add(b"g").await;

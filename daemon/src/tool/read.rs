@@ -342,7 +342,7 @@ mod tests {
         fs::create_dir_all(workspace.cwd.join("dir/sub")).unwrap();
         assert_eq!(run(&Read, &workspace, json!({"path": "dir"})).await, ("sub/\n".to_owned(), false));
         let data = tempfile::tempdir().unwrap();
-        let held = crate::store::blob::Blobs::beside(&data.path().join("linger.db")).put(b"1\n2\n3\n").unwrap();
+        let held = crate::store::blob::Blobs::of(&data.path().join("linger.db")).put(b"1\n2\n3\n").unwrap();
         let by_id = json!({"path": held.id().as_str(), "offset": 2, "limit": 1});
         assert!(run(&Read, &workspace, by_id.clone()).await.1, "it is no output of this session");
         workspace.seen.output(&held);

@@ -265,7 +265,7 @@ mod tests {
         fn new() -> Self {
             let (dir, workspace) = test_workspace();
             let data = tempfile::tempdir().unwrap();
-            let blobs = Blobs::beside(&data.path().join("linger.db"));
+            let blobs = Blobs::of(&data.path().join("linger.db"));
             Self { _dirs: (dir, data), workspace, blobs }
         }
 

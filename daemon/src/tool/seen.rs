@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn outputs_of_the_session_alone_are_named() {
         let dir = tempfile::tempdir().unwrap();
-        let blobs = Blobs::beside(&dir.path().join("linger.db"));
+        let blobs = Blobs::of(&dir.path().join("linger.db"));
         let (held, other) = (blobs.put(b"output").unwrap(), blobs.put(b"other").unwrap());
         let seen = Seen::default();
         seen.output(&held);

@@ -155,7 +155,7 @@ fn calls(asked: &Asked, places: &Places, own: &Path) -> anyhow::Result<Calls> {
     }
     rules.deny.extend(files.config.deny.iter().cloned());
     rules.ask.extend(files.config.ask.iter().cloned());
-    Ok(Calls::new(tools, rules, workspace, Children::of(&owner(own)), Blobs::beside(&owner(own))))
+    Ok(Calls::new(tools, rules, workspace, Children::of(&owner(own)), Blobs::of(&owner(own))))
 }
 
 fn workspace(cwd: PathBuf, home: Option<&Path>, env: BTreeMap<String, String>, timeout_s: u64) -> Workspace {

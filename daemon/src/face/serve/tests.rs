@@ -25,7 +25,7 @@ impl Talk {
         let parse = |rules: &[&str]| rules.iter().map(|rule| Rule::parse(rule, tools.names()).unwrap()).collect();
         let rules = Rules { deny: parse(deny), allow: parse(allow), ..Rules::default() };
         let owner = dir.path().join("serve");
-        let calls = Calls::new(tools, rules, workspace, Children::of(&owner), Blobs::beside(&owner));
+        let calls = Calls::new(tools, rules, workspace, Children::of(&owner), Blobs::of(&owner));
         let (ours, theirs) = tokio::io::duplex(1 << 20);
         let (read, write) = tokio::io::split(theirs);
         tokio::spawn(host::serve(read, write, Arc::new(calls)));

@@ -88,7 +88,7 @@ async fn what_was_written_is_put_back_when_a_later_file_cannot_be() {
         let path = workspace.cwd.join("file/x");
         let change = Change { path: path.clone(), before: Content::Missing, after: Content::Known(b"x".to_vec()) };
         planned.push(Planned { path, change, places: Vec::new(), mode: None });
-        call.write(planned, &Blobs::beside(&workspace.cwd.join("out/linger.db"))).unwrap_err()
+        call.write(planned, &Blobs::of(&workspace.cwd.join("out/linger.db"))).unwrap_err()
     };
     assert!(planned.starts_with("file/x"), "{planned}");
     assert_eq!(text(&workspace, "a").as_deref(), Some("one\n"));

@@ -104,7 +104,7 @@ async fn contents_are_kept_as_they_are_on_disk_whatever_attributes_say() {
     let before = it.take().await;
     it.sh("for f in crlf e.u f.x; do : > $f; done").await;
     let after = it.take().await;
-    let blobs = Blobs::beside(&it.dir.path().join("data/linger.db"));
+    let blobs = Blobs::of(&it.dir.path().join("data/linger.db"));
     let root = &it.workspace.root;
     let made = it.checkpoints.restorable(&it.workspace, (root, &before, &after), &blobs).await.unwrap();
     let contents: Vec<Vec<u8>> =
@@ -130,7 +130,7 @@ async fn what_the_repository_has_is_not_stored_again_and_the_repository_is_not_t
     it.sh("rm f7").await;
     let second = it.take().await;
     assert_eq!(it.between(&first, &second).await, ["-f7"]);
-    let blobs = Blobs::beside(&it.dir.path().join("data/linger.db"));
+    let blobs = Blobs::of(&it.dir.path().join("data/linger.db"));
     let made = it.checkpoints.restorable(&it.workspace, (&it.workspace.root, &first, &second), &blobs).await.unwrap();
     assert_eq!(made.changes[0].kind, ChangeKind::Delete);
     let content = blobs.read(made.changes[0].before.as_ref().unwrap(), 0, u64::MAX).unwrap();
@@ -198,7 +198,7 @@ async fn nothing_that_the_repository_names_runs() {
         let first = it.take().await;
         fs::write(it.path("a"), "changed\n").unwrap();
         let second = it.take().await;
-        let blobs = Blobs::beside(&it.dir.path().join("data/linger.db"));
+        let blobs = Blobs::of(&it.dir.path().join("data/linger.db"));
         let made = it.checkpoints.restorable(&it.workspace, (&it.workspace.root, &first, &second), &blobs).await;
         assert_eq!(made.unwrap().changes.len(), 1, "{line}");
         assert!(!it.ran(), "{line}");
@@ -222,7 +222,7 @@ async fn what_is_no_file_or_lies_outside_is_not_read() {
     assert_eq!(names, ["a", "link", "up"]);
     it.sh("rm link; echo file > link").await;
     let second = it.take().await;
-    let blobs = Blobs::beside(&it.dir.path().join("data/linger.db"));
+    let blobs = Blobs::of(&it.dir.path().join("data/linger.db"));
     let made = it.checkpoints.restorable(&it.workspace, (&it.workspace.root, &first, &second), &blobs).await.unwrap();
     let change = &made.changes[0];
     assert_eq!((change.before_type, change.after_type), (Some(FileType::Link), Some(FileType::File)));

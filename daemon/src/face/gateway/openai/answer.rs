@@ -17,7 +17,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
-use super::Beside;
+use super::Options;
 use super::asked::{Asked, Target};
 use crate::face::gateway::reply::Failure;
 use crate::face::gateway::route::Client;
@@ -71,10 +71,10 @@ pub(super) struct Running {
 }
 
 /// Begins to answer.
-pub(super) async fn begin(client: Client, beside: Beside, asked: Asked) -> Result<Running, Failure> {
-    match asked.target(beside.session.clone())? {
+pub(super) async fn begin(client: Client, options: Options, asked: Asked) -> Result<Running, Failure> {
+    match asked.target(options.session.clone())? {
         Target::Plain => complete(client, asked).await,
-        target => prompt(client, &beside, target, asked).await,
+        target => prompt(client, &options, target, asked).await,
     }
 }
 
@@ -144,7 +144,7 @@ struct Turn {
     content: Vec<ContentBlock>,
 }
 
-async fn prompt(mut client: Client, beside: &Beside, target: Target, asked: Asked) -> Result<Running, Failure> {
+async fn prompt(mut client: Client, options: &Options, target: Target, asked: Asked) -> Result<Running, Failure> {
     let is_made = !matches!(target, Target::Bound(_));
     let content = asked.prompt(!is_made)?;
     let (session, model, cursor) = match target {
@@ -157,7 +157,7 @@ async fn prompt(mut client: Client, beside: &Beside, target: Target, asked: Aske
             (row.session, row.model, Some(row.cursor))
         }
         Target::Made { model, tools, agent } => {
-            let created = create(&mut client, beside, asked.effort, (model, tools, agent)).await?;
+            let created = create(&mut client, options, asked.effort, (model, tools, agent)).await?;
             (created.session, created.model, None)
         }
         Target::Plain => return Err(Failure::bad_request("a model alone has no session")),
@@ -188,7 +188,7 @@ async fn prompt(mut client: Client, beside: &Beside, target: Target, asked: Aske
         session: session.clone(),
         prompt: prompted.prompt,
         is_made,
-        has_events: beside.has_events,
+        has_events: options.has_events,
         has_text,
         cursor,
         turn: None,
@@ -204,11 +204,11 @@ const KEY: usize = 32;
 
 async fn create(
     client: &mut Client,
-    beside: &Beside,
+    options: &Options,
     effort: Effort,
     (model, tools, agent): (Option<String>, Option<Vec<String>>, Option<String>),
 ) -> Result<Created, Failure> {
-    let cwd = beside.must_have_place(client)?;
+    let cwd = options.required_directory(client)?;
     let mode = client.wire.welcome.pointer("/grant/mode").cloned();
     let mode: Option<Mode> = mode.and_then(|mode| serde_json::from_value(mode).ok());
     let (unattended, key) = (Some(UNATTENDED), Some(format!("gateway-{}", clock::random_word(KEY))));

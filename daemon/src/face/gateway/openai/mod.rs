@@ -40,8 +40,8 @@ const DIRECTORY: HeaderName = HeaderName::from_static("x-linger-directory");
 /// How long a stream waits for its first piece before it begins: what fails until then has a status of its own.
 const FIRST: Duration = Duration::from_secs(10);
 
-/// What a request says beside its body.
-struct Beside {
+/// What the headers and the query of a request ask for.
+struct Options {
     session: Option<SessionId>,
     directory: Option<PathBuf>,
     /// Whether all of linger's events are wanted in the stream.
@@ -59,17 +59,17 @@ pub(super) async fn route(
 ) -> Result<Reply, Failure> {
     let text =
         |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).filter(|text| !text.is_empty());
-    let beside = Beside {
+    let options = Options {
         session: text(&SESSION).map(SessionId::from),
         directory: text(&DIRECTORY).map(PathBuf::from),
         has_events: query.get("events") == Some("all"),
     };
     match (method, parts) {
-        (&Method::POST, ["chat", "completions"]) => chat::answer(client, beside, body).await,
-        (&Method::POST, ["responses"]) => responses::answer(client, beside, body).await,
-        (&Method::GET, ["models"]) => models(client, beside).await,
-        (&Method::GET, ["models", name @ ..]) => model(client, beside, &name.join("/")).await,
-        (&Method::GET, ["tools"]) => tools(client, beside).await,
+        (&Method::POST, ["chat", "completions"]) => chat::answer(client, options, body).await,
+        (&Method::POST, ["responses"]) => responses::answer(client, options, body).await,
+        (&Method::GET, ["models"]) => models(client, options).await,
+        (&Method::GET, ["models", name @ ..]) => model(client, options, &name.join("/")).await,
+        (&Method::GET, ["tools"]) => tools(client, options).await,
         (_, ["chat", "completions"] | ["responses"]) => Err(wrong_method("POST")),
         (_, ["models", ..] | ["tools"]) => Err(wrong_method("GET")),
         _ => Err(Failure::not_found("there is nothing under this path").hint("`linger help http` lists what there is")),
@@ -100,20 +100,20 @@ fn error_value(failure: &Failure) -> Value {
     json!({ "error": { "message": message, "type": kind, "param": null, "code": failure.code } })
 }
 
-impl Beside {
-    /// Where sessions of this caller are made: the header's directory, or the token's.
-    fn place(&self, client: &Client) -> Option<PathBuf> {
+impl Options {
+    /// The directory of a new session: the header's, or the token's.
+    fn directory(&self, client: &Client) -> Option<PathBuf> {
         let granted = || client.wire.welcome.pointer("/grant/directory")?.as_str().map(PathBuf::from);
         self.directory.clone().or_else(granted)
     }
 
-    /// The same where it must be known: agents are those of a directory.
-    fn must_have_place(&self, client: &Client) -> Result<PathBuf, Failure> {
+    /// [`Self::directory`], or a failure that says how to name one.
+    fn required_directory(&self, client: &Client) -> Result<PathBuf, Failure> {
         let none = || {
             Failure::bad_request("no directory is known for the session")
                 .hint("mint a token with `--dir`, or send the header X-Linger-Directory")
         };
-        self.place(client).ok_or_else(none)
+        self.directory(client).ok_or_else(none)
     }
 }
 
@@ -123,12 +123,12 @@ fn row(id: &str, by: &str) -> Value {
 }
 
 /// The models that can be used, and the agents of the directory.
-async fn rows(client: &mut Client, beside: &Beside) -> Result<Vec<Value>, Failure> {
+async fn rows(client: &mut Client, options: &Options) -> Result<Vec<Value>, Failure> {
     let models: Vec<Model> = client.wire.get("model/list", json!({ "all": true })).await?;
     let usable = models.iter().filter(|model| model.ready && model.problem.is_none());
     let by = |model: &Model| model.model.split('/').next().unwrap_or_default().to_owned();
     let mut rows: Vec<Value> = usable.map(|model| row(&model.model, &by(model))).collect();
-    if let Some(cwd) = beside.place(client) {
+    if let Some(cwd) = options.directory(client) {
         let agents: Vec<Item> = client.wire.get("agent/list", json!({ "cwd": cwd })).await?;
         let active = agents.iter().filter(|agent| agent.status == Status::Active);
         rows.extend(active.map(|agent| row(&format!("agent/{}", agent.name), "linger")));
@@ -136,24 +136,24 @@ async fn rows(client: &mut Client, beside: &Beside) -> Result<Vec<Value>, Failur
     Ok(rows)
 }
 
-async fn models(mut client: Client, beside: Beside) -> Result<Reply, Failure> {
-    let data = rows(&mut client, &beside).await?;
+async fn models(mut client: Client, options: Options) -> Result<Reply, Failure> {
+    let data = rows(&mut client, &options).await?;
     json_of(&json!({ "object": "list", "data": data }))
 }
 
-async fn model(mut client: Client, beside: Beside, name: &str) -> Result<Reply, Failure> {
+async fn model(mut client: Client, options: Options, name: &str) -> Result<Reply, Failure> {
     if name.starts_with("agent/") {
-        beside.must_have_place(&client)?;
+        options.required_directory(&client)?;
     }
-    let found = rows(&mut client, &beside).await?.into_iter().find(|row| row.get("id").is_some_and(|id| id == name));
+    let found = rows(&mut client, &options).await?.into_iter().find(|row| row.get("id").is_some_and(|id| id == name));
     let none =
         || Failure::not_found(format!("no model '{name}' can be used")).hint("`GET /v1/models` lists those that can");
     json_of(&found.ok_or_else(none)?)
 }
 
 /// The tools that `MODEL|TOOL` can name.
-async fn tools(mut client: Client, beside: Beside) -> Result<Reply, Failure> {
-    let tools: Value = client.wire.get("tool/list", json!({ "cwd": beside.place(&client) })).await?;
+async fn tools(mut client: Client, options: Options) -> Result<Reply, Failure> {
+    let tools: Value = client.wire.get("tool/list", json!({ "cwd": options.directory(&client) })).await?;
     json_of(&json!({ "object": "list", "data": tools }))
 }
 

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use super::answer::{self, Finished, Piece, Running};
 use super::asked::{Asked, image};
 use super::chat::{arguments, final_text};
-use super::{Beside, error_value, event_line, first, name, next, with_session};
+use super::{Options, error_value, event_line, first, name, next, with_session};
 use crate::face::gateway::body;
 use crate::face::gateway::reply::{Failure, Reply, event_stream, json_of};
 use crate::face::gateway::route::Client;
@@ -16,12 +16,12 @@ use crate::sys::clock;
 use crate::sys::task;
 
 /// Answers a request.
-pub(super) async fn answer(client: Client, beside: Beside, body: Incoming) -> Result<Reply, Failure> {
+pub(super) async fn answer(client: Client, options: Options, body: Incoming) -> Result<Reply, Failure> {
     let body: Map<String, Value> = body::json(body).await?;
     let asked = parse(&body)?;
     let (is_stream, shape) = (asked.is_stream, asked.schema.is_some());
     let permit = if is_stream { Some(client.stream_permit()?) } else { None };
-    let mut running = answer::begin(client, beside, asked).await?;
+    let mut running = answer::begin(client, options, asked).await?;
     let session = running.session.clone();
     let response = Response::new(running.model.clone(), &body);
     if !is_stream {

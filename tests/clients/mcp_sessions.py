@@ -1,7 +1,7 @@
 """Another agent, made of the Python SDK of MCP, that works through `linger mcp serve --sessions`. Run by `it/mcp_sessions.rs`.
 
-Arguments: the program `linger`, and the source of the answer to the session's question: `person`, `answer`, `none` or `grant`. With
-`grant` it is a person, and the token of the server may not answer.
+Arguments: the program `linger`, and the source of the answer to the session's question: `person`, `answer`, `none`, `edits` or
+`speak`. With `edits` and `speak` it is a person, and the server has a token that may not answer this question, or none.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ async def main():
     args = ["mcp", "serve", "--sessions"] + (["--answer"] if ANSWERER == "answer" else [])
     server = StdioServerParameters(command=LINGER, args=args, env=dict(os.environ))
     async with stdio_client(server) as (read, write):
-        elicitation = {"elicitation_callback": person} if ANSWERER in ("person", "grant") else {}
+        elicitation = {"elicitation_callback": person} if ANSWERER in ("person", "edits", "speak") else {}
         async with ClientSession(read, write, **elicitation) as session:
             hello = await session.initialize()
             assert "no instruction to you" in hello.instructions, hello
@@ -61,8 +61,8 @@ async def walk(session, asked):
         assert waited["state"] == "waiting" and waited["answer"] is None, waited
         question = waited["questions"][0]
         assert question["action"] == "echo hi", question
-        if ANSWERER == "grant":
-            assert len(asked) == 1, asked
+        if ANSWERER in ("edits", "speak"):
+            assert len(asked) == (1 if ANSWERER == "edits" else 0), asked
             elsewhere = await call("session_create", fails=True, directory="/")
             assert "outside the directory of the token" in elsewhere and "linger token list" in elsewhere, elsewhere
         if ANSWERER != "answer":

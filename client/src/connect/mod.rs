@@ -25,6 +25,7 @@ use linger_protocol::id::SessionId;
 use linger_protocol::method::{DaemonHello, DaemonKeys, Method, SessionList};
 use linger_protocol::place::Places;
 use linger_protocol::session::{Info, List};
+use linger_protocol::token::Can;
 use linger_protocol::transport::blocking::{Incoming, Writer};
 use linger_protocol::variable::{DESKTOP, Withheld};
 use linger_protocol::{PROTOCOL, RpcError, VERSION};
@@ -329,6 +330,12 @@ impl Client {
     /// Whether it proved itself by a token, with which no variables go.
     pub(crate) fn has_token(&self) -> bool {
         self.welcome.grant.is_some()
+    }
+
+    /// Whether it may answer some questions, as far as its token says.
+    pub(crate) fn may_answer(&self) -> bool {
+        let answers = [Can::AnswerEdits, Can::AnswerCommands];
+        self.welcome.grant.as_ref().is_none_or(|grant| answers.into_iter().any(|can| grant.may(can)))
     }
 
     /// How this terminal draws attention to itself.

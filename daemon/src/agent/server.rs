@@ -36,11 +36,11 @@ pub(super) fn parse(found: &Found, text: &str) -> (Result<ServerFile, Problem>, 
         Ok(page) => page,
         Err(problem) => return (Err(problem), name, Vec::new()),
     };
-    let server = server(&name, &mut page);
+    let server = server(&name, found, &mut page);
     (server, name, page.problems)
 }
 
-fn server(name: &str, page: &mut Page) -> Result<ServerFile, Problem> {
+fn server(name: &str, found: &Found, page: &mut Page) -> Result<ServerFile, Problem> {
     if !page.has_header {
         return Err(Problem::error(1, "there is no header: the first line must be `---`"));
     }
@@ -71,6 +71,10 @@ fn server(name: &str, page: &mut Page) -> Result<ServerFile, Problem> {
         let shown = at.as_ref().map(|key| format!("`{}`: ", text::one_line(key))).unwrap_or_default();
         Problem::error(line, format!("is no server: {shown}{}", text::one_line(&why)))
     })?;
+    if found.within.is_some() && !config.can.is_empty() {
+        let why = "only your own files can say what a server may do with sessions";
+        return Err(Problem::error(page.line("can"), format!("`can` {why}")));
+    }
     // `~/` is the home directory, and in a workspace a path begins at its root.
     let cwd = config.cwd.as_ref().map(|cwd| Path::new("/").join(cwd));
     ServerConfig { cwd, ..config }.check(name).map_err(|(key, why)| {

@@ -109,6 +109,10 @@ pub(super) fn parse(text: &str, file: &Path, names: &Names) -> Result<Value, Con
         .map_err(|(at, key, problem)| source.error(&["hooks", &format!("[{at}]"), key], problem))?;
     for (name, server) in &written.mcp {
         // A directory of the workspace is named from its root.
+        if !server.can.is_empty() {
+            let why = "only your own config.toml can say what a server may do with sessions";
+            return Err(source.error(&["mcp", name, "can"], why));
+        }
         let server = ServerConfig { cwd: server.cwd.as_ref().map(|cwd| Path::new("/").join(cwd)), ..server.clone() };
         server.check(name).map_err(|(key, problem)| {
             let path: Vec<&str> = ["mcp", name, key].into_iter().filter(|part| !part.is_empty()).collect();
@@ -133,7 +137,7 @@ impl WorkspaceConfig {
             let cwd = config.cwd.as_ref().map(|cwd| root.join(cwd));
             // What a workspace brings is for its own sessions.
             let scope = config.scope.filter(|scope| *scope == Scope::Session).or(Some(Scope::Workspace));
-            (name, WorkspaceServer { config: ServerConfig { cwd, scope, ..config }, file })
+            (name, WorkspaceServer { config: ServerConfig { cwd, scope, can: Vec::new(), ..config }, file })
         };
         let hidden_servers = of_json.keys().filter(|name| mcp.contains_key(*name)).cloned().collect();
         let mut servers: BTreeMap<String, WorkspaceServer> =

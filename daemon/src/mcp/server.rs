@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use linger_protocol::id::SessionId;
 use linger_protocol::mcp::{self, Instance, LogLine, Scope, ServerTool};
+use linger_protocol::token::Grant;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -23,8 +24,9 @@ use super::lines::Log;
 use super::listing::Listing;
 use super::settings::{OAuth, ServerConfig, variable_of};
 use crate::diagnostics::secret::{Redactor, Secret, SecretVariables};
+use crate::process::ledger::StartedFor;
 use crate::process::server::Spawn;
-use crate::sys::task;
+use crate::sys::{disk, task};
 use crate::tool::Workspace;
 
 /// How long an instance without calls runs.
@@ -370,9 +372,30 @@ impl Server {
         let named = place.workspace.as_ref().or(root.as_ref());
         let roots = named.and_then(|root| reqwest::Url::from_directory_path(root).ok());
         let roots = roots.map(|uri| json!({ "uri": uri.as_str().trim_end_matches('/') }));
-        let spawn = Spawn { cwd, env: Arc::new(env), children: self.outside.children.clone(), session: None };
+        let children = self.outside.children.clone();
+        let spawn = Spawn { cwd, env: Arc::new(env), children, started_for: StartedFor::Daemon };
         let launch = Launch { place: place.clone(), number: 0, spawn, roots: roots.into_iter().collect() };
         (place, launch)
+    }
+
+    /// What an instance is started for: with `can` it has a grant, for the sessions of its directory, or for all without one.
+    async fn started_for(&self, place: &Place) -> Result<StartedFor, String> {
+        // A workspace or a client cannot grant it anything, whatever they say.
+        if self.config.can.is_empty() || !matches!(self.origin, Origin::Own) {
+            return Ok(StartedFor::Daemon);
+        }
+        let directory = match self.config.cwd.clone().or_else(|| place.workspace.clone()) {
+            Some(named) => {
+                let seen = named.clone();
+                // As sessions store theirs.
+                let real = disk::probe(&named, disk::TIMEOUT, move || seen.canonicalize().ok()).await.flatten();
+                Some(real.ok_or_else(|| format!("cannot open its directory {}", named.display()))?)
+            }
+            None => None,
+        };
+        let (name, can) = (format!("mcp {}", self.name), self.config.can.clone());
+        let grant = Grant { name, can, sessions: None, directory, mode: None, expires_at: u64::MAX };
+        Ok(StartedFor::Server(Arc::new(grant)))
     }
 
     /// The life of an instance.
@@ -417,14 +440,15 @@ impl Server {
         Ok(connection)
     }
 
-    async fn connect(&self, Launch { spawn, roots, .. }: &Launch) -> Result<Connection, String> {
+    async fn connect(&self, Launch { place, spawn, roots, .. }: &Launch) -> Result<Connection, String> {
         let value = |name: &str| self.value(name).map(|key| key.reveal().to_owned());
         let config = self.config.expanded(value).map_err(|name| self.waiting(&[name]))?;
         let Some(url) = &config.url else {
             let env = Arc::new(
                 spawn.env.iter().map(|(name, value)| (name.clone(), value.clone())).chain(config.env.clone()).collect(),
             );
-            let spawn = Spawn { env, ..spawn.clone() };
+            let started_for = self.started_for(place).await?;
+            let spawn = Spawn { env, started_for, ..spawn.clone() };
             let command = config.command.as_deref().unwrap_or_default();
             return Connection::start(&config, command, &spawn, roots.clone(), &self.log).await;
         };

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use linger_protocol::mcp::Scope;
+use linger_protocol::token::Can;
 use serde::{Deserialize, Serialize};
 
 use super::connection::{PER_REQUEST, PROTOCOL};
@@ -54,6 +55,9 @@ pub struct ServerConfig {
     pub tools: Option<BTreeSet<String>>,
     /// The revision of the protocol that it speaks; absent: found out.
     pub protocol: Option<String>,
+    /// What it may do over the daemon's socket, and what it starts; only the user's own configuration can say it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub can: Vec<Can>,
     /// How long it may take to start, in seconds.
     pub start_timeout_s: u64,
     /// How long a call may go without progress, in seconds.
@@ -126,6 +130,7 @@ impl Default for ServerConfig {
             scope: None,
             tools: None,
             protocol: None,
+            can: Vec::new(),
             start_timeout_s: 30,
             timeout_s: 300,
             is_literal: false,
@@ -158,6 +163,7 @@ impl ServerConfig {
             (Some(_), None) if !self.oauth.is_default() => return wrong("oauth", "goes with `url`"),
             (None, Some(_)) if !self.args.is_empty() => return wrong("args", "goes with `command`"),
             (None, Some(_)) if !self.env.is_empty() => return wrong("env", "goes with `command`"),
+            (None, Some(_)) if !self.can.is_empty() => return wrong("can", "goes with `command`"),
             (None, Some(_)) if self.cwd.is_some() => return wrong("cwd", "goes with `command`"),
             _ => {}
         }
@@ -169,6 +175,13 @@ impl ServerConfig {
         }
         if self.cwd.as_ref().is_some_and(|cwd| !cwd.is_absolute()) {
             return wrong("cwd", "must be an absolute path, or begin with ~/");
+        }
+        if self.can.iter().any(|can| !Can::OF_SERVERS.contains(can)) {
+            let most = Can::OF_SERVERS.map(Can::name).join(", ");
+            return Err((
+                "can",
+                format!("has {most} at most: what the daemon started neither answers nor administers"),
+            ));
         }
         if self.protocol.as_deref().is_some_and(|protocol| ![PROTOCOL, PER_REQUEST].contains(&protocol)) {
             return Err((
@@ -344,6 +357,9 @@ mod tests {
         check("git", "command = 'x'\ncwd = 'here'", Some("cwd"));
         check("git", "command = 'x'\nprotocol = '2026-07-28'", None);
         check("git", "command = 'x'\nprotocol = 'new'", Some("protocol"));
+        check("git", "command = 'x'\ncan = ['speak']", None);
+        check("git", "command = 'x'\ncan = ['speak', 'answer_edits']", Some("can"));
+        check("git", "url = 'http://h/'\ncan = ['speak']", Some("can"));
         check("git", "command = 'x'\ntimeout_s = 0", Some("timeout_s"));
         check("git", "command = 'x'\nstart_timeout_s = 601", Some("start_timeout_s"));
     }

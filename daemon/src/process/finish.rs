@@ -104,7 +104,12 @@ mod tests {
     const SOON: Duration = Duration::from_secs(20);
 
     async fn finish(script: &str, limit: Duration) -> Finished {
-        let spawn = Spawn { cwd: "/".into(), env: Arc::default(), children: Children::default(), session: None };
+        let spawn = Spawn {
+            cwd: "/".into(),
+            env: Arc::default(),
+            children: Children::default(),
+            started_for: Default::default(),
+        };
         let process = spawn.shell(script, Input::Nothing, Stderr::Apart).await.unwrap();
         timeout(SOON, process.finish(limit, 16)).await.unwrap().unwrap()
     }

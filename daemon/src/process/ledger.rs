@@ -10,9 +10,10 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use linger_protocol::id::SessionId;
+use linger_protocol::token::Grant;
 use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process_group};
 
@@ -24,6 +25,28 @@ const MAX_RECORD: u64 = 256 << 10;
 /// The size at which the ledger is rewritten, in bytes: of its thousands of lines only a few still run.
 const REWRITE_AT: u64 = 64 << 10;
 
+/// What a child was started for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum StartedFor {
+    /// The daemon itself, or what no session owns.
+    #[default]
+    Daemon,
+    /// A tool of this session.
+    Session(SessionId),
+    /// It is an MCP server, and the user's configuration grants it this.
+    Server(Arc<Grant>),
+}
+
+impl StartedFor {
+    /// The session whose tool it is.
+    pub fn session(&self) -> Option<&SessionId> {
+        match self {
+            Self::Session(session) => Some(session),
+            Self::Daemon | Self::Server(_) => None,
+        }
+    }
+}
+
 /// The children of one daemon, and the file that records them.
 #[derive(Debug, Default)]
 pub struct Ledger {
@@ -34,8 +57,8 @@ pub struct Ledger {
 
 #[derive(Debug, Default)]
 struct Recorded {
-    /// The running children, each with the session whose tool it is.
-    running: Vec<(Pid, Option<SessionId>)>,
+    /// The running children.
+    running: Vec<(Pid, StartedFor)>,
     /// The open file; absent before [`Ledger::open`] and after a failed write.
     file: Option<File>,
 }
@@ -82,20 +105,27 @@ impl Ledger {
         recorded.file.take().map_or(Ok(()), |_| std::fs::remove_file(path))
     }
 
-    /// The session whose tool started this process: that of its nearest recorded ancestor. `None` for a process that has left its
-    /// parents, and for a child of no session.
-    pub fn session(&self, pid: u32) -> Option<SessionId> {
+    /// What this process was started for: that of its nearest recorded ancestor. A process that has left its parents counts as the
+    /// daemon's own.
+    pub fn started_for(&self, pid: u32) -> StartedFor {
         let recorded = self.recorded();
-        peer::line(pid).find_map(|pid| {
+        let found = peer::line(pid).find_map(|pid| {
             let child = |(child, _): &&(Pid, _)| child.as_raw_nonzero().get().cast_unsigned() == pid;
-            recorded.running.iter().find(child).map(|(_, session)| session.clone())
-        })?
+            recorded.running.iter().find(child).map(|(_, started_for)| started_for.clone())
+        });
+        found.unwrap_or_default()
     }
 
-    /// Records a child of a tool of `session`, or of the daemon itself.
-    pub(super) fn add(&self, child: Pid, session: Option<SessionId>) {
+    /// Whether the server with this grant still runs.
+    pub fn runs(&self, server: &Arc<Grant>) -> bool {
+        let is = |(_, started_for): &(Pid, _)| matches!(started_for, StartedFor::Server(grant) if Arc::ptr_eq(grant, server));
+        self.recorded().running.iter().any(is)
+    }
+
+    /// Records a child.
+    pub(super) fn add(&self, child: Pid, started_for: StartedFor) {
         let mut recorded = self.recorded();
-        recorded.running.push((child, session));
+        recorded.running.push((child, started_for));
         let Recorded { running, file: Some(file) } = &mut *recorded else { return };
         if let Err(error) = write(file, child, running) {
             tracing::warn!(target: "process", %error, "cannot record children; after a crash some may be left running");
@@ -151,7 +181,7 @@ fn still_runs(line: &str) -> Option<Pid> {
 }
 
 /// Adds a line for `child`, which is among `running`.
-fn write(file: &mut File, child: Pid, running: &[(Pid, Option<SessionId>)]) -> io::Result<()> {
+fn write(file: &mut File, child: Pid, running: &[(Pid, StartedFor)]) -> io::Result<()> {
     let rewrite = file.metadata()?.len() > REWRITE_AT;
     let all = running.iter().map(|(pid, _)| *pid).filter(|pid| rewrite || *pid == child);
     // A child that has ended already needs no line.
@@ -195,7 +225,7 @@ mod tests {
         let pid = Pid::from_child(&child);
         let mut file = OpenOptions::new().append(true).create(true).open(&path).unwrap();
         for _ in 0..20_000 {
-            write(&mut file, pid, &[(pid, None)]).unwrap();
+            write(&mut file, pid, &[(pid, StartedFor::Daemon)]).unwrap();
         }
         let length = path.metadata().unwrap().len();
         assert!(length <= REWRITE_AT + 64, "{length}");
@@ -217,9 +247,9 @@ mod tests {
         one.open(&path).unwrap();
         two.open(&other).unwrap();
         let me = rustix::process::getpid();
-        one.add(me, Some("s1".into()));
-        assert_eq!(one.session(std::process::id()), Some("s1".into()));
-        assert_eq!(two.session(std::process::id()), None);
+        one.add(me, StartedFor::Session("s1".into()));
+        assert_eq!(one.started_for(std::process::id()).session(), Some(&"s1".into()));
+        assert_eq!(two.started_for(std::process::id()), StartedFor::Daemon);
         assert_eq!(std::fs::read_to_string(&path).unwrap().lines().map(still_runs).collect::<Vec<_>>(), [Some(me)]);
         assert_eq!(std::fs::read_to_string(&other).unwrap(), "");
         one.close(&path).unwrap();

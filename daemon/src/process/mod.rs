@@ -187,7 +187,7 @@ impl Group {
     /// Its environment is that of `spawn`, [`OWNER`] and [`strays::CALL`].
     #[allow(clippy::disallowed_methods)] // The only spawn.
     fn start<S: AsRef<OsStr>>(
-        Spawn { cwd, env, children: Children { ledger, .. }, session }: &Spawn,
+        Spawn { cwd, env, children: Children { ledger, .. }, started_for }: &Spawn,
         (name, file): (&str, &Path),
         args: &[S],
         [stdin, stdout, stderr]: [Stdio; 3],
@@ -199,7 +199,7 @@ impl Group {
                 "{MAX_CHILDREN} commands are already running; try again when some have ended"
             )));
         }
-        let call = strays::name(session.as_ref());
+        let call = strays::name(started_for.session());
         let mut command = Command::new(file);
         command
             .arg0(name)
@@ -226,7 +226,7 @@ impl Group {
             storm::limit(group);
             running.push(Own { pid: group, call });
             drop(running);
-            ledger.add(group, session.clone());
+            ledger.add(group, started_for.clone());
         }
         // From here on dropping `Self` ends the child. `command` holds the other ends of the pipes until the return.
         Ok(Self { child, ledger: ledger.clone(), leader: group, group })

@@ -11,14 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::Arc;
 
-use linger_protocol::id::SessionId;
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use super::ledger::Ledger;
+use super::ledger::{Ledger, StartedFor};
 use super::{GRACE, Group, Input, Process, Stderr, find, receiver};
 
 /// The children of one daemon; all clones are one.
@@ -115,8 +114,8 @@ pub struct Spawn {
     pub env: Arc<BTreeMap<String, String>>,
     /// The daemon's children.
     pub children: Children,
-    /// The session whose tools these are; absent for children of the daemon itself, and of no session.
-    pub session: Option<SessionId>,
+    /// What they are started for.
+    pub started_for: StartedFor,
 }
 
 impl Spawn {
@@ -199,7 +198,7 @@ mod tests {
     const SOON: Duration = Duration::from_secs(20);
 
     fn spawn() -> Spawn {
-        Spawn { cwd: "/".into(), env: Arc::default(), children: Children::default(), session: None }
+        Spawn { cwd: "/".into(), env: Arc::default(), children: Children::default(), started_for: StartedFor::Daemon }
     }
 
     /// Sends a line and gives the one that comes back.

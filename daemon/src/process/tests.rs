@@ -6,7 +6,12 @@ use super::*;
 const SOON: Duration = Duration::from_secs(20);
 
 fn spawn(cwd: impl Into<PathBuf>, env: &BTreeMap<String, String>) -> Spawn {
-    Spawn { cwd: cwd.into(), env: Arc::new(env.clone()), children: Children::default(), session: None }
+    Spawn {
+        cwd: cwd.into(),
+        env: Arc::new(env.clone()),
+        children: Children::default(),
+        started_for: Default::default(),
+    }
 }
 
 async fn start(script: &str) -> Process {

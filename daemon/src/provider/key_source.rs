@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::diagnostics::secret::{Redactor, Secret};
+use crate::process::ledger::StartedFor;
 use crate::process::server::{Children, Spawn};
 use crate::process::{End, Input, Stderr};
 use crate::provider::catalogue::{KeySource, Resolved, Secrets};
@@ -195,7 +196,7 @@ async fn printed(command: &str, children: Children, keys: &Keys) -> Result<Secre
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let env = environment(own, keys);
     let home = env.get("HOME").map_or("/", String::as_str).into();
-    let spawn = Spawn { cwd: home, env: Arc::new(env), children, session: None };
+    let spawn = Spawn { cwd: home, env: Arc::new(env), children, started_for: StartedFor::Daemon };
     run(command, &spawn, KEY_TIME, keys.redactor())
         .await
         .map_err(|why| Lack::Failed(format!("`{command}` (api_key_command) {why}; try it in a terminal")))
@@ -236,7 +237,7 @@ mod tests {
     const SOON: Duration = Duration::from_secs(20);
 
     fn spawn() -> Spawn {
-        Spawn { cwd: "/".into(), env: Arc::default(), children: Children::default(), session: None }
+        Spawn { cwd: "/".into(), env: Arc::default(), children: Children::default(), started_for: StartedFor::Daemon }
     }
 
     async fn check(command: &str, expect: Result<&str, &str>) {

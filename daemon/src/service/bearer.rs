@@ -4,6 +4,7 @@
 //! other end and that for which a face speaks. If the daemon started one of them, the connection only reads; if that cannot be
 //! told, it neither answers nor administers nor changes a mode, and starts nothing in a session whose mode is looser than `ask`.
 //! No token is a process of the user's own: what is for those alone ([`super::need::Need::Process`]) is refused.
+//! An MCP server with `can` in the user's configuration has a grant too, without a token: the process is the proof.
 
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
@@ -13,7 +14,7 @@ use linger_protocol::daemon::Hello;
 use linger_protocol::error::Code;
 use linger_protocol::id::SessionId;
 use linger_protocol::permission::Mode;
-use linger_protocol::token::{Behind, Can};
+use linger_protocol::token::{Behind, Can, Grant};
 
 use super::caller::{Standing, standing};
 use super::need::{self, Need};
@@ -37,6 +38,8 @@ pub(super) enum Proof {
     Face(Face),
     /// A token, and the process that it speaks for, if it speaks for one.
     Token(Arc<Token>, Option<Face>),
+    /// Nothing, but it is an MCP server of the daemon, with this grant in the user's configuration, also as a token.
+    Server(Arc<Grant>, Arc<Token>),
 }
 
 /// The process that a face speaks for, as it was at `daemon/hello`.
@@ -55,6 +58,8 @@ impl Face {
 pub(super) enum Restraint {
     /// Nothing.
     Free,
+    /// The daemon started it, and the user's configuration grants it more.
+    Server,
     /// Nothing tells whether the daemon started the process.
     Unknown,
     /// The daemon started it, or it may have lowered the mark that tells.
@@ -66,7 +71,7 @@ impl From<Standing> for Restraint {
         match standing {
             Standing::User => Self::Free,
             Standing::Hidden | Standing::Unknown => Self::Unknown,
-            Standing::Family(_) | Standing::Session(_) | Standing::Limited => Self::Family,
+            Standing::Family(_) | Standing::Server(_) | Standing::Session(_) | Standing::Limited => Self::Family,
         }
     }
 }
@@ -76,7 +81,7 @@ impl Restraint {
     fn leaves(self, can: Can) -> bool {
         match self {
             Self::Free => true,
-            Self::Unknown => matches!(can, Can::Observe | Can::Speak | Can::Steer),
+            Self::Server | Self::Unknown => Can::OF_SERVERS.contains(&can),
             Self::Family => can == Can::Observe,
         }
     }
@@ -90,6 +95,7 @@ impl Caller {
     /// Takes what a connection says of itself; it cannot take it back. After a token that is not valid nothing is answered.
     pub(super) fn greet(&self, services: &Services, hello: &Hello) -> Result<(), RpcError> {
         let face = hello.behind.map(Face::of);
+        let own = if hello.token.is_none() && face.is_none() { self.granted(services) } else { None };
         let mut proof = self.proof.lock().unwrap_or_else(PoisonError::into_inner);
         let token = match hello.token.as_deref() {
             None => None,
@@ -109,9 +115,9 @@ impl Caller {
                 .hint("open another connection"))
         };
         *proof = match (&*proof, token, face) {
-            (Proof::Process | Proof::Refused, None, None) => Proof::Process,
-            (Proof::Process | Proof::Refused, None, Some(face)) => Proof::Face(face),
-            (Proof::Process | Proof::Refused, Some(token), face) => Proof::Token(token, face),
+            (Proof::Process | Proof::Refused | Proof::Server(..), None, None) => own.unwrap_or_default(),
+            (Proof::Process | Proof::Refused | Proof::Server(..), None, Some(face)) => Proof::Face(face),
+            (Proof::Process | Proof::Refused | Proof::Server(..), Some(token), face) => Proof::Token(token, face),
             (Proof::Face(before), _, Some(face)) if *before != face => return other("process behind it"),
             (Proof::Face(before), None, _) => Proof::Face(*before),
             (Proof::Face(before), Some(token), _) => Proof::Token(token, Some(*before)),
@@ -122,12 +128,28 @@ impl Caller {
         Ok(())
     }
 
-    /// Its token.
+    /// What the user's configuration grants it, if it is an MCP server of the daemon.
+    fn granted(&self, services: &Services) -> Option<Proof> {
+        match self.standing(services) {
+            Standing::Server(grant) => {
+                let token = Arc::new(Token::of_server(&grant));
+                Some(Proof::Server(grant, token))
+            }
+            _ => None,
+        }
+    }
+
+    /// Its token, or what stands for one.
     pub(super) fn token(&self) -> Option<Arc<Token>> {
         match self.proof() {
-            Proof::Token(token, _) => Some(token),
+            Proof::Token(token, _) | Proof::Server(_, token) => Some(token),
             Proof::Process | Proof::Refused | Proof::Face(_) => None,
         }
+    }
+
+    /// Whether it has what the configuration grants an MCP server.
+    fn is_server(&self) -> bool {
+        matches!(self.proof(), Proof::Server(..))
     }
 
     /// Whether it is a process that speaks for itself.
@@ -137,7 +159,11 @@ impl Caller {
 
     /// Whether it had a token that is valid no more.
     pub fn has_lost_token(&self, services: &Services) -> bool {
-        self.token().is_some_and(|token| !services.tokens.is_valid(&token, clock::now()))
+        match self.proof() {
+            Proof::Token(token, _) => !services.tokens.is_valid(&token, clock::now()),
+            Proof::Server(grant, _) => !services.env().children.ledger.runs(&grant),
+            Proof::Process | Proof::Refused | Proof::Face(_) => false,
+        }
     }
 
     /// Fails unless it has a token that is valid now.
@@ -145,6 +171,8 @@ impl Caller {
         match self.proof() {
             Proof::Token(token, _) if services.tokens.is_valid(&token, clock::now()) => Ok(()),
             Proof::Token(..) => Err(unauthorized("the token has expired or was revoked")),
+            Proof::Server(grant, _) if services.env().children.ledger.runs(&grant) => Ok(()),
+            Proof::Server(..) => Err(unauthorized("the MCP server to which this was granted has ended")),
             Proof::Refused => Err(unauthorized("the token is unknown, expired or revoked")),
             Proof::Face(_) | Proof::Process => {
                 Err(unauthorized("a connection that speaks for another process needs a token"))
@@ -156,11 +184,12 @@ impl Caller {
     pub(super) fn restraint(&self, services: &Services) -> Restraint {
         let own = match self.authority() {
             Authority::Daemon => Restraint::Free,
+            Authority::Peer(_) if matches!(self.proof(), Proof::Server(..)) => return Restraint::Server,
             Authority::Peer(_) | Authority::Session(_) => self.standing(services).into(),
         };
         let behind = match self.proof() {
             Proof::Face(Face(peer)) | Proof::Token(_, Some(Face(peer))) => standing(peer, services).into(),
-            Proof::Process | Proof::Refused | Proof::Token(_, None) => Restraint::Free,
+            Proof::Process | Proof::Refused | Proof::Server(..) | Proof::Token(_, None) => Restraint::Free,
         };
         own.max(behind)
     }
@@ -186,14 +215,20 @@ impl Caller {
     pub(super) fn must_have(&self, services: &Services, can: Can, what: &str) -> Result<(), RpcError> {
         let Some(token) = self.token() else { return Ok(()) };
         self.has_valid_token(services)?;
-        if !token.grant.may(can) {
+        if !token.grant.may(can) && self.is_server() && Can::OF_SERVERS.contains(&can) {
+            let error = RpcError::new(Code::NotAllowed, format!("`can` of this MCP server does not let it {what}"));
+            return Err(error.hint(format!("it needs \"{can}\" in config.toml: `linger help servers`")));
+        }
+        if !token.grant.may(can) && !self.is_server() {
             let error =
                 RpcError::new(Code::NotAllowed, format!("the token '{}' has no right to {what}", token.grant.name));
             return Err(error.hint(format!("it needs `{can}`: `linger token mint --can {can}` makes such a token")));
         }
         match self.restraint(services) {
             restraint if restraint.leaves(can) => Ok(()),
-            Restraint::Family => Err(self.beyond(&token, &format!("a process started by the daemon may not {what}"))),
+            Restraint::Family | Restraint::Server => {
+                Err(self.beyond(&token, &format!("a process started by the daemon may not {what}")))
+            }
             Restraint::Free | Restraint::Unknown => Err(self.beyond(
                 &token,
                 &format!(
@@ -250,7 +285,7 @@ impl Caller {
         if stricter(mode, most) == mode {
             return Ok(());
         }
-        Err(self.beyond(&token, &format!("mode {mode} is looser than {most}, the loosest of the token")))
+        Err(self.beyond(&token, &format!("mode {mode} is looser than {most}, the loosest of the grant")))
     }
 
     /// Fails if it may start nothing in a session, because its process is unknown and the session asks less than mode `ask`.
@@ -264,9 +299,11 @@ impl Caller {
         if stricter(mode, Mode::Ask) == mode {
             return Ok(());
         }
-        let text = format!(
-            "session {session} has mode {mode}, and nothing tells whether the daemon started the process behind this connection"
-        );
+        let why = match self.is_server() {
+            true => "a process started by the daemon starts nothing there",
+            false => "nothing tells whether the daemon started the process behind this connection",
+        };
+        let text = format!("session {session} has mode {mode}, and {why}");
         Err(self.beyond(&token, &text))
     }
 
@@ -324,14 +361,19 @@ impl Caller {
         if self.token().is_none() {
             return unauthorized("a connection that speaks for another process needs a token");
         }
-        RpcError::new(Code::NotAllowed, format!("a connection with a token may not {what}"))
+        let of = if self.is_server() { "a process started by the daemon" } else { "a connection with a token" };
+        RpcError::new(Code::NotAllowed, format!("{of} may not {what}"))
             .hint("only a process of the user's own may, such as `linger` in a terminal")
     }
 
     /// The error of what lies beyond a grant.
     pub(super) fn beyond(&self, token: &Token, why: &str) -> RpcError {
         tracing::warn!(target: "permission", token = %token.id, name = token.grant.name, "refused: {why}");
-        RpcError::new(Code::NotAllowed, why.to_owned()).hint("`linger token list` shows what each token allows")
+        let hint = match self.is_server() {
+            true => "`linger help servers` says what `can` of an MCP server allows",
+            false => "`linger token list` shows what each token allows",
+        };
+        RpcError::new(Code::NotAllowed, why.to_owned()).hint(hint)
     }
 }
 

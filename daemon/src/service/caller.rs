@@ -1,19 +1,22 @@
 //! The caller of a method and its authority; refuses other callers what only a user may do.
 //!
 //! A process that the daemon started, and one that may be such a process, changes nothing. It reads the session whose tool started
-//! it and that session's children, if the ledger tells which session that is; otherwise nothing.
+//! it and that session's children, if the ledger tells which session that is; otherwise nothing. An MCP server to which the user's
+//! configuration grants more has that, as a token would ([`super::bearer`]).
 //! A connection with a token is another matter: see [`super::bearer`].
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
 use linger_protocol::event::Process;
 use linger_protocol::id::SessionId;
+use linger_protocol::token::Grant;
 
 use super::Services;
 use super::artifact::Upload;
 use super::bearer::Proof;
+use crate::process::ledger::StartedFor;
 use crate::process::mark::{self, Kin};
 use crate::session::actor::Author;
 use crate::store::scope::Scope;
@@ -215,7 +218,7 @@ impl Caller {
     fn refuse(&self, standing: &Standing, what: &str) -> RpcError {
         let (message, hint) = match standing {
             Standing::Session(_) => (format!("a session may not {what}"), "do it from a terminal or an editor"),
-            Standing::User | Standing::Family(_) => {
+            Standing::User | Standing::Family(_) | Standing::Server(_) => {
                 (format!("a process started by the daemon may not {what}"), "do it from a terminal or an editor")
             }
             Standing::Hidden | Standing::Unknown => (
@@ -257,6 +260,8 @@ pub(super) enum Standing {
     Session(SessionId),
     /// The daemon started it, for the tools of this session if the ledger knows.
     Family(Option<SessionId>),
+    /// The daemon started it as an MCP server, or that server did, and the user's configuration grants it this.
+    Server(Arc<Grant>),
     /// Its ancestors are unknown, but its limits are above the mark: it may do all but answer and widen.
     Hidden,
     /// Nothing tells whether the daemon started it.
@@ -279,7 +284,11 @@ pub(super) fn standing(peer: Peer, services: &Services) -> Standing {
     let family = [Some(std::process::id()), services.keeper].into_iter().flatten();
     let descends: Vec<Option<bool>> = family.map(|ancestor| peer::descends_from(pid, ancestor)).collect();
     if descends.contains(&Some(true)) {
-        return Standing::Family(services.env().children.ledger.session(pid));
+        return match services.env().children.ledger.started_for(pid) {
+            StartedFor::Server(grant) => Standing::Server(grant),
+            StartedFor::Session(session) => Standing::Family(Some(session)),
+            StartedFor::Daemon => Standing::Family(None),
+        };
     }
     match mark::kin(pid) {
         Kin::Stranger if descends.contains(&None) => Standing::Hidden,

@@ -70,6 +70,19 @@ pub struct Tokens {
 }
 
 impl Token {
+    /// What stands for a token of an MCP server with this grant; no text is its text.
+    pub(super) fn of_server(grant: &Grant) -> Self {
+        Self {
+            id: TokenId("mcp".to_owned()),
+            hash: String::new(),
+            scope: scope(grant),
+            grant: grant.clone(),
+            created_at: 0,
+            used_at: None,
+            code_until: None,
+        }
+    }
+
     fn of_row(row: &TokenRow) -> Option<Self> {
         let grant: Grant = serde_json::from_str(&row.allows).ok()?;
         Some(Self {

@@ -64,6 +64,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::diagnostics::secret::SecretVariables;
+use crate::process::ledger::StartedFor;
 use crate::process::server::{Children, Spawn};
 use crate::store::blob::{Blobs, Held};
 use crate::sys::task;
@@ -203,7 +204,8 @@ pub struct Workspace {
 impl Workspace {
     /// What starts children of a session's tools here; `children` are those that live longer than a call.
     pub fn spawn(&self, children: Children, session: Option<SessionId>) -> Spawn {
-        Spawn { cwd: self.cwd.clone(), env: self.secrets.fill(&self.env), children, session }
+        let started_for = session.map_or(StartedFor::Daemon, StartedFor::Session);
+        Spawn { cwd: self.cwd.clone(), env: self.secrets.fill(&self.env), children, started_for }
     }
 
     /// The root of the workspace whose files count here.

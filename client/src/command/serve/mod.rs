@@ -193,8 +193,8 @@ fn refusal(error: RpcError, has_token: bool) -> Failure {
     let failure = Failure::from(error);
     match is_family {
         true => failure.hint(
-            "this server was started by a tool of the daemon, so it may only read that tool's own session and its children; \
-             a person can start it elsewhere",
+            "the daemon started this server, so it may only read the session whose tool it is, and its children; \
+             `can` in [mcp.NAME] of config.toml grants more to a server that is configured there",
         ),
         false => failure,
     }

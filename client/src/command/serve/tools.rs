@@ -230,7 +230,7 @@ impl Server {
         let done = settled(&info);
         let is_over = Instant::now() >= wait.until;
         let mut asked = false;
-        if !self.answer && self.forms && !wait.refused && !is_over {
+        if !self.answer && self.forms && self.client.may_answer() && !wait.refused && !is_over {
             for question in &questions {
                 asked |= self.put(question)?;
             }

@@ -20,6 +20,7 @@ use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::diagnostics::secret::Secret;
+use crate::process::ledger::StartedFor;
 use crate::process::server::{Children, Spawn};
 use crate::process::{End, Input};
 use crate::provider::keys::Account;
@@ -187,7 +188,12 @@ impl Keychain {
         let env = environment(|name| std::env::var(name).ok(), Path::exists)?;
         let account = account.map(ToString::to_string).unwrap_or_default();
         let failed = |error: &dyn std::fmt::Display| KeychainError::Failed(error.to_string());
-        let spawn = Spawn { cwd: "/".into(), env: Arc::new(env), children: self.children.clone(), session: None };
+        let spawn = Spawn {
+            cwd: "/".into(),
+            env: Arc::new(env),
+            children: self.children.clone(),
+            started_for: StartedFor::Daemon,
+        };
         let helper = spawn.helper(&[helper::ARGUMENT, task.name(), &account], Input::Bytes(input.to_vec()));
         let finished = helper.map_err(|error| failed(&error))?.finish(limit, MAX_ANSWER).await;
         let finished = finished.map_err(|error| failed(&error))?;

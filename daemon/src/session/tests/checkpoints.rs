@@ -16,7 +16,8 @@ impl Scene {
     async fn repository(&self) {
         let cwd = self.path("").canonicalize().unwrap();
         let env = Arc::new(BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap())]));
-        let spawn = crate::process::server::Spawn { cwd, env, children: Children::default(), session: None };
+        let spawn =
+            crate::process::server::Spawn { cwd, env, children: Children::default(), started_for: Default::default() };
         let script = "git init -q -b main; echo one > a; git add a
             git -c user.name=a -c user.email=a@b commit -q -m first";
         let process =

@@ -11,6 +11,7 @@ use std::time::Duration;
 use sha2::{Digest as _, Sha256};
 
 use super::Skip;
+use crate::process::ledger::StartedFor;
 use crate::process::server::{Children, Spawn};
 use crate::process::{End, Input, Stderr};
 use crate::sys::disk;
@@ -84,7 +85,7 @@ impl Git {
         let places = [("GIT_DIR", &*dir), ("GIT_WORK_TREE", root)];
         let places = places.map(|(name, path)| (name.to_owned(), path.to_string_lossy().into_owned()));
         let env: BTreeMap<String, String> = kept.chain(own).chain(places).chain([("PATH".to_owned(), path)]).collect();
-        let spawn = Spawn { cwd: root.to_path_buf(), env: Arc::new(env), children, session: None };
+        let spawn = Spawn { cwd: root.to_path_buf(), env: Arc::new(env), children, started_for: StartedFor::Daemon };
         Self { dir, root: root.to_path_buf(), spawn }
     }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::index::IndexLock;
 use super::is_ours;
 use crate::process::finish::Finished;
+use crate::process::ledger::StartedFor;
 use crate::process::server::{Children, Spawn};
 use crate::process::{End, Input, Stderr};
 use crate::sys::disk;
@@ -83,7 +84,12 @@ impl Repository {
         env.extend(settings);
         env.insert("GIT_CONFIG_COUNT".to_owned(), SETTINGS.len().to_string());
         env.insert("GIT_DIR".to_owned(), places.own.to_string_lossy().into_owned());
-        let spawn = Spawn { cwd: root.to_path_buf(), env: Arc::new(env), children: children.clone(), session: None };
+        let spawn = Spawn {
+            cwd: root.to_path_buf(),
+            env: Arc::new(env),
+            children: children.clone(),
+            started_for: StartedFor::Daemon,
+        };
         Ok(Self { own: places.own, common: places.common, spawn })
     }
 
@@ -167,7 +173,12 @@ impl Private {
         if writes {
             env.insert("GIT_INDEX_FILE".to_owned(), places.own.join("index").to_string_lossy().into_owned());
         }
-        let spawn = Spawn { cwd: root.to_path_buf(), env: Arc::new(env), children: children.clone(), session: None };
+        let spawn = Spawn {
+            cwd: root.to_path_buf(),
+            env: Arc::new(env),
+            children: children.clone(),
+            started_for: StartedFor::Daemon,
+        };
         let this = Self { mirror: Arc::new(mirror), own: places.own, spawn };
         let settings = this.settings(&["--file", "-", "--no-includes"], this.mirror.config.clone()).await?;
         let settings: Vec<(&str, &str)> =

@@ -910,7 +910,7 @@ class SessionCreateParams(TypedDict):
     fallback: NotRequired[list[str] | None]
     unattended: NotRequired[Unattended | None]
     budget: NotRequired[Budget]
-    directories: NotRequired[list[str]]
+    additional_directories: NotRequired[list[str]]
     mcp_servers: NotRequired[list[SessionServer]]
     tools: NotRequired[list[str] | None]
     agent: NotRequired[str | None]
@@ -1046,7 +1046,7 @@ class ForkedEvent(TypedDict):
     tools: NotRequired[list[str] | None]
     agent: NotRequired[Role2 | None]
     system: NotRequired[str | None]
-    directories: NotRequired[list[str]]
+    additional_directories: NotRequired[list[str]]
     mcp_servers: NotRequired[list[SessionServer]]
     budget: NotRequired[Budget]
     unattended: NotRequired[Unattended]
@@ -1110,7 +1110,8 @@ class SessionChangedEvent(TypedDict):
     fallback: NotRequired[list[str] | None]
     unattended: NotRequired[Unattended | None]
     budget: NotRequired[Budget | None]
-    directories: NotRequired[list[str] | None]
+    additional_directories: NotRequired[list[str] | None]
+    tools: NotRequired[list[str] | None]
     mcp_servers: NotRequired[list[SessionServer] | None]
     binned: NotRequired[bool | None]
     title: NotRequired[str | None]
@@ -1760,7 +1761,7 @@ class Forked(TypedDict):
     tools: NotRequired[list[str] | None]
     agent: NotRequired[Role2 | None]
     system: NotRequired[str | None]
-    directories: NotRequired[list[str]]
+    additional_directories: NotRequired[list[str]]
     mcp_servers: NotRequired[list[SessionServer]]
     budget: NotRequired[Budget]
     unattended: NotRequired[Unattended]
@@ -1864,7 +1865,8 @@ class Info(TypedDict):
     name: NotRequired[str | None]
     cwd: str
     model: str
-    directories: NotRequired[list[str]]
+    tools: NotRequired[list[str] | None]
+    additional_directories: NotRequired[list[str]]
     mode: Mode
     unattended: NotRequired[Unattended]
     budget: NotRequired[Budget]
@@ -2142,6 +2144,13 @@ class Minted(TypedDict):
 
 
 Mode: TypeAlias = "Literal['ask', 'edit', 'auto', 'plan']"
+
+
+class ModeInfo(TypedDict):
+    """A row of `mode/list`."""
+
+    mode: Mode
+    description: str
 
 
 class Model(TypedDict):
@@ -2689,6 +2698,7 @@ class SessionSetParams(TypedDict):
     add_directories: NotRequired[list[str]]
     remove_directories: NotRequired[list[str]]
     mcp_servers: NotRequired[list[SessionServer] | None]
+    tools: NotRequired[list[str] | None]
     name: NotRequired[str | None]
     key: NotRequired[str | None]
 
@@ -3272,6 +3282,10 @@ class Methods:
 
     async def model_list(self, **params: Unpack[ModelListParams]) -> list[Model]:
         result: list[Model] = await self.call("model/list", params)
+        return result
+
+    async def mode_list(self) -> list[ModeInfo]:
+        result: list[ModeInfo] = await self.call("mode/list")
         return result
 
     async def tool_list(self, **params: Unpack[ToolListParams]) -> list[Tool]:

@@ -1071,7 +1071,7 @@ export interface SessionCreateParams {
   /** The sums at which it asks before it goes on. */
   budget?: Budget;
   /** Directories beside `cwd` that its file tools treat like it, absolute; at most 32. */
-  directories?: Array<string>;
+  additional_directories?: Array<string>;
   /** MCP servers of this session alone, at most 16, with those of the configuration and of its workspace. They take a process of the user's own. */
   mcp_servers?: Array<SessionServer>;
   /** The only tools that the session has, and of those that its provider runs; `mcp__NAME__*` is all of a server. All tools when absent. */
@@ -1267,7 +1267,7 @@ export interface ForkedEvent {
   /** What its system prompt has beside the daemon's own, as the creator of the first one wrote it. */
   system?: string | null;
   /** The directories that a user added. */
-  directories?: Array<string>;
+  additional_directories?: Array<string>;
   /** The MCP servers that a client brought for the origin, and which are the fork's too. */
   mcp_servers?: Array<SessionServer>;
   /** Its budget, of which nothing is spent. */
@@ -1373,7 +1373,9 @@ export interface SessionChangedEvent {
   /** The whole budget from now on; what answers have raised begins again. */
   budget?: Budget | null;
   /** All directories that a user has added, from the next call on; file tools treat them like the working directory. */
-  directories?: Array<string> | null;
+  additional_directories?: Array<string> | null;
+  /** The only tools that it has from the next step on; `*` is all. */
+  tools?: Array<string> | null;
   /** All MCP servers that a client brought for this session, from the next step on; without the values of their variables and headers. */
   mcp_servers?: Array<SessionServer> | null;
   /** Whether it is in the bin. */
@@ -2349,7 +2351,7 @@ export interface Forked {
   /** What its system prompt has beside the daemon's own, as the creator of the first one wrote it. */
   system?: string | null;
   /** The directories that a user added. */
-  directories?: Array<string>;
+  additional_directories?: Array<string>;
   /** The MCP servers that a client brought for the origin, and which are the fork's too. */
   mcp_servers?: Array<SessionServer>;
   /** Its budget, of which nothing is spent. */
@@ -2490,8 +2492,10 @@ export interface Info {
   cwd: string;
   /** `provider/model`. */
   model: string;
+  /** The only tools that it has; all when absent. */
+  tools?: Array<string> | null;
   /** The directories that a user added, which its file tools treat like `cwd`. */
-  directories?: Array<string>;
+  additional_directories?: Array<string>;
   /** Its permission mode. */
   mode: Mode;
   /** What happens to a question that no person answers, unless it waits. */
@@ -2867,6 +2871,14 @@ export interface Minted {
 
 /** What runs without being asked for. */
 export type Mode = "ask" | "edit" | "auto" | "plan";
+
+/** A row of `mode/list`. */
+export interface ModeInfo {
+  /** The mode. */
+  mode: Mode;
+  /** What it does, in a few words for people. */
+  description: string;
+}
 
 /** A row of `model/list`. */
 export interface Model {
@@ -3591,6 +3603,8 @@ export interface SessionSetParams {
   remove_directories?: Array<string>;
   /** All MCP servers of this session alone from now on, as in `session/create`; an empty list is none. Those that it has already go on, and get the values that come with them. */
   mcp_servers?: Array<SessionServer> | null;
+  /** The only tools from the next step on, as in `session/create`; `['*']` is all. A session can only take some away from its children, and a token gives more only where its own mode reaches as far as that of the session. */
+  tools?: Array<string> | null;
   /** The name. */
   name?: string | null;
   /** Idempotency key. */
@@ -4087,6 +4101,7 @@ export interface Methods {
   "daemon/stop": { params: DaemonStopParams; result: Empty };
   "daemon/check": { params: Empty; result: DaemonCheckResult };
   "model/list": { params: ModelListParams; result: Array<Model> };
+  "mode/list": { params: Empty; result: Array<ModeInfo> };
   "tool/list": { params: ToolListParams; result: Array<Tool> };
   "session/create": { params: SessionCreateParams; result: SessionCreateResult };
   "session/list": { params: SessionListParams; result: Array<Info> };

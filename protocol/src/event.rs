@@ -172,7 +172,10 @@ pub enum EventBody {
         budget: Option<Budget>,
         /// All directories that a user has added, from the next call on; file tools treat them like the working directory.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        directories: Option<Vec<PathBuf>>,
+        additional_directories: Option<Vec<PathBuf>>,
+        /// The only tools that it has from the next step on; `*` is all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tools: Option<Vec<String>>,
         /// All MCP servers that a client brought for this session, from the next step on; without the values of their variables and
         /// headers.
         #[serde(default, skip_serializing_if = "Option::is_none")]

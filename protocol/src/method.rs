@@ -99,6 +99,8 @@ methods! {
         DaemonCheck: "daemon/check" = check(daemon::Empty) -> daemon::Checked;
         /// The models that can be used, and what is missing for those that cannot.
         ModelList: "model/list" = models(daemon::Models) -> Vec<daemon::Model>;
+        /// The permission modes, and what each runs without asking.
+        ModeList: "mode/list" = modes(daemon::Empty) -> Vec<permission::ModeInfo>;
         /// The tools that models are given.
         ToolList: "tool/list" = tools(daemon::Tools) -> Vec<daemon::Tool>;
     }

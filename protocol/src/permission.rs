@@ -24,6 +24,30 @@ pub enum Mode {
     Plan,
 }
 
+impl Mode {
+    /// All of them, in the order in which people are shown them.
+    pub const ALL: [Self; 4] = [Self::Ask, Self::Edit, Self::Auto, Self::Plan];
+
+    /// What it does, in a few words for people.
+    pub fn description(self) -> &'static str {
+        match self {
+            Self::Ask => "reads in the workspace; everything else asks",
+            Self::Edit => "as ask, and changes files in the workspace",
+            Self::Auto => "runs everything",
+            Self::Plan => "reads and plans; everything else is refused",
+        }
+    }
+}
+
+/// A row of `mode/list`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ModeInfo {
+    /// The mode.
+    pub mode: Mode,
+    /// What it does, in a few words for people.
+    pub description: String,
+}
+
 impl std::fmt::Display for Mode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {

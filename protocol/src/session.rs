@@ -49,7 +49,7 @@ pub struct Create {
     pub budget: Budget,
     /// Directories beside `cwd` that its file tools treat like it, absolute; at most 32.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub directories: Vec<PathBuf>,
+    pub additional_directories: Vec<PathBuf>,
     /// MCP servers of this session alone, at most 16, with those of the configuration and of its workspace. They take a process of
     /// the user's own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -174,9 +174,12 @@ pub struct Info {
     pub cwd: PathBuf,
     /// `provider/model`.
     pub model: String,
+    /// The only tools that it has; all when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
     /// The directories that a user added, which its file tools treat like `cwd`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub directories: Vec<PathBuf>,
+    pub additional_directories: Vec<PathBuf>,
     /// Its permission mode.
     pub mode: Mode,
     /// What happens to a question that no person answers, unless it waits.
@@ -557,6 +560,10 @@ pub struct Set {
     /// go on, and get the values that come with them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp_servers: Option<Vec<SessionServer>>,
+    /// The only tools from the next step on, as in `session/create`; `["*"]` is all. A session can only take some away from its
+    /// children, and a token gives more only where its own mode reaches as far as that of the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
     /// The name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,

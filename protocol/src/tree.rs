@@ -147,7 +147,7 @@ pub struct Forked {
     pub system: Option<String>,
     /// The directories that a user added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub directories: Vec<PathBuf>,
+    pub additional_directories: Vec<PathBuf>,
     /// The MCP servers that a client brought for the origin, and which are the fork's too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mcp_servers: Vec<SessionServer>,

@@ -289,9 +289,9 @@ async fn set_changes_a_session_without_a_prompt_and_says_what_it_cannot_change()
     let row = client.call("session/list", json!({ "limit": 1 })).await[0].clone();
     assert_eq!((&row["mode"], &row["unattended"]), (&json!("edit"), &json!("deny")), "{row}");
     assert_eq!(row["budget"]["max_cost_micros"], 2_000_000, "{row}");
-    assert_eq!(row["directories"], json!([more.canonicalize().unwrap()]), "{row}");
+    assert_eq!(row["additional_directories"], json!([more.canonicalize().unwrap()]), "{row}");
     daemon.cli(&["set", "fox", "--remove-dir", "../more"]).run().await.exits(0);
-    assert!(client.call("session/list", json!({ "limit": 1 })).await[0]["directories"].is_null());
+    assert!(client.call("session/list", json!({ "limit": 1 })).await[0]["additional_directories"].is_null());
     daemon.cli(&["set", "fox"]).run().await.fails_with_hint(2).says("nothing to change");
     daemon.cli(&["set", "fox", "--mode", "all"]).run().await.exits(2).says("invalid value 'all'");
     daemon.cli(&["set", "fox", "-m", "wrok/m"]).run().await.fails_with_hint(2).says("wrok");

@@ -307,12 +307,17 @@ async fn of_a_long_session_only_what_is_near_is_drawn_and_all_of_it_can_be_reach
     let turns: usize = std::env::var("LINGER_PAGE_MESSAGES").map_or(120, |count| count.parse().unwrap()) / 2;
     let model = ModelServer::scripted(|_| Reply::text("An **answer** with `code`.\n\n- and\n- a list"));
     let daemon = Daemon::start_with(&model, setup("auto")).await;
-    let url = link(&daemon).await;
     let client = daemon.client().await;
     let session = client.session().await;
     for turn in 0..turns {
         client.turn(&session, &format!("prompt {turn}")).await;
+        if turn % 100 == 99 {
+            // Else each request has all messages, which takes most of the time.
+            client.call("session/compact", json!({ "session": session })).await;
+        }
     }
+    // The link is good for five minutes.
+    let url = link(&daemon).await;
     let count = (turns * 3).to_string();
     let Some(mut page) = Page::open(&daemon, "many", &url, &[&session, &count]).await else { return };
     while let Some(line) = page.script.line().await {
@@ -324,6 +329,7 @@ async fn of_a_long_session_only_what_is_near_is_drawn_and_all_of_it_can_be_reach
         assert!(!line.starts_with("failed"), "{line}");
     }
     ends(&daemon).await;
+    crate::providers::check(&daemon, &[&client], &model);
 }
 
 fn folder() -> PathBuf {

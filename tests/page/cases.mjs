@@ -67,6 +67,15 @@ const cases = {
     await page.click('article.call summary');
     await page.until(`document.querySelector('article.call .output')?.innerText.includes('from the tool')`, 'the output in the opened card');
     await page.until(`document.getElementById('state').innerText === 'done'`);
+    same(await page.eval(`[...document.getElementById('mode').options].map((it) => it.value)`), ['ask', 'edit', 'auto', 'plan'], 'the modes of the daemon');
+    // One tool less from the next step on, and back.
+    for (const [box, tools] of [['fetch', false], ['fetch', true]]) {
+      await page.click('#tools');
+      await page.until(`document.querySelector('dialog input[name=${box}]')?.checked === ${!tools}`);
+      await page.eval(`document.querySelector('dialog input[name=${box}]').click()`);
+      await page.click('dialog .big.yes');
+      await page.until(`!document.querySelector('dialog') && ${text('article')}.join('').includes('tools: ${tools ? 'all' : 'bash'}')`, 'the change in the log');
+    }
     await clean(page);
   },
 

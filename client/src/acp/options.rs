@@ -4,16 +4,8 @@ use agent_client_protocol_schema::v1::{
     SessionConfigOption, SessionConfigOptionCategory, SessionConfigSelectOption, SessionMode, SessionModeState,
 };
 use linger_protocol::daemon::Model;
-use linger_protocol::permission::Mode;
+use linger_protocol::permission::{Mode, ModeInfo};
 use linger_protocol::session::{Effort, Info};
-
-/// The modes, with what each does without being asked for.
-const MODES: [(Mode, &str); 4] = [
-    (Mode::Ask, "reads in the workspace; everything else asks"),
-    (Mode::Edit, "as ask, and changes files in the workspace"),
-    (Mode::Auto, "runs everything"),
-    (Mode::Plan, "reads and plans; everything else is refused"),
-];
 
 /// The names of the options.
 pub(super) const MODEL: &str = "model";
@@ -21,9 +13,10 @@ pub(super) const MODEL: &str = "model";
 pub(super) const EFFORT: &str = "effort";
 
 /// The modes, and the one of the session.
-pub(super) fn modes(now: Mode) -> SessionModeState {
-    let modes = MODES.map(|(mode, does)| SessionMode::new(mode.to_string(), mode.to_string()).description(does));
-    SessionModeState::new(now.to_string(), modes.to_vec())
+pub(super) fn modes(now: Mode, all: Vec<ModeInfo>) -> SessionModeState {
+    let row =
+        |ModeInfo { mode, description }| SessionMode::new(mode.to_string(), mode.to_string()).description(description);
+    SessionModeState::new(now.to_string(), all.into_iter().map(row).collect())
 }
 
 /// The options of a session: its model among those that can be used now, and how hard it thinks.

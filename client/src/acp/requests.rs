@@ -15,11 +15,11 @@ use agent_client_protocol_schema::v1::{
     SetSessionModeResponse, StopReason, UnstructuredCommandInput,
 };
 use linger_protocol::agent::{self, Status};
-use linger_protocol::daemon::Models;
+use linger_protocol::daemon::{Empty, Models};
 use linger_protocol::id::SessionId;
 use linger_protocol::method::{
-    CommandList, ModelList, QuestionList, SessionBin, SessionCreate, SessionDetach, SessionList, SessionPrompt,
-    SessionSet, SkillList,
+    CommandList, ModeList, ModelList, QuestionList, SessionBin, SessionCreate, SessionDetach, SessionList,
+    SessionPrompt, SessionSet, SkillList,
 };
 use linger_protocol::permission::Mode;
 use linger_protocol::question as pending;
@@ -66,7 +66,7 @@ impl Bridge {
             cwd: request.cwd.clone(),
             model: self.args.model.clone(),
             mode: self.args.mode,
-            directories: request.additional_directories,
+            additional_directories: request.additional_directories,
             mcp_servers: servers.clone(),
             agent: self.args.agent.clone(),
             env: self.client.session_env(),
@@ -173,7 +173,7 @@ impl Bridge {
             SessionInfo::new(row.session.to_string(), row.cwd)
                 .title(row.name.or(row.title))
                 .updated_at(timestamp(row.updated_at))
-                .additional_directories(row.directories)
+                .additional_directories(row.additional_directories)
         };
         Ok(value(&ListSessionsResponse::new(rows.into_iter().map(info).collect()).next_cursor(next)))
     }
@@ -278,7 +278,8 @@ impl Bridge {
 
     fn choices(&mut self, row: &Info) -> Result<(SessionModeState, Vec<SessionConfigOption>), Failure> {
         self.models = self.client.call(&ModelList(Models::default()))?;
-        Ok((options::modes(row.mode), self.options(row)?))
+        let modes = self.client.call(&ModeList(Empty {}))?;
+        Ok((options::modes(row.mode, modes), self.options(row)?))
     }
 
     /// What can be chosen for a session, with the efforts that its model takes.
@@ -310,7 +311,7 @@ fn blank(cwd: PathBuf) -> Create {
         fallback: None,
         unattended: None,
         budget: linger_protocol::budget::Budget::default(),
-        directories: Vec::new(),
+        additional_directories: Vec::new(),
         mcp_servers: Vec::new(),
         tools: None,
         agent: None,

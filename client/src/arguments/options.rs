@@ -17,9 +17,6 @@ use super::timeout;
 pub(crate) struct Choice {
     #[command(flatten)]
     pub(crate) changeable: Changeable,
-    /// The only tools of the session, such as read,grep; mcp__NAME__* is all of a server
-    #[arg(long, value_delimiter = ',', value_name = "TOOLS")]
-    pub(crate) tools: Vec<String>,
     /// The agent that the session is; `linger agents list` lists them
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
@@ -60,6 +57,9 @@ pub(crate) struct Changeable {
     pub(crate) unattended: Option<Unattended>,
     #[command(flatten)]
     pub(crate) limits: Limits,
+    /// The only tools of the session, such as read,grep; mcp__NAME__* is all of a server, '*' is all
+    #[arg(long, value_delimiter = ',', value_name = "TOOLS")]
+    pub(crate) tools: Vec<String>,
     /// A directory more that file tools treat like the session's own; may be repeated
     #[arg(long, value_name = "DIR")]
     pub(crate) add_dir: Vec<PathBuf>,

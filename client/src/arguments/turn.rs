@@ -13,12 +13,12 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) choice: Choice,
     /// Use this session: a name, an id, or a unique prefix of an id
-    #[arg(short, long, conflicts_with_all = ["tools", "agent", "allow", "system", "directory"])]
+    #[arg(short, long, conflicts_with_all = ["agent", "allow", "system", "directory"])]
     pub(crate) session: Option<String>,
     #[command(flatten)]
     pub(crate) check: Check,
     /// Use the latest session of this project, also one that `run` made
-    #[arg(short, long = "continue", conflicts_with_all = ["tools", "agent", "allow", "system", "session"])]
+    #[arg(short, long = "continue", conflicts_with_all = ["agent", "allow", "system", "session"])]
     pub(crate) continue_latest: bool,
     /// Delete the session when its turn has ended
     #[arg(long, conflicts_with_all = ["session", "continue_latest", "detach"])]

@@ -59,11 +59,7 @@ pub(super) fn run(args: &Attach) -> Result<Exit, Failure> {
 pub(super) fn bare(args: Bare) -> Result<Exit, Failure> {
     let Bare { choice, continue_latest, new, resume, print, output_format, prompt } = args;
     if print {
-        let (session, tools) = (resume, choice.tools.is_empty());
-        if (session.is_some() || continue_latest) && !tools {
-            return Err(Failure::usage("the tools of a session are chosen when it is created"));
-        }
-        return run::run(Run { session, continue_latest, output_format, prompt, ..Run::printing(choice) });
+        return run::run(Run { session: resume, continue_latest, output_format, prompt, ..Run::printing(choice) });
     }
     habit::check(&prompt)?;
     let look = Capabilities::detect();
@@ -107,10 +103,6 @@ pub(super) fn bare(args: Bare) -> Result<Exit, Failure> {
 
 /// The session with what the options change of it.
 fn adopted(client: &mut Client, info: Info, choice: Choice) -> Result<Info, Failure> {
-    if !choice.tools.is_empty() {
-        return Err(Failure::usage("the tools of a session are chosen when it is created")
-            .hint("`linger -n --tools …` starts a new one"));
-    }
     if choice.agent.is_some() {
         return Err(Failure::usage("the agent of a session is chosen when it is created")
             .hint("`linger -n --agent …` starts a new one"));

@@ -146,8 +146,8 @@ const MAX_SYSTEM: u64 = 16 << 10;
 
 /// Creates a session in the user's directory; `one_shot` if it is for one prompt.
 fn made(client: &mut Client, choice: Choice, one_shot: bool) -> Result<Created, Failure> {
-    let Choice { changeable, tools, agent, allow, system, name, directory } = choice;
-    let Changeable { model, mode, effort, patience, fallback, unattended, limits, add_dir } = changeable;
+    let Choice { changeable, agent, allow, system, name, directory } = choice;
+    let Changeable { model, mode, effort, patience, fallback, unattended, limits, tools, add_dir } = changeable;
     let system = system.as_deref().map(system_of).transpose()?;
     let tools = Some(tools).filter(|tools| !tools.is_empty());
     let (effort, fallback) = (effort.unwrap_or_default(), Some(fallback).filter(|models| !models.is_empty()));
@@ -160,7 +160,7 @@ fn made(client: &mut Client, choice: Choice, one_shot: bool) -> Result<Created, 
         fallback,
         unattended,
         budget: limits.into(),
-        directories: absolute(add_dir)?,
+        additional_directories: absolute(add_dir)?,
         mcp_servers: Vec::new(),
         tools,
         agent,

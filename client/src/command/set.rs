@@ -29,7 +29,7 @@ pub(super) fn run(args: Set) -> Result<Exit, Failure> {
 
 /// What these options change of a session that is yet to be named.
 pub(super) fn changes(options: Changeable) -> Result<session::Set, Failure> {
-    let Changeable { model, mode, effort, patience, fallback, unattended, limits, add_dir } = options;
+    let Changeable { model, mode, effort, patience, fallback, unattended, limits, tools, add_dir } = options;
     Ok(session::Set {
         model,
         mode,
@@ -38,6 +38,7 @@ pub(super) fn changes(options: Changeable) -> Result<session::Set, Failure> {
         fallback: Some(fallback).filter(|models| !models.is_empty()),
         unattended,
         budget: limits.into(),
+        tools: Some(tools).filter(|tools| !tools.is_empty()),
         add_directories: absolute(add_dir)?,
         ..session::Set::default()
     })

@@ -24,7 +24,8 @@ impl Renderer {
             fallback,
             unattended,
             budget,
-            directories,
+            additional_directories,
+            tools,
             mcp_servers,
             binned,
             ..
@@ -45,8 +46,10 @@ impl Renderer {
         self.changed("fallback", fallback.as_ref().map(|models| models.join(", ")).as_deref(), out);
         self.changed("unattended", unattended.map(|it| it.to_string()).as_deref(), out);
         self.changed("budget", budget.map(|it| it.to_string()).as_deref(), out);
-        let added = directories.as_deref().map(added);
+        let added = additional_directories.as_deref().map(added);
         self.changed("added directories", added.as_deref(), out);
+        let only = tools.as_ref().map(|all| names(all.iter().map(String::as_str)));
+        self.changed("tools", only.as_deref().map(|only| if only == "*" { "all" } else { only }), out);
         let brought = mcp_servers.as_ref().map(|all| names(all.iter().map(|server| server.server.as_str())));
         self.changed("MCP servers of the session", brought.as_deref(), out);
         instructions.iter().flatten().for_each(|file| self.instructions(file, out));

@@ -99,9 +99,7 @@ fn found(typed: &str, known: &Known, places: &[PathBuf]) -> Option<Found> {
             return Some(Found { start: typed.len() - text.len(), begin: names, others: Vec::new() });
         }
         _ if !first => return None,
-        Argument::Mode => {
-            [Mode::Ask, Mode::Edit, Mode::Auto, Mode::Plan].map(|mode| Choice::new(mode.to_string(), "")).to_vec()
-        }
+        Argument::Mode => Mode::ALL.map(|mode| Choice::new(mode.to_string(), mode.description())).to_vec(),
         Argument::Words(words) => named(words),
         Argument::Command => slash::names(),
         Argument::Names(names) => known.get(names),

@@ -248,7 +248,7 @@ impl Repl {
                     .attachment
                     .client
                     .call(&SessionList(Sessions { matching: Some(session.to_string()), ..Sessions::default() }))?;
-                let dirs = rows.iter().flat_map(|row| &row.directories).map(|dir| dir.display().to_string());
+                let dirs = rows.iter().flat_map(|row| &row.additional_directories).map(|dir| dir.display().to_string());
                 let dirs = dirs.collect::<Vec<_>>().join("\n");
                 self.say(if dirs.is_empty() { "no added directory" } else { &dirs })?;
             }

@@ -34,6 +34,11 @@ pub fn is_among(only: Option<&[String]>, name: &str) -> bool {
     only.is_none_or(|only| only.iter().any(is))
 }
 
+/// What a session has that is told to have only these: `*` is all.
+pub fn only(named: &[String]) -> Option<Vec<String>> {
+    (!named.iter().any(|it| it == "*")).then(|| named.to_vec())
+}
+
 /// Tools in a stable order.
 #[derive(Debug, Default)]
 pub struct ToolSpecs {

@@ -172,6 +172,7 @@ fn permits_the_same(one: &State, other: &State) -> bool {
     one.mode == other.mode
         && one.grants == other.grants
         && one.directories == other.directories
+        && one.tools == other.tools
         && one.confirmed == other.confirmed
         && one.trusted == other.trusted
         && answers(one) == answers(other)

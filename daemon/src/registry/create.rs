@@ -22,7 +22,7 @@ use crate::agent::{Agent, Kind, Library};
 use crate::diagnostics::nearest::nearest;
 use crate::diagnostics::secret::Secret;
 use crate::process::server::UMASK;
-use crate::provider::tools::is_among;
+use crate::provider::tools::{is_among, only};
 use crate::question::permission::Rule;
 use crate::session::actor::{Actor, add_directories, idle_effort, unknown_model};
 use crate::session::delegate::Child;
@@ -85,11 +85,11 @@ impl Registry {
         };
         let Cast { role, model, effort, mode: most, tools, budget: at_most, warnings: of_agent, worktree } =
             cast.unwrap_or_default();
-        let tools = match (&params.tools, tools) {
+        let tools = match (params.tools.as_deref().and_then(only), tools) {
             (Some(wanted), Some(has)) => {
                 Some(wanted.iter().filter(|tool| is_among(Some(&has), tool)).cloned().collect())
             }
-            (wanted, has) => wanted.clone().or(has),
+            (wanted, has) => wanted.or(has),
         };
         let delegated = origin.delegated();
         let effort = match (effort, params.effort.is_auto()) {
@@ -109,7 +109,7 @@ impl Registry {
         let on_outage = (params.patience.is_some() || fallback.is_some())
             .then(|| EventBody::outage_changed(params.patience, fallback));
         let mut added = Vec::new();
-        for dir in &params.directories {
+        for dir in &params.additional_directories {
             add_directories(&mut added, &[directory(dir).await?])?;
         }
         let (allow, system) = (params.allow, params.system.filter(|system| !system.trim().is_empty()));

@@ -217,7 +217,7 @@ impl Registry {
             mode: allows.most.map_or(mode, |most| stricter(mode, most)),
             name,
             title: whole.title.filter(|_| before_turn.is_some()),
-            directories: if allows.added { whole.directories } else { Vec::new() },
+            additional_directories: if allows.added { whole.additional_directories } else { Vec::new() },
             mcp_servers: if allows.added { whole.mcp_servers } else { Vec::new() },
             context_tokens,
             before_turn: before_turn.unwrap_or_default(),

@@ -141,6 +141,7 @@ const TABLE: &[(&str, Handler)] = &[
             list.await
         }
     }),
+    row!(ModeList: call service::permission::modes),
     row!(ToolList: call service::tool::list),
     row!(SessionCreate: call service::session::create),
     row!(SessionList: query[LIST_ROOM] service::session::list),

@@ -33,6 +33,7 @@ const NEEDS: &[(&str, Need)] = &[
     ("daemon/stop", ADMINISTER),
     ("daemon/check", ADMINISTER),
     ("model/list", OBSERVE),
+    ("mode/list", OBSERVE),
     ("tool/list", OBSERVE),
     ("session/create", SPEAK),
     ("session/list", OBSERVE),

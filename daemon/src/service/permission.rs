@@ -1,5 +1,5 @@
-//! `permission/explain`, `permission/rules` and `permission/remove`: what rules and modes say of a call, and the rules that answers
-//! added. Listing and answering permissions is in `question`.
+//! `mode/list`, `permission/explain`, `permission/rules` and `permission/remove`: the modes, what they and rules say of a call, and the
+//! rules that answers added. Listing and answering permissions is in `question`.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use linger_protocol::RpcError;
 use linger_protocol::daemon::{Empty, ToolDecision};
 use linger_protocol::error::Code;
 use linger_protocol::id::SessionId;
-use linger_protocol::permission::{AlwaysRule, Explain, Explained, RemoveRule, RulesRemoved};
+use linger_protocol::permission::{AlwaysRule, Explain, Explained, Mode, ModeInfo, RemoveRule, RulesRemoved};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -28,6 +28,11 @@ const PAGE: usize = 1 << 20;
 
 /// The most pages that are read to learn when a rule was added: hundreds of changes of a large configuration.
 const MAX_PAGES: usize = 64;
+
+/// The modes; they are the same for all, and no secret.
+pub async fn modes(_: &Services, _: &Caller, _: Empty) -> Result<Vec<ModeInfo>, RpcError> {
+    Ok(Mode::ALL.map(|mode| ModeInfo { mode, description: mode.description().to_owned() }).to_vec())
+}
 
 /// Says whether a call would run, and which rule or mode says so.
 pub async fn explain(services: &Services, caller: &Caller, params: Explain) -> Result<Explained, RpcError> {

@@ -22,10 +22,12 @@ use super::{Authority, Caller, Services, model};
 use crate::config::HookEvent;
 use crate::log::cursor::Position;
 use crate::mcp::sessions::{self, Unfit};
+use crate::provider::tools::is_among;
 use crate::registry::create::directory;
 use crate::registry::prune;
 use crate::session::actor::{CallBasis, Command, KeyedReply};
 use crate::session::hooks::{Hooks, Refusal};
+use crate::session::state::State;
 use crate::session::subscription::Subscription;
 use crate::store::Wanted;
 use crate::store::idempotency::Key;
@@ -42,7 +44,7 @@ pub async fn create(services: &Services, caller: &Caller, mut params: Create) ->
     if let Some(mode) = params.mode {
         caller.may_have_mode(services, mode, true)?;
     }
-    if !params.directories.is_empty() {
+    if !params.additional_directories.is_empty() {
         caller.must_be_process(services, "add a directory to a session")?;
     }
     if !params.mcp_servers.is_empty() {
@@ -284,6 +286,9 @@ pub async fn set(services: &Services, caller: &Caller, mut params: Set) -> Resul
         caller.must_be_user(services, "change the budget of a session")?;
     }
     caller.may_change(services, &params.session, "change a session").await?;
+    if let Some(named) = &params.tools {
+        may_have_tools(services, caller, &params.session, named).await?;
+    }
     let session = params.session.clone();
     let names = params.mcp_servers.as_ref().map(|all| all.iter().map(SessionServer::without_values).collect());
     let servers = std::mem::replace(&mut params.mcp_servers, names);
@@ -305,6 +310,27 @@ pub async fn set(services: &Services, caller: &Caller, mut params: Set) -> Resul
         services.registry.tighten(&session, mode).await?;
     }
     Ok(Empty {})
+}
+
+/// Fails if a caller gives a session tools that it does not have, unless it is a user, or has a token that reaches as far as the
+/// session's mode.
+async fn may_have_tools(
+    services: &Services,
+    caller: &Caller,
+    session: &SessionId,
+    named: &[String],
+) -> Result<(), RpcError> {
+    let row = services.store.session(session.clone()).await?;
+    // One that cannot be read has none.
+    let state = row.and_then(|row| State::from_stored(&row.fold));
+    let has = state.as_ref().map_or(Some(Vec::new()), |state| state.tools.clone());
+    if named.iter().all(|tool| is_among(has.as_deref(), tool)) {
+        return Ok(());
+    }
+    match state.filter(|_| caller.token().is_some()) {
+        Some(state) => caller.may_have_mode(services, state.mode, false),
+        None => caller.must_be_user(services, "give a session more tools"),
+    }
 }
 
 /// Puts a session into the bin, and its children.

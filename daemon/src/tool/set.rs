@@ -318,7 +318,8 @@ impl Tools {
             .chain(hosted)
             .chain([skill::NAME, memory::NAME, apply_patch::NAME, image::NAME])
             .collect();
-        let is_known = |it: &&String| it.starts_with(MCP) || it.starts_with(PREFIX) || names.contains(&it.as_str());
+        let is_known =
+            |it: &&String| *it == "*" || it.starts_with(MCP) || it.starts_with(PREFIX) || names.contains(&it.as_str());
         let unknown = only.iter().find(|it| !is_known(it))?;
         let near = text::did_you_mean(unknown, &names);
         Some(format!("there is no tool `{}`{near} (the tools are {})", text::one_line(unknown), names.join(", ")))

@@ -173,9 +173,10 @@ async fn a_token_answers_what_its_grant_is_for_and_never_what_the_daemon_asks() 
 }
 
 /// The methods that a process of a tool may ask for without a token: what they read is of its own session, or of none.
-const OF_TOOLS: [&str; 11] = [
+const OF_TOOLS: [&str; 12] = [
     "daemon/hello",
     "daemon/status",
+    "mode/list",
     "session/list",
     "session/detach",
     "events/subscribe",

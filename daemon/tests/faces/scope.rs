@@ -25,7 +25,7 @@ async fn nothing_that_is_for_a_users_own_processes_comes_with_a_token_and_modes_
         json!({ "mode": "edit" }),
         json!({ "mode": "auto" }),
         json!({ "env": { "PATH": "/evil" } }),
-        json!({ "directories": ["/"] }),
+        json!({ "additional_directories": ["/"] }),
         json!({ "mcp_servers": [{ "server": "s", "command": "/bin/true" }] }),
     ] {
         let mut params = json!({ "cwd": cwd, "model": "demo" });
@@ -56,6 +56,18 @@ async fn nothing_that_is_for_a_users_own_processes_comes_with_a_token_and_modes_
     person.event("turn_finished").await;
     assert_eq!(usual.ok("session/fork", json!({ "session": auto })).await["mode"], "ask");
     assert_eq!(edit.ok("session/fork", json!({ "session": auto })).await["mode"], "edit");
+    // It gives tools back where its mode reaches, and only takes some away where it does not.
+    for (of, gives) in [(&session, true), (&auto, false)] {
+        usual.ok("session/set", json!({ "session": of, "tools": ["read", "grep"] })).await;
+        usual.ok("session/set", json!({ "session": of, "tools": ["read"] })).await;
+        let all = json!({ "session": of, "tools": ["*"] });
+        match gives {
+            true => drop(usual.ok("session/set", all).await),
+            false => assert_eq!(usual.refused("session/set", all).await.0, Code::NotAllowed),
+        }
+    }
+    let tools = person.ok("tool/list", json!({ "session": auto })).await;
+    assert_eq!(tools.as_array().unwrap().len(), 1, "{tools}");
     // Steering is more than speaking.
     let mut speaks = daemon.with(json!({ "name": "speaks" })).await;
     let mut steers = daemon.with(json!({ "name": "steers", "can": ["steer"] })).await;

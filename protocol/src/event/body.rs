@@ -73,7 +73,8 @@ impl EventBody {
             fallback: None,
             unattended: None,
             budget: None,
-            directories: None,
+            additional_directories: None,
+            tools: None,
             mcp_servers: None,
             binned: None,
             title: None,
@@ -176,8 +177,8 @@ impl EventBody {
     /// The session's added directories are these from now on.
     pub fn directories_changed(now: Vec<PathBuf>) -> Self {
         Self::changed(|body| {
-            if let Self::SessionChanged { directories, .. } = body {
-                *directories = Some(now);
+            if let Self::SessionChanged { additional_directories, .. } = body {
+                *additional_directories = Some(now);
             }
         })
     }

@@ -54,7 +54,7 @@ impl Actor {
             patience: outage.patience,
             fallback: outage.fallback,
             unattended: Some(unattended),
-            directories,
+            additional_directories: directories,
             mcp_servers,
             tools,
             one_shot: true,

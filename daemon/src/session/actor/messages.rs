@@ -404,6 +404,8 @@ pub struct NextStep {
     pub outage: OutagePolicy,
     /// The session's own limit of steps.
     pub max_steps: Option<u32>,
+    /// The only tools that the session has.
+    pub tools: Option<Vec<String>>,
 }
 
 /// A compaction that a user asked for.

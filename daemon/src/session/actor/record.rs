@@ -86,7 +86,7 @@ impl Actor {
                 }
                 _ => {}
             }
-            if let EventBody::SessionChanged { directories: Some(added), .. } = &event.body {
+            if let EventBody::SessionChanged { additional_directories: Some(added), .. } = &event.body {
                 self.workspace.added.set(added);
             }
             // A session in the bin has none, and one that is taken out of it has its own again.

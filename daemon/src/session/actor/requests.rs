@@ -9,6 +9,7 @@ use linger_protocol::variable::MAX_VALUE;
 use super::*;
 use crate::diagnostics::secret::Secret;
 use crate::provider::catalogue::Resolved;
+use crate::provider::tools::only;
 use crate::sys::task;
 use crate::tool::added::MAX_ADDED;
 use crate::tool::set::Offered;
@@ -182,6 +183,11 @@ impl Actor {
             Ok(directories) => directories,
             Err(error) => return respond(reply, Err(error)),
         };
+        if let Some(unknown) = set.tools.as_deref().and_then(|only| self.env.tools.unknown(only)) {
+            return respond(reply, Err(RpcError::new(Code::UnknownOption, unknown).hint("`linger tools` lists them")));
+        }
+        let tools = set.tools.clone().filter(|named| only(named) != self.state.tools);
+        let now = tools.as_deref().map_or_else(|| self.state.tools.clone(), only);
         let mcp_servers =
             set.mcp_servers.as_deref().map(|servers| servers.iter().map(SessionServer::without_values).collect());
         let mcp_servers = mcp_servers.filter(|servers| *servers != self.state.mcp_servers);
@@ -192,12 +198,7 @@ impl Actor {
             .map(|resolved| {
                 (
                     resolved.origin.clone(),
-                    self.env.setup(
-                        &resolved,
-                        (self.workspace.rules_root(), &self.id),
-                        self.state.tools.as_deref(),
-                        self.offered(),
-                    ),
+                    self.env.setup(&resolved, (self.workspace.rules_root(), &self.id), now.as_deref(), self.offered()),
                 )
             })
             .unzip();
@@ -218,7 +219,8 @@ impl Actor {
             fallback,
             unattended: set.unattended,
             budget: (!set.budget.is_empty()).then(|| self.state.budget.size.changed(set.budget)),
-            directories,
+            additional_directories: directories,
+            tools,
             mcp_servers,
             binned: None,
             title: None,
@@ -257,7 +259,7 @@ impl Actor {
         if let Some(unknown) = set.remove_directories.iter().find(|dir| !all.contains(dir)) {
             let text = format!("{} is not an added directory of session {}", unknown.display(), self.id);
             return Err(RpcError::new(Code::UnknownOption, text)
-                .hint("`/add-dir` and `directories` of `linger ls --json` list them"));
+                .hint("`/add-dir` and `additional_directories` of `linger ls --json` list them"));
         }
         all.retain(|dir| !set.remove_directories.contains(dir));
         add_directories(&mut all, &set.add_directories)?;

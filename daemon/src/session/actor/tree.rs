@@ -29,7 +29,7 @@ impl Actor {
         let log = Log::new(id.clone(), before.head, Vec::new());
         let origin = Fold::Shared(forked.origin.session.0.clone(), before.head);
         let folds = [origin, environment(env)].into_iter().chain(outcome).collect();
-        workspace.added.set(&forked.directories);
+        workspace.added.set(&forked.additional_directories);
         let mut actor = Self::new(id, shared, log, before, workspace);
         fault::point("actor.fork");
         let begun = Draft::new(EventBody::Forked(Box::new(forked)));

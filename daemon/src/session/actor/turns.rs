@@ -41,7 +41,9 @@ impl Actor {
         let (outage, max_steps) = (self.state.outage.clone(), self.state.budget.size.max_steps);
         let compacts = self.state.turn.as_ref().is_none_or(|turn| turn.compacts.is_some());
         let news = if ends || compacts { None } else { self.tell_ended() };
-        let _gone = reply.send(NextStep { prompts, news, model, setup, compact, shape, thinking, outage, max_steps });
+        let tools = self.state.tools.clone();
+        let next = NextStep { prompts, news, model, setup, compact, shape, thinking, outage, max_steps, tools };
+        let _gone = reply.send(next);
     }
 
     /// The check of the turn; announces it if the latest answer has none yet.

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::{BackgroundState, Call, Compaction, Counts, MemoryIndex, Queued, Run, Shape, State, Turn, skills_digest};
 use crate::provider::retry;
+use crate::provider::tools::only;
 use crate::session::circles::{Circles, Made};
 use crate::session::compaction::Effort;
 use crate::session::until::{CHECKS_WITH, UntilState, check_input, command_input};
@@ -88,7 +89,8 @@ impl State {
                 fallback,
                 unattended,
                 budget,
-                directories,
+                additional_directories,
+                tools,
                 mcp_servers,
                 binned,
                 title,
@@ -96,7 +98,11 @@ impl State {
             } => {
                 self.given_title = title.clone().or_else(|| self.given_title.take());
                 self.usage += title_cost.as_ref().map(|cost| cost.usage).unwrap_or_default();
-                self.directories = directories.clone().unwrap_or_else(|| std::mem::take(&mut self.directories));
+                self.directories =
+                    additional_directories.clone().unwrap_or_else(|| std::mem::take(&mut self.directories));
+                if let Some(named) = tools {
+                    self.tools = only(named);
+                }
                 self.mcp_servers = mcp_servers.clone().unwrap_or_else(|| std::mem::take(&mut self.mcp_servers));
                 budget.iter().for_each(|budget| self.budget.set(*budget));
                 if let Some(binned) = binned {

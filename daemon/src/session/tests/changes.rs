@@ -27,6 +27,67 @@ async fn another_model_is_asked_from_the_next_step_on() {
 }
 
 #[tokio::test]
+async fn other_tools_count_from_the_next_step_on_and_after_a_crash() {
+    let gate = gate();
+    let ls = || Answer::call("ls", json!({ "path": "." }));
+    let look = Answer::text("looking").waits(&gate).calls("ls", json!({ "path": "." }));
+    let answers = [look, ls(), Answer::text("no"), ls(), Answer::text("no"), ls(), Answer::text("yes")];
+    let mut scene = Scene::auto(answers).await;
+    let only = |tools: &[&str]| session::Set {
+        tools: Some(tools.iter().map(|it| (*it).to_owned()).collect()),
+        ..session::Set::default()
+    };
+    scene.prompt("look", When::Queue).await;
+    scene.shows("looking").await;
+    scene.set(only(&["read", "grep"])).await;
+    gate.add_permits(1);
+    // The step under way has the tools that its request named.
+    scene.ends(1).await;
+    scene.crash().await;
+    scene.turn("again").await;
+    scene.set(only(&["*"])).await;
+    scene.turn("once more").await;
+    let unknown = session::Set { session: scene.id.clone(), ..only(&["raed"]) };
+    let error = scene.asked(|asked| Command::Set(unknown, asked)).await.unwrap_err();
+    assert!(error.message.contains("did you mean `read`"), "{}", error.message);
+    insta::assert_snapshot!(scene.transcript().await, @r#"
+    prompt_accepted p1 queue "look"
+    t1 turn_started p1
+    t1 message m1 user: "look"
+    session_changed tools read grep
+    t1 message m2 model: "looking" <c1 ls>
+    t1 tool_started c1 ls .
+    t1 tool_finished c1 ran "[empty directory]"
+    t1 message m3 user: <c1 "[empty directory]">
+    t1 session_changed setup
+    t1 message m4 model: <c2 ls>
+    t1 tool_finished c2 invalid "there is no tool `ls` (the tools are read, grep)"
+    t1 message m5 user: <c2 failed "there is no tool `ls` (the tools are read, grep)">
+    t1 message m6 model: "no"
+    t1 turn_finished end_turn after 3
+    prompt_accepted p2 queue "again"
+    t2 turn_started p2
+    t2 message m7 user: "again"
+    t2 message m8 model: <c3 ls>
+    t2 tool_finished c3 invalid "there is no tool `ls` (the tools are read, grep)"
+    t2 message m9 user: <c3 failed "there is no tool `ls` (the tools are read, grep)">
+    t2 message m10 model: "no"
+    t2 turn_finished end_turn after 2
+    session_changed tools *
+    prompt_accepted p3 queue "once more"
+    t3 turn_started p3
+    t3 message m11 user: "once more"
+    t3 session_changed setup
+    t3 message m12 model: <c4 ls>
+    t3 tool_started c4 ls .
+    t3 tool_finished c4 ran "[empty directory]"
+    t3 message m13 user: <c4 "[empty directory]">
+    t3 message m14 model: "yes"
+    t3 turn_finished end_turn after 2
+    "#);
+}
+
+#[tokio::test]
 async fn another_mode_holds_for_the_next_call() {
     let write = |name: &str| Answer::call("write", json!({ "path": name, "content": "one\n" }));
     let mut scene = Scene::auto([write("a"), Answer::text("one"), write("b"), Answer::text("two")]).await;

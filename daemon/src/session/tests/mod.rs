@@ -508,7 +508,8 @@ fn line(event: &Event, asked: &mut Vec<QuestionId>) -> String {
             fallback,
             unattended,
             budget,
-            directories,
+            additional_directories,
+            tools,
             binned,
             ..
         } => {
@@ -524,7 +525,8 @@ fn line(event: &Event, asked: &mut Vec<QuestionId>) -> String {
             said.extend(unattended.map(|unattended| format!("unattended {unattended}")));
             said.extend(fallback.as_ref().map(|models| format!("fallback {}", models.join(" "))));
             said.extend(budget.map(|budget| format!("budget {budget}")));
-            said.extend(directories.as_ref().map(|all| format!("{} directories", all.len())));
+            said.extend(additional_directories.as_ref().map(|all| format!("{} directories", all.len())));
+            said.extend(tools.as_ref().map(|only| format!("tools {}", only.join(" "))));
             said.join(" ")
         }
         EventBody::TurnStarted { prompt } | EventBody::PromptUnqueued { prompt, .. } => prompt.to_string(),

@@ -212,7 +212,7 @@ impl Turn {
         }
         (self.model, self.setup) = (next.model, next.setup);
         (self.shape, self.thinking, self.policy) = (next.shape, next.thinking, next.outage);
-        self.max_steps = next.max_steps;
+        (self.max_steps, self.only) = (next.max_steps, next.tools);
         let new = !next.prompts.is_empty() || next.news.is_some();
         for (id, content) in next.prompts {
             let opens = std::mem::replace(&mut self.purpose, Purpose::Answer) == Purpose::Compact;

@@ -75,11 +75,9 @@ function start() {
   byId('app').hidden = false;
   fill(byId('who'), grant?.name ? cleanLine(grant.name) : '');
   byId('new').hidden = !can('speak');
+  compose.begin().catch(failed);
   everything?.stop();
-  const lineState = (word) => {
-    state.lost = word === 'lost';
-    drawTop();
-  };
+  const lineState = (word) => drawTop((state.lost = word === 'lost'));
   everything = new Stream('/events', { kinds: WATCHED }, { event: happened, state: lineState }).start('now');
   route();
 }

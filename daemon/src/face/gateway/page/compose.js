@@ -5,11 +5,9 @@ import { byId, dialog, el, failed, fill, picture, toast } from './dom.js';
 import { bytes, tokens } from './format.js';
 import { Failure, call, change, http } from './wire.js';
 
-const PICTURE = 512 << 10; // What a picture of a prompt may have: a request to the gateway has 1 MiB. A larger one is drawn smaller
-const PICTURE_SIDE = 1568;
+const PICTURE = 512 << 10, PICTURE_SIDE = 1568, ROWS = 12; // As a request to the gateway has 1 MiB, a larger picture is drawn smaller
 const FILE = 64 << 20; // What the gateway takes as a file
-const ROWS = 12;
-const MODES = { ask: 'ask first', edit: 'edit files', auto: 'all by itself', plan: 'plan only' };
+let modes = []; // Those of the daemon
 const EFFORTS = ['auto', 'none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'];
 
 const base64 = (file) => new Promise((done, no) => {
@@ -33,7 +31,6 @@ export class Compose {
   constructor({ row, can, changed }) {
     Object.assign(this, { row, can, changed, files: [], drafts: new Map(), session: null });
     this.prompt = byId('prompt');
-    fill(byId('mode'), Object.entries(MODES).map(([name, title]) => el('option', { value: name, title }, `mode: ${name}`)));
     fill(byId('effort'), EFFORTS.map((name) => el('option', { value: name }, `effort: ${name}`)));
     byId('compose').addEventListener('submit', (event) => {
       event.preventDefault();
@@ -61,10 +58,11 @@ export class Compose {
     }
     for (const id of ['mode', 'effort']) byId(id).addEventListener('change', () => this.set({ [id]: byId(id).value }));
     byId('model').addEventListener('click', () => chooseModel((model) => this.set({ model }), this.row()?.model));
-    byId('tools').addEventListener('click', () => showTools(this.row()));
+    byId('tools').addEventListener('click', () => showTools(this.row().session, can('steer') && ((tools) => this.set({ tools }))));
     byId('cancel').addEventListener('click', () => this.act('session/cancel'));
     byId('resume').addEventListener('click', () => this.act('session/continue'));
   }
+  begin() { return call('mode/list').then((all) => this.draw(fill(byId('mode'), (modes = all).map((it) => el('option', { value: it.mode, title: it.description }, `mode: ${it.mode}`))))); }
   act(method, params = {}) { return change(method, { session: this.row().session, ...params }).catch(failed); }
   set(params) { return this.act('session/set', params).then(() => this.changed()); }
 
@@ -199,15 +197,20 @@ export function chooseModel(pick, current) {
   node.append(all);
 }
 
-async function showTools(row) {
-  const tools = await call('tool/list', { session: row.session }).catch(failed);
-  if (!tools) return;
+// The tools of a session, and those that it could have; `set` gives it other ones.
+async function showTools(session, set) {
+  const [rows, own] = await Promise.all([call('session/list', { matching: session }), call('tool/list', { session })]).catch((error) => failed(error) ?? []);
+  if (!own) return;
+  const others = (rows[0]?.tools && (await call('tool/list', { cwd: rows[0].cwd }).catch(failed))) || [];
+  const all = own.concat(others.filter((it) => !own.some((has) => has.name === it.name)));
   const verdicts = { allow: 'runs', ask: 'asks', deny: 'never runs' };
-  dialog('Tools of this session', el('p', { class: 'hint' }, 'A new session can have fewer. What a call needs depends on the mode and on rules.'),
-    el('div', { class: 'choices' }, tools.map((it) => el('details', { class: 'card' }, el('summary', {}, el('span', { class: 'name' }, cleanLine(it.name)),
+  const boxes = all.map((it) => el('input', { type: 'checkbox', checked: own.includes(it), disabled: !set, name: it.name, 'aria-label': cleanLine(it.name) }));
+  const use = () => node.close() ?? set(boxes.every((it) => it.checked) ? ['*'] : boxes.filter((it) => it.checked).map((it) => it.name));
+  const node = dialog('Tools of this session', el('p', { class: 'hint' }, 'What a call needs depends on the mode and on rules.'),
+    el('div', { class: 'choices' }, all.map((it, n) => el('details', { class: 'card' }, el('summary', {}, boxes[n], el('span', { class: 'name' }, cleanLine(it.name)),
       el('span', { class: 'first' }, [it.effect, it.server].filter(Boolean).map(cleanLine).join(' · ')),
       el('span', { class: 'said-short' }, it.verdict ? `${verdicts[it.verdict.verdict] ?? ''} (${cleanLine(it.verdict.by)})` : '')),
-    el('pre', { class: 'said plain' }, it.description)))));
+    el('pre', { class: 'said plain' }, it.description)))), set ? el('div', { class: 'buttons' }, el('button', { class: 'big yes', click: use }, 'Use these')) : null);
 }
 
 // A new session: where, with which model, mode, agent and tools.
@@ -217,7 +220,7 @@ export function newSession({ cwds, cwd, created }) {
   const directory = el('input', { id: id('cwd'), value: cwd ?? '', list: 'cwds', autocomplete: 'off', placeholder: '/home/you/project' });
   const name = el('input', { id: id('name'), autocomplete: 'off', placeholder: 'optional' });
   const model = el('button', { id: id('model'), type: 'button', click: () => chooseModel((it) => (model.textContent = it)) }, 'the default');
-  const mode = el('select', { id: id('mode') }, el('option', { value: '' }, 'the default'), Object.entries(MODES).map(([it, label]) => el('option', { value: it }, `${it}: ${label}`)));
+  const mode = el('select', { id: id('mode') }, el('option', { value: '' }, 'the default'), modes.map((it) => el('option', { value: it.mode }, `${it.mode}: ${it.description}`)));
   const agent = el('select', { id: id('agent') }, el('option', { value: '' }, 'none'));
   const tools = el('div', { class: 'checks' });
   const fault = el('p', { class: 'fault', role: 'alert' });

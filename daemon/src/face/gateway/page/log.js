@@ -170,7 +170,8 @@ const KINDS = {
     const words = named.map((it) => `${it}: ${event[it]}`);
     if (event.stands_in_for) words.push(`stands in for ${event.stands_in_for}`);
     if (event.fallback) words.push(`fallback: ${event.fallback.join(', ') || 'none'}`);
-    if (event.directories) words.push(`directories: ${event.directories.join(', ') || 'none added'}`);
+    if (event.additional_directories) words.push(`directories: ${event.additional_directories.join(', ') || 'none added'}`);
+    if (event.tools) words.push(`tools: ${event.tools.join(', ').replace(/^\*$/, 'all')}`);
     if (event.budget) words.push(`budget: ${JSON.stringify(event.budget)}`);
     log.model = event.model ?? log.model;
     if (words.length) log.line(event, 'changes', words.join(' · '));

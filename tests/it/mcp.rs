@@ -191,7 +191,7 @@ async fn lingers_tools_are_a_server_for_other_programs_without_a_daemon() {
     assert!(of(6)["result"]["content"][0]["text"].as_str().unwrap().contains("the rule read(secret) forbids it"));
     assert_eq!(of(5)["error"]["code"], -32602);
     assert!(!daemon.workspace().join("made").exists());
-    daemon.cli(&["mcp", "serve", "--allow", "bash("]).run().await.exits(1);
+    daemon.cli(&["mcp", "serve", "--allow", "bash("]).run().await.exits(2);
     daemon.check(&[], &model);
 }
 

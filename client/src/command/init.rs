@@ -129,7 +129,8 @@ mode = {}
 
 /// Lets a person choose a provider: by number, by name, or with Enter the first.
 fn choose(rows: &[Model]) -> Result<String, Failure> {
-    let mut rows: Vec<&Model> = rows.iter().filter(|row| row.kind != "demo").collect();
+    let all = rows;
+    let mut rows: Vec<&Model> = all.iter().filter(|row| row.kind != "demo").collect();
     let provider = |row: &Model| row.model.split('/').next().unwrap_or_default().to_owned();
     let rank = |row: &Model| COMMON.iter().position(|name| *name == provider(row)).unwrap_or(COMMON.len());
     rows.sort_by_key(|row| (!row.ready, rank(row)));
@@ -137,13 +138,22 @@ fn choose(rows: &[Model]) -> Result<String, Failure> {
     for (n, row) in rows.iter().take(SHOWN).enumerate() {
         terminal.say(&format!("{:>3}  {}  {}", n + 1, clean_line(&row.model), clean_line(&state(row))))?;
     }
-    let said = asked("provider, or PROVIDER/MODEL [1]: ")?;
-    match said.parse::<usize>() {
-        _ if said.is_empty() => rows.first().map(|row| provider(row)),
-        Ok(number) => number.checked_sub(1).and_then(|at| rows.get(at)).map(|row| provider(row)),
-        Err(_) => Some(said.clone()),
+    loop {
+        let said = asked("provider, or PROVIDER/MODEL [1]: ")?;
+        let chosen = match said.parse::<usize>() {
+            _ if said.is_empty() => rows.first().map(|row| provider(row)),
+            Ok(number) => number.checked_sub(1).and_then(|at| rows.get(at)).map(|row| provider(row)),
+            Err(_) => Some(said.clone()),
+        };
+        let is_known = |named: &String| all.iter().any(|row| named.split('/').next() == row.model.split('/').next());
+        match chosen.filter(is_known) {
+            Some(chosen) => return Ok(chosen),
+            None => {
+                let failure = Failure::usage(format!("there is no provider {}", said.escape_default()));
+                terminal.complain(failure.hint("`linger models` lists all"))?;
+            }
+        }
     }
-    .ok_or_else(|| Failure::usage(format!("there is no provider {said}")).hint("`linger models` lists all"))
 }
 
 /// Whether a provider can be used, for people.
@@ -162,11 +172,14 @@ fn lacks(row: &Model) -> Option<&str> {
 }
 
 fn ask_mode() -> Result<Mode, Failure> {
-    let said = asked("mode: ask, edit, auto or plan [ask]: ")?;
-    if said.is_empty() {
-        return Ok(Mode::Ask);
+    loop {
+        let said = asked("mode: ask, edit, auto or plan [ask]: ")?;
+        match said.parse() {
+            _ if said.is_empty() => return Ok(Mode::Ask),
+            Ok(mode) => return Ok(mode),
+            Err(_) => Terminal::new().complain(Failure::usage(format!("'{}' is no mode", said.escape_default())))?,
+        }
     }
-    said.parse().map_err(|_| Failure::usage(format!("'{}' is no mode", said.escape_default())))
 }
 
 /// A line from the terminal.

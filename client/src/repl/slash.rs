@@ -244,13 +244,13 @@ pub(crate) fn parse(line: &str) -> Option<Result<Slash, String>> {
         }
         "/steer" => needs(rest, "/steer").map(Slash::Steer),
         "/interrupt" => needs(rest, "/interrupt").map(Slash::Interrupt),
-        "/queue" => Ok(Slash::Queue),
+        "/queue" => none(argument, name).map(|()| Slash::Queue),
         "/unqueue" => number(argument).map(Slash::Unqueue),
         "/output" => number(argument).map(Slash::Output),
-        "/cancel" => Ok(Slash::Cancel),
-        "/continue" => Ok(Slash::Continue),
+        "/cancel" => none(argument, name).map(|()| Slash::Cancel),
+        "/continue" => none(argument, name).map(|()| Slash::Continue),
         "/compact" => Ok(Slash::Compact(rest)),
-        "/uncompact" => Ok(Slash::Uncompact),
+        "/uncompact" => none(argument, name).map(|()| Slash::Uncompact),
         "/undo" => force(argument).map(Slash::Undo),
         "/redo" => force(argument).map(Slash::Redo),
         "/fork" => Ok(Slash::Fork(argument)),
@@ -258,9 +258,9 @@ pub(crate) fn parse(line: &str) -> Option<Result<Slash, String>> {
         "/tree" => number(argument).map(Slash::Tree),
         "/merge" => Ok(Slash::Merge(argument)),
         "/detach" | "/quit" | "/exit" => Ok(Slash::Detach),
-        "/sessions" => Ok(Slash::Sessions),
-        "/mcp" => Ok(Slash::Mcp),
-        "/permissions" => Ok(Slash::Permissions),
+        "/sessions" => none(argument, name).map(|()| Slash::Sessions),
+        "/mcp" => none(argument, name).map(|()| Slash::Mcp),
+        "/permissions" => none(argument, name).map(|()| Slash::Permissions),
         _ => Err(unknown(name)),
     })
 }
@@ -368,6 +368,11 @@ mod tests {
         assert_eq!(parse("/thinking hide"), Some(Ok(Slash::Thinking(Some(Thinking::Hide)))));
         assert!(parse("/thinking no").unwrap().unwrap_err().contains("show, hide or summary"));
         assert_eq!(parse("/model"), Some(Ok(Slash::Model(None))));
+        for command in ["/mcp", "/continue", "/queue", "/cancel", "/uncompact", "/sessions", "/permissions"] {
+            assert!(parse(command).unwrap().is_ok(), "{command}");
+            let refused = parse(&format!("{command} and then")).unwrap().unwrap_err();
+            assert!(refused.contains("takes no argument"), "{refused}");
+        }
         assert_eq!(
             parse(" /compact  the two  reasons "),
             Some(Ok(Slash::Compact(Some("the two  reasons".to_owned()))))

@@ -160,12 +160,37 @@ fn said(event: HookEvent, output: &[u8]) -> Result<Said, String> {
             match value.get("tool_input") {
                 Some(input @ Value::Object(_)) => Ok(Said { input: Some(input.clone()), added: None }),
                 Some(_) => Err("wrote a `tool_input` that is no object".to_owned()),
-                None => Ok(Said::default()),
+                None if value.as_object().is_some_and(serde_json::Map::is_empty) => Ok(Said::default()),
+                // Words for another program may be meant to refuse the call.
+                None => Err("wrote JSON without `tool_input`; exit code 2 refuses a call".to_owned()),
             }
         }
         HookEvent::AfterCall | HookEvent::Prompt if !output.is_empty() => {
             Ok(Said { added: Some(text::head(output, MAX_ADDED).to_owned()), input: None })
         }
         _ => Ok(Said::default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_for_another_program_is_no_leave() {
+        let check = |output: &str, expect: Result<Option<Value>, &str>| {
+            let said = said(HookEvent::BeforeCall, output.as_bytes()).map(|said| said.input);
+            match (said, expect) {
+                (Err(said), Err(words)) => assert!(said.contains(words), "{output}: {said}"),
+                (said, expect) => assert_eq!(said.ok(), expect.ok(), "{output}"),
+            }
+        };
+        check("", Ok(None));
+        check("fine", Ok(None));
+        check("{}", Ok(None));
+        check(r#"{"tool_input": {"a": 1}}"#, Ok(Some(serde_json::json!({ "a": 1 }))));
+        check(r#"{"decision": "block"}"#, Err("exit code 2"));
+        check(r#"{"tool_input": 1}"#, Err("no object"));
+        check("{", Err("no JSON"));
     }
 }

@@ -49,6 +49,8 @@ async fn nothing_that_is_for_a_users_own_processes_comes_with_a_token_and_modes_
     assert_eq!(usual.refused("session/prompt", prompt).await.0, Code::NotAllowed);
     assert_eq!(usual.refused("daemon/keys", json!({ "keys": { "ANTHROPIC_API_KEY": "x" } })).await.0, Code::NotAllowed);
     assert_eq!(usual.refused("skill/list", json!({ "cwd": cwd, "path": "/etc/passwd" })).await.0, Code::NotAllowed);
+    let unknown = usual.ask("session/nothing", json!({})).await;
+    assert_eq!(unknown["error"]["code"], -32601, "{unknown}");
     // A fork is no way around the bound.
     let auto = person.create(cwd, json!({ "mode": "auto" })).await;
     person.ok("session/attach", json!({ "session": auto })).await;

@@ -352,7 +352,8 @@ impl Connection {
         let method = self.methods.method(&name).cloned();
         // Asked when the requests before it have taken effect, in a batch too.
         Box::pin(async move {
-            if let Some(Err(error)) = gate.map(|Gate(may)| may(&name)) {
+            // An unknown method is unknown to everybody.
+            if let (Some(Err(error)), true) = (gate.map(|Gate(may)| may(&name)), method.is_some()) {
                 return MethodResponse::error(id, ErrorObjectOwned::from(error));
             }
             match method {

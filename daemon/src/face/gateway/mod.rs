@@ -57,6 +57,9 @@ pub const ARGUMENT: &str = "--gateway";
 /// The most streams at a time: each has a connection of its own to the daemon, which takes a few hundred.
 const MAX_STREAMS: usize = 256;
 
+/// The most connections to the daemon that wait for another request of their client: the daemon has 512 places for all.
+const MAX_IDLE: usize = 32;
+
 /// What all requests share.
 struct Gateway {
     places: Places,
@@ -64,6 +67,8 @@ struct Gateway {
     log: AccessLog,
     /// For responses that stream.
     streams: Arc<Semaphore>,
+    /// For connections to the daemon that wait for another request.
+    idle: Arc<Semaphore>,
 }
 
 /// Serves until a signal ends it.
@@ -100,6 +105,7 @@ fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
             places,
             hosts,
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+            idle: Arc::new(Semaphore::new(MAX_IDLE)),
         });
         let mut stdout = std::io::stdout();
         writeln!(stdout, "ready").and_then(|()| stdout.flush()).context("cannot write standard output")?;

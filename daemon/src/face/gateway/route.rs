@@ -1,7 +1,7 @@
 //! Which request does what. Host and Origin come first, then the token, then everything else.
 
 use std::borrow::Cow;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use hyper::body::Incoming;
@@ -35,6 +35,16 @@ pub(super) struct Connection {
     ends: Ends,
     /// The process at the other end, once it was found.
     found: OnceLock<Peer>,
+    /// A connection to the daemon whose request is done, for the next one here.
+    idle: Mutex<Option<Idle>>,
+}
+
+/// A connection to the daemon that waits for a request with the same authority.
+struct Idle {
+    wire: Wire,
+    token: Token,
+    peer: Peer,
+    _permit: OwnedSemaphorePermit,
 }
 
 /// A caller with a token that the daemon knows.
@@ -65,7 +75,24 @@ impl Client {
 
 impl Connection {
     pub(super) fn new(gateway: Arc<Gateway>, ends: Ends) -> Self {
-        Self { gateway, ends, found: OnceLock::new() }
+        Self { gateway, ends, found: OnceLock::new(), idle: Mutex::default() }
+    }
+
+    /// A connection to the daemon with this authority: the one of the request before, or a new one.
+    async fn wire(&self, token: &Token, peer: Peer) -> Result<Wire, Failure> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match idle.filter(|idle| idle.token == *token && idle.peer == peer && idle.wire.is_quiet()) {
+            Some(idle) => Ok(idle.wire),
+            None => Wire::open(&self.gateway, Some(token), peer).await,
+        }
+    }
+
+    /// Keeps a connection to the daemon that is bound to nothing, while there are few.
+    fn keep(&self, Client { gateway, wire, token, peer }: Client) {
+        if let Ok(permit) = gateway.idle.clone().try_acquire_owned() {
+            let idle = Idle { wire, token, peer, _permit: permit };
+            *self.idle.lock().unwrap_or_else(PoisonError::into_inner) = Some(idle);
+        }
     }
 
     /// The process at the other end, as far as it is known. Behind a proxy it is the proxy, unless the request may come from this
@@ -164,13 +191,17 @@ async fn route(
     let (head, body) = request.into_parts();
     let token = access::token(&head.headers, entry)?;
     let peer = connection.peer(entry, &head.headers).await;
-    let wire = Wire::open(gateway, Some(&token), peer).await?;
-    let client = Client { gateway: gateway.clone(), wire, token, peer };
+    let wire = connection.wire(&token, peer).await?;
+    let mut client = Client { gateway: gateway.clone(), wire, token, peer };
     let query = Query::parse(head.uri.query().unwrap_or_default());
     match (&method, parts.as_slice()) {
         (&Method::POST, ["logout"]) => login::logout(gateway, entry),
         (&Method::GET, ["me"]) => login::me(&client),
-        (&Method::POST, ["rpc"]) => rpc::call(client, body).await,
+        (&Method::POST, ["rpc"]) => {
+            let reply = rpc::call(&mut client.wire, body).await?;
+            connection.keep(client);
+            Ok(reply)
+        }
         (&Method::GET, ["events"]) => events::stream(client, &query, &head.headers).await,
         (&Method::GET, ["blob", id]) => blob::get(client, id).await,
         (&Method::POST, ["artifact", ""]) => artifact::put(client, &head.headers, body).await,

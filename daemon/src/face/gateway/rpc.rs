@@ -6,8 +6,7 @@ use serde_json::value::RawValue;
 
 use super::body;
 use super::reply::{Failure, Reply, text_json};
-use super::route::Client;
-use super::wire::Trouble;
+use super::wire::{Trouble, Wire};
 
 /// The methods that are about one connection: `GET /events` has what they are for.
 const OF_CONNECTIONS: [&str; 7] = [
@@ -30,7 +29,7 @@ struct Request {
 }
 
 /// The answer to a request.
-pub(super) async fn call(client: Client, body: hyper::body::Incoming) -> Result<Reply, Failure> {
+pub(super) async fn call(wire: &mut Wire, body: hyper::body::Incoming) -> Result<Reply, Failure> {
     let bytes = body::read(body, body::MAX_JSON).await?;
     let Request { method, params, id } = serde_json::from_slice(&bytes).map_err(|error| {
         let failure = Failure::bad_request(format!("the body is no JSON-RPC request: {error}"));
@@ -41,7 +40,6 @@ pub(super) async fn call(client: Client, body: hyper::body::Incoming) -> Result<
         return Err(failure.hint("`GET /events` streams events, `POST /v1/chat/completions` asks a model"));
     }
     let id = id.as_ref().map_or("null", |id| id.get());
-    let mut wire = client.wire;
     let params = match &params {
         Some(params) => wire.ask(&method, params).await,
         None => wire.ask(&method, serde_json::json!({})).await,

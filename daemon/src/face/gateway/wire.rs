@@ -1,7 +1,7 @@
-//! A connection to the daemon's socket, for one request or one stream: JSON-RPC, a message a line.
+//! A connection to the daemon's socket, for one request at a time or one stream: JSON-RPC, a message a line.
 //!
-//! Each request has its own, with its token: the daemon closes those of a token that is revoked, and a stream that its client does
-//! not read stops reading here, so that the daemon holds a position.
+//! Each request has one of its own, with its token: the daemon closes those of a token that is revoked, and a stream that its client
+//! does not read stops reading here, so that the daemon holds a position. `POST /rpc` leaves its own to the next request of its client.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -95,6 +95,12 @@ impl Wire {
         let welcome = welcome.map_err(|_| Failure::unavailable("the daemon does not answer"))??;
         wire.welcome = serde_json::from_str(welcome.get()).unwrap_or_default();
         Ok(wire)
+    }
+
+    /// Whether the daemon has sent nothing since the last answer, and has not closed it.
+    pub(super) fn is_quiet(&self) -> bool {
+        let is_empty = |error: std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
+        self.notices.is_empty() && self.read.try_read(&mut [0]).is_err_and(is_empty)
     }
 
     /// Asks and waits for the answer.

@@ -51,13 +51,18 @@ struct Asked {
     allow: Vec<String>,
 }
 
+/// What is wrong with the command line.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Usage(String);
+
 /// Serves until standard input ends.
 pub fn main(arguments: &[String]) -> ExitCode {
     match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+            if error.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }
@@ -100,7 +105,10 @@ fn parse(arguments: &[String]) -> anyhow::Result<Asked> {
     while let Some(word) = words.next() {
         let (name, value) = match word.split_once('=') {
             Some((name, value)) => (name, value.to_owned()),
-            None => (word.as_str(), words.next().with_context(|| format!("{word} needs a value"))?.clone()),
+            None => match words.next() {
+                Some(value) => (word.as_str(), value.clone()),
+                None => return Err(Usage(format!("{word} needs a value")).into()),
+            },
         };
         match name {
             "--tools" => {
@@ -108,7 +116,7 @@ fn parse(arguments: &[String]) -> anyhow::Result<Asked> {
                 asked.tools.get_or_insert_default().extend(names);
             }
             "--allow" => asked.allow.push(value),
-            _ => anyhow::bail!("unknown argument '{name}'"),
+            _ => return Err(Usage(format!("unknown argument '{name}'")).into()),
         }
     }
     Ok(asked)
@@ -128,7 +136,7 @@ fn calls(asked: &Asked, places: &Places, own: &Path) -> anyhow::Result<Calls> {
         None => all,
         Some(names) => {
             let chosen: Result<Vec<Arc<dyn Tool>>, _> = names.iter().map(|name| all.find(name).cloned()).collect();
-            ToolSet::new(chosen?)
+            ToolSet::new(chosen.map_err(|unknown| Usage(unknown.to_string()))?)
         }
     };
     let home = std::env::var_os("HOME").map(PathBuf::from);
@@ -140,7 +148,7 @@ fn calls(asked: &Asked, places: &Places, own: &Path) -> anyhow::Result<Calls> {
     // A configuration that cannot be read may forbid anything.
     let config = Config::parse(&text, places, home.as_deref(), tools.names())?;
     let allow: Result<Vec<Rule>, _> = asked.allow.iter().map(|rule| Rule::parse(rule, tools.names())).collect();
-    let mut rules = Rules { allow: allow.context("--allow")?, ..config.rules };
+    let mut rules = Rules { allow: allow.map_err(|error| Usage(format!("--allow: {error}")))?, ..config.rules };
     #[allow(clippy::disallowed_methods, reason = "the host chooses the directory by starting this process there")]
     let cwd = std::env::current_dir().context("the working directory is gone")?.canonicalize()?;
     let (env, _withheld) = config.env.take(

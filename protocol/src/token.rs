@@ -50,8 +50,8 @@ impl Can {
     /// What a token can when nothing is said.
     pub const USUAL: [Self; 2] = [Self::Observe, Self::Speak];
 
-    /// What an MCP server of the daemon can be granted; the other rights are for what the daemon did not start.
-    pub const OF_SERVERS: [Self; 3] = [Self::Observe, Self::Speak, Self::Steer];
+    /// What an MCP server of the daemon can be granted; the other rights are for processes that the daemon did not start.
+    pub const OF_SERVERS: [Self; 2] = [Self::Observe, Self::Speak];
 
     /// Its name on the wire.
     pub fn name(self) -> &'static str {

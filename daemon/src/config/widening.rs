@@ -283,10 +283,41 @@ impl Merge<'_> {
     }
 
     fn value(&mut self, confirmed: Option<&Value>, found: Option<&Value>) -> Option<Value> {
-        if confirmed != found {
-            self.set(confirmed, found, row(&self.path).map_or("", |(.., means)| means));
+        if confirmed == found {
+            return confirmed.cloned();
+        }
+        let means = row(&self.path).map_or("", |(.., means)| means);
+        match self.path.as_slice() {
+            [section, _] if section == "mcp" => return self.server(confirmed, found, means),
+            _ => self.set(confirmed, found, means),
         }
         confirmed.cloned()
+    }
+
+    /// Merges an MCP server that changes; `can` may shrink without a person.
+    fn server(&mut self, confirmed: Option<&Value>, found: Option<&Value>, means: &str) -> Option<Value> {
+        const CAN: &str = "can";
+        let can = |server: Option<&Value>| entries(server.and_then(|server| server.get(CAN)));
+        let (had, has) = (can(confirmed), can(found));
+        let can_more = has.iter().any(|right| !had.contains(right));
+        let rest = |server: Option<&Value>| {
+            let mut rest = server.and_then(Value::as_object).cloned().unwrap_or_default();
+            rest.shift_remove(CAN);
+            rest
+        };
+        if !can_more && rest(confirmed) == rest(found) {
+            return found.cloned();
+        }
+        let means = if can_more { format!("{means}; `can` lets it work with sessions") } else { means.to_owned() };
+        let mut kept = confirmed.cloned();
+        if let Some(table) = kept.as_mut().and_then(Value::as_object_mut)
+            && table.shift_remove(CAN).is_some()
+        {
+            let left: Vec<Value> = had.into_iter().filter(|right| has.contains(right)).collect();
+            table.extend((!left.is_empty()).then(|| (CAN.to_owned(), Value::Array(left))));
+        }
+        self.set(kept.as_ref(), found, &means);
+        kept
     }
 
     fn mode(&mut self, confirmed: Option<&Value>, found: Option<&Value>) -> Option<Value> {

@@ -181,6 +181,14 @@ fn proxies_certificates_and_programs_wait() {
         ],
     );
     counts("[mcp.files]\ncommand = 'npx'", "");
+    // What it may do with sessions is taken away at once, and given by a person.
+    let (speaks, mute) = ("[mcp.s]\ncommand = 'x'\ncan = ['speak']", "[mcp.s]\ncommand = 'x'");
+    counts(speaks, mute);
+    counts("[mcp.s]\ncommand = 'x'\ncan = ['observe', 'speak']", speaks);
+    let more = r#"mcp.s: {"can":["speak"],"command":"x"} in place of {"command":"x"} (a server that linger runs or calls; `can` lets it work with sessions)"#;
+    check(mute, speaks, mute, &[more]);
+    let other = r#"mcp.s: {"command":"y"} in place of {"command":"x"} (a server that linger runs or calls)"#;
+    check(speaks, "[mcp.s]\ncommand = 'y'", mute, &[other]);
 }
 
 #[test]

@@ -108,11 +108,11 @@ pub(super) fn parse(text: &str, file: &Path, names: &Names) -> Result<Value, Con
     hooks::check(&written.hooks, names)
         .map_err(|(at, key, problem)| source.error(&["hooks", &format!("[{at}]"), key], problem))?;
     for (name, server) in &written.mcp {
-        // A directory of the workspace is named from its root.
         if !server.can.is_empty() {
             let why = "only your own config.toml can say what a server may do with sessions";
             return Err(source.error(&["mcp", name, "can"], why));
         }
+        // A directory of the workspace is named from its root.
         let server = ServerConfig { cwd: server.cwd.as_ref().map(|cwd| Path::new("/").join(cwd)), ..server.clone() };
         server.check(name).map_err(|(key, problem)| {
             let path: Vec<&str> = ["mcp", name, key].into_iter().filter(|part| !part.is_empty()).collect();

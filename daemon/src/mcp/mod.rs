@@ -148,7 +148,8 @@ impl Servers {
             self.publish(&all);
             old
         };
-        gone.values().for_each(|server| server.stop(false));
+        // What had a grant ends at once: an open call could keep it for long.
+        gone.values().for_each(|server| server.stop(!server.config.can.is_empty()));
     }
 
     /// Waits until the servers that a step of this session needs are there: those that are required, and for a while those that

@@ -176,6 +176,13 @@ impl ServerConfig {
         if self.cwd.as_ref().is_some_and(|cwd| !cwd.is_absolute()) {
             return wrong("cwd", "must be an absolute path, or begin with ~/");
         }
+        if self.scope == Some(Scope::Unknown) {
+            return wrong("scope", "must be \"user\", \"workspace\" or \"session\"");
+        }
+        if !self.can.is_empty() && self.cwd.is_none() && self.command.as_ref().is_some_and(|it| is_relative(it)) {
+            // It would be a program of the repository.
+            return wrong("command", "must be a name in PATH or an absolute path, as `can` is there");
+        }
         if self.can.iter().any(|can| !Can::OF_SERVERS.contains(can)) {
             let most = Can::OF_SERVERS.map(Can::name).join(", ");
             return Err((
@@ -298,6 +305,11 @@ impl ServerConfig {
     }
 }
 
+/// Whether a command is a path below the directory in which it is started.
+fn is_relative(command: &str) -> bool {
+    command.contains('/') && !Path::new(command).is_absolute()
+}
+
 /// What a variable that a client brought for the files of a workspace is called among the daemon's keys: no variable's own name.
 pub fn variable_of(root: &Path, name: &str) -> String {
     format!("{name} of {}", root.display())
@@ -359,6 +371,9 @@ mod tests {
         check("git", "command = 'x'\nprotocol = 'new'", Some("protocol"));
         check("git", "command = 'x'\ncan = ['speak']", None);
         check("git", "command = 'x'\ncan = ['speak', 'answer_edits']", Some("can"));
+        check("git", "command = './x'\ncan = ['speak']", Some("command"));
+        check("git", "command = './x'\ncwd = '/srv'\ncan = ['speak']", None);
+        check("git", "command = 'x'\nscope = 'worksapce'", Some("scope"));
         check("git", "url = 'http://h/'\ncan = ['speak']", Some("can"));
         check("git", "command = 'x'\ntimeout_s = 0", Some("timeout_s"));
         check("git", "command = 'x'\nstart_timeout_s = 601", Some("start_timeout_s"));

@@ -55,10 +55,19 @@ pub struct Ledger {
     recorded: Mutex<Recorded>,
 }
 
+/// A child that runs.
+#[derive(Debug)]
+struct Child {
+    pid: Pid,
+    /// When it began, as [`peer::started`] has it: another process may get its number.
+    began: Option<u64>,
+    started_for: StartedFor,
+}
+
 #[derive(Debug, Default)]
 struct Recorded {
     /// The running children.
-    running: Vec<(Pid, StartedFor)>,
+    running: Vec<Child>,
     /// The open file; absent before [`Ledger::open`] and after a failed write.
     file: Option<File>,
 }
@@ -110,22 +119,23 @@ impl Ledger {
     pub fn started_for(&self, pid: u32) -> StartedFor {
         let recorded = self.recorded();
         let found = peer::line(pid).find_map(|pid| {
-            let child = |(child, _): &&(Pid, _)| child.as_raw_nonzero().get().cast_unsigned() == pid;
-            recorded.running.iter().find(child).map(|(_, started_for)| started_for.clone())
+            let is_it = |child: &&Child| child.pid.as_raw_nonzero().get().cast_unsigned() == pid;
+            let child = recorded.running.iter().find(is_it)?;
+            Some(if started(child.pid) == child.began { child.started_for.clone() } else { StartedFor::Daemon })
         });
         found.unwrap_or_default()
     }
 
     /// Whether the server with this grant still runs.
     pub fn runs(&self, server: &Arc<Grant>) -> bool {
-        let is = |(_, started_for): &(Pid, _)| matches!(started_for, StartedFor::Server(grant) if Arc::ptr_eq(grant, server));
+        let is = |child: &Child| matches!(&child.started_for, StartedFor::Server(grant) if Arc::ptr_eq(grant, server));
         self.recorded().running.iter().any(is)
     }
 
     /// Records a child.
     pub(super) fn add(&self, child: Pid, started_for: StartedFor) {
         let mut recorded = self.recorded();
-        recorded.running.push((child, started_for));
+        recorded.running.push(Child { pid: child, began: started(child), started_for });
         let Recorded { running, file: Some(file) } = &mut *recorded else { return };
         if let Err(error) = write(file, child, running) {
             tracing::warn!(target: "process", %error, "cannot record children; after a crash some may be left running");
@@ -136,7 +146,7 @@ impl Ledger {
     /// Removes a child that has ended; empties the file with the last one.
     pub(super) fn remove(&self, child: Pid) {
         let mut recorded = self.recorded();
-        recorded.running.retain(|(pid, _)| *pid != child);
+        recorded.running.retain(|it| it.pid != child);
         if let Recorded { running, file: Some(file) } = &*recorded
             && running.is_empty()
         {
@@ -181,9 +191,9 @@ fn still_runs(line: &str) -> Option<Pid> {
 }
 
 /// Adds a line for `child`, which is among `running`.
-fn write(file: &mut File, child: Pid, running: &[(Pid, StartedFor)]) -> io::Result<()> {
+fn write(file: &mut File, child: Pid, running: &[Child]) -> io::Result<()> {
     let rewrite = file.metadata()?.len() > REWRITE_AT;
-    let all = running.iter().map(|(pid, _)| *pid).filter(|pid| rewrite || *pid == child);
+    let all = running.iter().map(|child| child.pid).filter(|pid| rewrite || *pid == child);
     // A child that has ended already needs no line.
     let line = |pid: Pid| Some(format!("{} {}\n", pid.as_raw_nonzero(), started(pid)?));
     let lines: String = all.filter_map(line).collect();
@@ -225,7 +235,7 @@ mod tests {
         let pid = Pid::from_child(&child);
         let mut file = OpenOptions::new().append(true).create(true).open(&path).unwrap();
         for _ in 0..20_000 {
-            write(&mut file, pid, &[(pid, StartedFor::Daemon)]).unwrap();
+            write(&mut file, pid, &[Child { pid, began: None, started_for: StartedFor::Daemon }]).unwrap();
         }
         let length = path.metadata().unwrap().len();
         assert!(length <= REWRITE_AT + 64, "{length}");

@@ -34,7 +34,7 @@ pub fn is_among(only: Option<&[String]>, name: &str) -> bool {
     only.is_none_or(|only| only.iter().any(is))
 }
 
-/// What a session has that is told to have only these: `*` is all.
+/// The only tools of a session with this list; `*` is all, which is `None`.
 pub fn only(named: &[String]) -> Option<Vec<String>> {
     (!named.iter().any(|it| it == "*")).then(|| named.to_vec())
 }

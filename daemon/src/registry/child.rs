@@ -118,7 +118,7 @@ impl Registry {
                 continue;
             }
             let set = Set { session: child.clone(), mode: Some(most), ..Set::default() };
-            match self.ask(&child, |reply| Command::Set(set, KeyedReply { key: None, reply })).await {
+            match self.ask(&child, |reply| Command::Set(set, Ok(()), KeyedReply { key: None, reply })).await {
                 // One that cannot be loaded now looks at its parent when it is.
                 Ok(()) | Err(_) => {}
             }

@@ -81,7 +81,8 @@ impl Restraint {
     fn leaves(self, can: Can) -> bool {
         match self {
             Self::Free => true,
-            Self::Server | Self::Unknown => Can::OF_SERVERS.contains(&can),
+            Self::Server => Can::OF_SERVERS.contains(&can),
+            Self::Unknown => matches!(can, Can::Observe | Can::Speak | Can::Steer),
             Self::Family => can == Can::Observe,
         }
     }
@@ -172,7 +173,8 @@ impl Caller {
             Proof::Token(token, _) if services.tokens.is_valid(&token, clock::now()) => Ok(()),
             Proof::Token(..) => Err(unauthorized("the token has expired or was revoked")),
             Proof::Server(grant, _) if services.env().children.ledger.runs(&grant) => Ok(()),
-            Proof::Server(..) => Err(unauthorized("the MCP server to which this was granted has ended")),
+            Proof::Server(..) => Err(RpcError::new(Code::Unauthorized, "the MCP server that had this grant has ended")
+                .hint("its next start has it again")),
             Proof::Refused => Err(unauthorized("the token is unknown, expired or revoked")),
             Proof::Face(_) | Proof::Process => {
                 Err(unauthorized("a connection that speaks for another process needs a token"))
@@ -288,7 +290,7 @@ impl Caller {
         Err(self.beyond(&token, &format!("mode {mode} is looser than {most}, the loosest of the grant")))
     }
 
-    /// Fails if it may start nothing in a session, because its process is unknown and the session asks less than mode `ask`.
+    /// Fails if it may start and change nothing in a session, because its process is unknown and the session asks less than `ask`.
     pub(super) async fn may_run_in(&self, services: &Services, session: &SessionId) -> Result<(), RpcError> {
         let Some(token) = self.token() else { return Ok(()) };
         if self.restraint(services) == Restraint::Free {
@@ -321,7 +323,7 @@ impl Caller {
         let real = disk::probe(directory, disk::TIMEOUT, move || seen.canonicalize().ok()).await.flatten();
         match real.filter(|real| token.scope.has_directory(real)) {
             Some(_) => Ok(()),
-            None => Err(self.beyond(&token, &format!("{} is outside the directory of the token", directory.display()))),
+            None => Err(self.beyond(&token, &format!("{} is outside the directory of the grant", directory.display()))),
         }
     }
 

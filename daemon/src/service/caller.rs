@@ -210,7 +210,7 @@ impl Caller {
             return Ok(());
         }
         match self.token() {
-            Some(token) => Err(self.beyond(&token, &format!("session {session} is none of those of the token"))),
+            Some(token) => Err(self.beyond(&token, &format!("session {session} is none of those of the grant"))),
             None => Err(self.refuse(&self.standing(services), "read a session of others")),
         }
     }

@@ -9,6 +9,7 @@ use linger_protocol::error::Code;
 use linger_protocol::id::SessionId;
 use linger_protocol::mcp::SessionServer;
 use linger_protocol::message::{ContentBlock, text_of};
+use linger_protocol::permission::Mode;
 use linger_protocol::prompt::PromptContent;
 use linger_protocol::session::{
     Attach, Attached, Bin, Cancel, Compact, Create, Created, Environment, Info, Keyed, List, Named, OutOfBin, Prompt,
@@ -22,7 +23,6 @@ use super::{Authority, Caller, Services, model};
 use crate::config::HookEvent;
 use crate::log::cursor::Position;
 use crate::mcp::sessions::{self, Unfit};
-use crate::provider::tools::is_among;
 use crate::registry::create::directory;
 use crate::registry::prune;
 use crate::session::actor::{CallBasis, Command, KeyedReply};
@@ -215,6 +215,7 @@ async fn hooked(services: &Services, session: &SessionId, content: PromptContent
 /// Queues a compaction of the context; answers once the request is on disk.
 pub async fn compact(services: &Services, caller: &Caller, mut params: Compact) -> Result<Prompted, RpcError> {
     caller.may_change(services, &params.session, "compact a session").await?;
+    caller.may_run_in(services, &params.session).await?;
     let (by, session) = (caller.author(), params.session.clone());
     let key = Key::of("session/compact", session.as_str(), params.key.take(), &params)?;
     services.registry.ask(&session, |reply| Command::Compact(params, key, by, reply)).await
@@ -231,6 +232,7 @@ pub async fn unqueue(services: &Services, caller: &Caller, mut params: Unqueue) 
 /// Puts files back to what they were before a turn.
 pub async fn undo(services: &Services, caller: &Caller, mut params: Undo) -> Result<Restored, RpcError> {
     caller.may_change(services, &params.session, "undo changes").await?;
+    caller.may_run_in(services, &params.session).await?;
     let (by, session) = (caller.author(), params.session.clone());
     let key = Key::of("session/undo", session.as_str(), params.key.take(), &params)?;
     services.registry.ask(&session, |reply| Command::Undo(params, key, by, reply)).await
@@ -246,6 +248,7 @@ pub async fn diff(services: &Services, caller: &Caller, params: Diff) -> Result<
 /// Makes the changes again that were undone last.
 pub async fn redo(services: &Services, caller: &Caller, mut params: Redo) -> Result<Restored, RpcError> {
     caller.may_change(services, &params.session, "redo changes").await?;
+    caller.may_run_in(services, &params.session).await?;
     let (by, session) = (caller.author(), params.session.clone());
     let key = Key::of("session/redo", session.as_str(), params.key.take(), &params)?;
     services.registry.ask(&session, |reply| Command::Redo(params, key, by, reply)).await
@@ -286,9 +289,10 @@ pub async fn set(services: &Services, caller: &Caller, mut params: Set) -> Resul
         caller.must_be_user(services, "change the budget of a session")?;
     }
     caller.may_change(services, &params.session, "change a session").await?;
-    if let Some(named) = &params.tools {
-        may_have_tools(services, caller, &params.session, named).await?;
-    }
+    let may_add_tools = match &params.tools {
+        Some(_) => may_add_tools(services, caller, &params.session).await?,
+        None => Ok(()),
+    };
     let session = params.session.clone();
     let names = params.mcp_servers.as_ref().map(|all| all.iter().map(SessionServer::without_values).collect());
     let servers = std::mem::replace(&mut params.mcp_servers, names);
@@ -305,32 +309,25 @@ pub async fn set(services: &Services, caller: &Caller, mut params: Set) -> Resul
     if let Some(mode) = mode {
         services.registry.may_be(&session, mode).await?;
     }
-    services.registry.ask(&session, |reply| Command::Set(params, KeyedReply { key, reply })).await?;
+    services.registry.ask(&session, |reply| Command::Set(params, may_add_tools, KeyedReply { key, reply })).await?;
     if let Some(mode) = mode {
         services.registry.tighten(&session, mode).await?;
     }
     Ok(Empty {})
 }
 
-/// Fails if a caller gives a session tools that it does not have, unless it is a user, or has a token that reaches as far as the
-/// session's mode.
-async fn may_have_tools(
+/// Whether a caller may give a session tools that it does not have: a user may, and a token that reaches as far as its mode.
+async fn may_add_tools(
     services: &Services,
     caller: &Caller,
     session: &SessionId,
-    named: &[String],
-) -> Result<(), RpcError> {
+) -> Result<Result<(), RpcError>, RpcError> {
+    if caller.token().is_none() {
+        return Ok(caller.must_be_user(services, "give a session more tools"));
+    }
     let row = services.store.session(session.clone()).await?;
-    // One that cannot be read has none.
-    let state = row.and_then(|row| State::from_stored(&row.fold));
-    let has = state.as_ref().map_or(Some(Vec::new()), |state| state.tools.clone());
-    if named.iter().all(|tool| is_among(has.as_deref(), tool)) {
-        return Ok(());
-    }
-    match state.filter(|_| caller.token().is_some()) {
-        Some(state) => caller.may_have_mode(services, state.mode, false),
-        None => caller.must_be_user(services, "give a session more tools"),
-    }
+    let mode = row.and_then(|row| State::from_stored(&row.fold)).map_or(Mode::Auto, |state| state.mode);
+    Ok(caller.may_have_mode(services, mode, false))
 }
 
 /// Puts a session into the bin, and its children.

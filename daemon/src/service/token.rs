@@ -279,7 +279,7 @@ async fn grant(services: &Services, params: Mint, now: u64) -> Result<Grant, Rpc
 
 /// Gives a token for a code.
 pub async fn exchange(services: &Services, caller: &Caller, params: Exchange) -> Result<Minted, RpcError> {
-    if caller.restraint(services) == Restraint::Family {
+    if matches!(caller.restraint(services), Restraint::Server | Restraint::Family) {
         return Err(RpcError::new(Code::NotAllowed, "a process started by the daemon may not exchange a code")
             .hint("open the link in a browser, or do it from a terminal"));
     }

@@ -30,6 +30,7 @@ pub async fn fork(services: &Services, caller: &Caller, mut params: Fork) -> Res
 pub async fn rewind(services: &Services, caller: &Caller, mut params: Rewind) -> Result<RewindDone, RpcError> {
     caller.must_be_outside(services, "rewind a session")?;
     caller.may_read(services, &params.session).await?;
+    caller.may_run_in(services, &params.session).await?;
     let allows = allows(services, caller);
     let key = Key::of("session/rewind", params.session.as_str(), params.key.take(), &params)?;
     services.registry.rewind(params, allows, key, caller.author()).await
@@ -54,6 +55,7 @@ pub async fn compactions(
 /// Takes back the latest compaction.
 pub async fn uncompact(services: &Services, caller: &Caller, mut params: Uncompact) -> Result<Uncompacted, RpcError> {
     caller.may_change(services, &params.session, "take back a compaction").await?;
+    caller.may_run_in(services, &params.session).await?;
     let key = Key::of("session/uncompact", params.session.as_str(), params.key.take(), &params)?;
     services.registry.uncompact(params, key, caller.author()).await
 }

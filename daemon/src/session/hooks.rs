@@ -161,7 +161,7 @@ fn said(event: HookEvent, output: &[u8]) -> Result<Said, String> {
                 Some(input @ Value::Object(_)) => Ok(Said { input: Some(input.clone()), added: None }),
                 Some(_) => Err("wrote a `tool_input` that is no object".to_owned()),
                 None if value.as_object().is_some_and(serde_json::Map::is_empty) => Ok(Said::default()),
-                // Words for another program may be meant to refuse the call.
+                // JSON in another program's form may mean to refuse the call.
                 None => Err("wrote JSON without `tool_input`; exit code 2 refuses a call".to_owned()),
             }
         }
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_for_another_program_is_no_leave() {
+    fn json_in_the_form_of_another_program_does_not_allow_the_call() {
         let check = |output: &str, expect: Result<Option<Value>, &str>| {
             let said = said(HookEvent::BeforeCall, output.as_bytes()).map(|said| said.input);
             match (said, expect) {

@@ -352,8 +352,10 @@ impl Connection {
         let method = self.methods.method(&name).cloned();
         // Asked when the requests before it have taken effect, in a batch too.
         Box::pin(async move {
-            // An unknown method is unknown to everybody.
-            if let (Some(Err(error)), true) = (gate.map(|Gate(may)| may(&name)), method.is_some()) {
+            if let Some(Err(error)) = gate.map(|Gate(may)| may(&name))
+                // An unknown method needs no right, but a valid token.
+                && (method.is_some() || error.code() == Some(Code::Unauthorized))
+            {
                 return MethodResponse::error(id, ErrorObjectOwned::from(error));
             }
             match method {

@@ -78,13 +78,10 @@ impl Connection {
         Self { gateway, ends, found: OnceLock::new(), idle: Mutex::default() }
     }
 
-    /// A connection to the daemon with this authority: the one of the request before, or a new one.
-    async fn wire(&self, token: &Token, peer: Peer) -> Result<Wire, Failure> {
+    /// The connection to the daemon of the request before, if it has this authority.
+    fn take(&self, token: &Token, peer: Peer) -> Option<Wire> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match idle.filter(|idle| idle.token == *token && idle.peer == peer && idle.wire.is_quiet()) {
-            Some(idle) => Ok(idle.wire),
-            None => Wire::open(&self.gateway, Some(token), peer).await,
-        }
+        idle.filter(|idle| idle.token == *token && idle.peer == peer && idle.wire.is_quiet()).map(|idle| idle.wire)
     }
 
     /// Keeps a connection to the daemon that is bound to nothing, while there are few.
@@ -191,15 +188,22 @@ async fn route(
     let (head, body) = request.into_parts();
     let token = access::token(&head.headers, entry)?;
     let peer = connection.peer(entry, &head.headers).await;
-    let wire = connection.wire(&token, peer).await?;
+    let is_rpc = method == Method::POST && parts == ["rpc"];
+    let kept = if is_rpc { connection.take(&token, peer) } else { None };
+    let wire = match kept {
+        Some(wire) => wire,
+        None => Wire::open(gateway, Some(&token), peer).await?,
+    };
     let mut client = Client { gateway: gateway.clone(), wire, token, peer };
     let query = Query::parse(head.uri.query().unwrap_or_default());
     match (&method, parts.as_slice()) {
         (&Method::POST, ["logout"]) => login::logout(gateway, entry),
         (&Method::GET, ["me"]) => login::me(&client),
         (&Method::POST, ["rpc"]) => {
-            let reply = rpc::call(&mut client.wire, body).await?;
-            connection.keep(client);
+            let (reply, is_free) = rpc::call(&mut client, body).await?;
+            if is_free {
+                connection.keep(client);
+            }
             Ok(reply)
         }
         (&Method::GET, ["events"]) => events::stream(client, &query, &head.headers).await,

@@ -2,11 +2,13 @@
 
 use hyper::StatusCode;
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::body;
 use super::reply::{Failure, Reply, text_json};
-use super::wire::{Trouble, Wire};
+use super::route::Client;
+use super::wire::Trouble;
 
 /// The methods that are about one connection: `GET /events` has what they are for.
 const OF_CONNECTIONS: [&str; 7] = [
@@ -28,8 +30,11 @@ struct Request {
     id: Option<Box<RawValue>>,
 }
 
-/// The answer to a request.
-pub(super) async fn call(wire: &mut Wire, body: hyper::body::Incoming) -> Result<Reply, Failure> {
+/// What the methods begin with that leave something at their connection.
+const UPLOADS: &str = "artifact/";
+
+/// The answer to a request, and whether its connection to the daemon is free for another one.
+pub(super) async fn call(client: &mut Client, body: hyper::body::Incoming) -> Result<(Reply, bool), Failure> {
     let bytes = body::read(body, body::MAX_JSON).await?;
     let Request { method, params, id } = serde_json::from_slice(&bytes).map_err(|error| {
         let failure = Failure::bad_request(format!("the body is no JSON-RPC request: {error}"));
@@ -40,17 +45,20 @@ pub(super) async fn call(wire: &mut Wire, body: hyper::body::Incoming) -> Result
         return Err(failure.hint("`GET /events` streams events, `POST /v1/chat/completions` asks a model"));
     }
     let id = id.as_ref().map_or("null", |id| id.get());
-    let params = match &params {
-        Some(params) => wire.ask(&method, params).await,
-        None => wire.ask(&method, serde_json::json!({})).await,
-    };
-    let answer = match params {
+    let params = params.or_else(|| to_raw_value(&json!({})).ok());
+    let mut answered = client.wire.ask(&method, &params).await;
+    if let Err(Trouble::Unsent) = answered {
+        // The daemon closed the connection after the request before.
+        client.reconnect().await?;
+        answered = client.wire.ask(&method, &params).await;
+    }
+    let answer = match answered {
         Ok(result) => format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{}}}", result.get()),
         Err(Trouble::Refused(error)) => {
             let error = serde_json::to_string(&error).unwrap_or_default();
             format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{error}}}")
         }
-        Err(lost @ Trouble::Lost) => return Err(lost.into()),
+        Err(lost @ (Trouble::Unsent | Trouble::Lost)) => return Err(lost.into()),
     };
-    Ok(text_json(StatusCode::OK, answer))
+    Ok((text_json(StatusCode::OK, answer), !method.starts_with(UPLOADS)))
 }

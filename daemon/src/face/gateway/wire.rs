@@ -54,6 +54,8 @@ pub(super) struct Wire {
 pub(super) enum Trouble {
     /// The daemon's word.
     Refused(RpcError),
+    /// The connection is gone, and was before anything was asked.
+    Unsent,
     /// The connection is gone; what was asked may have happened.
     Lost,
 }
@@ -62,8 +64,10 @@ impl From<Trouble> for Failure {
     fn from(trouble: Trouble) -> Self {
         match trouble {
             Trouble::Refused(error) => error.into(),
-            Trouble::Lost => Self::new(StatusCode::BAD_GATEWAY, "lost", "the connection to the daemon was lost")
-                .hint("send it again; with a `key` it happens once"),
+            Trouble::Unsent | Trouble::Lost => {
+                Self::new(StatusCode::BAD_GATEWAY, "lost", "the connection to the daemon was lost")
+                    .hint("send it again; with a `key` it happens once")
+            }
         }
     }
 }
@@ -109,7 +113,9 @@ impl Wire {
         let (id, mut bytes) = (self.last, Vec::new());
         let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string();
         encode(Framing::Lines, &message, &mut bytes);
-        self.write.write_all(&bytes).await.map_err(|_| Trouble::Lost)?;
+        if self.write.write_all(&bytes).await.is_err() {
+            return Err(Trouble::Unsent);
+        }
         loop {
             if let Some(answer) = self.answer(id)? {
                 return answer.map_err(Trouble::Refused);

@@ -61,7 +61,7 @@ impl Actor {
             Command::Merge(work, key, by, reply) => self.merge(*work, key, by, reply).await,
             Command::Undo(undo, key, by, reply) => self.undo(undo, key, by, reply).await,
             Command::Redo(redo, key, by, reply) => self.redo(redo, key, by, reply).await,
-            Command::Set(set, asked) => self.set(set, asked).await,
+            Command::Set(set, may_add, asked) => self.set(set, may_add, asked).await,
             Command::Answer(answer, by, limit, asked) => self.answer(answer, by, limit, asked).await,
             Command::Ask(question, reply) => self.ask_question(*question, reply),
             Command::AskAbout(about, stale, asked, reply) => {

@@ -177,7 +177,8 @@ pub enum Command {
     /// Say what decides about calls.
     CallBasis(Reply<CallBasis>),
     /// Change model, mode or name.
-    Set(session::Set, KeyedReply),
+    /// The second says whether its tools may be more than before.
+    Set(session::Set, Result<(), RpcError>, KeyedReply),
     /// Answer a question.
     Answer(question_wire::Answer, Author, AnswerLimit, KeyedReply),
     /// Ask a question that is not a permission; replies with its resolution.
@@ -258,7 +259,7 @@ impl Command {
             Self::Confirmed(_, reply) | Self::Child(_, reply) => respond(reply, Err(error)),
             Self::Cancel(_, asked)
             | Self::Continue(asked)
-            | Self::Set(_, asked)
+            | Self::Set(.., asked)
             | Self::Answer(_, _, _, asked)
             | Self::Bin(asked)
             | Self::Remove(_, asked) => {

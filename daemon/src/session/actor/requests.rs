@@ -9,7 +9,7 @@ use linger_protocol::variable::MAX_VALUE;
 use super::*;
 use crate::diagnostics::secret::Secret;
 use crate::provider::catalogue::Resolved;
-use crate::provider::tools::only;
+use crate::provider::tools::{is_among, only};
 use crate::sys::task;
 use crate::tool::added::MAX_ADDED;
 use crate::tool::set::Offered;
@@ -159,7 +159,7 @@ impl Actor {
         committed
     }
 
-    pub(super) async fn set(&mut self, set: session::Set, asked: KeyedReply) {
+    pub(super) async fn set(&mut self, set: session::Set, may_add_tools: Result<(), RpcError>, asked: KeyedReply) {
         // Also if it was done before: the daemon that did it may have ended with the values.
         self.env.servers.bring(self.id.as_str(), set.mcp_servers.as_deref().unwrap_or_default());
         let Some(KeyedReply { key, reply }) = self.first_time(asked).await else { return };
@@ -183,8 +183,8 @@ impl Actor {
             Ok(directories) => directories,
             Err(error) => return respond(reply, Err(error)),
         };
-        if let Some(unknown) = set.tools.as_deref().and_then(|only| self.env.tools.unknown(only)) {
-            return respond(reply, Err(RpcError::new(Code::UnknownOption, unknown).hint("`linger tools` lists them")));
+        if let Err(error) = self.may_have_tools(set.tools.as_deref(), may_add_tools) {
+            return respond(reply, Err(error));
         }
         let tools = set.tools.clone().filter(|named| only(named) != self.state.tools);
         let now = tools.as_deref().map_or_else(|| self.state.tools.clone(), only);
@@ -251,6 +251,21 @@ impl Actor {
     pub(super) fn configure_servers(&mut self) {
         let (root, given) = (self.workspace.rules_root(), &self.state.mcp_servers);
         self.servers = self.env.servers.configure_session(self.id.as_str(), root, given);
+    }
+
+    /// Fails if the session cannot have only these tools.
+    fn may_have_tools(&self, named: Option<&[String]>, may_add: Result<(), RpcError>) -> Result<(), RpcError> {
+        let Some(named) = named else { return Ok(()) };
+        let wrong = |text: String| Err(RpcError::new(Code::UnknownOption, text).hint("`linger tools` lists them"));
+        if named.is_empty() {
+            // Not every provider takes a conversation with calls and no tools.
+            return wrong("a session keeps one tool at least".to_owned());
+        }
+        if let Some(unknown) = self.env.tools.unknown(named) {
+            return wrong(unknown);
+        }
+        let has = self.state.tools.as_deref();
+        if named.iter().all(|tool| is_among(has, tool)) { Ok(()) } else { may_add }
     }
 
     /// The added directories, if a request changes them; its paths are absolute and without links.

@@ -47,8 +47,11 @@ async fn other_tools_count_from_the_next_step_on_and_after_a_crash() {
     scene.turn("again").await;
     scene.set(only(&["*"])).await;
     scene.turn("once more").await;
+    let none = session::Set { session: scene.id.clone(), ..only(&[]) };
+    let error = scene.asked(|asked| Command::Set(none, Ok(()), asked)).await.unwrap_err();
+    assert!(error.message.contains("one tool at least"), "{}", error.message);
     let unknown = session::Set { session: scene.id.clone(), ..only(&["raed"]) };
-    let error = scene.asked(|asked| Command::Set(unknown, asked)).await.unwrap_err();
+    let error = scene.asked(|asked| Command::Set(unknown, Ok(()), asked)).await.unwrap_err();
     assert!(error.message.contains("did you mean `read`"), "{}", error.message);
     insta::assert_snapshot!(scene.transcript().await, @r#"
     prompt_accepted p1 queue "look"

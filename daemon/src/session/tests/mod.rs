@@ -306,7 +306,9 @@ impl Scene {
     }
 
     async fn set(&self, set: session::Set) {
-        self.asked(|asked| Command::Set(session::Set { session: self.id.clone(), ..set }, asked)).await.unwrap();
+        self.asked(|asked| Command::Set(session::Set { session: self.id.clone(), ..set }, Ok(()), asked))
+            .await
+            .unwrap();
     }
 
     /// Decides the permission that was asked for as the `n`th, from 1.

@@ -334,7 +334,7 @@ async fn the_last_fallback_fails_the_turn_and_a_session_may_have_its_own() {
     t2 turn_finished error after 0: hasty: wrong too; no key was sent: api_key_env in [providers.hasty] names the variable of one
     "#);
     let unknown = session::Set { fallback: Some(vec!["nowhere/m".to_owned()]), ..session::Set::default() };
-    let refused = scene.asked(|asked| Command::Set(unknown, asked)).await.unwrap_err();
+    let refused = scene.asked(|asked| Command::Set(unknown, Ok(()), asked)).await.unwrap_err();
     assert!(refused.message.contains("nowhere"), "{}", refused.message);
 }
 

@@ -95,7 +95,7 @@ async fn an_added_directory_counts_like_the_workspace_from_the_next_call_on_and_
     scene.set(session::Set { remove_directories: add_directories.clone(), ..Default::default() }).await;
     assert_eq!(scene.count("session_changed 0 directories").await, 1);
     let again = session::Set { session: scene.id.clone(), remove_directories: add_directories, ..Default::default() };
-    let error = scene.asked(|asked| Command::Set(again, asked)).await.unwrap_err();
+    let error = scene.asked(|asked| Command::Set(again, Ok(()), asked)).await.unwrap_err();
     assert!(error.message.contains("is not an added directory"), "{}", error.message);
 }
 

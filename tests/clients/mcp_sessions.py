@@ -64,7 +64,7 @@ async def walk(session, asked):
         if ANSWERER in ("edits", "speak"):
             assert len(asked) == (1 if ANSWERER == "edits" else 0), asked
             elsewhere = await call("session_create", fails=True, directory="/")
-            assert "outside the directory of the token" in elsewhere and "linger token list" in elsewhere, elsewhere
+            assert "outside the directory of the grant" in elsewhere and "linger token list" in elsewhere, elsewhere
         if ANSWERER != "answer":
             await call("session_cancel", session="helper")
             waited = await call("session_wait", session="helper", timeout_s=30)

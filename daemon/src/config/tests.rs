@@ -735,5 +735,5 @@ fn the_recipes_for_mcp_servers_are_valid() {
         names.extend(parse(&text).unwrap().mcp.into_keys());
     }
     names.sort();
-    assert_eq!(names, ["browser", "duckdb", "fetch", "files", "git", "memory", "search"]);
+    assert_eq!(names, ["browser", "duckdb", "fetch", "files", "git", "memory", "search", "sessions"]);
 }

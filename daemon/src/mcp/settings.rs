@@ -184,11 +184,9 @@ impl ServerConfig {
             return wrong("command", "must be a name in PATH or an absolute path, as `can` is there");
         }
         if self.can.iter().any(|can| !Can::OF_SERVERS.contains(can)) {
-            let most = Can::OF_SERVERS.map(Can::name).join(", ");
-            return Err((
-                "can",
-                format!("has {most} at most: what the daemon started neither answers nor administers"),
-            ));
+            let most = Can::OF_SERVERS.map(Can::name).join(" and ");
+            let why = "a process that the daemon started neither steers, answers nor administers";
+            return Err(("can", format!("has {most} at most: {why}")));
         }
         if self.protocol.as_deref().is_some_and(|protocol| ![PROTOCOL, PER_REQUEST].contains(&protocol)) {
             return Err((

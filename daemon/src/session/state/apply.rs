@@ -291,6 +291,7 @@ impl State {
             }
             EventBody::Compacted { prompt, tokens_after, usage, .. } => {
                 self.context = *tokens_after;
+                self.passed_over.compacted = event.seq;
                 // The summary has replaced it.
                 self.plan_told = false;
                 self.compaction_over(prompt.as_ref(), true, Usage::of_answer(*usage, false));
@@ -299,8 +300,9 @@ impl State {
                 // Missing usage counts as zero.
                 self.compaction_over(prompt.as_ref(), false, usage.unwrap_or_default());
             }
-            EventBody::Trimmed { calls, tokens_after, .. } => {
+            EventBody::Trimmed { calls, native, tokens_after, .. } => {
                 self.context = *tokens_after;
+                self.passed_over.has_refused |= !native.is_empty();
                 let output = !calls.is_empty();
                 self.in_turn(|turn| turn.effort.trimmed |= output);
             }

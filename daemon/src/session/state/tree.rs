@@ -26,6 +26,12 @@ pub struct PassedOver {
     /// The compactions that were taken back, each with the number of the event that says so.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uncompacted: Vec<(u64, u64)>,
+    /// The number of the latest compaction, if it counts: what lies far enough before it is not read for a context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compacted: Option<u64>,
+    /// Whether a provider has refused items of its own, which may count for all that follows.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_refused: bool,
 }
 
 impl PassedOver {
@@ -53,7 +59,8 @@ impl PassedOver {
     fn up_to(&self, seq: u64) -> Self {
         let skipped = self.skipped.iter().filter(|(_, last)| *last <= seq).copied().collect();
         let uncompacted = self.uncompacted.iter().filter(|(_, said)| *said <= seq).copied().collect();
-        Self { skipped, uncompacted }
+        // It may be after that event, and then all of the log is read.
+        Self { skipped, uncompacted, compacted: None, has_refused: self.has_refused }
     }
 }
 
@@ -123,13 +130,15 @@ impl State {
     /// Folds a compaction that is taken back.
     pub(super) fn uncompact(&mut self, taken: &Uncompacted) {
         self.passed_over.uncompacted.push((taken.compacted, self.head));
+        self.passed_over.compacted = None;
         self.context = taken.tokens;
     }
 
     /// Folds going back.
     pub(super) fn go_back(&mut self, back: &Rewound) {
         // Those within are passed over with it.
-        let PassedOver { skipped, uncompacted } = &mut self.passed_over;
+        let PassedOver { skipped, uncompacted, compacted, .. } = &mut self.passed_over;
+        *compacted = None;
         skipped.retain(|(after, _)| *after < back.to);
         skipped.push((back.to, self.head));
         // What was taken back after that counts again.

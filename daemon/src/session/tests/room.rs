@@ -57,6 +57,45 @@ async fn a_summary_that_is_asked_for_stands_for_older_messages() {
 }
 
 #[tokio::test]
+async fn after_a_compaction_a_history_is_read_from_the_turn_on_that_it_divided() {
+    let answers = [
+        Answer::text(&long("one")),
+        Answer::text(&long("two")),
+        summary(),
+        Answer::text("three"),
+        summary(),
+        Answer::text("four"),
+    ];
+    let mut scene = Scene::auto(answers).await;
+    scene.turn(&long("first")).await;
+    scene.turn(&long("second")).await;
+    scene.compact(None).await.unwrap();
+    scene.ends(3).await;
+    // What is read is held against the whole log.
+    scene.crash().await;
+    scene.turn("third").await;
+    let request = scene.last_request();
+    assert!(request.contains("## Goal") && request.contains("two two") && !request.contains("one one"), "{request}");
+    let begun: Vec<u64> = scene
+        .events()
+        .await
+        .iter()
+        .filter_map(|event| matches!(event.body, EventBody::TurnStarted { .. }).then_some(event.seq?))
+        .collect();
+    let turn_of =
+        async |message: &str| scene.env.store.turn_of(scene.id.clone(), message.to_owned(), 100).await.unwrap();
+    // `m3` is the last message that the summary replaced.
+    assert_eq!((turn_of("m3").await, turn_of("m1").await, turn_of("m9").await), (Some(begun[1]), Some(begun[0]), None));
+    // After a second compaction too.
+    scene.compact(None).await.unwrap();
+    scene.ends(5).await;
+    scene.crash().await;
+    scene.turn("fourth").await;
+    let request = scene.last_request();
+    assert!(request.contains("## Goal") && request.contains("fourth") && !request.contains("one one"), "{request}");
+}
+
+#[tokio::test]
 async fn there_is_nothing_to_compact_in_a_new_session() {
     let scene = Scene::auto([]).await;
     assert_eq!(scene.compact(None).await.unwrap_err().message, "session scene has nothing to compact");

@@ -1,7 +1,8 @@
 //! The history at the start of a turn: kept by the actor, or read from the log.
 //!
 //! The actor follows its own events while the history is short, so that a turn begins without a
-//! query. A longer history is read from the log, page by page.
+//! query. A longer history is read from the log, page by page; after a compaction from the turn on of the last message that the
+//! summary replaced, so that a turn of a long session begins as quickly as one of a short one.
 
 use linger_protocol::event::{Event, EventBody, Level, NoticeCode};
 
@@ -104,9 +105,34 @@ impl Turn {
         }
     }
 
-    /// Reads the log page by page, without what is passed over, so that other sessions' queries run in between.
+    /// Reads what counts of the log, without what is passed over.
     async fn read(&self, passed_over: &PassedOver) -> Result<Past, Unread> {
-        let Past { mut builder, mut after, mut bytes } = Past::default();
+        // Without it all is read, which says what is wrong.
+        let beginning = self.beginning(passed_over).await.unwrap_or_default();
+        let past = self.read_after(beginning, passed_over).await?;
+        #[cfg(all(debug_assertions, not(feature = "faults")))]
+        if beginning > 0 {
+            let whole = self.read_after(0, passed_over).await?;
+            assert_eq!(past.builder.clone().finish(), whole.builder.finish(), "what was not read counts");
+        }
+        Ok(past)
+    }
+
+    /// The number of the event after which what counts begins. The turn of the last message that the summary replaced is a part of
+    /// it, as the summary may keep prompts of that turn.
+    async fn beginning(&self, passed_over: &PassedOver) -> Result<u64, StoreError> {
+        let Some(compacted) = passed_over.compacted.filter(|_| !passed_over.has_refused) else { return Ok(0) };
+        let stored = self.env.store.event(self.session.clone(), compacted).await?;
+        let event: Option<Event> = stored.and_then(|stored| serde_json::from_str(&stored.data).ok());
+        let Some(EventBody::Compacted { through, .. }) = event.map(|event| event.body) else { return Ok(0) };
+        let turn = self.env.store.turn_of(self.session.clone(), through.0, compacted).await?;
+        Ok(turn.map_or(0, |turn| turn.saturating_sub(1)))
+    }
+
+    /// Reads the log page by page, so that other sessions' queries run in between.
+    async fn read_after(&self, beginning: u64, passed_over: &PassedOver) -> Result<Past, Unread> {
+        let Past { mut builder, mut bytes, .. } = Past::default();
+        let mut after = beginning;
         loop {
             let read = self.env.store.events_of(self.session.clone(), context::KINDS, after, context::PAGE);
             let (mut page, more) = read.await?;

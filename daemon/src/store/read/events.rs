@@ -79,6 +79,18 @@ impl Store {
         .await
     }
 
+    /// The number of the event that began the turn of a message, which is looked for back from the event `before`.
+    pub async fn turn_of(&self, id: SessionId, message: String, before: u64) -> Result<Option<u64>, StoreError> {
+        self.read_of(Lane::Quick, &id.clone(), move |connection| {
+            let found = latest(connection, id.as_str(), ("message", Some(&message)), before)?;
+            match found {
+                Some(seq) => latest(connection, id.as_str(), ("turn_started", None), seq),
+                None => Ok(None),
+            }
+        })
+        .await
+    }
+
     /// One event.
     pub async fn event(&self, id: SessionId, seq: u64) -> Result<Option<Stored>, StoreError> {
         let page = self.events(id, seq.saturating_sub(1), seq, 1, true).await?;
@@ -107,6 +119,26 @@ impl Store {
     pub async fn scratch(&self, id: SessionId) -> Result<Vec<Piece>, StoreError> {
         self.read_of(Lane::Quick, &id.clone(), move |connection| pieces(connection, id.as_str())).await
     }
+}
+
+/// The number of the latest event of a kind up to `until`; of a message, if one is named.
+fn latest(
+    connection: &Connection,
+    id: &str,
+    (kind, message): (&str, Option<&str>),
+    until: u64,
+) -> rusqlite::Result<Option<u64>> {
+    let sql = "SELECT seq FROM event WHERE session = ?1 AND seq > ?2 AND seq <= ?3 AND kind = ?4
+               AND (?5 IS NULL OR json_extract(data, '$.message') = ?5) ORDER BY seq DESC LIMIT 1";
+    let mut statement = connection.prepare_cached(sql)?;
+    for part in parts(connection, id)?.into_iter().rev() {
+        let Some((after, until)) = part.within(0, until) else { continue };
+        let values = params![part.source, after as i64, until as i64, kind, message];
+        if let Some(seq) = statement.query_row(values, |row| row.get::<_, i64>(0)).optional()? {
+            return Ok(Some(seq as u64));
+        }
+    }
+    Ok(None)
 }
 
 /// The number of a session's last event; 0 if it has none.

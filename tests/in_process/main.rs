@@ -20,6 +20,7 @@ mod matrix;
 mod mcp;
 mod mcp_faults;
 mod memory;
+mod order;
 mod permission;
 mod provider_faults;
 mod replay;

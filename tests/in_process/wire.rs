@@ -295,27 +295,6 @@ async fn a_connection_that_begins_with_content_length_speaks_that() {
 }
 
 #[tokio::test]
-async fn requests_take_effect_in_the_order_in_which_they_came() {
-    let (model, daemon, mut raw) = daemon().await;
-    let client = daemon.client().await;
-    let session = client.session().await;
-    model.push((0..20).map(|n| Reply::text(format!("{n}"))));
-    let mut lines = String::new();
-    for n in 0..20 {
-        let params = json!({ "session": session, "content": format!("p{n}") });
-        lines.push_str(&json!({ "jsonrpc": "2.0", "id": n, "method": "session/prompt", "params": params }).to_string());
-        lines.push('\n');
-    }
-    raw.send(lines).await;
-    client.nth(&session, "turn_finished", 20).await;
-    let seen = client.transcript();
-    let order: Vec<String> =
-        seen.of("prompt_accepted").map(|seen| seen.event["content"][0]["text"].as_str().unwrap().to_owned()).collect();
-    assert_eq!(order, (0..20).map(|n| format!("p{n}")).collect::<Vec<_>>());
-    daemon.check(&[&client], &model);
-}
-
-#[tokio::test]
 async fn a_protocol_that_nobody_speaks_is_refused_with_both_ranges() {
     let (_model, _daemon, mut raw) = daemon().await;
     let line = r#"{"jsonrpc":"2.0","id":1,"method":"daemon/hello","params":{"client":"x","protocol":[90,99]}}"#;

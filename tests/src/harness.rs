@@ -45,10 +45,16 @@ pub struct Programs {
     pub client: PathBuf,
 }
 
+static PROGRAMS: OnceLock<Programs> = OnceLock::new();
+
 /// The programs under test, built once a process: same target directory and profile as this test.
 pub fn programs() -> &'static Programs {
-    static PROGRAMS: OnceLock<Programs> = OnceLock::new();
-    PROGRAMS.get_or_init(build)
+    PROGRAMS.get_or_init(|| build(None))
+}
+
+/// Makes [`programs`] those that packages have, for figures. Panics if they were built before.
+pub fn measure_packaged() {
+    assert!(PROGRAMS.set(build(Some("dist"))).is_ok(), "the programs are chosen before their first use");
 }
 
 /// The programs with their faults ([`lingerd::fault`]), built once a process. They have names of their own, and share what they
@@ -56,7 +62,7 @@ pub fn programs() -> &'static Programs {
 pub fn faulty() -> &'static Programs {
     static PROGRAMS: OnceLock<Programs> = OnceLock::new();
     PROGRAMS.get_or_init(|| {
-        cargo_build(&["--features=lingerd/faults,linger/faults", "--bin=lingerd-faults", "--bin=linger-faults"]);
+        cargo_build(&["--features=lingerd/faults,linger/faults", "--bin=lingerd-faults", "--bin=linger-faults"], None);
         let profile = profile();
         Programs { daemon: profile.join("lingerd-faults"), client: profile.join("linger-faults") }
     })
@@ -69,23 +75,25 @@ pub fn profile() -> PathBuf {
     if deps.ends_with("deps") { deps.parent().unwrap_or(deps) } else { deps }.to_path_buf()
 }
 
-fn build() -> Programs {
-    cargo_build(&["--bin=lingerd", "--bin=linger"]);
-    let profile = profile();
-    Programs { daemon: profile.join("lingerd"), client: profile.join("linger") }
+/// Builds both programs with a profile of their own, or with that of this test.
+fn build(own: Option<&str>) -> Programs {
+    cargo_build(&["--bin=lingerd", "--bin=linger"], own);
+    let directory = own.map_or_else(profile, |own| profile().with_file_name(own));
+    Programs { daemon: directory.join("lingerd"), client: directory.join("linger") }
 }
 
 #[allow(clippy::disallowed_methods)] // Tests own the processes that they start.
-fn cargo_build(more: &[&str]) {
+fn cargo_build(more: &[&str], own: Option<&str>) {
     let profile = profile();
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["build", "--quiet"]).args(more).arg("--manifest-path");
     command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml"));
     command.arg("--target-dir").arg(profile.parent().unwrap_or(&profile));
-    if profile.ends_with("release") {
-        // As they are shipped: figures are taken of these.
-        command.args(["--release", "-p", "lingerd", "-p", "linger"]);
+    let name = own.or_else(|| profile.ends_with("release").then_some("release"));
+    if let Some(name) = name {
+        // Without the features of the tests.
+        command.args(["--profile", name, "-p", "lingerd", "-p", "linger"]);
     } else {
         // With the features of the whole workspace: all that the tests are built from is there already.
         command.arg("--workspace");

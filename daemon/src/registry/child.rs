@@ -12,6 +12,7 @@ use linger_protocol::session::{Create, Set};
 
 use super::Registry;
 use super::create::Origin;
+use super::place::Place;
 use crate::agent::role::stricter;
 use crate::agent::{Kind, Library};
 use crate::session::actor::{Command, KeyedReply};
@@ -71,8 +72,13 @@ impl Registry {
     }
 
     /// Before a session goes with its children: fails if one is at work, or with `force` cancels the session's turn, so that no
-    /// result of theirs is waited for. Gives the children.
-    pub async fn leave(self: &Arc<Self>, session: &SessionId, force: bool) -> Result<Vec<SessionId>, RpcError> {
+    /// result of theirs is waited for. Gives the children. `place`: the request's place in the session, if it has one.
+    pub async fn leave(
+        self: &Arc<Self>,
+        session: &SessionId,
+        force: bool,
+        place: Option<&Place>,
+    ) -> Result<Vec<SessionId>, RpcError> {
         let below = self.below(session).await?;
         if below.is_empty() {
             return Ok(Vec::new());
@@ -89,7 +95,8 @@ impl Registry {
             return Err(busy.hint("cancel it first, or use force"));
         }
         if force {
-            match self.ask(session, |reply| Command::Cancel(true, KeyedReply { key: None, reply })).await {
+            let cancel = |reply| Command::Cancel(true, KeyedReply { key: None, reply });
+            match self.ask_in(place, session, cancel).await {
                 // Nothing runs, or it is in the bin, or cannot be read.
                 Ok(()) | Err(_) => {}
             }

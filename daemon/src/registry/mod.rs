@@ -6,6 +6,7 @@
 mod child;
 pub mod create;
 mod load;
+pub mod place;
 pub mod prune;
 mod resume;
 mod tree;

@@ -13,6 +13,7 @@ use linger_protocol::id::SessionId;
 use linger_protocol::session::{Info, Prune, Pruned};
 
 use super::Registry;
+use super::place::Place;
 use crate::session::actor::{Command, KeyedReply};
 use crate::session::state::State;
 use crate::store::damage::Found;
@@ -31,16 +32,24 @@ const AGAIN_MS: u64 = 3_600_000;
 pub const BIN_MS: u64 = 30 * clock::DAY_MS;
 
 impl Registry {
-    /// Puts a session into the bin; with `force` also while a turn runs, which is cancelled first.
-    pub async fn bin(self: &Arc<Self>, id: &SessionId, force: bool, key: Option<Key>) -> Result<(), RpcError> {
+    /// Puts a session into the bin; with `force` also while a turn runs, which is cancelled first. `place`: the request's place in
+    /// the session, if it has one.
+    pub async fn bin(
+        self: &Arc<Self>,
+        id: &SessionId,
+        force: bool,
+        key: Option<Key>,
+        place: Option<&Place>,
+    ) -> Result<(), RpcError> {
         if force {
-            match self.ask(id, |reply| Command::Cancel(true, KeyedReply { key: None, reply })).await {
+            let cancel = |reply| Command::Cancel(true, KeyedReply { key: None, reply });
+            match self.ask_in(place, id, cancel).await {
                 // Nothing runs; or it is in the bin already, as when the request is sent again.
                 Err(error) if !matches!(error.code(), Some(Code::Idle | Code::Binned)) => return Err(error),
                 _ => {}
             }
         }
-        self.ask(id, |reply| Command::Bin(KeyedReply { key, reply })).await
+        self.ask_in(place, id, |reply| Command::Bin(KeyedReply { key, reply })).await
     }
 
     /// Deletes the sessions that were not used for a while, puts them into the bin, or only lists them.
@@ -62,7 +71,7 @@ impl Registry {
             let done = match (params.dry_run, params.into_bin && !params.bin) {
                 (true, false) if !params.force => !self.is_used_below(&id, before).await?,
                 (true, _) => true,
-                (false, true) => pruned_one(&id, self.bin(&id, params.force, None).await)?,
+                (false, true) => pruned_one(&id, self.bin(&id, params.force, None, None).await)?,
                 (false, false) => self.prune_one(&id, before, params.force).await?,
             };
             if !done {
@@ -127,7 +136,7 @@ impl Registry {
         if !force && self.is_used_below(id, before).await? {
             return Ok(false);
         }
-        let children = match self.leave(id, force).await {
+        let children = match self.leave(id, force, None).await {
             Ok(children) => children,
             Err(error) => return pruned_one(id, Err(error)),
         };

@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 
 use super::Registry;
 use super::create::{ID, MAX_SESSIONS};
+use super::place::Place;
 use crate::agent::role::stricter;
 use crate::session::Draft;
 use crate::session::actor::{Actor, Author, Command, GoBack, KeyedReply};
@@ -63,10 +64,11 @@ impl Registry {
         self.make_fork((row, &line, point), fork.name, allows, key).await
     }
 
-    /// Goes back to before a prompt.
+    /// Goes back to before a prompt. `place`: the request's place in the session.
     pub async fn rewind(
         self: &Arc<Self>,
         asked: Rewind,
+        place: &Place,
         allows: ForkAllows,
         key: Option<Key>,
         by: Author,
@@ -82,7 +84,7 @@ impl Registry {
         let point = line.before(asked.to.as_ref()).await?;
         let context_tokens = line.known(&point).await?.context_tokens;
         let changes = match asked.files {
-            true => self.put_back(&asked, point.seq, &by).await?,
+            true => self.put_back(&asked, place, point.seq, &by).await?,
             false => Vec::new(),
         };
         // The files were put back by events of their own.
@@ -109,7 +111,7 @@ impl Registry {
         let (to, head) = (point.seq, state.head);
         let rewound = Rewound { to, prompt, branch: branch.clone(), files, context_tokens, ..Rewound::default() };
         let back = Box::new(GoBack { rewound, head, done });
-        let done = self.ask(id, |reply| Command::GoBack(back, key, by, reply)).await;
+        let done = place.ask(|reply| Command::GoBack(back, key, by, reply)).await;
         if done.is_err() {
             // Nothing was left, so nothing has to be kept.
             let asked = |reply| Command::Remove(true, KeyedReply { key: None, reply });
@@ -132,6 +134,7 @@ impl Registry {
     async fn put_back(
         self: &Arc<Self>,
         asked: &Rewind,
+        place: &Place,
         after: u64,
         by: &Author,
     ) -> Result<Vec<linger_protocol::event::FileChange>, RpcError> {
@@ -142,7 +145,7 @@ impl Registry {
                 return Ok(changes);
             }
             let undo = Undo { session: id.clone(), force: asked.force, ..Undo::default() };
-            let undone = self.ask(id, |reply| Command::Undo(undo, None, by.clone(), reply)).await?;
+            let undone = place.ask(|reply| Command::Undo(undo, None, by.clone(), reply)).await?;
             changes.extend(undone.changes);
             if let Some(left) = undone.failed.first() {
                 let text = format!("{} cannot be put back: {}", left.path.display(), left.reason);

@@ -12,6 +12,7 @@ use linger_protocol::id::SessionId;
 use linger_protocol::tree::{CompactionRow, Compactions, Uncompact, Uncompacted};
 
 use super::Registry;
+use super::place::Place;
 use crate::session::actor::{Author, Command};
 use crate::session::context::{self, Builder};
 use crate::session::state::State;
@@ -30,10 +31,11 @@ impl Registry {
         Ok(self.compactions_of(&asked.session, &state, LISTED).await?)
     }
 
-    /// Takes back the latest compaction that counts.
+    /// Takes back the latest compaction that counts. `place`: the request's place in the session.
     pub async fn uncompact(
         self: &Arc<Self>,
         asked: Uncompact,
+        place: &Place,
         key: Option<Key>,
         by: Author,
     ) -> Result<Uncompacted, RpcError> {
@@ -64,7 +66,7 @@ impl Registry {
             return Err(error.hint("`/model` changes to a model with a larger window; `linger log` shows the messages"));
         }
         let taken = Uncompacted { compacted: row.seq, messages: row.messages, tokens, by: None, process: None };
-        self.ask(id, |reply| Command::Uncompact(taken, head, key, by, reply)).await
+        place.ask(|reply| Command::Uncompact(taken, head, key, by, reply)).await
     }
 
     async fn compactions_of(

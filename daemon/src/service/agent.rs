@@ -7,18 +7,18 @@ use linger_protocol::agent::{Item, List};
 use linger_protocol::error::Code;
 use linger_protocol::id::SessionId;
 use linger_protocol::message::ContentBlock;
-use linger_protocol::prompt::PromptContent;
 use linger_protocol::session::Set;
-use serde_json::Value;
 
 use super::{Caller, Services};
 use crate::agent::command::{self, Piece};
-use crate::agent::{Kind, Library, Places};
+use crate::agent::{Kind, Library};
 use crate::question::permission::{CallInfo, Verdict};
-use crate::session::actor::{CallBasis, Command, Named};
+use crate::registry::place::Place;
+use crate::session::actor::{CallBasis, Command, KeyedReply, Named};
+use crate::session::library::library;
 use crate::sys::disk;
+use crate::tool::Access;
 use crate::tool::handle::Entry;
-use crate::tool::{Access, Workspace};
 
 /// The largest file that a command names, in bytes: about 24,000 tokens.
 const MAX_FILE: u64 = 96 << 10;
@@ -53,27 +53,30 @@ pub async fn list(services: &Services, caller: &Caller, kind: Kind, params: List
         return disk::probe(&probed, disk::TIMEOUT, check).await.ok_or_else(silent);
     }
     let workspace = services.env().workspace(&SessionId::default(), &cwd, Default::default(), disk::TIMEOUT).await;
-    Ok(library(services, &workspace).await?.rows(kind, text))
+    Ok(library(services.env(), &workspace).await?.rows(kind, text))
 }
 
-pub(super) async fn library(services: &Services, workspace: &Workspace) -> Result<Library, RpcError> {
-    let (config, places): (_, Places) = (services.config.clone(), services.env().agent_places(workspace));
-    let library = disk::probe(&workspace.cwd, disk::TIMEOUT, move || Library::load(&config, &places)).await;
-    library.ok_or_else(|| RpcError::new(Code::Storage, disk::unresponsive(&workspace.cwd)))
+/// The text that a prompt begins with.
+fn first_text(blocks: &[ContentBlock]) -> Option<&str> {
+    blocks.first().and_then(ContentBlock::as_text)
 }
 
-/// A prompt whose text may begin with `/name`: what that means, and what was named. Unchanged if it names nothing.
-pub(super) async fn expanded(
+/// Whether a prompt begins with `/name`.
+pub(super) fn names_command(blocks: &[ContentBlock]) -> bool {
+    first_text(blocks).is_some_and(|text| command::named(text).is_some())
+}
+
+/// Replaces `/name …` at the start of a prompt by the text of that command or skill; gives what was named. `place`: the prompt's
+/// place in its session.
+pub(super) async fn expand(
     services: &Services,
-    caller: &Caller,
-    session: &SessionId,
-    content: PromptContent,
-) -> Result<(PromptContent, Option<Named>), RpcError> {
-    let mut blocks = content.into_blocks();
-    let typed = blocks.first().and_then(ContentBlock::as_text).map(str::to_owned).unwrap_or_default();
-    let Some((name, arguments)) = command::named(&typed) else { return Ok((PromptContent::Blocks(blocks), None)) };
-    let basis = services.registry.ask(session, Command::CallBasis).await?;
-    let library = library(services, &basis.workspace).await?;
+    place: &Place,
+    blocks: &mut [ContentBlock],
+) -> Result<Option<Named>, RpcError> {
+    let typed = first_text(blocks).unwrap_or_default().to_owned();
+    let Some((name, arguments)) = command::named(&typed) else { return Ok(None) };
+    let basis = place.ask(Command::CallBasis).await?;
+    let library = library(services.env(), &basis.workspace).await?;
     let pieces = match library.expand(name, arguments) {
         Some(pieces) => pieces.map_err(|why| bad(name, &why))?,
         None => return Err(unknown(&library, name)),
@@ -94,12 +97,12 @@ pub(super) async fn expanded(
         text = as_agent(&basis, name, agent, text)?;
     }
     if let Some(model) = command.and_then(|command| command.model.clone()) {
-        with_model(services, caller, session, &basis, name, model).await?;
+        set_model(place, &basis, name, model).await?;
     }
     if let Some(first) = blocks.first_mut() {
         *first = ContentBlock::text(text);
     }
-    Ok((PromptContent::Blocks(blocks), Some(Named { runs, limit: library.limit(name), typed })))
+    Ok(Some(Named { runs, limit: library.limit(name), typed: typed.clone() }))
 }
 
 /// The text of a command that is the work of an agent: the session's own, or one that the model can delegate to.
@@ -117,14 +120,7 @@ fn as_agent(basis: &CallBasis, name: &str, agent: &str, text: String) -> Result<
 }
 
 /// Gives the session the model that a command wants, as `session/set` does.
-async fn with_model(
-    services: &Services,
-    caller: &Caller,
-    session: &SessionId,
-    basis: &CallBasis,
-    name: &str,
-    model: String,
-) -> Result<(), RpcError> {
+async fn set_model(place: &Place, basis: &CallBasis, name: &str, model: String) -> Result<(), RpcError> {
     if basis.model == model {
         return Ok(());
     }
@@ -132,17 +128,8 @@ async fn with_model(
         let why = format!("it wants the model {model}, and a turn runs with another one");
         return Err(RpcError::new(Code::BadPrompt, format!("/{name}: {why}")).hint("send it again after the turn"));
     }
-    let set = Set { session: session.clone(), model: Some(model), ..Set::default() };
-    super::session::set(services, caller, set).await.map(drop)
-}
-
-/// The schema of the answers of a session's agent. A library that cannot be read is an error of the turn.
-pub(super) async fn response_schema(services: &Services, session: &SessionId) -> Result<Option<Value>, RpcError> {
-    let basis = services.registry.ask(session, Command::CallBasis).await?;
-    let Some(role) = basis.role else { return Ok(None) };
-    let library = library(services, &basis.workspace).await?;
-    let agent = library.agents.into_iter().find(|entry| entry.name == role.name);
-    Ok(agent.and_then(|entry| entry.item.response_schema))
+    let set = Set { session: place.session().clone(), model: Some(model), ..Set::default() };
+    place.ask(|reply| Command::Set(set, Ok(()), KeyedReply { key: None, reply })).await
 }
 
 fn bad(name: &str, why: &str) -> RpcError {

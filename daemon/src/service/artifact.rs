@@ -219,6 +219,11 @@ pub(super) async fn mentioned(
     Ok(added)
 }
 
+/// Whether the texts name an artifact.
+pub(super) fn are_mentioned(blocks: &[ContentBlock]) -> bool {
+    blocks.iter().filter_map(ContentBlock::as_text).any(|text| mentions(text).next().is_some())
+}
+
 /// The ids that stand behind `artifact:` in a text.
 fn mentions(text: &str) -> impl Iterator<Item = ArtifactId> {
     text.match_indices(MENTION).filter_map(|(at, _)| {

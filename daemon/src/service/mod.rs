@@ -22,6 +22,7 @@ pub mod model;
 pub mod need;
 pub mod permission;
 pub mod question;
+mod route;
 pub mod search;
 pub mod session;
 pub mod token;

@@ -7,6 +7,7 @@ use linger_protocol::permission::{self, Answered, Decision, Pending};
 use linger_protocol::question::{After, AlreadyAnswered, Answer, List, PendingQuestion};
 use linger_protocol::token::Can;
 
+use super::route::Route;
 use super::{Caller, Services, config};
 use crate::question::is_as_shown;
 use crate::session::actor::{Command, KeyedReply, answered_before};
@@ -88,10 +89,17 @@ async fn give(services: &Services, caller: &Caller, answer: Answer, key: Option<
         caller.must_be_process(services, "answer a question of the daemon itself")?;
         return config::answer(services, answer, by, key).await;
     }
-    caller.may_change(services, &session, "answer a question").await?;
+    let route = Route::to_change(services, caller, &session, "answer a question").await?;
     let limit = caller.answer_limit(services);
-    services.registry.ask(&session, |reply| Command::Answer(answer, by, limit, KeyedReply { key, reply })).await?;
-    Ok(Answered { outcome: "won".to_owned() })
+    let question = answer.question.clone();
+    match route.send(|reply| Command::Answer(answer, by, limit, KeyedReply { key, reply })).await {
+        Ok(()) => Ok(Answered { outcome: "won".to_owned() }),
+        // The session was removed before the answer.
+        Err(error) if error.code() == Some(Code::UnknownSession) => {
+            Err(answered_before(&services.store, &question).await)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// An error of an answer, in the terms of permissions; a question of another kind is an unknown permission.

@@ -19,13 +19,15 @@ use linger_protocol::token::Can;
 
 use serde_json::Value;
 
-use super::{Authority, Caller, Services, model};
+use super::route::{Route, place_to_change};
+use super::{Authority, Caller, Services, agent, artifact, model};
 use crate::config::HookEvent;
 use crate::log::cursor::Position;
 use crate::mcp::sessions::{self, Unfit};
 use crate::registry::create::directory;
+use crate::registry::place::Place;
 use crate::registry::prune;
-use crate::session::actor::{CallBasis, Command, KeyedReply};
+use crate::session::actor::{CallBasis, Command, KeyedReply, Named as Expanded, PlaceKind, PromptRequest};
 use crate::session::hooks::{Hooks, Refusal};
 use crate::session::state::State;
 use crate::session::subscription::Subscription;
@@ -35,6 +37,9 @@ use crate::sys::disk;
 
 /// The most rows of `session/list`.
 const MAX_ROWS: u32 = 1000;
+
+/// What only some callers may do with `session/set`.
+const MORE_TOOLS: &str = "give a session more tools";
 
 /// Creates a session. If it names no model, the error suggests one.
 pub async fn create(services: &Services, caller: &Caller, mut params: Create) -> Result<Created, RpcError> {
@@ -114,11 +119,10 @@ pub async fn attach(
     caller: &Caller,
     params: Attach,
 ) -> Result<(Attached, Subscription), RpcError> {
-    caller.may_read(services, &params.session).await?;
+    let route = Route::to_read(services, caller, &params.session, PlaceKind::Attach).await?;
     let env = brought(services, caller, params.env);
     let person = params.person && caller.is_person(services);
-    let attach = |reply| Command::Attach(params.after, person, env, reply);
-    let reading = services.registry.ask(&params.session, attach).await?;
+    let reading = route.send(|reply| Command::Attach(params.after, person, env, reply)).await?;
     let attached = Attached { cursor: Position::after(reading.head).cursor(), missing_env: reading.missing.clone() };
     Ok((attached, Subscription::new(reading, services.store.clone(), params.deltas.unwrap_or(true))))
 }
@@ -153,133 +157,153 @@ fn must_bring_nothing(services: &Services, caller: &Caller, env: &BTreeMap<Strin
 
 /// The names of the variables of a session's tools.
 pub async fn env(services: &Services, caller: &Caller, params: Named) -> Result<Environment, RpcError> {
-    caller.may_read(services, &params.session).await?;
-    services.registry.ask(&params.session, Command::Environment).await
+    Route::to_read(services, caller, &params.session, PlaceKind::Read).await?.send(Command::Environment).await
 }
 
 /// Queues a prompt; answers once it is on disk.
 pub async fn prompt(services: &Services, caller: &Caller, mut params: Prompt) -> Result<Prompted, RpcError> {
-    caller.may_change(services, &params.session, "send a prompt").await?;
     let can = if matches!(params.when, None | Some(When::Queue)) { Can::Speak } else { Can::Steer };
     caller.must_have(services, can, "send such a prompt")?;
-    caller.may_run_in(services, &params.session).await?;
     must_bring_nothing(services, caller, &params.env)?;
-    let (by, session) = (caller.author(), params.session.clone());
+    let session = params.session.clone();
     let env = std::mem::take(&mut params.env);
     let key = Key::of("session/prompt", session.as_str(), params.key.take(), &params)?;
     params.env = env;
-    let mut command = None;
-    if params.expand {
-        (params.content, command) = super::agent::expanded(services, caller, &session, params.content).await?;
+    let has_schema = params.schema.is_some();
+    let direct = Route::direct(services, caller, &session);
+    if let Some(direct) = direct.filter(|_| !needs_preparing(services, &mut params)) {
+        let (prompt, named, by) = (params, None, caller.author());
+        let request = |reply| PromptRequest { prompt, named, key, by, has_schema, reply };
+        return direct.send(|reply| Command::Prompt(Box::new(request(reply)))).await;
     }
-    params.content = with_artifacts(services, caller, params.content).await?;
-    if params.schema.is_none() {
-        params.schema = super::agent::response_schema(services, &session).await?;
-    }
-    if services.env().policy.may_have_hooks(HookEvent::Prompt) {
-        params.content = hooked(services, &session, params.content).await?;
-    }
-    services.registry.ask(&session, |reply| Command::Prompt(params, command, key, by, reply)).await
+    let mut place = place_to_change(services, caller, &session, PlaceKind::Prompt, "send a prompt").await?;
+    let (prompt, named) = place
+        .prepare(async |place| {
+            caller.may_run_in(services, &session).await?;
+            prepared(services, caller, place, params).await
+        })
+        .await?;
+    let by = caller.author();
+    let request = |reply| PromptRequest { prompt, named, key, by, has_schema, reply };
+    place.finish(|reply| Command::Prompt(Box::new(request(reply)))).await
 }
 
-/// The content of a prompt with the artifacts that it names.
-async fn with_artifacts(
+/// Whether something has to be read or run before the prompt is whole.
+fn needs_preparing(services: &Services, params: &mut Prompt) -> bool {
+    let blocks = take_content(params);
+    let needs = (params.expand && agent::names_command(&blocks))
+        || artifact::are_mentioned(&blocks)
+        || services.env().policy.may_have_hooks(HookEvent::Prompt);
+    params.content = PromptContent::Blocks(blocks);
+    needs
+}
+
+fn take_content(params: &mut Prompt) -> Vec<ContentBlock> {
+    std::mem::replace(&mut params.content, PromptContent::Blocks(Vec::new())).into_blocks()
+}
+
+/// The prompt with its command expanded, the artifacts that it names, and what hooks add; and the command that it named.
+async fn prepared(
     services: &Services,
     caller: &Caller,
-    content: PromptContent,
-) -> Result<PromptContent, RpcError> {
-    let mut blocks = content.into_blocks();
-    blocks.extend(super::artifact::mentioned(services, caller, &blocks).await?);
-    Ok(PromptContent::Blocks(blocks))
+    place: &Place,
+    mut params: Prompt,
+) -> Result<(Prompt, Option<Expanded>), RpcError> {
+    let mut blocks = take_content(&mut params);
+    let named = if params.expand { agent::expand(services, place, &mut blocks).await? } else { None };
+    blocks.extend(artifact::mentioned(services, caller, &blocks).await?);
+    if services.env().policy.may_have_hooks(HookEvent::Prompt) {
+        blocks.extend(hooked(services, place, &blocks).await?);
+    }
+    params.content = PromptContent::Blocks(blocks);
+    Ok((params, named))
 }
 
-/// The content of a prompt with what hooks add to it. Fails if one refuses it.
-async fn hooked(services: &Services, session: &SessionId, content: PromptContent) -> Result<PromptContent, RpcError> {
-    let CallBasis { workspace, .. } = services.registry.ask(session, Command::CallBasis).await?;
+/// What the hooks of a prompt add to it. Fails if one refuses it.
+async fn hooked(services: &Services, place: &Place, blocks: &[ContentBlock]) -> Result<Option<ContentBlock>, RpcError> {
+    let CallBasis { workspace, .. } = place.ask(Command::CallBasis).await?;
     services.env().policy.read(&workspace).await;
-    let hooks = Hooks::of(services.env(), &workspace, session);
+    let hooks = Hooks::of(services.env(), &workspace, place.session());
     if !hooks.has(HookEvent::Prompt) {
-        return Ok(content);
+        return Ok(None);
     }
-    let mut blocks = content.into_blocks();
-    let fields = [("prompt".to_owned(), Value::from(text_of(&blocks)))].into_iter().collect();
+    let fields = [("prompt".to_owned(), Value::from(text_of(blocks)))].into_iter().collect();
     let said = hooks.run(HookEvent::Prompt, fields, |_| true).await;
     let said = said.map_err(|Refusal { why, .. }| {
         RpcError::new(Code::BadPrompt, format!("the prompt is refused: {why}"))
             .hint("a hook of the configuration says so")
     })?;
-    blocks.extend(said.added.map(ContentBlock::text));
-    Ok(PromptContent::Blocks(blocks))
+    Ok(said.added.map(ContentBlock::text))
 }
 
 /// Queues a compaction of the context; answers once the request is on disk.
 pub async fn compact(services: &Services, caller: &Caller, mut params: Compact) -> Result<Prompted, RpcError> {
-    caller.may_change(services, &params.session, "compact a session").await?;
-    caller.may_run_in(services, &params.session).await?;
-    let (by, session) = (caller.author(), params.session.clone());
+    let session = params.session.clone();
     let key = Key::of("session/compact", session.as_str(), params.key.take(), &params)?;
-    services.registry.ask(&session, |reply| Command::Compact(params, key, by, reply)).await
+    let route = Route::to_run(services, caller, &session, "compact a session").await?;
+    route.send(|reply| Command::Compact(params, key, caller.author(), reply)).await
 }
 
 /// Takes back a prompt that waits for its turn.
 pub async fn unqueue(services: &Services, caller: &Caller, mut params: Unqueue) -> Result<Unqueued, RpcError> {
-    caller.may_change(services, &params.session, "take back a prompt").await?;
-    let (by, session) = (caller.author(), params.session.clone());
+    let session = params.session.clone();
     let key = Key::of("session/unqueue", session.as_str(), params.key.take(), &params)?;
-    services.registry.ask(&session, |reply| Command::Unqueue(params.prompt, key, by, reply)).await
+    let route = Route::to_change(services, caller, &session, "take back a prompt").await?;
+    route.send(|reply| Command::Unqueue(params.prompt, key, caller.author(), reply)).await
 }
 
 /// Puts files back to what they were before a turn.
 pub async fn undo(services: &Services, caller: &Caller, mut params: Undo) -> Result<Restored, RpcError> {
-    caller.may_change(services, &params.session, "undo changes").await?;
-    caller.may_run_in(services, &params.session).await?;
-    let (by, session) = (caller.author(), params.session.clone());
+    let session = params.session.clone();
     let key = Key::of("session/undo", session.as_str(), params.key.take(), &params)?;
-    services.registry.ask(&session, |reply| Command::Undo(params, key, by, reply)).await
+    let route = Route::to_run(services, caller, &session, "undo changes").await?;
+    route.send(|reply| Command::Undo(params, key, caller.author(), reply)).await
 }
 
 /// What the turns of a session changed in files.
 pub async fn diff(services: &Services, caller: &Caller, params: Diff) -> Result<Differences, RpcError> {
-    caller.may_read(services, &params.session).await?;
-    let session = params.session.clone();
-    services.registry.ask(&session, |reply| Command::Diff(params, reply)).await
+    let route = Route::to_read(services, caller, &params.session, PlaceKind::Read).await?;
+    route.send(|reply| Command::Diff(params, reply)).await
 }
 
 /// Makes the changes again that were undone last.
 pub async fn redo(services: &Services, caller: &Caller, mut params: Redo) -> Result<Restored, RpcError> {
-    caller.may_change(services, &params.session, "redo changes").await?;
-    caller.may_run_in(services, &params.session).await?;
-    let (by, session) = (caller.author(), params.session.clone());
+    let session = params.session.clone();
     let key = Key::of("session/redo", session.as_str(), params.key.take(), &params)?;
-    services.registry.ask(&session, |reply| Command::Redo(params, key, by, reply)).await
+    let route = Route::to_run(services, caller, &session, "redo changes").await?;
+    route.send(|reply| Command::Redo(params, key, caller.author(), reply)).await
 }
 
-/// Cancels the running turn and keeps the session.
+/// Cancels the running turn, and prompts that are being prepared; keeps the session.
 pub async fn cancel(services: &Services, caller: &Caller, mut params: Cancel) -> Result<Empty, RpcError> {
-    caller.may_change(services, &params.session, "cancel a turn").await?;
-    let key = Key::of("session/cancel", params.session.as_str(), params.key.take(), &params)?;
-    services
-        .registry
-        .ask(&params.session, |reply| Command::Cancel(params.background, KeyedReply { key, reply }))
-        .await?;
+    let session = params.session.clone();
+    let key = Key::of("session/cancel", session.as_str(), params.key.take(), &params)?;
+    let route = match Route::direct(services, caller, &session) {
+        Some(direct) => direct,
+        None => {
+            let kind = PlaceKind::Cancel;
+            Route::Placed(place_to_change(services, caller, &session, kind, "cancel a turn").await?)
+        }
+    };
+    route.send(|reply| Command::Cancel(params.background, KeyedReply { key, reply })).await?;
     Ok(Empty {})
 }
 
 /// Resumes an offered turn, or starts prompts that are still queued after a cancel or an error.
 pub async fn resume(services: &Services, caller: &Caller, mut params: Keyed) -> Result<Empty, RpcError> {
-    caller.may_change(services, &params.session, "continue a turn").await?;
-    caller.may_run_in(services, &params.session).await?;
     let key = Key::of("session/continue", params.session.as_str(), params.key.take(), &params)?;
-    services.registry.ask(&params.session, |reply| Command::Continue(KeyedReply { key, reply })).await?;
+    let route = Route::to_run(services, caller, &params.session, "continue a turn").await?;
+    route.send(|reply| Command::Continue(KeyedReply { key, reply })).await?;
     Ok(Empty {})
 }
 
 /// Changes model, mode or name from the next step on.
 pub async fn set(services: &Services, caller: &Caller, mut params: Set) -> Result<Empty, RpcError> {
+    let has_directories = !(params.add_directories.is_empty() && params.remove_directories.is_empty());
     if let Some(mode) = params.mode {
         caller.may_have_mode(services, mode, false)?;
     }
-    if !(params.add_directories.is_empty() && params.remove_directories.is_empty()) {
+    if has_directories {
         caller.must_be_process(services, "add or remove a directory of a session")?;
     }
     if let Some(servers) = &params.mcp_servers {
@@ -288,16 +312,23 @@ pub async fn set(services: &Services, caller: &Caller, mut params: Set) -> Resul
     if !params.budget.is_empty() {
         caller.must_be_user(services, "change the budget of a session")?;
     }
-    caller.may_change(services, &params.session, "change a session").await?;
-    let may_add_tools = match &params.tools {
-        Some(_) => may_add_tools(services, caller, &params.session).await?,
-        None => Ok(()),
-    };
     let session = params.session.clone();
     let names = params.mcp_servers.as_ref().map(|all| all.iter().map(SessionServer::without_values).collect());
     let servers = std::mem::replace(&mut params.mcp_servers, names);
     let key = Key::of("session/set", session.as_str(), params.key.take(), &params)?;
     params.mcp_servers = servers;
+    let direct = Route::direct(services, caller, &session);
+    if let Some(direct) = direct.filter(|_| params.mode.is_none() && !has_directories) {
+        let may_add = params.tools.as_ref().map(|_| caller.must_be_user(services, MORE_TOOLS));
+        let command = |reply| Command::Set(params, may_add.unwrap_or(Ok(())), KeyedReply { key, reply });
+        direct.send(command).await?;
+        return Ok(Empty {});
+    }
+    let place = place_to_change(services, caller, &session, PlaceKind::Change, "change a session").await?;
+    let may_add = match &params.tools {
+        Some(_) => may_add_tools(services, caller, &session).await?,
+        None => Ok(()),
+    };
     for dir in &mut params.add_directories {
         *dir = directory(dir).await?;
     }
@@ -305,14 +336,14 @@ pub async fn set(services: &Services, caller: &Caller, mut params: Set) -> Resul
         // It may be gone.
         *dir = directory(dir).await.unwrap_or_else(|_| std::mem::take(dir));
     }
-    let mode = params.mode;
-    if let Some(mode) = mode {
-        services.registry.may_be(&session, mode).await?;
-    }
-    services.registry.ask(&session, |reply| Command::Set(params, may_add_tools, KeyedReply { key, reply })).await?;
-    if let Some(mode) = mode {
-        services.registry.tighten(&session, mode).await?;
-    }
+    let Some(mode) = params.mode else {
+        place.finish(|reply| Command::Set(params, may_add, KeyedReply { key, reply })).await?;
+        return Ok(Empty {});
+    };
+    services.registry.may_be(&session, mode).await?;
+    place.ask(|reply| Command::Set(params, may_add, KeyedReply { key, reply })).await?;
+    // Before the next request of this session.
+    services.registry.tighten(&session, mode).await?;
     Ok(Empty {})
 }
 
@@ -323,7 +354,7 @@ async fn may_add_tools(
     session: &SessionId,
 ) -> Result<Result<(), RpcError>, RpcError> {
     if caller.token().is_none() {
-        return Ok(caller.must_be_user(services, "give a session more tools"));
+        return Ok(caller.must_be_user(services, MORE_TOOLS));
     }
     let row = services.store.session(session.clone()).await?;
     let mode = row.and_then(|row| State::from_stored(&row.fold)).map_or(Mode::Auto, |state| state.mode);
@@ -332,26 +363,28 @@ async fn may_add_tools(
 
 /// Puts a session into the bin, and its children.
 pub async fn bin(services: &Services, caller: &Caller, mut params: Bin) -> Result<Removed, RpcError> {
-    caller.may_change(services, &params.session, "put a session into the bin").await?;
-    let key = Key::of("session/bin", params.session.as_str(), params.key.take(), &params)?;
+    let (session, what) = (params.session.clone(), "put a session into the bin");
+    let key = Key::of("session/bin", session.as_str(), params.key.take(), &params)?;
+    let place = place_to_change(services, caller, &session, PlaceKind::Change, what).await?;
     let mut children = 0;
-    for child in services.registry.leave(&params.session, params.force).await? {
-        match services.registry.bin(&child, params.force, None).await {
+    for child in services.registry.leave(&session, params.force, Some(&place)).await? {
+        match services.registry.bin(&child, params.force, None, None).await {
             Ok(()) => children += 1,
             Err(error) if matches!(error.code(), Some(Code::UnknownSession | Code::Binned)) => {}
             Err(error) => return Err(error),
         }
     }
-    services.registry.bin(&params.session, params.force, key).await?;
+    services.registry.bin(&session, params.force, key, Some(&place)).await?;
     Ok(Removed { children, worktrees: Vec::new() })
 }
 
 /// Takes a session out of the bin.
 pub async fn restore(services: &Services, caller: &Caller, mut params: Keyed) -> Result<OutOfBin, RpcError> {
-    caller.may_change(services, &params.session, "take a session out of the bin").await?;
-    let key = Key::of("session/restore", params.session.as_str(), params.key.take(), &params)?;
-    let out = services.registry.ask(&params.session, |reply| Command::Restore(key, reply)).await?;
-    for (child, _) in services.registry.below(&params.session).await? {
+    let (session, what) = (params.session.clone(), "take a session out of the bin");
+    let key = Key::of("session/restore", session.as_str(), params.key.take(), &params)?;
+    let place = place_to_change(services, caller, &session, PlaceKind::Change, what).await?;
+    let out = place.ask(|reply| Command::Restore(key, reply)).await?;
+    for (child, _) in services.registry.below(&session).await? {
         // One that is not there stays there.
         let _restored = services.registry.ask(&child, |reply| Command::Restore(None, reply)).await;
     }
@@ -360,19 +393,43 @@ pub async fn restore(services: &Services, caller: &Caller, mut params: Keyed) ->
 
 /// Deletes a session, its children and all their data.
 pub async fn remove(services: &Services, caller: &Caller, mut params: Remove) -> Result<Removed, RpcError> {
-    caller.may_change(services, &params.session, "remove a session").await?;
-    let key = Key::of("session/remove", params.session.as_str(), params.key.take(), &params)?;
-    let below = services.registry.leave(&params.session, params.force).await?;
-    let worktrees = services.registry.tidy_worktrees(&below, &params.session).await;
+    let session = params.session.clone();
+    let key = Key::of("session/remove", session.as_str(), params.key.take(), &params)?;
+    let place = place_to_change(services, caller, &session, PlaceKind::Change, "remove a session").await;
+    let place = match place {
+        Ok(place) => Some(place),
+        // Nothing of it can be prepared, and it can be removed.
+        Err(error) if error.code() == Some(Code::Damaged) => None,
+        Err(error) => return removed_before(services, key, error, Removed::default()).await,
+    };
+    let below = services.registry.leave(&session, params.force, place.as_ref()).await?;
+    let worktrees = services.registry.tidy_worktrees(&below, &session).await;
     let children = services.registry.remove_all(below, params.force).await?;
-    let command = |key| move |reply| Command::Remove(params.force, KeyedReply { key, reply });
-    match (services.registry.ask(&params.session, command(key.clone())).await, key) {
-        (Ok(()), _) => Ok(Removed { children, worktrees }),
-        // This very request may have removed it before.
-        (Err(error), Some(key)) if error.code() == Some(Code::UnknownSession) => {
-            services.store.answer_to::<()>(&key).await?.map(|()| Removed { children, worktrees }).ok_or(error)
+    let asked = key.clone();
+    let command = |reply| Command::Remove(params.force, KeyedReply { key: asked, reply });
+    let gone = match place {
+        Some(place) => place.finish(command).await,
+        None => services.registry.ask(&session, command).await,
+    };
+    let removed = Removed { children, worktrees };
+    match gone {
+        Ok(()) => Ok(removed),
+        Err(error) => removed_before(services, key, error, removed).await,
+    }
+}
+
+/// The answer to a request for a session that is gone: this very request may have removed it before.
+async fn removed_before(
+    services: &Services,
+    key: Option<Key>,
+    error: RpcError,
+    removed: Removed,
+) -> Result<Removed, RpcError> {
+    match key {
+        Some(key) if error.code() == Some(Code::UnknownSession) => {
+            services.store.answer_to::<()>(&key).await?.map(|()| removed).ok_or(error)
         }
-        (Err(error), _) => Err(error),
+        _ => Err(error),
     }
 }
 

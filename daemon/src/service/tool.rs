@@ -8,11 +8,11 @@ use linger_protocol::RpcError;
 use linger_protocol::daemon::{Tool as Row, ToolDecision, ToolEffect, ToolVerdict, Tools};
 use linger_protocol::id::SessionId;
 
-use super::agent::library;
 use super::{Caller, Services};
 use crate::agent::skill;
 use crate::question::permission::{CallInfo, Verdict};
 use crate::session::actor::{CallBasis, Command};
+use crate::session::library::library;
 use crate::sys::disk;
 use crate::tool::set::{Takes, ToolSet};
 use crate::tool::{Access, Tool, Workspace};
@@ -76,7 +76,7 @@ pub(super) async fn of_new(services: &Services, cwd: PathBuf) -> Result<CallBasi
 async fn tools_of_new(services: &Services, workspace: &Workspace) -> Result<Arc<ToolSet>, RpcError> {
     let env = services.env();
     let model = env.providers.model(None).map(|resolved| resolved.origin).unwrap_or_default();
-    let has_skills = !skill::told(library(services, workspace).await?.skills.iter()).is_empty();
+    let has_skills = !skill::told(library(services.env(), workspace).await?.skills.iter()).is_empty();
     Ok(env.tools_of(&model, (workspace.rules_root(), &SessionId::default()), None, env.offered(has_skills, 0)))
 }
 

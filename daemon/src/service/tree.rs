@@ -6,8 +6,10 @@ use linger_protocol::tree::{
 };
 use linger_protocol::worktree::{Merge, Merged};
 
+use super::route::{place_to_change, place_to_read};
 use super::{Caller, Services};
 use crate::registry::ForkAllows;
+use crate::session::actor::PlaceKind;
 use crate::store::idempotency::Key;
 
 /// What a fork may take over from its origin.
@@ -20,25 +22,24 @@ fn allows(services: &Services, caller: &Caller) -> ForkAllows {
 pub async fn fork(services: &Services, caller: &Caller, mut params: Fork) -> Result<ForkMade, RpcError> {
     caller.must_be_outside(services, "fork a session")?;
     caller.may_make_sessions()?;
-    caller.may_read(services, &params.session).await?;
-    let allows = allows(services, caller);
     let key = Key::of("session/fork", params.session.as_str(), params.key.take(), &params)?;
-    services.registry.fork(params, allows, key).await
+    // While it is held, nothing changes what is forked.
+    let _place = place_to_read(services, caller, &params.session, PlaceKind::Change).await?;
+    services.registry.fork(params, allows(services, caller), key).await
 }
 
 /// Goes back to before a prompt.
 pub async fn rewind(services: &Services, caller: &Caller, mut params: Rewind) -> Result<RewindDone, RpcError> {
     caller.must_be_outside(services, "rewind a session")?;
-    caller.may_read(services, &params.session).await?;
-    caller.may_run_in(services, &params.session).await?;
-    let allows = allows(services, caller);
     let key = Key::of("session/rewind", params.session.as_str(), params.key.take(), &params)?;
-    services.registry.rewind(params, allows, key, caller.author()).await
+    let place = place_to_read(services, caller, &params.session, PlaceKind::Change).await?;
+    caller.may_run_in(services, &params.session).await?;
+    services.registry.rewind(params, &place, allows(services, caller), key, caller.author()).await
 }
 
 /// The prompts that a session can go back to.
 pub async fn prompts(services: &Services, caller: &Caller, params: Prompts) -> Result<Vec<PromptRow>, RpcError> {
-    caller.may_read(services, &params.session).await?;
+    let _place = place_to_read(services, caller, &params.session, PlaceKind::Read).await?;
     services.registry.prompts(params).await
 }
 
@@ -48,22 +49,24 @@ pub async fn compactions(
     caller: &Caller,
     params: Compactions,
 ) -> Result<Vec<CompactionRow>, RpcError> {
-    caller.may_read(services, &params.session).await?;
+    let _place = place_to_read(services, caller, &params.session, PlaceKind::Read).await?;
     services.registry.compactions(params).await
 }
 
 /// Takes back the latest compaction.
 pub async fn uncompact(services: &Services, caller: &Caller, mut params: Uncompact) -> Result<Uncompacted, RpcError> {
-    caller.may_change(services, &params.session, "take back a compaction").await?;
-    caller.may_run_in(services, &params.session).await?;
-    let key = Key::of("session/uncompact", params.session.as_str(), params.key.take(), &params)?;
-    services.registry.uncompact(params, key, caller.author()).await
+    let (session, what) = (params.session.clone(), "take back a compaction");
+    let key = Key::of("session/uncompact", session.as_str(), params.key.take(), &params)?;
+    let place = place_to_change(services, caller, &session, PlaceKind::Change, what).await?;
+    caller.may_run_in(services, &session).await?;
+    services.registry.uncompact(params, &place, key, caller.author()).await
 }
 
 /// Merges what a child did in its git worktree into the directory of its parent.
 pub async fn merge(services: &Services, caller: &Caller, mut params: Merge) -> Result<Merged, RpcError> {
     caller.must_be_user(services, "merge the work of a child")?;
-    caller.may_change(services, &params.session, "merge the work of a child").await?;
-    let key = Key::of("session/merge", params.session.as_str(), params.key.take(), &params)?;
+    let (session, what) = (params.session.clone(), "merge the work of a child");
+    let key = Key::of("session/merge", session.as_str(), params.key.take(), &params)?;
+    let _place = place_to_change(services, caller, &session, PlaceKind::Change, what).await?;
     services.registry.merge(params, key, caller.author()).await
 }

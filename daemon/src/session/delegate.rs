@@ -25,7 +25,7 @@ use linger_protocol::session::{self, Create, Prompted};
 use linger_protocol::worktree::Worktree;
 use tokio::sync::{Semaphore, oneshot};
 
-use super::actor::{Author, Command, KeyedReply, Reply, TurnMessage};
+use super::actor::{Author, Command, KeyedReply, PromptRequest, Reply, TurnMessage};
 use super::env::{Env, Host};
 use super::turn::Emitter;
 use crate::store::idempotency::Key;
@@ -249,7 +249,8 @@ fn give(parent: &SessionId, child: &SessionId, prompt: session::Prompt, reply: R
     let key = Key { id: format!("delegate {child}"), params: String::new() };
     let process = Some(Process { pid: std::process::id(), family: true });
     let by = Author { name: format!("session {parent}"), process };
-    Command::Prompt(session::Prompt { session: child.clone(), ..prompt }, None, Some(key), by, reply)
+    let prompt = session::Prompt { session: child.clone(), ..prompt };
+    Command::Prompt(Box::new(PromptRequest { prompt, named: None, key: Some(key), by, has_schema: true, reply }))
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ pub mod delegate;
 pub mod env;
 pub mod feed;
 pub mod hooks;
+pub mod library;
 pub mod line;
 pub mod names;
 #[cfg(test)]

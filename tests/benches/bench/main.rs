@@ -19,6 +19,7 @@ mod servers;
 use std::process::ExitCode;
 
 use linger_tests::floors::percentile;
+use linger_tests::harness::measure_packaged;
 
 /// One row of the table.
 struct Figure {
@@ -104,8 +105,9 @@ fn median_between(mut values: Vec<f64>) -> (f64, (f64, f64)) {
 async fn main() -> ExitCode {
     let json = std::env::args().any(|arg| arg == "--json");
     if cfg!(debug_assertions) {
-        eprintln!("these figures mean nothing: run with --release");
+        eprintln!("these figures mean nothing: run with `cargo bench`");
     }
+    measure_packaged();
     if !json {
         println!("{:<56} {:>10} {:>10} {:>10} {:<6}", "", "measured", "floor", "target", "unit");
     }

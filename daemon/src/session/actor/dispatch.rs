@@ -14,15 +14,13 @@ impl Actor {
     async fn command(&mut self, command: Command) {
         let command = match command {
             Command::Cancel(background, asked) if matches!(self.phase, Phase::Failed(..)) => {
+                self.cancel_prepared();
                 if background {
                     self.jobs.kill_all(ENDED_BY_USER);
                 }
                 return self.cancel_later(asked).await;
             }
-            command if self.id.is_daemon() && !command.is_for_daemon() => {
-                let error = RpcError::new(Code::UnknownSession, format!("there is no session '{}'", self.id));
-                return command.refuse(error.hint("it is the daemon's own log; you can only attach to it"));
-            }
+            command if self.id.is_daemon() && !command.is_for_daemon() => return command.refuse(self.not_for_daemon()),
             command => command,
         };
         if self.may_be_mended() && !matches!(command, Command::Attach(..) | Command::Pause(_)) {
@@ -38,16 +36,11 @@ impl Actor {
             command if matches!(self.phase, Phase::Failed(..)) => {
                 command.refuse(self.unwritten());
             }
-            command if self.state.binned_at.is_some() && !command.is_for_binned() => {
-                let error = RpcError::new(Code::Binned, format!("session {} is in the bin", self.id));
-                command.refuse(error.hint(format!("`linger restore {}` takes it out", self.id)));
-            }
+            command if self.state.binned_at.is_some() && !command.is_for_binned() => command.refuse(self.binned()),
             Command::Bin(asked) => self.bin(asked).await,
             Command::Restore(key, reply) => self.take_out(key, reply).await,
             Command::Unqueue(prompt, key, by, reply) => self.unqueue(prompt, key, by, reply).await,
-            Command::Prompt(prompt, named, key, by, reply) => {
-                self.prompt(AskedPrompt { prompt, named, key, by, reply }).await;
-            }
+            Command::Prompt(request) => self.prompt(request).await,
             Command::Compact(compact, key, by, reply) => self.compact(compact, key, by, reply).await,
             Command::Cancel(background, asked) => self.cancel(background, asked).await,
             Command::Continue(asked) => self.resume(asked).await,
@@ -79,7 +72,23 @@ impl Actor {
                 let draft = self.in_turn(notice(Level::Warning, code, &text));
                 self.append(vec![draft], Vec::new(), false, None);
             }
+            // The mailbox takes these apart.
+            command @ (Command::Enter(_) | Command::Placed(..)) => {
+                command.refuse(RpcError::new(Code::Internal, "a place within a place"));
+            }
         }
+    }
+
+    /// The error of a command that the daemon's own log does not take.
+    pub(super) fn not_for_daemon(&self) -> RpcError {
+        RpcError::new(Code::UnknownSession, format!("there is no session '{}'", self.id))
+            .hint("it is the daemon's own log; you can only attach to it")
+    }
+
+    /// The error of a command that a session in the bin does not take.
+    pub(super) fn binned(&self) -> RpcError {
+        RpcError::new(Code::Binned, format!("session {} is in the bin", self.id))
+            .hint(format!("`linger restore {}` takes it out", self.id))
     }
 
     pub(super) fn turn_message(&mut self, message: TurnMessage) {

@@ -20,6 +20,7 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::children::ChildReport;
+use super::places::{Entry, PlaceId, PlaceKind, Step};
 use super::respond;
 use crate::config::{Confirmed, Settled};
 use crate::log::cursor::Position;
@@ -136,12 +137,49 @@ pub struct Named {
     pub limit: Option<SkillLimit>,
 }
 
+/// A request with a prompt.
+pub struct PromptRequest {
+    /// The prompt, ready for the log but for what the actor adds.
+    pub prompt: session::Prompt,
+    /// The command or skill that it named.
+    pub named: Option<Named>,
+    /// The idempotency key.
+    pub key: Option<Key>,
+    /// Its author.
+    pub by: Author,
+    /// Whether the output schema is that of the prompt, or of the session's agent.
+    pub has_schema: bool,
+    /// The reply channel.
+    pub reply: Reply<Prompted>,
+}
+
+impl PromptRequest {
+    /// The request with the output schema of the session's agent.
+    pub(super) fn with_schema(mut self: Box<Self>, schema: Option<Value>) -> Box<Self> {
+        (self.prompt.schema, self.has_schema) = (schema, true);
+        self
+    }
+}
+
+#[cfg(test)]
+impl PromptRequest {
+    /// The command of a prompt without a key.
+    pub(crate) fn command(prompt: session::Prompt, named: Option<Named>, by: &str, reply: Reply<Prompted>) -> Command {
+        let (key, by, has_schema) = (None, Author::named(by), true);
+        Command::Prompt(Box::new(Self { prompt, named, key, by, has_schema, reply }))
+    }
+}
+
 /// A command to a session.
 pub enum Command {
+    /// Take a place in the mailbox, for a request that has to be prepared.
+    Enter(Entry),
+    /// What the holder of a place sends.
+    Placed(PlaceId, Step),
     /// Subscribe from a cursor; true for a terminal of a person. The map brings variables.
     Attach(Option<Cursor>, bool, BTreeMap<String, String>, Reply<AttachPoint>),
     /// Queue a prompt.
-    Prompt(session::Prompt, Option<Named>, Option<Key>, Author, Reply<Prompted>),
+    Prompt(Box<PromptRequest>),
     /// Queue a compaction.
     Compact(session::Compact, Option<Key>, Author, Reply<Prompted>),
     /// Take back a queued prompt, or the last one.
@@ -236,11 +274,53 @@ impl Command {
         )
     }
 
+    /// What it is, among requests that take effect in the order of their arrival; `None` for what waits for no place: messages of
+    /// the daemon itself, and commands of the holder of a place.
+    pub(super) fn place_kind(&self) -> Option<PlaceKind> {
+        match self {
+            Self::Enter(entry) => Some(entry.kind),
+            Self::Attach(..) => Some(PlaceKind::Attach),
+            Self::Environment(_) | Self::CallBasis(_) | Self::Diff(..) => Some(PlaceKind::Read),
+            Self::Prompt(_) => Some(PlaceKind::Prompt),
+            Self::Cancel(..) => Some(PlaceKind::Cancel),
+            Self::Compact(..)
+            | Self::Unqueue(..)
+            | Self::Bin(_)
+            | Self::Restore(..)
+            | Self::GoBack(..)
+            | Self::Uncompact(..)
+            | Self::Undo(..)
+            | Self::Redo(..)
+            | Self::Continue(_)
+            | Self::Set(..)
+            | Self::Answer(..)
+            | Self::Remove(..)
+            | Self::Prune(..) => Some(PlaceKind::Change),
+            Self::Placed(..)
+            | Self::TidyWorktree(_)
+            | Self::CommitWorktree(_)
+            | Self::WorktreeIs(..)
+            | Self::Merge(..)
+            | Self::Ask(..)
+            | Self::AskAbout(..)
+            | Self::Confirmed(..)
+            | Self::Child(..)
+            | Self::Warn(..)
+            | Self::FilesChanged(..)
+            | Self::Configured
+            | Self::Pause(_) => None,
+        }
+    }
+
     /// Replies with an error.
     pub fn refuse(self, error: RpcError) {
         match self {
+            Self::Enter(entry) => respond(entry.began, Err(error)),
+            Self::Placed(_, Step::Command(command) | Step::Last(command)) => command.refuse(error),
+            Self::Placed(_, Step::End) => {}
             Self::Attach(_, _, _, reply) => respond(reply, Err(error)),
-            Self::Prompt(_, _, _, _, reply) | Self::Compact(_, _, _, reply) => respond(reply, Err(error)),
+            Self::Prompt(request) => respond(request.reply, Err(error)),
+            Self::Compact(_, _, _, reply) => respond(reply, Err(error)),
             Self::GoBack(_, _, _, reply) => respond(reply, Err(error)),
             Self::Uncompact(_, _, _, _, reply) => respond(reply, Err(error)),
             Self::Undo(_, _, _, reply) | Self::Redo(_, _, _, reply) => respond(reply, Err(error)),

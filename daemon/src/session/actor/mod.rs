@@ -16,6 +16,7 @@ mod hooks;
 mod lasting;
 mod limit;
 mod messages;
+mod places;
 mod plan;
 mod prompts;
 mod questions;
@@ -75,8 +76,10 @@ use crate::tool::background::{Jobs, Report};
 use dispatch::ENDED_BY_USER;
 pub use messages::{
     AnswerLimit, AttachPoint, Author, CallBasis, Command, Commands, Ending, Fragment, KeyedReply, Mailbox, Named,
-    NextStep, PermissionAnswer, PermissionRequest, Reply, Stale, TurnMessage, Wanted,
+    NextStep, PermissionAnswer, PermissionRequest, PromptRequest, Reply, Stale, TurnMessage, Wanted,
 };
+use places::Places;
+pub use places::{Began, Entry, PlaceId, PlaceKind, Step};
 pub use questions::answered_before;
 pub use record::{blob_fold, environment, idle_effort, question_fold, spent, stored, unknown_model};
 use record::{message_of, missing_variables, notice};
@@ -84,7 +87,6 @@ use reply::{CANCELLED_LATER, respond, respond_all, respond_holding, respond_when
 pub use requests::add_directories;
 use storage::known;
 pub use tree::GoBack;
-use worktree::AskedPrompt;
 pub use worktree::MergeWork;
 
 /// How long a stopped turn may take before it is abandoned. Its processes are killed immediately.
@@ -164,8 +166,8 @@ struct Running {
 }
 
 enum Then {
-    /// The turn ends as cancelled; true if a prompt arrived since, so that the next turn starts immediately.
-    Cancel(Vec<KeyedReply>, bool),
+    /// The turn ends as cancelled.
+    Cancel(Vec<KeyedReply>),
     /// The turn continues with the interrupting prompts.
     Interrupt,
     Remove(Vec<KeyedReply>),
@@ -191,6 +193,8 @@ pub struct Actor {
     /// The history, if short and known.
     past: turn::Past,
     phase: Phase,
+    /// Requests that are being prepared, and what waits for them.
+    places: Places,
     /// Outcomes that may not be committed yet.
     remembered: Vec<Outcome>,
     /// The wait after the last failed write, and the time when writing worked again.
@@ -319,6 +323,7 @@ impl Actor {
             workspace,
             past,
             phase,
+            places: Places::default(),
             remembered,
             mended,
             cancelled,
@@ -341,9 +346,10 @@ impl Actor {
     pub async fn run(mut self: Box<Self>, first: Option<Box<Command>>, mut commands: Commands) {
         let _clear = ClearUnwritten { found: self.env.store.found.clone(), id: self.id.clone() };
         if let Some(command) = first {
-            self.boxed_command(*command).await;
+            self.take(command).await;
         }
         loop {
+            self.take_waiting().await;
             let wake = self.next_wake(&mut commands).await;
             if self.log.failed() && !self.phase.ends_or_failed() {
                 self.fail();
@@ -358,7 +364,7 @@ impl Actor {
                 }
             }
             match wake {
-                Wake::Command(Some(command)) => self.boxed_command(*command).await,
+                Wake::Command(Some(command)) => self.take(command).await,
                 Wake::Command(None) => return,
                 Wake::Turn(Some(message)) => self.turn_message(*message),
                 Wake::Turn(None) => self.turn_vanished(),
@@ -400,6 +406,7 @@ impl Actor {
         let may_unload = self.askers.is_empty()
             && self.jobs.running() == 0
             && self.state.children.is_empty()
+            && self.places.is_empty()
             && due.is_none()
             && self.titles.is_empty()
             && self.checkpoints.is_empty();
@@ -455,21 +462,25 @@ impl Actor {
     }
 
     /// Ends the actor, because the stored session is damaged. The next command tries to load it again.
-    fn give_up(self, mut commands: Commands) {
+    fn give_up(mut self, mut commands: Commands) {
         self.host.forget(&self.id);
         self.log.damaged();
         commands.close();
         let text = self.env.store.found.of(&self.id).unwrap_or_default();
+        let error = RpcError::from(StoreError::damage(text));
+        self.places.refuse_all(&error);
         while let Ok(command) = commands.try_recv() {
-            command.refuse(StoreError::damage(text.clone()).into());
+            command.refuse(error.clone());
         }
     }
 
     /// Refuses the commands that arrived after the end.
-    fn refuse_rest(&self, mut commands: Commands) {
+    fn refuse_rest(&mut self, mut commands: Commands) {
         commands.close();
+        let error = RpcError::new(Code::UnknownSession, format!("session {} has ended", self.id));
+        self.places.refuse_all(&error);
         while let Ok(command) = commands.try_recv() {
-            command.refuse(RpcError::new(Code::UnknownSession, format!("session {} has ended", self.id)));
+            command.refuse(error.clone());
         }
     }
 }

@@ -5,6 +5,7 @@ use linger_protocol::message::ImageSource;
 use super::*;
 use crate::provider::json_size;
 use crate::provider::schema;
+use crate::session::library;
 use crate::session::until::may_check;
 use crate::store::blob::{Blobs, Held, StowError, in_base64};
 use crate::sys::task;
@@ -25,10 +26,14 @@ struct Accepted {
     named: Option<Named>,
 }
 impl Actor {
-    pub(super) async fn prompt(&mut self, asked: AskedPrompt) {
-        let key = asked.key.filter(|_| !fault::bug("I5"));
-        let Some(asked) = self.wait_for_worktree(AskedPrompt { key, ..asked }) else { return };
-        let AskedPrompt { prompt, named, key, by, reply } = asked;
+    pub(super) async fn prompt(&mut self, mut request: Box<PromptRequest>) {
+        request.key = request.key.filter(|_| !fault::bug("I5"));
+        let Some(request) = self.wait_for_worktree(request) else { return };
+        if let Some(role) = self.state.role.as_ref().filter(|_| !request.has_schema) {
+            let (env, workspace, agent) = (self.env.clone(), self.workspace.clone(), role.name.clone());
+            return self.prepare(request, async move { library::response_schema(&env, &workspace, &agent).await });
+        }
+        let PromptRequest { prompt, named, key, by, reply, .. } = *request;
         match self.outcome::<Prompted>(key.as_ref()).await {
             Ok(None) => {}
             Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
@@ -153,11 +158,12 @@ impl Actor {
         if when == When::Steer && !compact {
             self.steered(&author);
         }
-        match (&self.phase, when) {
+        match (&mut self.phase, when) {
             (Phase::Running(_), When::Interrupt) => self.stop(Then::Interrupt),
             // Someone is there: a turn that waits for its provider tries at once.
             (Phase::Running(running), _) => running.nudge.notify_one(),
-            (Phase::Stopping(_, Then::Cancel(..)) | Phase::Git(_), _) => self.note_user_input(),
+            // Held prompts start when git is done.
+            (Phase::Git(at_git), _) => at_git.starts_held = true,
             (Phase::Idle, _) if self.state.turn.is_some() => drop(self.resume_interrupted(Vec::new())),
             (Phase::Idle, _) => self.start_next(true),
             _ => {}
@@ -287,15 +293,6 @@ impl Actor {
             .hint("wait for its turns to end, or cancel"));
         }
         Ok(())
-    }
-
-    /// Notes a prompt during a cancel or while git works, so that the next turn starts without another one.
-    fn note_user_input(&mut self) {
-        match &mut self.phase {
-            Phase::Stopping(_, Then::Cancel(_, word)) => *word = true,
-            Phase::Git(at_git) => at_git.starts_held = true,
-            _ => {}
-        }
     }
 }
 

@@ -206,7 +206,7 @@ impl Actor {
             // Without a reply the turn's task ends.
             let open = self.close("the budget is spent");
             self.append(open, Vec::new(), false, None);
-            return self.finish_turn(ending, Vec::new(), false);
+            return self.finish_turn(ending, Vec::new());
         }
         let is_held = self.state.turn.as_ref().is_some_and(Turn::is_held);
         match &mut self.phase {

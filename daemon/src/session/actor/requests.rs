@@ -92,14 +92,14 @@ impl Actor {
         // A repeated request refers to the turn that it ended, not to the next one.
         let Some(asked) = self.first_time(asked).await else { return };
         fault::point("actor.cancel");
-        let ended_some = background && (self.jobs.kill_all(ENDED_BY_USER) | self.call_off());
+        let ended_some = self.cancel_prepared() | (background && (self.jobs.kill_all(ENDED_BY_USER) | self.call_off()));
         let is_behind_git = self.has_prompt_behind_git();
         match &mut self.phase {
-            Phase::Stopping(_, Then::Cancel(all, _)) => all.push(asked),
-            Phase::Stopping(_, then @ Then::Interrupt) => *then = Then::Cancel(vec![asked], false),
+            Phase::Stopping(_, Then::Cancel(all)) => all.push(asked),
+            Phase::Stopping(_, then @ Then::Interrupt) => *then = Then::Cancel(vec![asked]),
             Phase::Running(_) if fault::bug("I13") => respond(asked.reply, Ok(())),
-            Phase::Running(_) => self.stop(Then::Cancel(vec![asked], false)),
-            Phase::Idle if self.state.turn.is_some() => self.close_turn(vec![asked], false),
+            Phase::Running(_) => self.stop(Then::Cancel(vec![asked])),
+            Phase::Idle if self.state.turn.is_some() => self.close_turn(vec![asked]),
             Phase::Git(_) if is_behind_git => self.cancel_behind_git(asked),
             Phase::Idle | Phase::Git(_) if ended_some => self.cancelled_without_turn(asked),
             _ => {
@@ -333,7 +333,7 @@ impl Actor {
         key: Option<&Key>,
     ) -> Result<Option<T>, RpcError> {
         let Some(key) = key else { return Ok(None) };
-        if let Phase::Stopping(_, Then::Cancel(all, _) | Then::Remove(all)) = &self.phase
+        if let Phase::Stopping(_, Then::Cancel(all) | Then::Remove(all)) = &self.phase
             && let Some(earlier) = all.iter().filter_map(|asked| asked.key.as_ref()).find(|known| known.id == key.id)
         {
             key.same_as(earlier)?;

@@ -23,13 +23,13 @@ impl Actor {
             self.start_next(false);
             // The start of the turn was not written either.
             if self.state.turn.as_ref().is_some_and(|turn| is_of(&turn.id)) {
-                self.stop(Then::Cancel(unheard(cancelled), false));
+                self.stop(Then::Cancel(unheard(cancelled)));
             }
             return Ok(());
         };
         self.results = self.stored_results(turn).await?;
         if is_of(&turn.id) {
-            self.close_turn(unheard(cancelled), false);
+            self.close_turn(unheard(cancelled));
             return Ok(());
         }
         let plan = recovery::plan(&self.state, &self.log.tail().open(), cause);
@@ -121,7 +121,7 @@ impl Actor {
         let wait = again.map_or(WRITE_RETRY[0], |(wait, _)| (wait * 2).min(WRITE_RETRY[1]));
         match std::mem::replace(&mut self.phase, Phase::Failed(wait, Instant::now() + wait, None)) {
             Phase::Running(running) => running.task.abort(),
-            Phase::Stopping(_, Then::Cancel(all, _)) => {
+            Phase::Stopping(_, Then::Cancel(all)) => {
                 for KeyedReply { key, reply } in all {
                     self.note_cancel(key);
                     respond(reply, Err(self.later()));

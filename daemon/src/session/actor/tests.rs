@@ -121,7 +121,7 @@ impl Scene {
 
     async fn try_prompt(&self, text: &str) -> Result<Prompted, RpcError> {
         let prompt: session::Prompt = serde_json::from_value(json!({ "session": self.id, "content": text })).unwrap();
-        self.ask(|reply| Command::Prompt(prompt, None, None, Author::named("me"), reply)).await
+        self.ask(|reply| PromptRequest::command(prompt, None, "me", reply)).await
     }
 
     async fn cancel(&self) -> Result<(), RpcError> {

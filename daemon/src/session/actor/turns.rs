@@ -32,7 +32,7 @@ impl Actor {
             if !open.is_empty() {
                 self.append(open, Vec::new(), false, None);
             }
-            self.finish_turn(ending, Vec::new(), false);
+            self.finish_turn(ending, Vec::new());
         }
         let prompts = prompts.into_iter().filter_map(|prompt| self.prompt_message(prompt)).collect();
         // A stopped turn does not wait for the reply.
@@ -84,7 +84,7 @@ impl Actor {
         let open = self.close("the turn was ended");
         self.append(open, Vec::new(), false, None);
         let detail = Some(format!("{why}ended by {by}"));
-        self.finish_turn(Ending { detail, ..Ending::plain(StopReason::Cancelled) }, Vec::new(), false);
+        self.finish_turn(Ending { detail, ..Ending::plain(StopReason::Cancelled) }, Vec::new());
     }
 
     /// Another model stands in for the session's own until the next turn.
@@ -132,7 +132,7 @@ impl Actor {
     }
 
     /// Ends the turn and starts the next one, after a cancel or an error only with `word`, a new prompt.
-    pub(super) fn finish_turn(&mut self, ending: Ending, asked: Vec<KeyedReply>, word: bool) {
+    pub(super) fn finish_turn(&mut self, ending: Ending, asked: Vec<KeyedReply>) {
         let Some(turn) = &self.state.turn else { return };
         let Ending { reason: stop_reason, detail, hint, until_at, answer } = ending;
         tracing::info!(target: "turn", session = %self.id, turn = %turn.id, ?stop_reason, steps = turn.steps, detail, "finished");
@@ -167,7 +167,7 @@ impl Actor {
         });
         self.phase = Phase::Idle;
         self.ask_for_title(stop_reason);
-        self.start_next(word);
+        self.start_next(false);
         self.notify_of_end(stop_reason, compacts);
     }
 
@@ -249,7 +249,7 @@ impl Actor {
         self.append(drafts, Vec::new(), false, None);
         let detail = Some("internal error in the daemon".to_owned());
         let hint = Some("see lingerd.log for details; prompt again to continue".to_owned());
-        self.finish_turn(Ending { detail, hint, ..Ending::plain(StopReason::Error) }, Vec::new(), false);
+        self.finish_turn(Ending { detail, hint, ..Ending::plain(StopReason::Error) }, Vec::new());
     }
 
     /// Offers the turn after its task ended because of `why`: it keeps its questions and waits for a user to resume it.
@@ -270,7 +270,7 @@ impl Actor {
             }
             Phase::Stopping(task, earlier) => {
                 let then = match (earlier, then) {
-                    (Then::Cancel(all, _), then @ Then::Remove(_)) => {
+                    (Then::Cancel(all), then @ Then::Remove(_)) => {
                         all.into_iter().for_each(|asked| respond(asked.reply, Ok(())));
                         then
                     }
@@ -327,7 +327,7 @@ impl Actor {
         let Phase::Stopping(_, then) = std::mem::replace(&mut self.phase, Phase::Idle) else { return false };
         fault::point("actor.stopped");
         match then {
-            Then::Cancel(asked, word) => self.close_turn(asked, word),
+            Then::Cancel(asked) => self.close_turn(asked),
             Then::Interrupt => self.interrupt(),
             Then::Remove(asked) => {
                 let (outcomes, replies) = outcomes(asked);
@@ -343,7 +343,7 @@ impl Actor {
                 replies.into_iter().for_each(|reply| respond(reply, result.clone()));
                 if !gone {
                     // The session still exists, and its turn was stopped.
-                    self.close_turn(Vec::new(), false);
+                    self.close_turn(Vec::new());
                 }
                 return gone;
             }
@@ -369,13 +369,13 @@ impl Actor {
         false
     }
 
-    pub(super) fn close_turn(&mut self, asked: Vec<KeyedReply>, word: bool) {
+    pub(super) fn close_turn(&mut self, asked: Vec<KeyedReply>) {
         // Kept until the end is written, which may fail.
         let keys = asked.iter().filter_map(|asked| asked.key.clone()).collect();
         self.cancelled = self.state.turn.as_ref().map(|turn| Cancelled { turn: Some(turn.id.clone()), keys });
         let drafts = self.close("cancelled by the user");
         self.append(drafts, Vec::new(), false, None);
-        self.finish_turn(Ending::plain(StopReason::Cancelled), asked, word);
+        self.finish_turn(Ending::plain(StopReason::Cancelled), asked);
     }
 
     /// Ends the step; the turn continues with the interrupting prompts.

@@ -31,7 +31,7 @@ pub(super) struct AtGit {
     /// Whether a prompt or an answer since then starts held prompts.
     pub(super) starts_held: bool,
     /// Prompts to a session in a worktree.
-    prompts: Vec<AskedPrompt>,
+    prompts: Vec<Box<PromptRequest>>,
 }
 
 impl AtGit {
@@ -39,16 +39,6 @@ impl AtGit {
     pub(super) fn refuse_prompts(&mut self, error: &RpcError) {
         self.prompts.drain(..).for_each(|asked| respond(asked.reply, Err(error.clone())));
     }
-}
-
-/// A request with a prompt.
-pub(super) struct AskedPrompt {
-    pub(super) prompt: session::Prompt,
-    /// The command that it names.
-    pub(super) named: Option<Named>,
-    pub(super) key: Option<Key>,
-    pub(super) by: Author,
-    pub(super) reply: Reply<Prompted>,
 }
 
 /// What git did, and the request for it.
@@ -110,7 +100,7 @@ impl Actor {
     /// Has git work in a task of its own.
     fn at_git(
         &mut self,
-        (prompts, starts_held): (Vec<AskedPrompt>, bool),
+        (prompts, starts_held): (Vec<Box<PromptRequest>>, bool),
         work: impl Future<Output = Worked> + Send + 'static,
     ) {
         let (done, worked) = oneshot::channel();
@@ -145,13 +135,12 @@ impl Actor {
     /// held. Git goes on.
     pub(super) fn cancel_behind_git(&mut self, asked: KeyedReply) {
         let Phase::Git(mut at_git) = std::mem::replace(&mut self.phase, Phase::Idle) else { return };
-        let error = RpcError::new(Code::Idle, format!("cancelled before session {} took the prompt", self.id));
-        at_git.refuse_prompts(&error.hint("prompt again"));
+        at_git.refuse_prompts(&self.cancelled_prompt());
         let is_due = self.has_prompt_for(at_git.starts_held);
         at_git.starts_held = false;
         // Its commit is that of its end.
         if is_due && self.announce_turn(Vec::new(), false, oneshot::channel().0) {
-            self.close_turn(vec![asked], false);
+            self.close_turn(vec![asked]);
         } else {
             self.cancelled_without_turn(asked);
         }
@@ -164,8 +153,8 @@ impl Actor {
         if self.lacks_worktree() && (!prompts.is_empty() || self.has_prompt_for(starts_held)) {
             return self.make_worktree_again(prompts, starts_held);
         }
-        for asked in prompts {
-            self.prompt(asked).await;
+        for request in prompts {
+            self.take(Box::new(Command::Prompt(request))).await;
         }
         if matches!(self.phase, Phase::Idle) && self.state.binned_at.is_none() {
             self.start_next(starts_held);
@@ -187,7 +176,7 @@ impl Actor {
 
     /// Records what git did, and answers the request for it; nothing if its task has panicked. Gives the prompts that wait, and
     /// whether held ones start.
-    pub(super) fn take_worked(&mut self, worked: Option<Worked>) -> Option<(Vec<AskedPrompt>, bool)> {
+    pub(super) fn take_worked(&mut self, worked: Option<Worked>) -> Option<(Vec<Box<PromptRequest>>, bool)> {
         let Phase::Git(..) = self.phase else { return None };
         let Phase::Git(at_git) = std::mem::replace(&mut self.phase, Phase::Idle) else { return None };
         let AtGit { prompts, starts_held, .. } = *at_git;
@@ -251,7 +240,7 @@ impl Actor {
     }
 
     /// A prompt to a session whose worktree is away, or is being looked at, waits for that. Gives back one that need not.
-    pub(super) fn wait_for_worktree(&mut self, asked: AskedPrompt) -> Option<AskedPrompt> {
+    pub(super) fn wait_for_worktree(&mut self, asked: Box<PromptRequest>) -> Option<Box<PromptRequest>> {
         let (has_own, is_away) = (self.state.worktree().is_some(), self.lacks_worktree());
         match &mut self.phase {
             Phase::Git(at_git) if has_own && at_git.prompts.len() >= MAX_PROMPTS => {
@@ -272,7 +261,7 @@ impl Actor {
     }
 
     /// Makes the worktree again that was removed because it had no changes.
-    fn make_worktree_again(&mut self, prompts: Vec<AskedPrompt>, starts_held: bool) {
+    fn make_worktree_again(&mut self, prompts: Vec<Box<PromptRequest>>, starts_held: bool) {
         let (env, id, variables) = (self.env.clone(), self.id.clone(), BTreeMap::clone(&self.workspace.env));
         let parent = self.state.parent.clone().unwrap_or_default();
         self.at_git((prompts, starts_held), async move {

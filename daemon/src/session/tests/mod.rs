@@ -51,7 +51,9 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, timeout};
 
-use super::actor::{Actor, AnswerLimit, Author, Command, Commands, KeyedReply, Mailbox, Reply, question_fold, stored};
+use super::actor::{
+    Actor, AnswerLimit, Author, Command, Commands, KeyedReply, Mailbox, PromptRequest, Reply, question_fold, stored,
+};
 use super::env::{Env, Host, SYSTEM};
 use super::state::State;
 use crate::config::providers::Providers;
@@ -249,7 +251,7 @@ impl Scene {
         let session = self.id.clone();
         let (when, env) = (Some(when), BTreeMap::new());
         let prompt = session::Prompt { session, content, when, schema, until: None, expand: false, env, key: None };
-        self.send(|reply| Command::Prompt(prompt, None, None, Author::named("someone"), reply)).await
+        self.send(|reply| PromptRequest::command(prompt, None, "someone", reply)).await
     }
 
     /// Prompts, and goes on.

@@ -23,7 +23,7 @@ impl Scene {
         let allowed = vec!["bash(echo:*)".to_owned()];
         let limit = typed.starts_with("/echo").then(|| SkillLimit { skill: "echo".to_owned(), allowed });
         let named = Some(Named { typed: typed.to_owned(), runs: Vec::new(), limit });
-        self.send(|reply| Command::Prompt(prompt, named, None, Author::named("someone"), reply)).await.unwrap();
+        self.send(|reply| PromptRequest::command(prompt, named, "someone", reply)).await.unwrap();
     }
 }
 

@@ -21,7 +21,7 @@ impl Scene {
         let until = Some(session::Until { command: command.to_owned(), tries });
         let (when, schema, env) = (Some(When::Queue), None, BTreeMap::new());
         let prompt = session::Prompt { session, content, when, schema, until, expand: false, env, key: None };
-        self.send(|reply| Command::Prompt(prompt, None, None, Author::named("someone"), reply)).await
+        self.send(|reply| PromptRequest::command(prompt, None, "someone", reply)).await
     }
 }
 

@@ -1,0 +1,280 @@
+//! Places in the mailbox: requests take effect in the order in which they arrive, also those that have to be prepared.
+//!
+//! Most requests are one command. One that has to be prepared first (a check that reads the store, a command to expand, a hook to
+//! run) sends [`Command::Enter`] in its stead. When the actor reaches that, the place begins: its holder prepares the request in a
+//! task of its own and sends commands of the place, and what arrives meanwhile is held back until the place ends. So the actor
+//! never waits for a holder, and a slow hook delays its own session only.
+//!
+//! A cancel is not held back by a prompt that is being prepared: it refuses that prompt and those behind it. It does not hold back
+//! who attaches or only reads either. While a cancelled turn stops, prompts and changes wait for its end.
+
+use std::collections::VecDeque;
+
+use super::*;
+use crate::sys::task;
+
+/// Tells places apart: each is its own allocation.
+#[derive(Clone, Debug, Default)]
+pub struct PlaceId(Arc<()>);
+
+impl PartialEq for PlaceId {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// What a place is for; decides what waits for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlaceKind {
+    /// Attaches to the session.
+    Attach,
+    /// Reads the session.
+    Read,
+    /// Prepares a prompt, which may take as long as its hooks.
+    Prompt,
+    /// Checks whether the caller may cancel.
+    Cancel,
+    /// Prepares any other change.
+    Change,
+}
+
+/// A request that takes its place.
+pub struct Entry {
+    /// Its place.
+    pub place: PlaceId,
+    /// What it is for.
+    pub kind: PlaceKind,
+    /// Told when the place begins, or that it never will.
+    pub began: Reply<Began>,
+}
+
+/// The beginning of a place.
+pub struct Began {
+    /// Resolves when all that came before is stored.
+    pub stored: oneshot::Receiver<Result<(), StoreError>>,
+    /// Gets the error when the request is cancelled.
+    pub cancelled: oneshot::Receiver<RpcError>,
+}
+
+/// What the holder of a place sends.
+pub enum Step {
+    /// A command, after which the place goes on.
+    Command(Box<Command>),
+    /// The last command.
+    Last(Box<Command>),
+    /// There is nothing more to do.
+    End,
+}
+
+/// A place that has begun.
+struct Current {
+    place: PlaceId,
+    kind: PlaceKind,
+    /// Cancels its preparation.
+    cancel: oneshot::Sender<RpcError>,
+}
+
+/// The places of a session, and what they hold back.
+#[derive(Default)]
+pub(super) struct Places {
+    /// The place that holds others back.
+    current: Option<Current>,
+    /// Places that began beside a prompt that is being prepared.
+    beside: Vec<Current>,
+    /// What waits, in the order of its arrival.
+    waiting: VecDeque<Box<Command>>,
+}
+
+impl Places {
+    /// Whether nothing is prepared and nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.current.is_none() && self.beside.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Gives back a command that may run now; any other waits. `is_stopping`: a turn is being ended.
+    fn hold_back(&mut self, command: Box<Command>, is_stopping: bool) -> Option<Box<Command>> {
+        if self.may_run(&command, is_stopping) {
+            return Some(command);
+        }
+        self.waiting.push_back(command);
+        None
+    }
+
+    fn may_run(&self, command: &Command, is_stopping: bool) -> bool {
+        let Some(kind) = command.place_kind() else { return true };
+        match &self.current {
+            None if !self.beside.is_empty() => false,
+            None => match kind {
+                PlaceKind::Cancel => true,
+                PlaceKind::Attach | PlaceKind::Read => self.waiting.is_empty(),
+                PlaceKind::Prompt | PlaceKind::Change => self.waiting.is_empty() && !is_stopping,
+            },
+            Some(Current { kind: PlaceKind::Prompt, .. }) => match kind {
+                PlaceKind::Cancel | PlaceKind::Attach => true,
+                PlaceKind::Read => self.waiting.iter().all(|waits| waits.place_kind() == Some(PlaceKind::Prompt)),
+                PlaceKind::Prompt | PlaceKind::Change => false,
+            },
+            Some(_) => false,
+        }
+    }
+
+    /// The next command that waits, once nothing holds it back.
+    fn next(&mut self, is_stopping: bool) -> Option<Box<Command>> {
+        if is_stopping || self.current.is_some() || !self.beside.is_empty() {
+            return None;
+        }
+        self.waiting.pop_front()
+    }
+
+    fn begin(&mut self, current: Current) {
+        match self.current {
+            None => self.current = Some(current),
+            Some(_) => self.beside.push(current),
+        }
+    }
+
+    fn has(&self, place: &PlaceId) -> bool {
+        self.current.iter().chain(&self.beside).any(|held| held.place == *place)
+    }
+
+    fn end(&mut self, place: &PlaceId) {
+        if self.current.as_ref().is_some_and(|held| held.place == *place) {
+            self.current = None;
+        }
+        self.beside.retain(|held| held.place != *place);
+    }
+
+    /// Cancels the prompt that is being prepared, and refuses those that wait behind it; whether there was one.
+    fn cancel_prompts(&mut self, error: &RpcError) -> bool {
+        let Some(prompt) = self.current.take_if(|held| held.kind == PlaceKind::Prompt) else { return false };
+        // Its client may be gone.
+        let _gone = prompt.cancel.send(error.clone());
+        let (prompts, rest) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition::<VecDeque<_>, _>(|waits| waits.place_kind() == Some(PlaceKind::Prompt));
+        self.waiting = rest;
+        for prompt in prompts {
+            prompt.refuse(error.clone());
+        }
+        true
+    }
+
+    /// Refuses all that waits, because the actor ends.
+    pub(super) fn refuse_all(&mut self, error: &RpcError) {
+        for command in self.waiting.drain(..) {
+            command.refuse(error.clone());
+        }
+    }
+}
+
+impl Actor {
+    /// Takes a command from the mailbox: it runs, or waits.
+    pub(super) async fn take(&mut self, command: Box<Command>) {
+        if let Some(command) = self.places.hold_back(command, self.is_stopping()) {
+            self.run_in_place(command).await;
+        }
+    }
+
+    /// Runs the commands that wait, as far as nothing holds them back.
+    pub(super) async fn take_waiting(&mut self) {
+        while let Some(command) = self.places.next(self.is_stopping()) {
+            self.run_in_place(command).await;
+        }
+    }
+
+    /// Whether a turn is being ended; one that is interrupted goes on with other prompts.
+    fn is_stopping(&self) -> bool {
+        matches!(self.phase, Phase::Stopping(_, Then::Cancel(..) | Then::Remove(_)))
+    }
+
+    async fn run_in_place(&mut self, command: Box<Command>) {
+        match *command {
+            Command::Enter(entry) => self.enter(entry).await,
+            Command::Placed(place, step) => self.placed(place, step).await,
+            command => self.boxed_command(command).await,
+        }
+    }
+
+    async fn enter(&mut self, entry: Entry) {
+        if self.may_be_mended() {
+            self.mend(true).await;
+        }
+        if let Some(error) = self.why_not(&entry) {
+            return respond(entry.began, Err(error));
+        }
+        let (cancel, cancelled) = oneshot::channel();
+        let began = Began { stored: self.flush(), cancelled };
+        // A holder that is gone needs no place.
+        if entry.began.send(Ok(began)).is_ok() {
+            self.places.begin(Current { place: entry.place, kind: entry.kind, cancel });
+        }
+    }
+
+    /// Prepares a prompt in a task of the actor's own, whose last command is the prompt.
+    pub(super) fn prepare(
+        &mut self,
+        request: Box<PromptRequest>,
+        prepare: impl Future<Output = Result<Option<Value>, RpcError>> + Send + 'static,
+    ) {
+        let (place, (cancel, cancelled)) = (PlaceId::default(), oneshot::channel());
+        self.places.begin(Current { place: place.clone(), kind: PlaceKind::Prompt, cancel });
+        let (host, id, ended) = (self.host.clone(), self.id.clone(), self.cancelled_prompt());
+        task::spawn(async move {
+            let prepared = tokio::select! {
+                biased;
+                error = cancelled => Err(error.unwrap_or(ended)),
+                prepared = prepare => prepared,
+            };
+            let step = match prepared {
+                Ok(schema) => Step::Last(Box::new(Command::Prompt(request.with_schema(schema)))),
+                Err(error) => {
+                    respond(request.reply, Err(error));
+                    Step::End
+                }
+            };
+            host.command(&id, Command::Placed(place, step));
+        });
+    }
+
+    /// Why nothing is prepared here for a request; its commands would be refused with the same error.
+    fn why_not(&self, entry: &Entry) -> Option<RpcError> {
+        if self.id.is_daemon() {
+            return Some(self.not_for_daemon());
+        }
+        if entry.kind != PlaceKind::Prompt {
+            return None;
+        }
+        if matches!(self.phase, Phase::Failed(..)) {
+            return Some(self.unwritten());
+        }
+        self.state.binned_at.map(|_| self.binned())
+    }
+
+    async fn placed(&mut self, place: PlaceId, step: Step) {
+        let is_held = self.places.has(&place);
+        let (command, goes_on) = match step {
+            Step::Command(command) => (Some(command), true),
+            Step::Last(command) => (Some(command), false),
+            Step::End => (None, false),
+        };
+        if !goes_on {
+            self.places.end(&place);
+        }
+        match command {
+            Some(command) if is_held => self.boxed_command(*command).await,
+            Some(command) => command.refuse(self.cancelled_prompt()),
+            None => {}
+        }
+    }
+
+    /// Cancels prompts that are not in the log yet; whether there were any.
+    pub(super) fn cancel_prepared(&mut self) -> bool {
+        let error = self.cancelled_prompt();
+        self.places.cancel_prompts(&error)
+    }
+
+    /// The error of a prompt that was cancelled before it was accepted.
+    pub(super) fn cancelled_prompt(&self) -> RpcError {
+        RpcError::new(Code::Idle, format!("cancelled before session {} took the prompt", self.id)).hint("prompt again")
+    }
+}

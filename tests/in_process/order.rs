@@ -211,6 +211,8 @@ impl Bench {
     /// The effects in the log of a session.
     async fn effects(&self, session: &str) -> Vec<String> {
         let reader = self.daemon.client().await;
+        // Answered once all that came before is stored.
+        let _stored = reader.request("session/prompts", json!({ "session": session })).await;
         let Some(Ok(_)) = reader.request("session/attach", json!({ "session": session })).await else {
             return vec!["gone".to_owned()];
         };

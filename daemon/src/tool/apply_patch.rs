@@ -11,6 +11,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use linger_protocol::event::ToolKind;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -18,15 +19,16 @@ use serde_json::Value;
 use super::access::{Access, Effects, Targets};
 use super::change::{Change, Content};
 use super::handle::Entry;
-use super::set::Takes;
-use super::{
-    BoxFuture, Call, Context, Invalid, Tool, ToolKind, ToolOutput, Workspace, args, blocking, file, path, text,
-};
+use super::invalid::Invalid;
+use super::names::Takes;
+use super::types::{BoxFuture, Call, Context, SessionTraits, Tool, ToolOutput, blocking};
+use super::workspace::Workspace;
+use super::{args, file, patching, path, text};
 use crate::store::blob::Blobs;
 use format::Section;
 
 /// Its name.
-pub const NAME: &str = "apply_patch";
+pub const NAME: &str = patching::APPLY_PATCH;
 
 /// The longest diff that is shown of all files together, in bytes: four times that of one file.
 const DIFF_MAX: usize = 32 << 10;
@@ -70,6 +72,10 @@ impl Tool for ApplyPatch {
         Takes::Path
     }
 
+    fn offered(&self, session: &SessionTraits<'_>) -> bool {
+        patching::has_patches(session)
+    }
+
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
         let Args { input } = args::parse(input)?;
         let sections = format::parse(&input).map_err(Invalid)?;
@@ -93,7 +99,7 @@ enum What {
 
 impl Step {
     fn of(section: Section, workspace: &Workspace) -> Result<Self, Invalid> {
-        let absolute = |path: &str| path::absolute(workspace, path);
+        let absolute = |path: &str| workspace.absolute(path);
         let (path, what) = match section {
             Section::Add { path, content } => (path, What::Add(content)),
             Section::Delete { path } => (path, What::Delete),

@@ -12,9 +12,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::invalid::Invalid;
 use super::output::Output;
 use super::text::{self, Decoder};
-use super::{Invalid, bash};
 use crate::process::server::Spawn;
 use crate::process::{Input, Process, READ_SIZE, Stderr};
 use crate::store::blob::{Blobs, Held};
@@ -305,7 +305,7 @@ async fn run(
             (None, Some(why))
         }
         None => match process.wait().await {
-            Ok(status) => (Some(bash::exit(&status)), None),
+            Ok(status) => (Some(exit(&status)), None),
             Err(error) => (None, Some(format!("how it ended is not known: {error}"))),
         },
     };
@@ -320,6 +320,12 @@ async fn follow(process: &mut Process, output: &mut Output, unread: &Mutex<Unrea
         lock(unread).push(bytes);
         output.push(bytes).await;
     }
+}
+
+/// How a command ended, for programs.
+pub(super) fn exit(status: &std::process::ExitStatus) -> Exit {
+    use std::os::unix::process::ExitStatusExt;
+    Exit { code: status.code(), signal: status.signal() }
 }
 
 /// How a command ended, in words: `exit code 1`, `killed by signal 9`, or why it was ended.

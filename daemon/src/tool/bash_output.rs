@@ -9,8 +9,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::access::Effects;
+use super::args;
 use super::background::describe;
-use super::{BoxFuture, Call, Context, Effects, Invalid, Tool, ToolOutput, Workspace, args};
+use super::invalid::Invalid;
+use super::types::{BoxFuture, Call, Context, Tool, ToolOutput};
+use super::workspace::Workspace;
 
 /// The longest wait, in seconds: as long as a command in the foreground may take.
 const MAX_WAIT_S: u64 = super::TIMEOUT_MAX_S;

@@ -8,8 +8,11 @@ use linger_protocol::event::{ChangeKind, FileChange};
 use super::handle::Entry;
 use crate::store::blob::{Blobs, Held};
 
+/// The longest file that is edited: it is in memory several times.
+pub(super) const TEXT_MAX: u64 = 16 * 1024 * 1024;
+
 /// The longest content that is kept, as long as the longest file that is edited; a longer one cannot be undone.
-pub(crate) const KEPT_MAX: u64 = super::file::TEXT_MAX;
+pub(crate) const KEPT_MAX: u64 = TEXT_MAX;
 
 /// The content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use linger_protocol::event::ToolKind;
 use linger_protocol::message::{ContentBlock, MAX_IMAGE, image_type};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, LOCATION};
 use reqwest::{Response, StatusCode, Url};
@@ -13,9 +14,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::access::Effects;
+use super::invalid::Invalid;
+use super::names::Takes;
 use super::output::{Kept, Output};
-use super::set::Takes;
-use super::{BoxFuture, Call, Context, Effects, Invalid, Tool, ToolKind, ToolOutput, Web, Workspace, args, page};
+use super::types::{BoxFuture, Call, Context, Tool, ToolOutput, Web};
+use super::workspace::Workspace;
+use super::{args, page};
 
 /// The longest address, in bytes: browsers and servers take about as much.
 const MAX_URL: usize = 8 << 10;
@@ -201,7 +206,7 @@ impl Got {
             }),
             false => source,
         };
-        let mut output = Output::new(context);
+        let mut output = Output::to(context.output, context.blobs);
         output.push(format!("{head}\n\n{text}").as_bytes()).await;
         let Kept { content, segments, whole } = output.finish().await;
         ToolOutput { content, is_error, output: segments, whole, ..ToolOutput::text("") }

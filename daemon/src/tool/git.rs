@@ -20,9 +20,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::access::Effects;
+use super::invalid::Invalid;
+use super::names::Takes;
 use super::output::Output;
-use super::set::Takes;
-use super::{BoxFuture, Call, Context, Effects, Hidden, Invalid, Tool, ToolOutput, Workspace, args, bash, path, text};
+use super::types::{BoxFuture, Call, Context, Hidden, Tool, ToolOutput};
+use super::workspace::Workspace;
+use super::{args, command, path, text};
 use crate::process::server::Spawn;
 use crate::process::{End, Input, Stderr};
 use crate::sys::task;
@@ -157,8 +161,10 @@ impl Call for Running {
 impl Running {
     async fn execute(&self, context: Context) -> ToolOutput {
         match context.spawn.command("git", &self.args, Input::Nothing, Stderr::Merged).await {
-            Ok(process) => bash::collect(process, Output::new(context), self.workspace.timeout_s, "").await,
-            Err(error) => bash::not_started(&self.workspace, &error).await,
+            Ok(process) => {
+                command::collect(process, Output::to(context.output, context.blobs), self.workspace.timeout_s, "").await
+            }
+            Err(error) => command::not_started(&self.workspace, &error).await,
         }
     }
 }
@@ -192,7 +198,8 @@ async fn inspect(
     let args = inspection.args(&left_out);
     let process = git.spawn.program("git", &args, Input::Nothing, Stderr::Merged).await;
     let process = process.map_err(|error| Invalid(format!("git could not be started: {error}")))?;
-    let mut output = bash::collect(process, Output::new(context), workspace.timeout_s, "").await;
+    let mut output =
+        command::collect(process, Output::to(context.output, context.blobs), workspace.timeout_s, "").await;
     if !left_out.is_empty() {
         let names: Vec<String> = left_out.iter().take(NAMED).map(|name| text::one_line(name)).collect();
         let more = if left_out.len() > NAMED { ", …" } else { "" };

@@ -8,19 +8,22 @@ use std::path::{Path, PathBuf};
 use grep_matcher::LineTerminator;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkFinish, SinkMatch};
+use linger_protocol::event::ToolKind;
 use memchr::memchr;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::access::Effects;
 use super::handle::{Dir, Entry};
-use super::pattern::{PATTERN_MAX, Pattern, Walk};
-use super::set::Takes;
-use super::{
-    BoxFuture, Call, Context, Effects, Hidden, Invalid, Tool, ToolKind, ToolOutput, Workspace, args, blocking, file,
-    path, text,
-};
+use super::invalid::Invalid;
+use super::names::Takes;
+use super::pattern::{PATTERN_MAX, Pattern};
+use super::types::{BoxFuture, Call, Context, Hidden, Tool, ToolOutput, blocking};
+use super::walk::Walk;
+use super::workspace::Workspace;
+use super::{args, file, path, text};
 
 /// Lines that are shown, with their context.
 const LINES_MAX: usize = 200;
@@ -108,7 +111,7 @@ impl Tool for Grep {
         let output = path.as_deref().and_then(|path| workspace.seen.output_named(path));
         Ok(Box::new(Searching {
             pattern,
-            root: path::directory(workspace, path.as_deref())?,
+            root: workspace.directory(path.as_deref())?,
             output,
             glob,
             context: if shows == Shows::Lines { context.unwrap_or_default().min(CONTEXT_MAX) } else { 0 },
@@ -210,7 +213,7 @@ impl Searching {
             }
             opened => opened?,
         };
-        let mut walk = Walk::new(target, (what.glob.as_ref(), self.hidden), token);
+        let mut walk = Walk::new(target, what.glob.as_ref(), self.hidden, token);
         let meant = |path: &Path| what.glob.as_ref().is_none_or(|glob| glob.is_match(path));
         for (below, _) in walk.by_ref().filter(|(path, is_file)| *is_file && meant(path)) {
             let path = self.root.join(&below);

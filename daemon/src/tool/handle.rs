@@ -15,7 +15,7 @@ use std::path::{Component, Path};
 use rustix::fs::{self, AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::file::{Identity, OWN_DATABASE, is_own, regular};
+use super::own_database::{Identity, OWN_DATABASE, is_own};
 use crate::sys::clock;
 
 /// Characters of a temporary file's name after its prefix: 50 bits.
@@ -241,6 +241,15 @@ impl Drop for Temporary<'_> {
         if !self.is_kept {
             let _gone = fs::unlinkat(self.dir, &self.name, AtFlags::empty());
         }
+    }
+}
+
+/// Fails unless it is the type of a regular file.
+pub(super) fn regular(file_type: fs::FileType) -> io::Result<()> {
+    match file_type {
+        fs::FileType::RegularFile => Ok(()),
+        fs::FileType::Directory => Err(io::Error::new(io::ErrorKind::IsADirectory, "is a directory; use ls")),
+        _ => Err(io::Error::other("is not a regular file")),
     }
 }
 

@@ -12,12 +12,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::access::{Effects, Targets};
 use super::change::{Change, Content};
 use super::handle::Entry;
-use super::set::Takes;
-use super::{
-    BoxFuture, Call, Context, Effects, Invalid, Targets, Tool, ToolOutput, Workspace, args, blocking, file, text,
-};
+use super::invalid::Invalid;
+use super::names::Takes;
+use super::types::{BoxFuture, Call, Context, SessionTraits, Tool, ToolOutput, blocking};
+use super::workspace::Workspace;
+use super::{args, file, notes, text};
 
 /// Its name.
 pub const NAME: &str = "memory";
@@ -80,6 +82,10 @@ impl Tool for Memory {
         Takes::Path
     }
 
+    fn offered(&self, session: &SessionTraits<'_>) -> bool {
+        session.has_notes && session.names(NAME)
+    }
+
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
         let Args { action, scope, name, query, text } = args::parse(input)?;
         let workspace = workspace.clone();
@@ -97,7 +103,7 @@ impl Tool for Memory {
             Some(Of::User) => Scope::User,
             Some(Of::Workspace) | None => Scope::Workspace,
         };
-        if !super::notes::is_name(&name) {
+        if !notes::is_name(&name) {
             let shown = text::brief(&name);
             return Err(Invalid(format!("`{shown}` is no name of a note: small letters, digits and `-`")));
         }

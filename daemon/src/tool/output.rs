@@ -12,7 +12,6 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::text::{self, Decoder};
-use super::{Context, OutputDelta};
 use crate::store::blob::{Blobs, Held, id_of};
 use crate::sys::task;
 
@@ -35,6 +34,15 @@ const REPORT: usize = 4 * 1024;
 
 /// The file with the whole output ends here; a flood must not fill the disk.
 const FILE_MAX: u64 = 1024 * 1024 * 1024;
+
+/// A piece of output while a call runs; a jump in `offset` marks what was left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputDelta {
+    /// Where the piece begins, in bytes of UTF-8.
+    pub offset: u64,
+    /// The piece.
+    pub text: String,
+}
 
 /// Takes output as it comes.
 pub(crate) struct Output {
@@ -63,10 +71,6 @@ pub(crate) struct Kept {
 }
 
 impl Output {
-    pub(crate) fn new(context: Context) -> Self {
-        Self::to(context.output, context.blobs)
-    }
-
     /// Output that is streamed to `stream`.
     pub(crate) fn to(stream: mpsc::Sender<OutputDelta>, blobs: Blobs) -> Self {
         Self {
@@ -294,17 +298,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::tool::tests::test_workspace;
 
     fn output(dir: &tempfile::TempDir) -> (Output, mpsc::Receiver<OutputDelta>) {
         let (output, receiver) = mpsc::channel(1024);
-        (
-            Output::new(Context {
-                blobs: Blobs::of(&dir.path().join("linger.db")),
-                ..crate::tool::tests::test_context(&test_workspace().1, output)
-            }),
-            receiver,
-        )
+        (Output::to(output, Blobs::of(&dir.path().join("linger.db"))), receiver)
     }
 
     #[tokio::test]

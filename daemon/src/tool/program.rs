@@ -10,15 +10,18 @@ use std::sync::Arc;
 use linger_protocol::event::ToolKind;
 use serde_json::{Map, Value};
 
-use super::bash::{collect, not_started};
+use super::access::{Access, Effects};
+use super::command::{collect, not_started};
+use super::invalid::Invalid;
+pub use super::names::PROGRAM_PREFIX as PREFIX;
+use super::names::Takes;
 use super::output::Output;
-use super::set::Takes;
-use super::{Access, BoxFuture, Call, Context, Effects, Invalid, Tool, ToolOutput, Workspace, normalise, text};
+use super::path::normalise;
+use super::text;
+use super::types::{BoxFuture, Call, Context, Tool, ToolOutput};
+use super::workspace::Workspace;
 use crate::process::{Input, Stderr};
 use crate::provider::schema;
-
-/// What the names of these tools begin with: none is taken for a tool of the daemon's own, now or later.
-pub const PREFIX: &str = "tool__";
 
 /// The most that is shown of the arguments on standard input, in bytes: the question's `input` has all.
 const MAX_SHOWN: usize = 2 << 10;
@@ -241,7 +244,9 @@ impl Call for Running {
                 return ToolOutput::error("its file names no program");
             };
             match context.spawn.command(program, args, input, Stderr::Merged).await {
-                Ok(process) => collect(process, Output::new(context), self.program.timeout_s, "").await,
+                Ok(process) => {
+                    collect(process, Output::to(context.output, context.blobs), self.program.timeout_s, "").await
+                }
                 Err(error) => not_started(&self.workspace, &error).await,
             }
         })

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use linger_protocol::event::Location;
+use linger_protocol::event::{Location, ToolKind};
 use linger_protocol::message::{ContentBlock, MAX_IMAGE, image_type};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -14,13 +14,15 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
+use super::access::Effects;
+use super::change::TEXT_MAX;
 use super::handle::Entry;
+use super::invalid::Invalid;
+use super::names::Takes;
 use super::seen::Hash;
-use super::set::Takes;
-use super::{
-    BoxFuture, Call, Context, Effects, Invalid, Tool, ToolKind, ToolOutput, Workspace, args, blocking, file, ls, path,
-    text,
-};
+use super::types::{BoxFuture, Call, Context, Tool, ToolOutput, blocking};
+use super::workspace::Workspace;
+use super::{args, file, ls, path, text};
 
 /// What one call gives at most: about 12,000 tokens.
 const BYTES_MAX: usize = 48 * 1024;
@@ -75,7 +77,7 @@ impl Tool for Read {
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
         let Args { path, offset, limit } = args::parse(input)?;
         let output = workspace.seen.output_named(&path);
-        let path = path::absolute(workspace, &path)?;
+        let path = workspace.absolute(&path)?;
         if offset == Some(0) {
             return Err(Invalid("`offset` counts from 1".to_owned()));
         }
@@ -135,7 +137,7 @@ impl Reading {
         let mut file = Hashing::new(file);
         let shown = self.show(&mut file, &metadata, token);
         if self.output.is_none()
-            && metadata.len() <= file::TEXT_MAX
+            && metadata.len() <= TEXT_MAX
             && let Some(hash) = file.finish(token)?
         {
             // Also of a part: what the model does not see it can ask for.
@@ -202,7 +204,7 @@ impl<R: io::Read> Hashing<R> {
     /// The hash of all of the file; nothing if it has grown too long to be edited, or nobody waits for it.
     fn finish(mut self, token: &CancellationToken) -> io::Result<Option<Hash>> {
         let mut rest = vec![0; 64 << 10];
-        while self.bytes <= file::TEXT_MAX && !token.is_cancelled() {
+        while self.bytes <= TEXT_MAX && !token.is_cancelled() {
             if self.read(&mut rest)? == 0 {
                 return Ok(Some(self.hash.finalize().into()));
             }

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::file;
+use super::change::TEXT_MAX;
 use super::text::floor;
 
 /// Places that an error names.
@@ -77,8 +77,8 @@ fn replace(text: &str, old: &str, new: &str, all: bool) -> Result<Edited, String
     }
     let (count, last) = text.match_indices(&old).fold((0, first), |(count, _), (place, _)| (count + 1, place));
     let size = (text.len() - count * old.len()).saturating_add(count.saturating_mul(new.len()));
-    if size as u64 > file::TEXT_MAX {
-        return Err(format!("it would have {size} bytes, more than the {} that can be edited", file::TEXT_MAX));
+    if size as u64 > TEXT_MAX {
+        return Err(format!("it would have {size} bytes, more than the {} that can be edited", TEXT_MAX));
     }
     let edited = text.replace(&old, &new);
     // Where the last replacement begins in the new text.

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Workspace;
 use super::tests::test_workspace;
+use super::workspace::Workspace;
 use crate::process::{Input, Stderr};
 
 /// The repository, of an author with a name.

@@ -12,9 +12,9 @@ use linger_protocol::event::{ChangeKind, FileChange, FileType, NotRestored};
 use linger_protocol::id::BlobId;
 use tokio_util::sync::CancellationToken;
 
-use super::Workspace;
 use super::change::{Change, Content, KeptChange};
 use super::handle::Entry;
+use super::workspace::Workspace;
 use crate::store::blob::{Blobs, id_of_bytes};
 
 /// A file at a moment.

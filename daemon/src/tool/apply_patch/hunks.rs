@@ -3,7 +3,7 @@
 
 use std::cell::OnceCell;
 
-use super::super::file::TEXT_MAX;
+use super::super::change::TEXT_MAX;
 use super::super::replace::{nearest_lines, windows};
 use super::format::{Hunk, Line};
 

@@ -12,8 +12,8 @@ use super::snapshot::is_name;
 use super::{Checkpoints, Skip};
 use crate::store::blob::{Blobs, Held, id_of_bytes};
 use crate::sys::task;
-use crate::tool::Workspace;
 use crate::tool::change::KEPT_MAX;
+use crate::tool::workspace::Workspace;
 
 /// The bytes of contents that one call of git gives: more than the longest content that is kept.
 const CHUNK: u64 = 2 * KEPT_MAX;

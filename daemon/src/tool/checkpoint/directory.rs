@@ -15,9 +15,9 @@ use crate::process::ledger::StartedFor;
 use crate::process::server::{Children, Spawn};
 use crate::process::{End, Input, Stderr};
 use crate::sys::disk;
-use crate::tool::Workspace;
 use crate::tool::git::repository::{Places, small};
 use crate::tool::git::{KEPT, OWN, programs};
+use crate::tool::workspace::Workspace;
 
 /// What one call of git may write, in bytes: the names of twice as many files as a checkpoint may have.
 pub(super) const OUTPUT_MAX: usize = 16 << 20;

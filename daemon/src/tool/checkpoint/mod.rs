@@ -30,9 +30,9 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
-use super::Workspace;
 use crate::process::server::Children;
 use crate::sys::task;
+use crate::tool::workspace::Workspace;
 pub use contents::{Restorable, Side, TreeChange};
 use directory::Git;
 

@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::tool::Access;
+use crate::tool::access::Access;
 use crate::tool::repository::Repository;
 use crate::tool::tests::test_context;
 

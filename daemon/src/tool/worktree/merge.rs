@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 
 use linger_protocol::worktree::Worktree;
 
+use super::Worktrees;
 use super::run::{Private, Repository};
-use super::{Workspace, Worktrees};
 use crate::process::End;
 use crate::sys::disk;
 use crate::tool::text;
+use crate::tool::workspace::Workspace;
 
 /// The most files that an error names.
 const NAMED: usize = 10;

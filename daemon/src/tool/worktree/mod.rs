@@ -28,10 +28,10 @@ use std::time::{Duration, Instant};
 use linger_protocol::id::SessionId;
 use linger_protocol::worktree::{Worktree, WorktreeStatus};
 
-use super::Workspace;
 use super::git::repository::Places;
 use crate::process::server::Children;
 use crate::sys::{clock, disk};
+use crate::tool::workspace::Workspace;
 pub use merge::{MergeDone, MergeError, Work};
 use run::{Private, Repository};
 

@@ -16,9 +16,9 @@ use crate::process::server::{Children, Spawn};
 use crate::process::{End, Input, Stderr};
 use crate::sys::disk;
 use crate::sys::task;
-use crate::tool::Workspace;
 use crate::tool::git::repository::{Mirror, Places};
 use crate::tool::git::{KEPT, OWN, programs};
+use crate::tool::workspace::Workspace;
 
 /// How long one call of git may take: a checkout of 100,000 files takes some ten seconds.
 const LIMIT: Duration = Duration::from_secs(120);

@@ -6,11 +6,16 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use linger_protocol::event::ToolKind;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::set::MCP;
-use super::{BoxFuture, Call, Context, Effects, Invalid, Tool, ToolKind, ToolOutput, Workspace, args, text};
+use crate::tool::access::Effects;
+use crate::tool::invalid::Invalid;
+use crate::tool::names::MCP;
+use crate::tool::types::{BoxFuture, Call, Context, Tool, ToolOutput};
+use crate::tool::workspace::Workspace;
+use crate::tool::{args, text};
 
 /// So many tools are found at once.
 const FOUND: usize = 10;
@@ -180,8 +185,8 @@ fn none(tools: &[Arc<dyn Tool>]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::served;
     use super::*;
+    use crate::tool::tests::served;
 
     fn tools() -> Vec<Arc<dyn Tool>> {
         let all = [

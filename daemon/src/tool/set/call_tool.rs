@@ -1,12 +1,14 @@
 //! `call_tool`: how a model calls a tool that `find_tools` found.
 //!
-//! It is no tool of its own: [`ToolSet::meant`](super::set::ToolSet::meant) puts the tool that it names in its place before
+//! It is no tool of its own: [`ToolSet::meant`](super::ToolSet::meant) puts the tool that it names in its place before
 //! anything looks at the call, so that permission, rules, events and recovery see the real one.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Call, Invalid, Tool, Workspace};
+use crate::tool::invalid::Invalid;
+use crate::tool::types::{Call, Tool};
+use crate::tool::workspace::Workspace;
 
 /// Its name.
 pub(super) const NAME: &str = "call_tool";
@@ -44,7 +46,7 @@ impl Tool for CallTool {
 
 /// The name and the arguments of the tool that a call of this one means.
 pub(super) fn meant(input: &Value) -> Result<(String, Value), Invalid> {
-    let Args { name, input } = super::args::parse(input)?;
+    let Args { name, input } = crate::tool::args::parse(input)?;
     let input = match input {
         Value::Null => Value::Object(Map::new()),
         // Some models write JSON as text inside JSON.

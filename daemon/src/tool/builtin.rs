@@ -9,7 +9,7 @@ use super::bash_output::{BashKill, BashOutput};
 use super::delegate::Tasks;
 use super::edit::Edit;
 use super::fetch::Fetch;
-use super::git::Git;
+use super::git::GitTool;
 use super::glob::Glob;
 use super::grep::Grep;
 use super::image::Image;
@@ -33,7 +33,7 @@ pub fn builtin() -> Vec<Arc<dyn Tool>> {
         Arc::new(Ls),
         Arc::new(Glob),
         Arc::new(Grep),
-        Arc::new(Git),
+        Arc::new(GitTool),
         Arc::new(TestRun),
         Arc::new(BashOutput),
         Arc::new(BashKill),

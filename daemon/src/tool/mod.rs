@@ -18,7 +18,6 @@ mod bash;
 mod bash_output;
 mod builtin;
 pub mod change;
-pub mod checkpoint;
 mod command;
 pub mod delegate;
 pub mod diff;
@@ -56,13 +55,10 @@ pub(crate) mod text;
 mod types;
 mod walk;
 mod workspace;
-pub mod worktree;
 mod write;
 
 #[cfg(test)]
 mod hostile_tests;
-#[cfg(test)]
-mod repository;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -70,6 +66,7 @@ pub use access::{Access, Effects, Targets};
 pub(crate) use bash::ForegroundBash;
 pub use builtin::builtin;
 pub(crate) use command::TIMEOUT_MAX_S;
+pub use git::{checkpoint, worktree};
 pub use invalid::Invalid;
 pub use output::OutputDelta;
 pub(crate) use own_database::keep_shut;

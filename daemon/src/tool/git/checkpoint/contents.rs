@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use linger_protocol::event::{ChangeKind, FileChange, FileType, NotRestored};
 
-use super::directory::{Git, OUTPUT_MAX};
+use super::directory::CheckpointGit;
 use super::snapshot::is_name;
 use super::{Checkpoints, Skip};
 use crate::store::blob::{Blobs, Held, id_of_bytes};
@@ -34,7 +34,7 @@ pub struct Side {
 }
 
 impl Side {
-    /// What it is; absent for a repository within the workspace.
+    /// The type of the file; absent for a repository within the workspace.
     pub fn file_type(&self) -> Option<FileType> {
         match self.mode & 0o170_000 {
             0o100_000 if self.mode & 0o100 != 0 => Some(FileType::Executable),
@@ -56,24 +56,24 @@ pub struct TreeChange {
     pub after: Option<Side>,
 }
 
-/// What differs between two checkpoints, as undo needs it.
+/// The differences between two checkpoints, as undo needs them.
 #[derive(Debug, Default)]
 pub struct Restorable {
     /// The files, their former contents in blobs.
     pub changes: Vec<FileChange>,
     /// These blobs.
     pub held: Vec<Held>,
-    /// What cannot be put back.
+    /// Files that cannot be put back.
     pub failed: Vec<NotRestored>,
 }
 
-/// What differs from one checkpoint to another.
-pub(super) async fn between(git: &Git, (before, after): (&str, &str)) -> Result<Vec<TreeChange>, Skip> {
+/// Compares two checkpoints.
+pub(super) async fn between(git: &CheckpointGit, before: &str, after: &str) -> Result<Vec<TreeChange>, Skip> {
     if !is_name(before) || !is_name(after) {
         return Err(Skip::Failed("that is no checkpoint".to_owned()));
     }
     let args = ["diff-tree", "-r", "--raw", "-z", "--no-abbrev", "--no-renames", "--no-ext-diff", before, after];
-    let raw = git.run(&args, Vec::new(), OUTPUT_MAX).await?;
+    let raw = git.run(&args, Vec::new()).await?;
     let mut parts = raw.split(|byte| *byte == 0);
     let mut changes = Vec::new();
     while let (Some(head), Some(name)) = (parts.next(), parts.next()) {
@@ -92,7 +92,7 @@ pub(super) async fn between(git: &Git, (before, after): (&str, &str)) -> Result<
 }
 
 /// The contents with these names; those that are gone or too long are left out.
-pub(super) async fn read(git: &Git, mut names: Vec<String>) -> Result<HashMap<String, Vec<u8>>, Skip> {
+pub(super) async fn read(git: &CheckpointGit, mut names: Vec<String>) -> Result<HashMap<String, Vec<u8>>, Skip> {
     names.retain(|name| is_name(name));
     names.sort_unstable();
     names.dedup();
@@ -100,7 +100,7 @@ pub(super) async fn read(git: &Git, mut names: Vec<String>) -> Result<HashMap<St
     if names.is_empty() {
         return Ok(HashMap::new());
     }
-    let looked = git.run(&["cat-file", "--batch-check"], lines(&names), OUTPUT_MAX).await?;
+    let looked = git.run(&["cat-file", "--batch-check"], lines(&names)).await?;
     let looked = String::from_utf8_lossy(&looked).into_owned();
     let size =
         |line: &str| line.split_once(" blob ").and_then(|(name, size)| Some((name.to_owned(), size.parse().ok()?)));
@@ -122,12 +122,11 @@ pub(super) async fn read(git: &Git, mut names: Vec<String>) -> Result<HashMap<St
     Ok(contents)
 }
 
-async fn read_chunk(git: &Git, names: &[String]) -> Result<Vec<(String, Vec<u8>)>, Skip> {
+async fn read_chunk(git: &CheckpointGit, names: &[String]) -> Result<Vec<(String, Vec<u8>)>, Skip> {
     if names.is_empty() {
         return Ok(Vec::new());
     }
-    let most = CHUNK as usize + names.len() * 100;
-    let given = git.run(&["cat-file", "--batch"], lines(names), most).await?;
+    let given = git.run(&["cat-file", "--batch"], lines(names)).await?;
     let (mut rest, mut contents) = (given.as_slice(), Vec::new());
     while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
         let head = String::from_utf8_lossy(rest.get(..end).unwrap_or_default()).into_owned();
@@ -146,14 +145,16 @@ fn lines(names: &[String]) -> Vec<u8> {
 }
 
 impl Checkpoints {
-    /// What differs between two checkpoints, so that it can be undone: the former contents become blobs. Fails with the reason.
+    /// The differences between two checkpoints, so that they can be undone: former contents become blobs. Fails with the reason.
     pub async fn restorable(
         &self,
         workspace: &Workspace,
-        (root, before, after): (&std::path::Path, &str, &str),
+        root: &Path,
+        before: &str,
+        after: &str,
         blobs: &Blobs,
     ) -> Result<Restorable, String> {
-        let differs = self.between(workspace, root, (before, after)).await?;
+        let differs = self.between(workspace, root, before, after).await?;
         if differs.len() > MAX_RESTORED {
             return Err(format!("it changed {} files, and {MAX_RESTORED} can be put back", differs.len()));
         }

@@ -5,20 +5,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::tests::test_workspace;
-use super::workspace::Workspace;
 use crate::process::{Input, Stderr};
+use crate::tool::tests::test_workspace;
+use crate::tool::workspace::Workspace;
 
 /// The repository, of an author with a name.
-pub(super) struct Repository {
+pub(in crate::tool::git) struct Repository {
     /// Holds `w`, the workspace; `canary`, the program, which `$C` names; and `ran`, if it ran.
-    pub(super) dir: tempfile::TempDir,
-    pub(super) workspace: Workspace,
+    pub(in crate::tool::git) dir: tempfile::TempDir,
+    pub(in crate::tool::git) workspace: Workspace,
 }
 
 impl Repository {
     /// One on `main` after a script, with this program.
-    pub(super) async fn new(canary: &str, script: &str) -> Self {
+    pub(in crate::tool::git) async fn new(canary: &str, script: &str) -> Self {
         let (dir, mut workspace) = test_workspace();
         let home = dir.path().canonicalize().unwrap();
         let root = home.join("w");
@@ -36,19 +36,19 @@ impl Repository {
     }
 
     /// Runs a script in the workspace; what it prints.
-    pub(super) async fn sh(&self, script: &str) -> String {
+    pub(in crate::tool::git) async fn sh(&self, script: &str) -> String {
         let spawn = self.workspace.spawn(Default::default(), None);
         let process = spawn.shell(script, Input::Nothing, Stderr::Merged).await.unwrap();
         let done = process.finish(Duration::from_secs(60), 1 << 20).await.unwrap();
         String::from_utf8_lossy(&done.output).into_owned()
     }
 
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(in crate::tool::git) fn path(&self, name: &str) -> PathBuf {
         self.workspace.root.join(name)
     }
 
     /// Whether the program ran since the last time.
-    pub(super) fn ran(&self) -> bool {
+    pub(in crate::tool::git) fn ran(&self) -> bool {
         fs::remove_file(self.dir.path().join("ran")).is_ok()
     }
 }

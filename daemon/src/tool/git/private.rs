@@ -1,12 +1,12 @@
-//! A repository as git may read it without asking: a private git directory with the objects, references and index of the real one,
-//! and with a configuration of our own.
+//! Private git directories, in which linger's own git works: with a configuration of linger's own.
 //!
 //! Programs that a repository names (filters, textconv, fsmonitor, hooks, gpg, pagers, aliases, includes) are named in its
-//! configuration, which git never reads here: of it only the [`KEPT`] settings count, which are about how files are stored. So no
-//! list of dangerous settings has to be complete.
-//! What leads out of the workspace is refused: links inside of `.git`, objects borrowed from another repository, a `.git` file
-//! unless the repository that it names knows this directory as its worktree or submodule.
-//! Blocks on the disk.
+//! configuration, which git never reads here. So no list of dangerous settings has to be complete.
+//!
+//! A [`Mirror`] has the objects and references of a repository by links, and a copy of its index; it is removed after use. Only the
+//! repository's [`KEPT`] settings count there, which are about how files are stored. What leads out of the workspace is refused:
+//! links inside of `.git`, objects borrowed from another repository, and what [`Places`] refuses.
+//! The directory of checkpoints stays; it has the same frame ([`lay_out`]), and objects and an index of its own.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,10 +17,10 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 
+use super::places::{Places, small};
+use super::process::{Git, GitError, QUIET};
+use crate::sys::disk;
 use crate::tool::handle::Entry;
-
-/// The longest file of a git directory that is read, in bytes; configurations and lists of patterns have some thousands.
-const SMALL_MAX: u64 = 1 << 20;
 
 /// The longest index that is copied, in bytes: about two million files.
 const INDEX_MAX: u64 = 256 << 20;
@@ -59,32 +59,24 @@ const STATES: [&str; 13] = [
     "rebase-apply/onto",
 ];
 
-/// The settings of every inspection; those that name a program name one that is none, as a second fence.
-const OWN: &str = "\tbare = false\n\tquotePath = false\n\tfsmonitor = false\n\thooksPath = /dev/null\n\tattributesFile = /dev/null\n\
-     \tpager = cat\n\tsshCommand = /dev/null\n\tgitProxy = /dev/null\n[gpg]\n\tprogram = /dev/null\n[gpg \"ssh\"]\n\
-     \tprogram = /dev/null\n[gpg \"x509\"]\n\tprogram = /dev/null\n[protocol]\n\tallow = never\n[log]\n\tshowSignature = false\n\
-     [diff]\n\tignoreSubmodules = dirty\n";
+/// Settings of every private git directory beside [`QUIET`].
+const PRIVATE: [(&str, &str); 2] = [("core.bare", "false"), ("core.quotePath", "false")];
 
-/// The private git directory; removed when dropped.
+/// Settings of every mirror beside those of the repository.
+const MIRROR: [(&str, &str); 2] = [("log.showSignature", "false"), ("diff.ignoreSubmodules", "dirty")];
+
+/// A private git directory that mirrors a repository; removed when dropped.
 #[derive(Debug)]
-pub(in crate::tool) struct Mirror {
+pub(super) struct Mirror {
     dir: Option<TempDir>,
-    path: PathBuf,
+    pub(super) path: PathBuf,
     /// The configuration of the repository, which nothing has read yet.
-    pub(in crate::tool) config: Vec<u8>,
-}
-
-/// Where a repository keeps what it has.
-pub(crate) struct Places {
-    /// What belongs to the worktree: `HEAD`, `index`.
-    pub(crate) own: PathBuf,
-    /// What all worktrees share: `objects`, `refs`, `config`.
-    pub(crate) common: PathBuf,
+    config: Vec<u8>,
 }
 
 impl Mirror {
     /// Looks at the repository whose worktree is `root`, which has no link in it. Fails with the reason.
-    pub(in crate::tool) fn of(root: &Path) -> Result<Self, String> {
+    pub(super) fn of(root: &Path) -> Result<Self, String> {
         let Places { own, common } = Places::of(root)?;
         let failed = |what: &'static str| move |error: io::Error| format!("{what} of the repository: {error}");
         for (path, must) in [("objects", true), ("refs", true), ("objects/pack", false), ("objects/info", false)] {
@@ -100,46 +92,32 @@ impl Mirror {
         let dir = tempfile::Builder::new().prefix("linger-git-").tempdir().map_err(failed("the copy"))?;
         let path = dir.path().to_path_buf();
         let head = small(&own.join("HEAD")).ok_or("it has no readable .git/HEAD")?;
-        fs::write(path.join("HEAD"), head).map_err(failed("HEAD"))?;
+        lay_out(&path, &head, &[("core.repositoryformatversion", "0")]).map_err(failed("the copy"))?;
         let config = small(&common.join("config")).unwrap_or_default();
         let own_config = small(&own.join("config.worktree")).unwrap_or_default();
         let mirror = Self { path, dir: Some(dir), config: [config, own_config].join(&b'\n') };
-        mirror.configure(&[]).map_err(failed("the configuration"))?;
         mirror.fill(&own, &common).map_err(failed("the copy"))?;
         Ok(mirror)
     }
 
-    pub(in crate::tool) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Writes the configuration: ours, and of the repository's own settings, each its name and value, those that are kept.
-    pub(in crate::tool) fn configure(&self, settings: &[(&str, &str)]) -> io::Result<()> {
+    /// Writes the configuration: linger's own, with those of the repository's settings that are kept.
+    fn configure(&self, settings: &[(String, String)]) -> io::Result<()> {
         let mut kept = BTreeMap::from([("core.repositoryformatversion", "0")]);
         for (name, value) in settings {
             let value = value.to_ascii_lowercase();
             let known = KEPT.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-            if let Some((name, value)) =
-                known.and_then(|(name, values)| Some((*name, *values.iter().find(|known| **known == value)?)))
+            if let Some((name, values)) = known
+                && let Some(value) = values.iter().find(|known| **known == value)
             {
                 kept.insert(name, value);
             }
         }
-        let mut text = String::new();
-        for section in ["extensions", "core"] {
-            text.push_str(&format!("[{section}]\n"));
-            for (name, value) in &kept {
-                if let Some(key) = name.strip_prefix(section).and_then(|rest| rest.strip_prefix('.')) {
-                    text.push_str(&format!("\t{key} = {value}\n"));
-                }
-            }
-        }
-        fs::write(self.path.join("config"), text + OWN)
+        fs::write(self.path.join("config"), configuration(kept.into_iter().chain(MIRROR)))
     }
 
     fn fill(&self, own: &Path, common: &Path) -> io::Result<()> {
         let to = |name: &str| self.path.join(name);
-        for dir in ["info", "logs", "rebase-merge", "rebase-apply"] {
+        for dir in ["logs", "rebase-merge", "rebase-apply"] {
             let is_needed = !dir.starts_with("rebase") || own.join(dir).is_dir();
             if is_needed {
                 fs::create_dir(to(dir))?;
@@ -190,47 +168,63 @@ impl Drop for Mirror {
     }
 }
 
-impl Places {
-    /// Those of the repository whose worktree is `root`. Fails with the reason. Blocks.
-    pub(crate) fn of(root: &Path) -> Result<Self, String> {
-        let git = root.join(".git");
-        let status = git.symlink_metadata().map_err(|_| format!("{} is no git repository", root.display()))?;
-        if status.is_dir() {
-            return match git.join("commondir").symlink_metadata() {
-                Ok(_) => Err("its .git directory leads elsewhere (.git/commondir)".to_owned()),
-                Err(_) => Ok(Self { own: git.clone(), common: git }),
-            };
-        }
-        let elsewhere = || "its .git file leads to a repository that does not name this directory".to_owned();
-        let named = small(&git).ok_or("its .git is neither a directory nor a small file")?;
-        let named = String::from_utf8(named).map_err(|_| elsewhere())?;
-        let own = named.strip_prefix("gitdir: ").ok_or_else(elsewhere)?.trim_end_matches('\n');
-        let own = root.join(own).canonicalize().map_err(|_| elsewhere())?;
-        // A worktree: only the repository itself has written both files.
-        if let (Some(back), Some(common)) = (line(&own.join("gitdir")), line(&own.join("commondir"))) {
-            let common = own.join(common).canonicalize().map_err(|_| elsewhere())?;
-            let names_us = own.join(back).canonicalize().is_ok_and(|back| back == git);
-            let is_its = own.parent() == Some(&*common.join("worktrees"));
-            return if names_us && is_its { Ok(Self { own, common }) } else { Err(elsewhere()) };
-        }
-        // A submodule of the repository that it lies in.
-        let modules = root.ancestors().skip(1).map(|above| above.join(".git/modules"));
-        let mut modules = modules.filter_map(|modules| modules.canonicalize().ok());
-        if modules.any(|modules| own.starts_with(modules)) && own.join("commondir").symlink_metadata().is_err() {
-            return Ok(Self { common: own.clone(), own });
-        }
-        Err(elsewhere())
+/// A [`Mirror`] whose configuration is complete, and git that works in it.
+#[derive(Debug)]
+pub(super) struct Private {
+    mirror: Mirror,
+    pub(super) git: Git,
+    /// Directory of the worktree's own files in the real repository.
+    pub(super) own: PathBuf,
+}
+
+impl Private {
+    /// Mirrors the repository of the worktree that `git` is about. Fails with the reason.
+    pub(super) async fn of(git: Git) -> Result<Self, String> {
+        let at = git.root.clone();
+        let made = disk::probe(&git.root, disk::TIMEOUT, move || Ok((Mirror::of(&at)?, Places::of(&at)?))).await;
+        let (mirror, Places { own, .. }) = made.unwrap_or_else(|| Err(disk::unresponsive(&git.root)))?;
+        let git = git.in_private(&mirror.path);
+        let this = Self { mirror, git, own };
+        let settings = this.repository_settings().await?;
+        this.mirror.configure(&settings).map_err(|error| error.to_string())?;
+        Ok(this)
+    }
+
+    /// The same on the worktree's own index, not on a copy.
+    pub(super) fn on_own_index(mut self) -> Self {
+        self.git = self.git.with("GIT_INDEX_FILE", self.own.join("index"));
+        self
+    }
+
+    /// The settings of the repository: names in lower case, and values.
+    pub(super) async fn repository_settings(&self) -> Result<Vec<(String, String)>, GitError> {
+        self.settings(self.mirror.config.clone()).await
+    }
+
+    /// The settings in the text of a configuration, which includes no other.
+    pub(super) async fn settings(&self, text: Vec<u8>) -> Result<Vec<(String, String)>, GitError> {
+        let listed = self.git.run_with(&["config", "--file", "-", "--no-includes", "-z", "--list"], text).await?;
+        let pairs = listed.split('\0').filter_map(|line| line.split_once('\n'));
+        Ok(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
     }
 }
 
-/// All of a small regular file; nothing if it is something else.
-pub(crate) fn small(path: &Path) -> Option<Vec<u8>> {
-    Entry::at(path).ok()?.read(SMALL_MAX).ok()?
+/// Writes what every private git directory has: `HEAD`, and a configuration with these settings and linger's own. Blocks.
+pub(super) fn lay_out(dir: &Path, head: &[u8], settings: &[(&str, &str)]) -> io::Result<()> {
+    fs::create_dir_all(dir.join("info"))?;
+    fs::write(dir.join("HEAD"), head)?;
+    fs::write(dir.join("config"), configuration(settings.iter().copied()))
 }
 
-/// The text of a small file of one line.
-fn line(path: &Path) -> Option<String> {
-    Some(String::from_utf8(small(path)?).ok()?.trim_end_matches('\n').to_owned())
+/// The text of a configuration with these settings and linger's own.
+fn configuration<'a>(settings: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    let line = |(name, value): (&str, &str)| {
+        let (section, key) = name.rsplit_once('.').unwrap_or_default();
+        let section =
+            section.split_once('.').map_or(section.to_owned(), |(section, part)| format!("{section} \"{part}\""));
+        format!("[{section}]\n\t{key} = {value}\n")
+    };
+    settings.chain(PRIVATE).chain(QUIET).map(line).collect()
 }
 
 /// Fails if there is something else than a directory; also if there is nothing and it `must` exist.

@@ -34,7 +34,7 @@ use crate::process::server::Children;
 use crate::sys::task;
 use crate::tool::workspace::Workspace;
 pub use contents::{Restorable, Side, TreeChange};
-use directory::Git;
+use directory::CheckpointGit;
 
 /// The most files of a workspace: the next checkpoints look at each.
 pub const MAX_FILES: usize = 50_000;
@@ -66,7 +66,7 @@ pub struct Checkpoints {
 /// The private directory of one workspace; its lock is held while something works there.
 type Root = Arc<tokio::sync::Mutex<RootState>>;
 
-/// What is known of a private directory while the daemon runs.
+/// Facts about a private directory, kept while the daemon runs.
 #[derive(Debug, Default)]
 struct RootState {
     /// Whether its files were looked at since the start.
@@ -100,7 +100,7 @@ impl std::fmt::Display for Skip {
 }
 
 impl Checkpoints {
-    /// Those below `dir`, which need not exist.
+    /// The checkpoints below `dir`, which need not exist.
     pub fn below(dir: PathBuf, children: Children) -> Self {
         Self { dir, children, roots: Mutex::default(), swept: Mutex::default() }
     }
@@ -136,19 +136,17 @@ impl Checkpoints {
         }
     }
 
-    /// What differs between two checkpoints of the workspace at `root`. Fails with the reason, also if one of them is gone.
+    /// Compares two checkpoints of the workspace at `root`. Fails with the reason, also if one of them is gone.
     pub async fn between(
         &self,
         workspace: &Workspace,
         root: &Path,
-        (before, after): (&str, &str),
+        before: &str,
+        after: &str,
     ) -> Result<Vec<TreeChange>, String> {
         let git = self.git(workspace, root);
-        let changes = contents::between(&git, (before, after)).await;
-        changes.map_err(|skip| match git.has(&[before, after]) {
-            true => skip.to_string(),
-            false => GONE.to_owned(),
-        })
+        let changes = contents::between(&git, before, after).await;
+        changes.map_err(|skip| if git.has(&[before, after]) { skip.to_string() } else { GONE.to_owned() })
     }
 
     /// The contents of files of checkpoints, by their names in git; those that are gone or too long are left out.
@@ -161,8 +159,8 @@ impl Checkpoints {
         contents::read(&self.git(workspace, root), names).await.map_err(|skip| skip.to_string())
     }
 
-    fn git(&self, workspace: &Workspace, root: &Path) -> Git {
-        Git::of(&self.dir, root, workspace, self.children.clone())
+    fn git(&self, workspace: &Workspace, root: &Path) -> CheckpointGit {
+        CheckpointGit::of(&self.dir, root, workspace, self.children.clone())
     }
 
     fn root(&self, path: &Path) -> Root {

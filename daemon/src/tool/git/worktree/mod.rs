@@ -1,7 +1,7 @@
 //! Git worktrees of children: a directory and a branch of its own, made by the daemon below its data directory.
 //!
 //! `git worktree` itself makes and removes them, without a checkout and without hooks; what puts files somewhere, or reads their
-//! contents, runs in a [private git directory](super::git), so no filter, merge driver or other program that the repository names
+//! contents, runs in a [private git directory](super::private), so no filter, merge driver or other program that the repository names
 //! ever runs. Files that a filter would change (Git LFS) are there as git stores them.
 //! Everything can be done again: what a crash left half made is made whole by the next [`Worktrees::make`] for the same child.
 //! A worktree that has anything that is nowhere else is never removed. One whose session never came to be, because of a crash between
@@ -28,12 +28,13 @@ use std::time::{Duration, Instant};
 use linger_protocol::id::SessionId;
 use linger_protocol::worktree::{Worktree, WorktreeStatus};
 
-use super::git::repository::Places;
 use crate::process::server::Children;
 use crate::sys::{clock, disk};
+use crate::tool::git::places::Places;
 use crate::tool::workspace::Workspace;
+
 pub use merge::{MergeDone, MergeError, Work};
-use run::{Private, Repository};
+use run::Repository;
 
 /// The beginning of the names of branches.
 const BRANCHES: &str = "linger";
@@ -59,7 +60,7 @@ pub struct Worktrees {
 }
 
 impl Worktrees {
-    /// Those below `dir`, which need not exist.
+    /// The worktrees below `dir`, which need not exist.
     pub fn below(dir: PathBuf, children: Children) -> Self {
         Self { dir, children, locks: Mutex::default(), swept: Mutex::default() }
     }
@@ -75,7 +76,7 @@ impl Worktrees {
         let path = self.dir.join(child.as_str());
         let _lock = self.lock(&path).await;
         let repository = Repository::of(&parent.root, parent, &self.children)?;
-        let Some(head) = repository.try_commit("HEAD").await? else {
+        let Some(head) = repository.git.commit("HEAD").await? else {
             return Err(
                 "the repository has no commit yet, and a worktree is made of one: commit something first, or work \
                         without a worktree"
@@ -86,18 +87,18 @@ impl Worktrees {
         if is_whole(&path).await {
             touch(&path).await;
             let own = Repository::of(&path, parent, &self.children)?;
-            let base = own.try_commit("HEAD").await?.unwrap_or(head);
+            let base = own.git.commit("HEAD").await?.unwrap_or(head);
             return Ok(Worktree { path, branch, base, status: WorktreeStatus::Kept });
         }
         linger_protocol::place::private_directory(&self.dir).map_err(|error| error.to_string())?;
         repository.forget(&path).await;
         let place = path.to_string_lossy().into_owned();
-        let begun = repository.try_commit(&format!("refs/heads/{branch}")).await?;
+        let begun = repository.git.commit(&format!("refs/heads/{branch}")).await?;
         let named: Vec<&str> = match begun {
             Some(_) => vec!["worktree", "add", "--no-checkout", &place, &branch],
             None => vec!["worktree", "add", "--no-checkout", "-b", &branch, &place, &head],
         };
-        repository.run(&named).await?;
+        repository.git.run(&named).await?;
         let base = begun.unwrap_or(head);
         if let Err(why) = self.check_out(&path, parent, &base).await {
             self.remove(&repository, &path, &branch, &base).await?;
@@ -109,9 +110,10 @@ impl Worktrees {
 
     /// Puts the files of a commit into a new worktree.
     async fn check_out(&self, path: &Path, parent: &Workspace, commit: &str) -> Result<(), String> {
-        let private = Private::of(path, parent, &self.children, true).await?;
+        let private = run::private(path, parent, &self.children).await?.on_own_index();
         // The index is written last, so a worktree with one is whole.
-        private.run(&["-c", "core.sparseCheckout=false", "read-tree", "-m", "-u", commit]).await.map(drop)
+        private.git.run(&["-c", "core.sparseCheckout=false", "read-tree", "-m", "-u", commit]).await?;
+        Ok(())
     }
 
     /// Removes a worktree and its branch unless it has something that is nowhere else; whether it is gone. Fails with the reason.
@@ -162,7 +164,7 @@ impl Worktrees {
             return Ok(false);
         }
         let own = Repository::of(&path, workspace, &self.children)?;
-        let Some(head) = own.try_commit("HEAD").await? else { return Ok(false) };
+        let Some(head) = own.git.commit("HEAD").await? else { return Ok(false) };
         let of = Worktree { branch: Self::branch(child), base: String::new(), path, status: WorktreeStatus::Kept };
         if self.has_work(&of, workspace).await? {
             return Ok(false);
@@ -180,33 +182,33 @@ impl Worktrees {
 
     /// Whether a worktree has changes that are not committed, or commits that no other branch has.
     async fn has_work(&self, of: &Worktree, workspace: &Workspace) -> Result<bool, String> {
-        let private = Private::of(&of.path, workspace, &self.children, false).await?;
+        let private = run::private(&of.path, workspace, &self.children).await?;
         let changed =
-            private.run(&["status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=dirty"]).await?;
-        if !changed.is_empty() || private.is_in_the_middle_of().is_some() {
+            private.git.run(&["status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=dirty"]).await?;
+        if !changed.is_empty() || private.unfinished().is_some() {
             return Ok(true);
         }
         let own = format!("refs/heads/{}", of.branch);
-        let (tips, but) = (private.commits(&[&own, "HEAD"]).await?, format!("--exclude={}", of.branch));
+        let (tips, but) = (private.git.commits(&[&own, "HEAD"]).await?, format!("--exclude={}", of.branch));
         let mut args: Vec<&str> = vec!["rev-list", "-n", "1"];
         args.extend(tips.iter().map(String::as_str));
         let base = Some(of.base.as_str()).filter(|base| !base.is_empty());
         args.extend(std::iter::once("--not").chain(base).chain([but.as_str(), "--branches", "--remotes"]));
-        Ok(!private.run(&args).await?.is_empty())
+        Ok(!private.git.run(&args).await?.is_empty())
     }
 
     /// Removes a worktree and its branch, whatever they have. The branch stays if it moved since the last look.
     async fn remove(&self, repository: &Repository, path: &Path, branch: &str, base: &str) -> Result<(), String> {
         let own = format!("refs/heads/{branch}");
-        let tip = repository.try_commit(&own).await?.unwrap_or_else(|| base.to_owned());
+        let tip = repository.git.commit(&own).await?.unwrap_or_else(|| base.to_owned());
         repository.forget(path).await;
         let left = path.to_path_buf();
         if disk::probe(&self.dir, disk::TIMEOUT, move || left.symlink_metadata().is_ok()).await != Some(false) {
             return Err(format!("the worktree {} cannot be removed", path.display()));
         }
         // Its files are gone; a branch that is left costs nothing.
-        if let Err(why) = repository.run(&["update-ref", "-d", &own, &tip]).await {
-            tracing::warn!(target: "worktree", branch, why, "the branch of a removed worktree stays");
+        if let Err(why) = repository.git.run(&["update-ref", "-d", &own, &tip]).await {
+            tracing::warn!(target: "worktree", branch, %why, "the branch of a removed worktree stays");
         }
         Ok(())
     }

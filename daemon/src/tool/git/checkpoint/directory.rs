@@ -1,125 +1,91 @@
 //! The private git directory of a workspace, and running git in it.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
 use super::Skip;
-use crate::process::ledger::StartedFor;
-use crate::process::server::{Children, Spawn};
-use crate::process::{End, Input, Stderr};
+use crate::process::server::Children;
 use crate::sys::disk;
-use crate::tool::git::repository::{Places, small};
-use crate::tool::git::{KEPT, OWN, programs};
+use crate::tool::git::places::{Places, small};
+use crate::tool::git::private::lay_out;
+use crate::tool::git::process::{Git, GitError};
 use crate::tool::workspace::Workspace;
 
-/// What one call of git may write, in bytes: the names of twice as many files as a checkpoint may have.
-pub(super) const OUTPUT_MAX: usize = 16 << 20;
+/// The most bytes that one call of git may write: the names of twice as many files as a checkpoint may have, or contents.
+const OUTPUT_MAX: usize = 48 << 20;
 
-/// How long one call of git may take, in seconds.
+/// How long one call of git may take.
 const CALL_LIMIT: Duration = Duration::from_secs(60);
 
 /// Where the names of checkpoints are kept, so that git knows which objects are used.
 pub(super) const REFS: &str = "refs/checkpoints";
 
-/// The whole configuration. What it names as a program is none. Objects are not synced: after a power cut a checkpoint may be gone,
-/// which costs an undo, and a checkpoint that syncs thousands of files costs each call.
-const CONFIG: &str = "\
-[core]
-	repositoryformatversion = 0
-	bare = false
-	filemode = true
-	symlinks = true
-	autocrlf = false
-	quotePath = false
-	logAllRefUpdates = false
-	fsync = none
-	fsmonitor = false
-	untrackedCache = false
-	splitIndex = false
-	hooksPath = /dev/null
-	attributesFile = /dev/null
-	pager = cat
-	editor = false
-	sshCommand = false
-	askPass = false
-[gc]
-	auto = 0
-[maintenance]
-	auto = false
-[protocol]
-	allow = never
-[index]
-	version = 4
-";
+/// Settings of the directory. Objects are not synced: after a power cut a checkpoint may be gone, which costs an undo, and a
+/// checkpoint that syncs thousands of files costs each call.
+const SETTINGS: [(&str, &str); 9] = [
+    ("core.repositoryformatversion", "0"),
+    ("core.filemode", "true"),
+    ("core.symlinks", "true"),
+    ("core.autocrlf", "false"),
+    ("core.logAllRefUpdates", "false"),
+    ("core.fsync", "none"),
+    ("core.untrackedCache", "false"),
+    ("core.splitIndex", "false"),
+    ("index.version", "4"),
+];
 
 /// Overrides the attributes of the workspace: contents are kept as they are.
 const ATTRIBUTES: &str = "* -text -ident -diff !eol !filter !working-tree-encoding !crlf\n";
 
-/// Runs git for one workspace.
+/// Git in the private directory of one workspace.
 #[derive(Clone, Debug)]
-pub(super) struct Git {
-    /// The private git directory.
+pub(super) struct CheckpointGit {
     pub(super) dir: PathBuf,
     /// The workspace.
     pub(super) root: PathBuf,
-    spawn: Spawn,
+    git: Git,
 }
 
-impl Git {
-    /// That of the workspace at `root`, below the directory of all.
+impl From<GitError> for Skip {
+    fn from(error: GitError) -> Self {
+        match error {
+            GitError::NotStarted(error) if error.kind() == io::ErrorKind::NotFound => Self::NotHere,
+            GitError::TooMuch(_) => Self::TooMuch("its files have too many names".to_owned()),
+            GitError::TooLate(..) => Self::TooMuch(error.to_string()),
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl CheckpointGit {
+    /// The directory of the workspace at `root`, below the directory of all.
     pub(super) fn of(all: &Path, root: &Path, workspace: &Workspace, children: Children) -> Self {
-        use std::os::unix::ffi::OsStrExt as _;
         let hash = Sha256::digest(root.as_os_str().as_bytes());
         let name: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         let dir = all.join(name);
-        let path = programs(workspace.env.get("PATH").map_or("", String::as_str), root);
-        let kept = KEPT.iter().filter_map(|name| Some(((*name).to_owned(), workspace.env.get(*name)?.clone())));
-        let own = OWN.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        let places = [("GIT_DIR", &*dir), ("GIT_WORK_TREE", root)];
-        let places = places.map(|(name, path)| (name.to_owned(), path.to_string_lossy().into_owned()));
-        let env: BTreeMap<String, String> = kept.chain(own).chain(places).chain([("PATH".to_owned(), path)]).collect();
-        let spawn = Spawn { cwd: root.to_path_buf(), env: Arc::new(env), children, started_for: StartedFor::Daemon };
-        Self { dir, root: root.to_path_buf(), spawn }
+        let git = Git::of_daemon(root, workspace, children).within(CALL_LIMIT, OUTPUT_MAX).in_private(&dir);
+        Self { dir, root: root.to_path_buf(), git }
     }
 
-    /// As this, but objects are also looked up in the repository: for calls that only read, because git would change the times of
+    /// The same, but objects are also looked up in the repository: for calls that only read, because git would change the times of
     /// files there when it finds what it is to write.
     pub(super) fn reading(&self) -> Self {
-        let (root, mut env) = (self.root.clone(), BTreeMap::clone(&self.spawn.env));
-        if let Some(objects) = objects_of(&root) {
-            env.insert("GIT_ALTERNATE_OBJECT_DIRECTORIES".to_owned(), quoted(&objects));
+        let this = self.clone();
+        match objects_of(&self.root) {
+            Some(objects) => Self { git: this.git.with("GIT_ALTERNATE_OBJECT_DIRECTORIES", quoted(&objects)), ..this },
+            None => this,
         }
-        Self { spawn: Spawn { env: Arc::new(env), ..self.spawn.clone() }, ..self.clone() }
     }
 
     /// Runs git for its output.
-    pub(super) async fn run<S: AsRef<OsStr>>(&self, args: &[S], input: Vec<u8>, max: usize) -> Result<Vec<u8>, Skip> {
-        let input = if input.is_empty() { Input::Nothing } else { Input::Bytes(input) };
-        let process = self.spawn.program("git", args, input, Stderr::Apart).await;
-        let process = process.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => Skip::NotHere,
-            _ => Skip::Failed(format!("git could not be started: {error}")),
-        })?;
-        let done = process.finish(CALL_LIMIT, max).await;
-        let done = done.map_err(|error| Skip::Failed(format!("the output of git could not be read: {error}")))?;
-        let what = args.first().map(|arg| arg.as_ref().to_string_lossy().into_owned()).unwrap_or_default();
-        match done.end {
-            End::Status(status) if status.success() => Ok(done.output),
-            End::Status(status) => {
-                let said = done.stderr.trim();
-                let why = said.lines().next().map_or_else(|| status.to_string(), str::to_owned);
-                Err(Skip::Failed(format!("git {what} failed: {why}")))
-            }
-            End::TooMuch => Err(Skip::TooMuch("its files have too many names".to_owned())),
-            End::TooLate => Err(Skip::TooMuch(format!("git {what} takes longer than {} s", CALL_LIMIT.as_secs()))),
-        }
+    pub(super) async fn run<S: AsRef<OsStr>>(&self, args: &[S], input: Vec<u8>) -> Result<Vec<u8>, Skip> {
+        Ok(self.git.bytes(args, input).await?)
     }
 
     /// Whether these checkpoints are kept. Asks the disk, shortly.
@@ -147,13 +113,11 @@ impl Git {
         if !is_ready || !self.dir.join("config").exists() {
             linger_protocol::place::private_directory(self.dir.parent().unwrap_or(&self.dir))
                 .map_err(|error| Skip::Failed(error.to_string()))?;
-            for below in ["objects/pack", "objects/info", "info", REFS] {
+            for below in ["objects/pack", "objects/info", REFS] {
                 fs::create_dir_all(self.dir.join(below)).map_err(failed)?;
             }
-            let files = [("HEAD", "ref: refs/heads/none\n"), ("config", CONFIG), ("info/attributes", ATTRIBUTES)];
-            for (file, text) in files {
-                fs::write(self.dir.join(file), text).map_err(failed)?;
-            }
+            lay_out(&self.dir, b"ref: refs/heads/none\n", &SETTINGS).map_err(failed)?;
+            fs::write(self.dir.join("info/attributes"), ATTRIBUTES).map_err(failed)?;
             self.repair().map_err(failed)?;
         }
         // Nothing else works here: it is of a process that is gone.

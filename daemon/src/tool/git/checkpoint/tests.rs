@@ -10,7 +10,7 @@ use linger_protocol::event::{ChangeKind, FileType};
 
 use super::*;
 use crate::store::blob::Blobs;
-use crate::tool::repository::Repository;
+use crate::tool::git::scratch::Repository;
 
 /// A repository with a committed file `a`, and checkpoints of it.
 struct Scene {
@@ -49,7 +49,7 @@ impl Scene {
 
     /// The names that differ between two checkpoints, each with `+`, `-` or `~`.
     async fn between(&self, before: &str, after: &str) -> Vec<String> {
-        let changes = self.checkpoints.between(&self.workspace, &self.workspace.root, (before, after)).await.unwrap();
+        let changes = self.checkpoints.between(&self.workspace, &self.workspace.root, before, after).await.unwrap();
         let name = |change: &TreeChange| change.path.strip_prefix(&self.workspace.root).unwrap().display().to_string();
         let sign = |change: &TreeChange| match (&change.before, &change.after) {
             (None, _) => '+',
@@ -64,12 +64,11 @@ impl Scene {
         let (mut files, mut dirs) = (Vec::new(), vec![self.path(".git")]);
         while let Some(dir) = dirs.pop() {
             for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
-                match entry.file_type().unwrap().is_dir() {
-                    true => dirs.push(entry.path()),
-                    false => {
-                        let time = entry.metadata().unwrap().modified().unwrap();
-                        files.push((entry.path(), time, fs::read(entry.path()).unwrap()));
-                    }
+                if entry.file_type().unwrap().is_dir() {
+                    dirs.push(entry.path())
+                } else {
+                    let time = entry.metadata().unwrap().modified().unwrap();
+                    files.push((entry.path(), time, fs::read(entry.path()).unwrap()));
                 }
             }
         }
@@ -106,7 +105,7 @@ async fn contents_are_kept_as_they_are_on_disk_whatever_attributes_say() {
     let after = it.take().await;
     let blobs = Blobs::of(&it.dir.path().join("data/linger.db"));
     let root = &it.workspace.root;
-    let made = it.checkpoints.restorable(&it.workspace, (root, &before, &after), &blobs).await.unwrap();
+    let made = it.checkpoints.restorable(&it.workspace, root, &before, &after, &blobs).await.unwrap();
     let contents: Vec<Vec<u8>> =
         made.changes.iter().map(|change| blobs.read(change.before.as_ref().unwrap(), 0, 99).unwrap()).collect();
     assert_eq!(contents, [b"a\r\nb\r\n$Id$\n".to_vec(), b"\xff\xfea\0".to_vec(), b"x\n".to_vec()]);
@@ -131,7 +130,7 @@ async fn what_the_repository_has_is_not_stored_again_and_the_repository_is_not_t
     let second = it.take().await;
     assert_eq!(it.between(&first, &second).await, ["-f7"]);
     let blobs = Blobs::of(&it.dir.path().join("data/linger.db"));
-    let made = it.checkpoints.restorable(&it.workspace, (&it.workspace.root, &first, &second), &blobs).await.unwrap();
+    let made = it.checkpoints.restorable(&it.workspace, &it.workspace.root, &first, &second, &blobs).await.unwrap();
     assert_eq!(made.changes[0].kind, ChangeKind::Delete);
     let content = blobs.read(made.changes[0].before.as_ref().unwrap(), 0, u64::MAX).unwrap();
     assert!(content.starts_with(b"7\n8\n"));
@@ -199,7 +198,7 @@ async fn nothing_that_the_repository_names_runs() {
         fs::write(it.path("a"), "changed\n").unwrap();
         let second = it.take().await;
         let blobs = Blobs::of(&it.dir.path().join("data/linger.db"));
-        let made = it.checkpoints.restorable(&it.workspace, (&it.workspace.root, &first, &second), &blobs).await;
+        let made = it.checkpoints.restorable(&it.workspace, &it.workspace.root, &first, &second, &blobs).await;
         assert_eq!(made.unwrap().changes.len(), 1, "{line}");
         assert!(!it.ran(), "{line}");
     }
@@ -215,7 +214,7 @@ async fn what_is_no_file_or_lies_outside_is_not_read() {
     it.sh("mkfifo pipe; git init -q nested; echo n > nested/n; echo x > shut; chmod 0 shut").await;
     let first = it.take().await;
     let git = it.checkpoints.git(&it.workspace, &it.workspace.root);
-    let names = git.run(&["ls-tree", "-r", "--name-only", &first], Vec::new(), 9999).await.unwrap();
+    let names = git.run(&["ls-tree", "-r", "--name-only", &first], Vec::new()).await.unwrap();
     let names = String::from_utf8(names).unwrap();
     // Root reads what is shut.
     let names: Vec<&str> = names.lines().filter(|name| *name != "shut").collect();
@@ -223,7 +222,7 @@ async fn what_is_no_file_or_lies_outside_is_not_read() {
     it.sh("rm link; echo file > link").await;
     let second = it.take().await;
     let blobs = Blobs::of(&it.dir.path().join("data/linger.db"));
-    let made = it.checkpoints.restorable(&it.workspace, (&it.workspace.root, &first, &second), &blobs).await.unwrap();
+    let made = it.checkpoints.restorable(&it.workspace, &it.workspace.root, &first, &second, &blobs).await.unwrap();
     let change = &made.changes[0];
     assert_eq!((change.before_type, change.after_type), (Some(FileType::Link), Some(FileType::File)));
     let kept = blobs.read(change.before.as_ref().unwrap(), 0, 9999).unwrap();
@@ -281,7 +280,7 @@ async fn old_checkpoints_go_and_the_others_stay_whole() {
     let root = it.checkpoints.root(&it.workspace.root);
     upkeep::prune(&git, &mut *root.lock().await).await;
     assert_eq!(it.between(&taken[2], &taken[3]).await, ["~a"]);
-    let gone = it.checkpoints.between(&it.workspace, &it.workspace.root, (&taken[0], &taken[1])).await.unwrap_err();
+    let gone = it.checkpoints.between(&it.workspace, &it.workspace.root, &taken[0], &taken[1]).await.unwrap_err();
     assert!(gone.contains("14 days"), "{gone}");
     assert_eq!(it.take().await, taken[3]);
     // Half of them, when they take too much.

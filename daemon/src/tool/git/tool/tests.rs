@@ -2,15 +2,20 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
+use linger_protocol::message::ContentBlock;
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::*;
 use crate::tool::access::Access;
-use crate::tool::repository::Repository;
+use crate::tool::git::private::Mirror;
+use crate::tool::git::scratch::Repository;
 use crate::tool::tests::test_context;
+use crate::tool::types::Hidden;
 
 /// It runs as gpg, too.
 const CANARY: &str = "#!/bin/sh\n: > \"$(dirname \"$0\")/ran\"\n\
@@ -26,7 +31,7 @@ async fn repository() -> Repository {
 impl Repository {
     /// Runs an inspection where these paths are hidden: its text, and whether it failed.
     async fn look_past(&self, line: &str, hidden: &[&str]) -> (String, bool) {
-        let call = Git.prepare(&json!({ "args": words(line) }), &self.workspace).unwrap();
+        let call = GitTool.prepare(&json!({ "args": words(line) }), &self.workspace).unwrap();
         assert!(!call.effects().changes, "{line} asks");
         let (sender, _receiver) = mpsc::channel(4096);
         let hidden: Vec<PathBuf> = hidden.iter().map(|name| self.path(name)).collect();
@@ -93,9 +98,10 @@ async fn an_inspection_changes_nothing_in_the_repository() {
         let mut dirs = vec![it.path(".git")];
         while let Some(dir) = dirs.pop() {
             for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
-                match entry.file_type().unwrap().is_dir() {
-                    true => dirs.push(entry.path()),
-                    false => files.push((entry.path(), entry.metadata().unwrap().modified().unwrap())),
+                if entry.file_type().unwrap().is_dir() {
+                    dirs.push(entry.path())
+                } else {
+                    files.push((entry.path(), entry.metadata().unwrap().modified().unwrap()))
                 }
             }
         }
@@ -117,7 +123,7 @@ async fn the_copy_of_the_index_is_as_old_as_the_index() {
     let old = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_700_000_000);
     index.set_modified(old).unwrap();
     let mirror = Mirror::of(&it.workspace.root).unwrap();
-    assert_eq!(mirror.path().join("index").metadata().unwrap().modified().unwrap(), old);
+    assert_eq!(mirror.path.join("index").metadata().unwrap().modified().unwrap(), old);
 }
 
 /// What would run the canary: a name, the setup, and the inspections; the last one runs it in plain git.
@@ -275,7 +281,7 @@ async fn files_that_git_reads_and_links_in_them_show_nothing_of_another_director
         assert!(!text.contains("secret"), "{line}: {text}");
     }
     for line in ["diff -- /etc/hostname /etc/passwd", "diff /dev/null ../other/s", "diff --no-index a.txt a.txt"] {
-        let call = Git.prepare(&json!({ "args": words(line) }), &it.workspace).unwrap();
+        let call = GitTool.prepare(&json!({ "args": words(line) }), &it.workspace).unwrap();
         assert!(matches!(call.effects().access, Access::Command(_)), "{line} does not ask");
     }
 }
@@ -359,7 +365,7 @@ async fn what_a_rule_keeps_from_being_read_is_in_no_output() {
 async fn every_other_subcommand_is_a_command_of_words_and_no_shell() {
     let it = repository().await;
     let args = json!({ "args": ["commit", "-a", "-m", "it's $(touch x); `y`"] });
-    let call = Git.prepare(&args, &it.workspace).unwrap();
+    let call = GitTool.prepare(&args, &it.workspace).unwrap();
     let shown = r"git commit -a -m 'it'\''s $(touch x); `y`'";
     assert_eq!((call.action(), call.effects()), (shown.to_owned(), Effects::command(shown)));
     let (sender, _receiver) = mpsc::channel(4096);
@@ -371,6 +377,6 @@ async fn every_other_subcommand_is_a_command_of_words_and_no_shell() {
         (json!(["log\0"]), "`args` has a NUL in it"),
         (json!(["x".repeat(70_000)]), "`args` has 70000 bytes, and may have 65536"),
     ] {
-        assert_eq!(Git.prepare(&json!({ "args": args }), &it.workspace).err().unwrap().0, expect);
+        assert_eq!(GitTool.prepare(&json!({ "args": args }), &it.workspace).err().unwrap().0, expect);
     }
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use rustix::fs::{Access, access};
 
-use super::directory::{Git, OUTPUT_MAX, REFS};
+use super::directory::{CheckpointGit, REFS};
 use super::{MAX_BYTES, MAX_FILES, RootState, Skip};
 use crate::tool::change::KEPT_MAX;
 
@@ -21,9 +21,9 @@ const DIRECT: usize = 256;
 /// Files that differ from the index.
 #[derive(Debug, Default)]
 pub(super) struct Changed {
-    /// Those whose contents are kept; a name that is gone is among them.
+    /// Files whose contents are kept, and names that are gone.
     kept: Vec<Vec<u8>>,
-    /// Those that are too long for that; only their hashes are.
+    /// Files that are too long to keep; only their hashes are kept.
     long: Vec<Vec<u8>>,
 }
 
@@ -35,7 +35,7 @@ impl Changed {
 }
 
 /// Takes a checkpoint, and gives its name.
-pub(super) async fn take(git: &Git, state: &mut RootState) -> Result<String, Skip> {
+pub(super) async fn take(git: &CheckpointGit, state: &mut RootState) -> Result<String, Skip> {
     let is_ready = state.is_ready;
     git.blocking(move |git| git.prepare(is_ready)).await??;
     state.is_ready = true;
@@ -43,7 +43,7 @@ pub(super) async fn take(git: &Git, state: &mut RootState) -> Result<String, Ski
         Err(Skip::Failed(why)) => {
             // An index that cannot be read, or a file that changed while it was read.
             tracing::debug!(target: "checkpoint", root = %git.root.display(), why, "tried again with a new index");
-            git.blocking(Git::forget_index).await?;
+            git.blocking(CheckpointGit::forget_index).await?;
             attempt(git, None).await
         }
         taken => taken,
@@ -60,8 +60,8 @@ pub(super) async fn take(git: &Git, state: &mut RootState) -> Result<String, Ski
     Ok(tree)
 }
 
-async fn attempt(git: &Git, last: Option<&str>) -> Result<String, Skip> {
-    let listed = git.run(&["ls-files", "-z", "--others", "--modified", "--exclude-standard"], Vec::new(), OUTPUT_MAX);
+async fn attempt(git: &CheckpointGit, last: Option<&str>) -> Result<String, Skip> {
+    let listed = git.run(&["ls-files", "-z", "--others", "--modified", "--exclude-standard"], Vec::new());
     let listed = listed.await?;
     if let Some(last) = last.filter(|_| listed.is_empty()) {
         return Ok(last.to_owned());
@@ -77,27 +77,27 @@ async fn attempt(git: &Git, last: Option<&str>) -> Result<String, Skip> {
         // So that git reads them again.
         let input = missing.join(&0);
         if !missing.is_empty() {
-            git.run(&["update-index", "--force-remove", "-z", "--stdin"], ended(input), OUTPUT_MAX).await?;
+            git.run(&["update-index", "--force-remove", "-z", "--stdin"], ended(input)).await?;
             update(git, &["--add"], &missing).await?;
         }
     }
-    let tree = git.run(&["write-tree", "--missing-ok"], Vec::new(), OUTPUT_MAX).await?;
+    let tree = git.run(&["write-tree", "--missing-ok"], Vec::new()).await?;
     let tree = String::from_utf8_lossy(&tree).trim().to_owned();
     if is_name(&tree) { Ok(tree) } else { Err(Skip::Failed("git write-tree gave no tree".to_owned())) }
 }
 
 /// Brings these names of the index up to date.
-async fn update(git: &Git, options: &[&str], names: &[Vec<u8>]) -> Result<(), Skip> {
+async fn update(git: &CheckpointGit, options: &[&str], names: &[Vec<u8>]) -> Result<(), Skip> {
     if names.is_empty() {
         return Ok(());
     }
     let args: Vec<&str> = [&["update-index"], options, &["--remove", "--replace", "-z", "--stdin"]].concat();
-    git.run(&args, ended(names.join(&0)), OUTPUT_MAX).await.map(drop)
+    git.run(&args, ended(names.join(&0))).await.map(drop)
 }
 
 /// The files whose contents neither the private directory nor the repository has, but for these.
-async fn missing(git: &Git, but: BTreeSet<Vec<u8>>) -> Result<Vec<Vec<u8>>, Skip> {
-    let staged = git.run(&["ls-files", "--stage", "-z"], Vec::new(), OUTPUT_MAX).await?;
+async fn missing(git: &CheckpointGit, but: BTreeSet<Vec<u8>>) -> Result<Vec<Vec<u8>>, Skip> {
+    let staged = git.run(&["ls-files", "--stage", "-z"], Vec::new()).await?;
     let mut files: HashMap<Vec<u8>, Vec<Vec<u8>>> = HashMap::new();
     for entry in staged.split(|byte| *byte == 0) {
         let Some((head, name)) = split_at(entry, b'\t') else { continue };
@@ -111,7 +111,7 @@ async fn missing(git: &Git, but: BTreeSet<Vec<u8>>) -> Result<Vec<Vec<u8>>, Skip
     if input.is_empty() {
         return Ok(Vec::new());
     }
-    let found = git.reading().run(&["cat-file", "--batch-check"], input, OUTPUT_MAX).await?;
+    let found = git.reading().run(&["cat-file", "--batch-check"], input).await?;
     let lost = found.split(|byte| *byte == b'\n').filter_map(|line| line.strip_suffix(b" missing"));
     Ok(lost.filter_map(|object| files.remove(object)).flatten().collect())
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::directory::{Git, OUTPUT_MAX, REFS};
+use super::directory::{CheckpointGit, REFS};
 use super::{RootState, Skip};
 use crate::sys::clock;
 
@@ -26,7 +26,7 @@ pub(super) fn is_due(state: &RootState) -> bool {
 }
 
 /// Removes old checkpoints of one workspace, and the objects that only they name.
-pub(super) async fn prune(git: &Git, state: &mut RootState) {
+pub(super) async fn prune(git: &CheckpointGit, state: &mut RootState) {
     state.pruned_at = Some(Instant::now());
     let removed = git.blocking(|git| forget(&git.dir, clock::system(), MAX_ROOT)).await.unwrap_or_default();
     if removed == 0 {
@@ -34,7 +34,7 @@ pub(super) async fn prune(git: &Git, state: &mut RootState) {
     }
     // Trees of it may be gone.
     state.last = None;
-    match git.run(&["prune", "--expire=now"], Vec::new(), OUTPUT_MAX).await {
+    match git.run(&["prune", "--expire=now"], Vec::new()).await {
         Ok(_) => tracing::info!(target: "checkpoint", root = %git.root.display(), removed, "old checkpoints removed"),
         Err(Skip::NotHere) => {}
         Err(why) => tracing::warn!(target: "checkpoint", root = %git.root.display(), %why, "tidying failed"),

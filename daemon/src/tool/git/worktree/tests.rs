@@ -66,7 +66,7 @@ impl House {
 
     async fn merge(&self, worktree: &Worktree) -> Result<MergeDone, MergeError> {
         let commit = self.worktrees.commit(worktree, &self.of(worktree), "work\n\nof an agent").await.unwrap().commit;
-        self.worktrees.merge((&commit, &worktree.branch), &self.workspace, "Merge it").await
+        self.worktrees.merge(&commit, &worktree.branch, &self.workspace, "Merge it").await
     }
 
     /// Whether the canary ran since the last time.
@@ -371,7 +371,7 @@ async fn a_kill_while_files_are_merged_leaves_a_lock_that_the_next_merge_removes
     let seen = lock.clone();
     let look = move || fs::read(reached).and_then(|_| fs::read(seen));
     let held = tokio::select! {
-        done = house.worktrees.merge((&commit, &worktree.branch), &slow, "Merge it") => panic!("no gate: {done:?}"),
+        done = house.worktrees.merge(&commit, &worktree.branch, &slow, "Merge it") => panic!("no gate: {done:?}"),
         held = tokio::task::spawn_blocking(look) => held.unwrap().unwrap(),
     };
     assert!(!lock.exists(), "one that is given up goes by itself");

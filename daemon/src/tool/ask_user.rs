@@ -29,7 +29,6 @@ const MAX_ANSWER: usize = 16 << 10;
 /// The field of the form that has a written answer.
 const ANSWER: &str = "answer";
 
-/// The tool.
 pub(super) struct AskUser;
 
 #[derive(Deserialize, JsonSchema)]

@@ -15,13 +15,12 @@ use super::names::Takes;
 use super::types::{BoxFuture, Call, Context, Tool, ToolOutput};
 use super::workspace::Workspace;
 
-/// The tool.
 pub(super) struct Bash;
 
 /// The tool where nothing outlives a call: without commands in the background.
 pub(crate) struct ForegroundBash;
 
-/// What the description says of commands in the background.
+/// The part of the description about commands in the background.
 const OF_BACKGROUND: &str = "; for a server or a long build set `background`: the result is a handle for bash_output and bash_kill, and you are told when it ends";
 
 #[derive(Deserialize, JsonSchema)]

@@ -1,4 +1,4 @@
-//! Running a command for a call: its output is collected and bounded, and its end is told.
+//! Running a command for a call: collecting its output, within bounds, and how it ended.
 
 use std::io;
 use std::process::ExitStatus;
@@ -43,7 +43,7 @@ pub(super) struct ShellCommand {
     pub(super) command: String,
     pub(super) timeout_s: u64,
     pub(super) workspace: Workspace,
-    /// What the result becomes, given the latest [`END_MAX`] bytes of the output; absent if it stays as it is.
+    /// Makes another result, given the last [`END_MAX`] bytes of the output; absent if the result stays as it is.
     pub(super) rewrite: Option<fn(&str, ToolOutput) -> ToolOutput>,
 }
 

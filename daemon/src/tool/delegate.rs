@@ -20,7 +20,7 @@ use super::workspace::Workspace;
 use super::{args, text};
 use crate::provider::schema;
 
-/// Its name.
+/// Name in lists of tools and in rules.
 pub const NAME: &str = "delegate";
 
 /// The agent that is always there: a session without a role.
@@ -43,7 +43,6 @@ pub fn nowhere() -> Delegate {
     Arc::new(|_| Box::pin(std::future::ready(ToolOutput::error("not run: there are no other agents here"))))
 }
 
-/// The tool.
 pub(super) struct Tasks;
 
 #[derive(Deserialize, JsonSchema)]
@@ -117,12 +116,11 @@ impl Tool for Tasks {
 fn within(directory: Option<&str>, cwd: &Path) -> Result<PathBuf, Invalid> {
     let Some(named) = directory.map(str::trim).filter(|named| !named.is_empty()) else { return Ok(cwd.to_path_buf()) };
     let directory = normalise(&cwd.join(named));
-    match directory.starts_with(cwd) {
-        true => Ok(directory),
-        false => {
-            let shown = text::one_line(text::head(named, SHOWN));
-            Err(Invalid(format!("`directory`: {shown} is not below the working directory")))
-        }
+    if directory.starts_with(cwd) {
+        Ok(directory)
+    } else {
+        let shown = text::one_line(text::head(named, SHOWN));
+        Err(Invalid(format!("`directory`: {shown} is not below the working directory")))
     }
 }
 

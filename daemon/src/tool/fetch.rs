@@ -37,11 +37,10 @@ const MAX_REDIRECTS: usize = 5;
 /// A NUL in this much of the beginning makes it binary, as for grep and git.
 const PROBE: usize = 8 << 10;
 
-/// What a server is asked for.
+/// The content types that a server is asked for.
 const ACCEPTED: &str =
     "text/html, application/xhtml+xml, text/*;q=0.9, application/json;q=0.9, image/*;q=0.8, */*;q=0.5";
 
-/// The tool.
 pub(super) struct Fetch;
 
 #[derive(Deserialize, JsonSchema)]
@@ -126,7 +125,7 @@ impl Call for Fetching {
     }
 }
 
-/// What an address has.
+/// The content at an address.
 struct Got {
     /// Where it is, after redirects.
     url: Url,
@@ -200,11 +199,12 @@ impl Got {
         }
         let is_page = !raw && self.is_page();
         let source = decode(self.body, &self.media_type);
-        let text = match is_page {
-            true => page::text(&context.spawn, source.clone()).await.unwrap_or_else(|why| {
+        let text = if is_page {
+            page::text(&context.spawn, source.clone()).await.unwrap_or_else(|why| {
                 format!("[this is the source of the page; its text cannot be told: {why}]\n{source}")
-            }),
-            false => source,
+            })
+        } else {
+            source
         };
         let mut output = Output::to(context.output, context.blobs);
         output.push(format!("{head}\n\n{text}").as_bytes()).await;
@@ -212,7 +212,7 @@ impl Got {
         ToolOutput { content, is_error, output: segments, whole, ..ToolOutput::text("") }
     }
 
-    /// What it is, in one line.
+    /// One line about it.
     fn head(&self) -> String {
         let status = if self.status.is_success() { String::new() } else { format!(" {}", self.status) };
         let cut = if self.is_cut { format!(", cut at {} MiB", MAX_BODY >> 20) } else { String::new() };

@@ -74,12 +74,12 @@ pub(super) fn explain(workspace: &Workspace, path: &Path, target: &Path, error: 
     }
 }
 
-/// That there is nothing to work in.
+/// The error when the working directory is gone.
 pub(super) fn gone(workspace: &Workspace) -> String {
     format!("the working directory {} is gone", text::one_line(&workspace.cwd.to_string_lossy()))
 }
 
-/// The name most like the last part of `target` beside it.
+/// Suggests the name in the same directory that is most like the last part of `target`.
 fn neighbour(target: &Path) -> String {
     let entries = target.parent().and_then(|parent| Dir::open(parent).and_then(|dir| dir.list()).ok());
     let (Some(name), Some(entries)) = (target.file_name(), entries) else { return String::new() };

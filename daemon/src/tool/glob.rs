@@ -24,7 +24,6 @@ use super::{args, file, path};
 /// Files that are shown; the rest is counted.
 const RESULTS_MAX: usize = 200;
 
-/// The tool.
 pub(super) struct Glob;
 
 #[derive(Deserialize, JsonSchema)]

@@ -28,7 +28,7 @@ use crate::provider::image::{ImageRequest, MadeImage};
 use crate::store::blob::Blobs;
 use crate::sys::task;
 
-/// Its name.
+/// Name in lists of tools and in rules.
 pub const NAME: &str = "image";
 
 /// The most pictures that an image is made from; providers take 3 to 16.
@@ -53,11 +53,11 @@ pub struct ImageModel {
 pub trait ImageModels: Send + Sync {
     /// The model that would be asked now; absent if no provider can.
     fn chosen(&self) -> Option<ImageModel>;
-    /// Asks this model. Fails with what is told to the model and to people.
+    /// Asks this model. Fails with a reason for the model and for people.
     fn make(&self, model: ImageModel, request: ImageRequest) -> BoxFuture<'static, Result<MadeImage, String>>;
 }
 
-/// The tool.
+/// The tool, with the providers that it asks.
 pub struct Image(pub Arc<dyn ImageModels>);
 
 /// Providers of which none makes images.

@@ -25,7 +25,6 @@ use super::{args, file, path};
 /// Entries that are shown; the rest is counted.
 const ENTRIES_MAX: usize = 500;
 
-/// The tool.
 pub(super) struct Ls;
 
 #[derive(Deserialize, JsonSchema)]

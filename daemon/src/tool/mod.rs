@@ -1,4 +1,4 @@
-//! Tools: one file for each tool that a model can call, with its description for the model beside it in `name.md`.
+//! Tools: one file for each tool that a model can call, with its description for the model in `name.md`.
 //!
 //! [`Tool::prepare`] checks the arguments before anything runs and returns a [`Call`], which says what it would do. The turn asks
 //! for permission and then runs the call. Dropping the future of a call stops it: guards end whatever it has started.

@@ -8,12 +8,12 @@ pub const MCP: &str = "mcp__";
 /// The prefix of tools that Markdown files describe, so that none is taken for a tool of the daemon's own, now or later.
 pub const PROGRAM_PREFIX: &str = "tool__";
 
-/// What a rule's pattern, `tool(pattern)`, means for a tool.
+/// The meaning of a rule's pattern, `tool(pattern)`, for a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
     /// A glob of paths.
     Path,
-    /// A command.
+    /// A command, or its first words.
     Command,
     /// The arguments of the program that has the tool's name.
     Arguments,
@@ -30,7 +30,7 @@ pub enum Takes {
 pub struct Names(BTreeMap<String, Takes>);
 
 impl Names {
-    /// What a pattern means for the tool; absent if the tool is unknown.
+    /// The meaning of a pattern for the tool; absent if the tool is unknown.
     pub fn takes(&self, tool: &str) -> Option<Takes> {
         let known = self.0.get(tool).copied();
         known.or_else(|| [MCP, PROGRAM_PREFIX].iter().any(|it| tool.starts_with(it)).then_some(Takes::Version))

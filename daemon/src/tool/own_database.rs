@@ -14,15 +14,15 @@ use crate::store::aside::{PARTS, with};
 /// The databases that this process has open, of all its daemons: their locks are the process's.
 static OWN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// Nothing here opens this database from now on.
+/// From now on no tool opens this database.
 pub(crate) fn keep_shut(database: &Path) {
     OWN.lock().unwrap_or_else(PoisonError::into_inner).insert(database.to_path_buf());
 }
 
-/// What is said of a file of the daemon's own database.
+/// The error for a file of the daemon's own database.
 pub(super) const OWN_DATABASE: &str = "is the database of the daemon itself; look at it with `sqlite3 -readonly`";
 
-/// What tells a file from others.
+/// The facts that tell a file from others.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Identity {
     mode: u32,

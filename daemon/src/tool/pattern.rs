@@ -15,7 +15,7 @@ pub(super) const PATTERN_MAX: usize = 4096;
 /// up, and panics at levels that its regex engine refuses, which are 80 or so.
 const BRACES_MAX: usize = 32;
 
-/// What to say of a pattern that takes too much to compile: it is longer than `max` bytes, or opens too many braces.
+/// Why a pattern takes too much to compile: it is longer than `max` bytes, or opens too many braces. Absent if it does not.
 pub(crate) fn too_large(pattern: &str, max: usize) -> Option<String> {
     if pattern.len() > max {
         return Some(format!("it has {} bytes, and may have {max}", pattern.len()));
@@ -41,7 +41,7 @@ impl Pattern {
         Ok(Self { glob, names_hidden })
     }
 
-    /// What is wrong with it, if anything.
+    /// Fails if it is no pattern, or takes too much to compile.
     pub(super) fn check(pattern: &str) -> Result<(), Invalid> {
         parse(pattern).map(drop)
     }

@@ -16,7 +16,6 @@ const MAX_ENTRIES: usize = 100;
 /// The longest entry, in bytes: some lines of a terminal.
 const MAX_ENTRY: usize = 500;
 
-/// The tool.
 pub(super) struct Plan;
 
 #[derive(Deserialize)]

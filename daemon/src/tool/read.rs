@@ -24,19 +24,18 @@ use super::types::{BoxFuture, Call, Context, Tool, ToolOutput, blocking};
 use super::workspace::Workspace;
 use super::{args, file, ls, path, text};
 
-/// What one call gives at most: about 12,000 tokens.
+/// The most bytes that one call gives: about 12,000 tokens.
 const BYTES_MAX: usize = 48 * 1024;
 
 /// Lines that one call gives unless the model asks for fewer; named in `read.md`.
 const LINES_MAX: u64 = 2000;
 
-/// Of a longer line the beginning is shown: minified code is seldom what is looked for.
+/// A longer line is cut: minified code is seldom worth reading.
 const LINE_MAX: usize = 2000;
 
 /// A NUL in this much of the beginning makes a file binary, as for grep and git.
 const PROBE: usize = 8 * 1024;
 
-/// The tool.
 pub(super) struct Read;
 
 #[derive(Deserialize, JsonSchema)]
@@ -182,9 +181,10 @@ impl Reading {
             }
             shown.push_str(&line);
         }
-        match shown.is_empty() {
-            true => Err(io::Error::other(format!("has only {number} lines"))),
-            false => Ok(ToolOutput::text(shown)),
+        if shown.is_empty() {
+            Err(io::Error::other(format!("has only {number} lines")))
+        } else {
+            Ok(ToolOutput::text(shown))
         }
     }
 }
@@ -201,7 +201,7 @@ impl<R: io::Read> Hashing<R> {
         Self { file, hash: Sha256::new(), bytes: 0 }
     }
 
-    /// The hash of all of the file; nothing if it has grown too long to be edited, or nobody waits for it.
+    /// The hash of the whole file; absent if it has grown too long to be edited, or the call is cancelled.
     fn finish(mut self, token: &CancellationToken) -> io::Result<Option<Hash>> {
         let mut rest = vec![0; 64 << 10];
         while self.bytes <= TEXT_MAX && !token.is_cancelled() {
@@ -251,12 +251,11 @@ fn show_line(number: u64, line: &[u8], length: usize) -> String {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let line = line.strip_prefix("\u{feff}".as_bytes()).filter(|_| number == 1).unwrap_or(line);
     let line = text::lossy(line);
-    match length > LINE_MAX {
-        true => {
-            let kept = line.get(..text::floor(&line, LINE_MAX)).unwrap_or_default();
-            format!("{number}\t{kept}[… the line has {length} bytes]\n")
-        }
-        false => format!("{number}\t{line}\n"),
+    if length > LINE_MAX {
+        let kept = line.get(..text::floor(&line, LINE_MAX)).unwrap_or_default();
+        format!("{number}\t{kept}[… the line has {length} bytes]\n")
+    } else {
+        format!("{number}\t{line}\n")
     }
 }
 

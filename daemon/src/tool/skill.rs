@@ -23,7 +23,7 @@ use super::types::{BoxFuture, Call, Context, SessionTraits, Tool, ToolOutput, bl
 use super::workspace::Workspace;
 use super::{args, text};
 
-/// Its name.
+/// Name in lists of tools and in rules.
 pub const NAME: &str = "skill";
 
 /// The most of a file that one call gives, in bytes: about 12,000 tokens, as `read` gives.
@@ -38,7 +38,6 @@ const DEPTH_MAX: usize = 3;
 /// The most directory entries that are looked at for the list.
 const ENTRIES_MAX: usize = 2000;
 
-/// The tool.
 pub(super) struct Skill;
 
 #[derive(Deserialize, JsonSchema)]
@@ -99,11 +98,11 @@ impl Tool for Skill {
             }
         };
         let file = (path != place.file).then(|| file.unwrap_or_default());
-        Ok(Box::new(Reading { place: place.clone(), directory, path, file, workspace: workspace.clone() }))
+        Ok(Box::new(ReadSkill { place: place.clone(), directory, path, file, workspace: workspace.clone() }))
     }
 }
 
-struct Reading {
+struct ReadSkill {
     place: SkillFiles,
     directory: PathBuf,
     path: PathBuf,
@@ -112,7 +111,7 @@ struct Reading {
     workspace: Workspace,
 }
 
-impl Call for Reading {
+impl Call for ReadSkill {
     fn action(&self) -> String {
         let file = self.file.iter().map(|file| format!(" {}", text::one_line(file))).collect::<String>();
         format!("{NAME} {}{file}", self.place.name)
@@ -137,7 +136,7 @@ impl Call for Reading {
     }
 }
 
-impl Reading {
+impl ReadSkill {
     fn read(&self, target: &Path) -> io::Result<ToolOutput> {
         if !target.starts_with(&self.directory) {
             return Err(io::Error::other("leads out of the skill's directory"));
@@ -179,7 +178,7 @@ impl Reading {
     }
 }
 
-/// The files beside SKILL.md, by their paths below the directory; links are left out.
+/// The other files of the skill, by their paths below the directory; links are left out.
 fn files(directory: &Path) -> Vec<String> {
     let (mut found, mut looked) = (Vec::new(), 0);
     let mut queue = vec![(directory.to_path_buf(), 0)];

@@ -8,13 +8,13 @@ use linger_protocol::agent::SkillLimit;
 /// The files of a skill.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkillFiles {
-    /// The skill's name.
+    /// Name by which the model asks for the skill.
     pub name: String,
     /// Its SKILL.md, links resolved.
     pub file: PathBuf,
     /// The hash of that file as a person trusted it; absent for the user's own.
     pub digest: Option<String>,
-    /// What it limits a turn to that has read it; absent if to nothing.
+    /// The limit on a turn that has read it; absent if there is none.
     pub limit: Option<SkillLimit>,
 }
 
@@ -31,7 +31,7 @@ impl PartialEq for Skills {
 impl Eq for Skills {}
 
 impl Skills {
-    /// The model can read these from now on.
+    /// Replaces the skills that the model can read.
     pub fn set(&self, places: Vec<SkillFiles>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = places.into();
     }

@@ -29,7 +29,7 @@ const TAIL: usize = 2 << 10;
 const BEFORE: usize = 2;
 const AFTER: usize = 12;
 
-/// What a line has that looks like a failure, separated by `|`: for cargo, pytest, Go, JavaScript runners, compilers and make.
+/// Signs of a failure in a line, separated by `|`: for cargo, pytest, Go, JavaScript runners, compilers and make.
 const SIGNS: &str = "FAIL|panicked at|Error|error:|error[|not ok |✗|✖|✕|● |Traceback|assert|*** [";
 
 /// The longest file that is searched for a test script or recipe, in bytes.
@@ -58,7 +58,6 @@ const RUNNERS: [(&str, &str, &str, &str, &str); 17] = [
 ];
 const PYTHON: &str = "pytest.ini pyproject.toml conftest.py tox.ini setup.cfg setup.py requirements.txt";
 
-/// The tool.
 pub(super) struct TestRun;
 
 #[derive(Deserialize, JsonSchema)]

@@ -30,11 +30,11 @@ use crate::sys::task;
 /// A future on the heap.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Something that a model can call.
+/// A tool that a model can call.
 pub trait Tool: Send + Sync {
-    /// Its name, at most 64 letters, digits, `_` and `-`: what every provider takes.
+    /// Its name: at most 64 letters, digits, `_` and `-`, which every provider accepts.
     fn name(&self) -> &str;
-    /// What the model is told about it.
+    /// The description that the model reads.
     fn description(&self) -> &str;
     /// JSON Schema of its arguments.
     fn schema(&self) -> Value;
@@ -42,7 +42,7 @@ pub trait Tool: Send + Sync {
     fn changes(&self) -> bool {
         true
     }
-    /// What kind of tool it is, for those who show its calls.
+    /// The kind of tool, for clients that show its calls.
     fn kind(&self) -> ToolKind {
         ToolKind::Other
     }
@@ -54,7 +54,7 @@ pub trait Tool: Send + Sync {
     fn file(&self) -> Option<&Path> {
         None
     }
-    /// Changes with what it claims to do: a permission that lasts is for this version. Empty for the daemon's own tools.
+    /// Changes when its description changes: a lasting permission is for one version. Empty for the daemon's own tools.
     fn version(&self) -> &str {
         ""
     }
@@ -62,7 +62,7 @@ pub trait Tool: Send + Sync {
     fn offered(&self, session: &SessionTraits<'_>) -> bool {
         session.names(self.name())
     }
-    /// What a rule's pattern means for it: `name(pattern)`. Unless it says so, nothing: rules name the tool alone.
+    /// The meaning of a rule's pattern, `name(pattern)`. By default there are no patterns: rules name the tool alone.
     fn pattern(&self) -> Takes {
         Takes::Nothing
     }
@@ -70,7 +70,8 @@ pub trait Tool: Send + Sync {
     fn completes(&self) -> bool {
         false
     }
-    /// Arguments with what only the disk tells, in the place of those of the model: they are what is shown, permitted and run. Blocks.
+    /// Adds to the model's arguments what only the disk knows. The result is what is shown, permitted and run; absent if nothing is added.
+    /// Blocks.
     fn complete(&self, _input: &Value, _: &Workspace) -> Result<Option<Value>, Invalid> {
         Ok(None)
     }
@@ -106,9 +107,9 @@ impl SessionTraits<'_> {
 
 /// A call with good arguments.
 pub trait Call: Send + Sync {
-    /// What it does, for people: `read src/main.rs`, or the command itself.
+    /// The action in words for people: `read src/main.rs`, or the command itself.
     fn action(&self) -> String;
-    /// What it does to the world, for permission, order and recovery; the same each time.
+    /// The effects on the world, for permission, order and recovery; the same each time.
     fn effects(&self) -> Effects;
     /// The places that its arguments name.
     fn locations(&self) -> Vec<Location> {
@@ -116,21 +117,21 @@ pub trait Call: Send + Sync {
         let paths = effects.access.each().iter().filter_map(Access::path);
         paths.map(|path| Location { path: path.to_path_buf(), line: None }).collect()
     }
-    /// What it limits its turn to from then on: the skill that it reads.
+    /// The limit that the turn gets from then on, by the skill that the call reads.
     fn limit(&self) -> Option<SkillLimit> {
         None
     }
-    /// What it would make of the files at `targets`, its paths with every link resolved; for calls that write. Blocks.
+    /// The changes that it would make to the files at `targets`, its paths with every link resolved; for calls that write. Blocks.
     fn preview(&self, _targets: &Targets) -> Vec<Change> {
         Vec::new()
     }
-    /// Why it would change nothing, with the files at `targets` as they are now, in the words of its result; for calls that write. Blocks.
+    /// Why it would change nothing with the files at `targets` as they are now, in the words of its result; for calls that write. Blocks.
     fn refusal(&self, _targets: &Targets) -> Option<String> {
         None
     }
-    /// Runs it.
+    /// Runs the call to its end; dropping the future stops it.
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput>;
-    /// Waits for what the same call does that was started before the daemon was restarted, and gives its result; starts nothing.
+    /// Waits for the result of the same call that was started before the daemon restarted; starts nothing.
     /// The daemon may have died between the record of the start and the start itself: then there is nothing to wait for, and the
     /// result says so. Only for calls whose effects say [`AfterCrash::Join`](linger_protocol::event::AfterCrash::Join).
     fn join(self: Box<Self>, _: Context) -> BoxFuture<'static, ToolOutput> {
@@ -141,7 +142,7 @@ pub trait Call: Send + Sync {
     }
 }
 
-/// What a running call is given.
+/// The services and facts that a running call is given.
 pub struct Context {
     /// Names the call among those of all sessions, and stays the same after a restart.
     pub call: String,
@@ -186,13 +187,13 @@ pub type Web = Arc<dyn Fn(Url) -> BoxFuture<'static, Result<Client, String>> + S
 /// A question that a call asks a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// What is asked, at most 64 KiB.
+    /// The question in words, at most 64 KiB.
     pub text: String,
-    /// What may be answered.
+    /// The possible answers.
     pub wants: Wants,
 }
 
-/// What a question wants.
+/// The form of the answer that a question wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wants {
     /// One of these, 1 to 32, each with a name of its own.
@@ -218,9 +219,9 @@ pub type Ask = Arc<dyn Fn(Choice) -> BoxFuture<'static, Result<Chosen, Invalid>>
 /// A task for another agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Order {
-    /// The agent.
+    /// Name of the agent.
     pub agent: String,
-    /// What it is to do.
+    /// The work to do.
     pub task: String,
     /// The files to begin with, as the model named them.
     pub files: Vec<String>,
@@ -240,14 +241,14 @@ pub type Delegate = Arc<dyn Fn(Order) -> BoxFuture<'static, ToolOutput> + Send +
 /// Says whether a file is kept from being read.
 pub type Hidden = Arc<dyn Fn(&Path) -> bool + Send + Sync>;
 
-/// What a call came to.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolOutput {
-    /// What the model reads; bounded.
+    /// The blocks that the model reads; bounded.
     pub content: Vec<ContentBlock>,
     /// Whether it is a failure.
     pub is_error: bool,
-    /// How it ended.
+    /// How the call ended.
     pub outcome: Outcome,
     /// Which blocks of `content` were streamed, and where each begins in the stream.
     pub output: Vec<OutputSegment>,
@@ -261,7 +262,7 @@ pub struct ToolOutput {
     pub exit: Option<Exit>,
     /// The plan that the call shows.
     pub plan: Option<Vec<PlanEntry>>,
-    /// What people are told of it: a result that is not as its tool says.
+    /// Notices for people: the result is not as its tool says.
     pub notices: Vec<String>,
     /// The model that the call asked, and what that cost.
     pub model_cost: Option<ModelCost>,
@@ -276,7 +277,7 @@ pub struct Made {
     pub name: String,
     /// Such as `image/png`, as its maker says.
     pub content_type: String,
-    /// Its content.
+    /// Its whole content.
     pub bytes: Vec<u8>,
 }
 

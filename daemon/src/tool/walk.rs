@@ -44,7 +44,7 @@ impl<'a> Walk<'a> {
         Self { root: root.to_path_buf(), inner, ignored, token, seen: 0, unreadable: 0 }
     }
 
-    /// What the walk left out, in words; empty if nothing.
+    /// Says what the walk left out; empty if nothing.
     pub(super) fn left_out(&self) -> String {
         let mut said = String::new();
         if self.seen >= FILES_MAX {

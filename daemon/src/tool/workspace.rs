@@ -26,7 +26,7 @@ pub struct Workspace {
     pub cwd: PathBuf,
     /// The nearest directory above with a `.git` in it, or `cwd`.
     pub root: PathBuf,
-    /// Whether that was seen; the disk may not have answered.
+    /// Whether `root` was looked up; the disk may not have answered.
     pub is_seen: bool,
     /// The root of the workspace whose files (rules, hooks, tools, agents, notes) count here, if it is another one: in a worktree of
     /// a child those of the workspace that it was made of do, so that it can do no more there.
@@ -37,7 +37,7 @@ pub struct Workspace {
     pub env: Arc<BTreeMap<String, String>>,
     /// The values of the secret ones.
     pub secrets: SecretVariables,
-    /// What the session's model has seen of files.
+    /// The contents of files that the session's model has seen.
     pub seen: Seen,
     /// The directories that a user added, which count like `root`.
     pub added: AddedDirs,
@@ -50,7 +50,7 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// What starts children of a session's tools here; `children` are those that live longer than a call.
+    /// Starts child processes of a session's tools here; `children` has those that outlive a call.
     pub fn spawn(&self, children: Children, session: Option<SessionId>) -> Spawn {
         let started_for = session.map_or(StartedFor::Daemon, StartedFor::Session);
         Spawn { cwd: self.cwd.clone(), env: self.secrets.fill(&self.env), children, started_for }

@@ -18,10 +18,8 @@ use super::workspace::Workspace;
 use super::{args, file, patching, path};
 use crate::store::blob::Blobs;
 
-/// Its name.
 const NAME: &str = patching::WRITE;
 
-/// The tool.
 pub(super) struct Write;
 
 #[derive(Deserialize, JsonSchema)]

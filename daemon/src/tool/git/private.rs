@@ -59,10 +59,10 @@ const STATES: [&str; 13] = [
     "rebase-apply/onto",
 ];
 
-/// Settings of every private git directory beside [`QUIET`].
+/// Settings of every private git directory in addition to [`QUIET`].
 const PRIVATE: [(&str, &str); 2] = [("core.bare", "false"), ("core.quotePath", "false")];
 
-/// Settings of every mirror beside those of the repository.
+/// Settings of every mirror in addition to the repository's kept ones.
 const MIRROR: [(&str, &str); 2] = [("log.showSignature", "false"), ("diff.ignoreSubmodules", "dirty")];
 
 /// A private git directory that mirrors a repository; removed when dropped.

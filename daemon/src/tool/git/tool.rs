@@ -22,7 +22,6 @@ use crate::tool::{args, command, text};
 /// The longest arguments, in bytes: a commit message of some pages.
 const ARGS_MAX: usize = 64 << 10;
 
-/// The tool.
 pub(in crate::tool) struct GitTool;
 
 #[derive(Deserialize, JsonSchema)]

@@ -10,10 +10,8 @@ use crate::tool::invalid::Invalid;
 use crate::tool::types::{Call, Tool};
 use crate::tool::workspace::Workspace;
 
-/// Its name.
 pub(super) const NAME: &str = "call_tool";
 
-/// The tool.
 pub(super) struct CallTool;
 
 #[derive(Deserialize)]

@@ -17,7 +17,7 @@ use crate::tool::types::{BoxFuture, Call, Context, Tool, ToolOutput};
 use crate::tool::workspace::Workspace;
 use crate::tool::{args, text};
 
-/// So many tools are found at once.
+/// The most tools that one search gives.
 const FOUND: usize = 10;
 
 /// The most words of a query that count: a paragraph.
@@ -29,7 +29,6 @@ const MAX_ABOUT: usize = 1 << 10;
 /// The tools after the first are shown with their schemas up to this size of all together, in bytes: about 8,000 tokens.
 const MAX_SCHEMAS: usize = 32 << 10;
 
-/// The tool.
 pub(super) struct FindTools {
     tools: Arc<Vec<Arc<dyn Tool>>>,
     description: String,
@@ -74,9 +73,10 @@ impl Tool for FindTools {
 
     fn prepare(&self, input: &Value, _: &Workspace) -> Result<Box<dyn Call>, Invalid> {
         let Args { query } = args::parse(input)?;
-        match words(&query).is_empty() {
-            true => Err(Invalid("`query` has no words".to_owned())),
-            false => Ok(Box::new(Find { tools: self.tools.clone(), query })),
+        if words(&query).is_empty() {
+            Err(Invalid("`query` has no words".to_owned()))
+        } else {
+            Ok(Box::new(Find { tools: self.tools.clone(), query }))
         }
     }
 }
@@ -97,10 +97,7 @@ impl Call for Find {
 
     fn run(self: Box<Self>, _: Context) -> BoxFuture<'static, ToolOutput> {
         let found = find(&self.tools, &self.query);
-        let said = match found.is_empty() {
-            true => none(&self.tools),
-            false => shown(&found),
-        };
+        let said = if found.is_empty() { none(&self.tools) } else { shown(&found) };
         Box::pin(std::future::ready(ToolOutput::text(said)))
     }
 }
@@ -159,15 +156,16 @@ fn find<'a>(tools: &'a [Arc<dyn Tool>], query: &str) -> Vec<&'a Arc<dyn Tool>> {
     ranked.into_iter().take(FOUND).map(|(_, tool)| tool).collect()
 }
 
-/// What a model reads of tools that were found.
+/// The result for a model: each tool with its description and schema.
 fn shown(found: &[&Arc<dyn Tool>]) -> String {
     let mut said = String::new();
     for tool in found {
         let schema = tool.schema().to_string();
         let about = text::head(tool.description(), MAX_ABOUT);
-        let input = match said.is_empty() || said.len() + schema.len() <= MAX_SCHEMAS {
-            true => format!("input: {schema}"),
-            false => "input: left out for its size; find it by its name alone".to_owned(),
+        let input = if said.is_empty() || said.len() + schema.len() <= MAX_SCHEMAS {
+            format!("input: {schema}")
+        } else {
+            "input: left out for its size; find it by its name alone".to_owned()
         };
         // Writing to a string does not fail.
         let _ = write!(said, "{}\n{about}\n{input}\n\n", tool.name());
@@ -176,7 +174,7 @@ fn shown(found: &[&Arc<dyn Tool>]) -> String {
     said
 }
 
-/// What a model reads if nothing fits.
+/// The result for a model if no tool fits.
 fn none(tools: &[Arc<dyn Tool>]) -> String {
     let servers = servers(tools).into_iter();
     let servers = servers.map(|(server, count)| format!("{server} ({count} tools)")).collect::<Vec<_>>();

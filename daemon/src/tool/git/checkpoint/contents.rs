@@ -48,7 +48,7 @@ impl Side {
 /// A file that differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeChange {
-    /// The file, absolute.
+    /// Absolute path of the file.
     pub path: PathBuf,
     /// As it was; absent if there was none.
     pub before: Option<Side>,
@@ -61,7 +61,7 @@ pub struct TreeChange {
 pub struct Restorable {
     /// The files, their former contents in blobs.
     pub changes: Vec<FileChange>,
-    /// These blobs.
+    /// These blobs, held until an event names them.
     pub held: Vec<Held>,
     /// Files that cannot be put back.
     pub failed: Vec<NotRestored>,

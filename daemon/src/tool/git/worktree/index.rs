@@ -14,7 +14,7 @@ use crate::sys::disk;
 /// The file that keeps other git processes from the index.
 const LOCK: &str = "index.lock";
 
-/// The copy that git works on, beside the index so that it can take its place in one step.
+/// The copy that git works on, in the directory of the index so that it can take its place in one step.
 const COPY: &str = "linger-index";
 
 /// The lock of an index; dropping it removes it.

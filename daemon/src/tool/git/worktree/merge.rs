@@ -3,7 +3,7 @@
 //! It is `git merge`, in an order in which nothing has to be aborted: the merged tree is made first, without touching a file, and a
 //! conflict ends it there; then changes of the directory that are not committed are looked at; then the files and the index are
 //! brought up to date in one step, and the branch last. A crash before that leaves files, or staged changes, that are as the merge
-//! would have them: they are in no merge's way, so the next one goes on from there.
+//! would have them: they do not block a merge, so the next one continues from there.
 //! From the look at the directory to the branch the index is [locked](super::index), in a way that a kill does not leave for good.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +31,7 @@ const LISTED: usize = 1000;
 /// The work that a child committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// The latest commit.
+    /// Hash of the latest commit.
     pub commit: String,
     /// Whether that was made of changes that were not committed.
     pub is_new: bool,
@@ -40,9 +40,9 @@ pub struct Work {
 /// The outcome of a merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MergeDone {
-    /// The commit before.
+    /// Hash of the commit before the merge.
     pub before: String,
-    /// The commit now.
+    /// Hash of the commit after the merge.
     pub commit: String,
     /// The files that differ, 1000 at most, relative to the directory.
     pub files: Vec<PathBuf>,

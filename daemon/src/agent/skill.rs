@@ -9,7 +9,7 @@ use super::frontmatter::Page;
 use super::{Entry, Found, others};
 use crate::question::permission::Rule;
 use crate::tool::set::{MCP, Names, Takes};
-use crate::tool::skill::Place;
+use crate::tool::skills::SkillFiles;
 use crate::tool::text;
 
 /// The keys of the specification; it forbids others.
@@ -183,8 +183,8 @@ pub fn told<'a>(skills: impl Iterator<Item = &'a Entry<Skill>>) -> Vec<&'a Entry
 }
 
 /// Where the files of these skills are.
-pub fn places<'a>(skills: impl Iterator<Item = &'a Entry<Skill>>) -> Vec<Place> {
-    let place = |entry: &Entry<Skill>| Place {
+pub fn places<'a>(skills: impl Iterator<Item = &'a Entry<Skill>>) -> Vec<SkillFiles> {
+    let place = |entry: &Entry<Skill>| SkillFiles {
         name: entry.name.clone(),
         file: entry.found.real.clone(),
         // A user's own may change at any time.

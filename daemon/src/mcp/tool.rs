@@ -113,7 +113,7 @@ impl McpCall {
     async fn execute(&self, context: Context) -> ToolOutput {
         let session = context.call.split('/').next().unwrap_or_default().to_owned();
         let ask = context.ask.clone();
-        let mut output = Output::new(context);
+        let mut output = Output::to(context.output, context.blobs);
         let limit = self.server.config.timeout();
         let name = &self.server.name;
         let connection = match self.server.connection(&self.workspace, &session).await {

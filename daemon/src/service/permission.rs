@@ -18,7 +18,7 @@ use crate::question::permission::{CallInfo, Rule, Verdict, words_of};
 use crate::session::actor::{CallBasis, Command};
 use crate::sys::disk;
 use crate::tool::set::{MCP, Takes};
-use crate::tool::{Access, absolute, apply_patch};
+use crate::tool::{Access, apply_patch};
 
 /// The kind of event that says which rules were added.
 const CONFIRMED: &[&str] = &["config_confirmed"];
@@ -99,7 +99,7 @@ fn call(basis: &CallBasis, text: &str) -> Result<(String, bool, Access), RpcErro
     let of_server = name.strip_prefix(MCP).and_then(|rest| rest.split_once("__"));
     let needs = |noun: &str| bad(format!("name the {noun}: `{name}({noun})`"));
     // As the tool reads it.
-    let path = || absolute(&basis.workspace, what).map_err(|invalid| bad(invalid.0));
+    let path = || basis.workspace.absolute(what).map_err(|invalid| bad(invalid.0));
     let access = match takes {
         Takes::Path if what.is_empty() => return Err(needs("path")),
         Takes::Command | Takes::Arguments if what.trim().is_empty() => return Err(needs("command")),

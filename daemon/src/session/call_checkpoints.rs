@@ -93,7 +93,7 @@ pub(super) async fn after(env: &Env, workspace: &Workspace, before: Checkpoint) 
             return none;
         }
     };
-    match env.checkpoints.between(workspace, &root, (&since, &taken)).await {
+    match env.checkpoints.between(workspace, &root, &since, &taken).await {
         Ok(changes) => {
             let name = |path: &PathBuf| path.strip_prefix(&root).unwrap_or(path).to_path_buf();
             let files = changes.iter().take(NAMED).map(|change| name(&change.path)).collect();

@@ -142,7 +142,7 @@ async fn read(
                 }
                 EventBody::Checkpoint(taken) if taken.changed > 0 => {
                     let Some(since) = &taken.since else { continue };
-                    let differs = env.checkpoints.between(workspace, &taken.root, (since, &taken.checkpoint)).await;
+                    let differs = env.checkpoints.between(workspace, &taken.root, since, &taken.checkpoint).await;
                     match differs {
                         Ok(differs) => {
                             differs.into_iter().for_each(|change| changes.add_tree(&taken.root, change));

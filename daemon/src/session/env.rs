@@ -40,9 +40,9 @@ use crate::tool::image::{Image, ImageModels};
 use crate::tool::notes::Notes;
 use crate::tool::program::Program;
 use crate::tool::seen::{Seen, Writers};
-use crate::tool::set::{Offered, ToolSet, Tools};
+use crate::tool::set::{ToolSet, Tools};
 use crate::tool::worktree::Worktrees;
-use crate::tool::{BoxFuture, Tool, Workspace};
+use crate::tool::{BoxFuture, SessionTraits, Tool, Workspace};
 
 /// The beginning of linger's own system prompts.
 pub const SYSTEM: &str = include_str!("system.md");
@@ -338,21 +338,16 @@ impl Env {
         resolved: &Resolved,
         (root, session): (&Path, &SessionId),
         only: Option<&[String]>,
-        offered: Offered,
+        traits: SessionTraits<'_>,
     ) -> PrefixFingerprint {
-        let tools = self.tools_of(&resolved.origin, (root, session), only, offered);
+        let tools = self.tools_of(&resolved.origin, (root, session), only, traits);
         resolved.clone().limited(only).setup(&self.system, tools.specs())
     }
 
     /// What a session has of the tools that only some have: `depth` is how far it is from one that a user started.
-    pub fn offered(&self, skills: bool, depth: u32) -> Offered {
-        Offered {
-            skills,
-            notes: self.config.memory(),
-            delegates: depth < self.config.delegation().depth,
-            patches: false,
-            images: false,
-        }
+    pub fn offered(&self, has_skills: bool, depth: u32) -> SessionTraits<'static> {
+        let may_delegate = depth < self.config.delegation().depth;
+        SessionTraits { has_skills, has_notes: self.config.memory(), may_delegate, ..SessionTraits::default() }
     }
 
     /// The tools of a session of the workspace with this model that has `only` these. What those of MCP servers may take of a
@@ -362,14 +357,14 @@ impl Env {
         model: &str,
         (root, session): (&Path, &SessionId),
         only: Option<&[String]>,
-        offered: Offered,
+        traits: SessionTraits<'_>,
     ) -> Arc<ToolSet> {
         let window = self.providers.window(model).unwrap_or(USUAL_WINDOW);
         let tokens = window / 100 * u64::from(self.config.mcp_direct_percent());
         let tools = self.servers.tools_in(root, session.as_str());
         let room = usize::try_from(tokens.saturating_mul(BYTES_PER_TOKEN)).unwrap_or(usize::MAX);
-        let (patches, images) = (self.providers.patches(model), self.images.chosen().is_some());
-        tools.with(only, room, Offered { patches, images, ..offered }, Some(&self.image_tool))
+        let traits = SessionTraits { only, writes_patches: self.providers.patches(model), ..traits };
+        tools.of(&traits, std::slice::from_ref(&self.image_tool), room)
     }
 }
 

@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 
 use linger_protocol::event::AfterCrash;
 
-/// What a call does to the world.
+/// The effects of a call on the world.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effects {
-    /// What it touches, for rules and modes.
+    /// The things that it touches, for rules and modes.
     pub access: Access,
     /// Whether it may change anything; then its start is on disk before it runs, and mode `plan` refuses it.
     pub changes: bool,
     /// Whether it runs at the same time as its neighbours that overlap; the others run alone and in the model's order.
     pub overlaps: bool,
-    /// What a restart does with it once it has started.
+    /// How a restart treats it once it has started.
     pub after_crash: AfterCrash,
 }
 
@@ -29,7 +29,7 @@ impl Effects {
         Self { changes: false, overlaps: true, after_crash, ..Self::change(Access::Network(host.into())) }
     }
 
-    /// Changes a file.
+    /// Changes the file at this path.
     pub fn write(path: impl Into<PathBuf>) -> Self {
         Self::change(Access::Write(path.into()))
     }
@@ -62,7 +62,7 @@ impl Effects {
     }
 }
 
-/// What a call touches.
+/// A thing that a call touches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Reads a file or a directory tree; absolute, without `.` and `..`.
@@ -73,7 +73,7 @@ pub enum Access {
     Command(String),
     /// Runs a command that is known to read only what is below a directory.
     Inspect {
-        /// The command.
+        /// The command as a shell would be given it.
         command: String,
         /// The directory; absolute, without `.` and `..`.
         root: PathBuf,
@@ -86,11 +86,11 @@ pub enum Access {
     Nothing,
     /// Asks a server that extends the daemon to do something; what that touches is not known.
     Other {
-        /// The server.
+        /// Name of the server.
         server: String,
         /// The tool, as the server calls it.
         tool: String,
-        /// What the tool was when it was permitted ([`Tool::version`](super::Tool::version)).
+        /// The tool's version when it was permitted ([`Tool::version`](super::Tool::version)).
         version: String,
     },
 }
@@ -157,7 +157,7 @@ impl Targets {
         self.iter().map(|(path, target)| (target, other(path))).find(|(target, now)| target != now)
     }
 
-    /// What is said behind the description of a call whose paths are links.
+    /// A note behind the description of a call whose paths are links.
     pub fn said(&self) -> String {
         let links: Vec<(&Path, &Path)> = self.iter().filter(|(path, target)| path != target).collect();
         match links.as_slice() {

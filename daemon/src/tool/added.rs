@@ -14,14 +14,14 @@ pub const MAX_ADDED: usize = 32;
 pub struct AddedDirs(Arc<RwLock<Arc<[PathBuf]>>>);
 
 impl AddedDirs {
-    /// These directories.
+    /// Begins with these directories.
     pub fn new(dirs: &[PathBuf]) -> Self {
         let added = Self::default();
         added.set(dirs);
         added
     }
 
-    /// The directories of now.
+    /// The directories at present.
     pub fn now(&self) -> Arc<[PathBuf]> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

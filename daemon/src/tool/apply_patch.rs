@@ -11,6 +11,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use linger_protocol::event::ToolKind;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -18,15 +19,16 @@ use serde_json::Value;
 use super::access::{Access, Effects, Targets};
 use super::change::{Change, Content};
 use super::handle::Entry;
-use super::set::Takes;
-use super::{
-    BoxFuture, Call, Context, Invalid, Tool, ToolKind, ToolOutput, Workspace, args, blocking, file, path, text,
-};
+use super::invalid::Invalid;
+use super::names::Takes;
+use super::types::{BoxFuture, Call, Context, SessionTraits, Tool, ToolOutput, blocking};
+use super::workspace::Workspace;
+use super::{args, file, patching, path, text};
 use crate::store::blob::Blobs;
 use format::Section;
 
-/// Its name.
-pub const NAME: &str = "apply_patch";
+/// Name in lists of tools and in rules.
+pub const NAME: &str = patching::APPLY_PATCH;
 
 /// The longest diff that is shown of all files together, in bytes: four times that of one file.
 const DIFF_MAX: usize = 32 << 10;
@@ -37,7 +39,6 @@ const TOTAL_MAX: usize = 64 << 20;
 /// The most paths that the description of a call names; the question shows all.
 const NAMED: usize = 4;
 
-/// The tool.
 #[derive(Debug)]
 pub(crate) struct ApplyPatch;
 
@@ -70,6 +71,10 @@ impl Tool for ApplyPatch {
         Takes::Path
     }
 
+    fn offered(&self, session: &SessionTraits<'_>) -> bool {
+        patching::has_patches(session)
+    }
+
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
         let Args { input } = args::parse(input)?;
         let sections = format::parse(&input).map_err(Invalid)?;
@@ -93,7 +98,7 @@ enum What {
 
 impl Step {
     fn of(section: Section, workspace: &Workspace) -> Result<Self, Invalid> {
-        let absolute = |path: &str| path::absolute(workspace, path);
+        let absolute = |path: &str| workspace.absolute(path);
         let (path, what) = match section {
             Section::Add { path, content } => (path, What::Add(content)),
             Section::Delete { path } => (path, What::Delete),
@@ -193,7 +198,7 @@ impl Patching {
         path::show(&self.workspace.cwd, path)
     }
 
-    /// What the patch makes of each file; several sections may be about one. `checks`: the model must know what it changes.
+    /// The change to each file; several sections may be about one. `checks`: fails unless the model knows what it changes.
     fn plan(&self, reached: &Reached<'_>, checks: bool) -> Result<Vec<Planned>, String> {
         let mut planned: Vec<Planned> = Vec::new();
         for step in &self.steps {
@@ -216,13 +221,12 @@ impl Patching {
                         Content::Known(bytes) => bytes.clone(),
                         Content::Unknown => return Err(wrong("is longer than 16 MiB, or cannot be read".into())),
                     };
-                    let (content, places) = match hunks.is_empty() {
-                        true => (Content::Known(bytes), Vec::new()),
-                        false => {
-                            let text = std::str::from_utf8(&bytes).map_err(|_| wrong("is not UTF-8 text".into()))?;
-                            let patched = hunks::apply(text, hunks).map_err(wrong)?;
-                            (Content::Known(patched.text.into()), patched.places)
-                        }
+                    let (content, places) = if hunks.is_empty() {
+                        (Content::Known(bytes), Vec::new())
+                    } else {
+                        let text = std::str::from_utf8(&bytes).map_err(|_| wrong("is not UTF-8 text".into()))?;
+                        let patched = hunks::apply(text, hunks).map_err(wrong)?;
+                        (Content::Known(patched.text.into()), patched.places)
                     };
                     let Some(to) = to else {
                         file.change.after = content;
@@ -313,16 +317,17 @@ impl Patching {
                 .filter(|made| put(&made.change.path, &made.change.after, &made.change.before, None).is_err())
                 .map(|made| self.show(&made.path))
                 .collect();
-            return match stuck.is_empty() {
-                true => Err(why),
+            return if stuck.is_empty() {
+                Err(why)
+            } else {
                 // Not the usual words, which say that nothing is changed.
-                false => Ok(ToolOutput::error(format!(
+                Ok(ToolOutput::error(format!(
                     "{why}; what was changed before could not be put back in {}: look at these files",
                     stuck.join(", ")
-                ))),
+                )))
             };
         }
-        let mut said: Vec<String> = planned.iter().map(|file| self.said(file)).collect();
+        let mut said: Vec<String> = planned.iter().map(|file| self.summary(file)).collect();
         for file in &planned {
             if let Content::Known(bytes) = &file.change.after {
                 let diff = self.file_diff(file);
@@ -332,15 +337,14 @@ impl Patching {
         Ok(ToolOutput { diff: self.diff(&planned), changes: kept, ..ToolOutput::text(said.join("\n")) })
     }
 
-    fn said(&self, file: &Planned) -> String {
+    fn summary(&self, file: &Planned) -> String {
         let shown = self.show(&file.path);
         match (&file.change.before, &file.change.after) {
             (Content::Missing, _) => format!("created {shown}"),
             (_, Content::Missing) => format!("deleted {shown}"),
             _ => {
-                let place = |(from, to): &(usize, usize)| match from == to {
-                    true => format!(", line {from}"),
-                    false => format!(", lines {from}-{to}"),
+                let place = |(from, to): &(usize, usize)| {
+                    if from == to { format!(", line {from}") } else { format!(", lines {from}-{to}") }
                 };
                 format!("edited {shown}{}", file.places.iter().map(place).collect::<String>())
             }

@@ -4,9 +4,10 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::{Invalid, text};
+use super::invalid::Invalid;
+use super::text;
 
-/// What a model is told of arguments that do not fit, in bytes: a sentence and a value.
+/// The longest error about arguments that do not fit, in bytes: a sentence and a value.
 const PROBLEM_MAX: usize = 400;
 
 /// The arguments in `input`; the error names the one that does not fit.

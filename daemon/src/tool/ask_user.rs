@@ -2,16 +2,17 @@
 //!
 //! The question waits like a permission: it survives restarts, and is answered from any client.
 
+use linger_protocol::event::ToolKind;
+use linger_protocol::question::QuestionOption;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use linger_protocol::question::QuestionOption;
-
-use super::{
-    Ask, BoxFuture, Call, Choice, Chosen, Context, Effects, Invalid, Tool, ToolKind, ToolOutput, Wants, Workspace,
-    args, text,
-};
+use super::access::Effects;
+use super::invalid::Invalid;
+use super::types::{Ask, BoxFuture, Call, Choice, Chosen, Context, Tool, ToolOutput, Wants};
+use super::workspace::Workspace;
+use super::{args, text};
 
 /// The longest question, in bytes: a screen of text.
 const MAX_QUESTION: usize = 4 << 10;
@@ -28,7 +29,6 @@ const MAX_ANSWER: usize = 16 << 10;
 /// The field of the form that has a written answer.
 const ANSWER: &str = "answer";
 
-/// The tool.
 pub(super) struct AskUser;
 
 #[derive(Deserialize, JsonSchema)]

@@ -12,9 +12,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::invalid::Invalid;
 use super::output::Output;
 use super::text::{self, Decoder};
-use super::{Invalid, bash};
 use crate::process::server::Spawn;
 use crate::process::{Input, Process, READ_SIZE, Stderr};
 use crate::store::blob::{Blobs, Held};
@@ -50,7 +50,7 @@ struct Inner {
     reports: mpsc::UnboundedSender<Box<Report>>,
 }
 
-/// What the actor hears.
+/// A message to the actor.
 pub enum Report {
     /// A call wants to start a command.
     Start(Start),
@@ -60,9 +60,9 @@ pub enum Report {
 
 /// A command that is to be started.
 pub struct Start {
-    /// The call.
+    /// The call that starts it.
     pub call: CallId,
-    /// The command.
+    /// The whole command; an event has its beginning.
     pub command: String,
     spawn: Spawn,
     blobs: Blobs,
@@ -181,9 +181,10 @@ impl Jobs {
         let (name, shown, reports) = (id.clone(), output.clone(), self.0.reports.clone());
         let task = task::spawn(async move {
             let began = Instant::now();
-            let (exit, reason, whole) = match recorded.await {
-                true => run(name.clone(), start, &shown, killed).await,
-                false => (None, Some("its start could not be recorded".to_owned()), None),
+            let (exit, reason, whole) = if recorded.await {
+                run(name.clone(), start, &shown, killed).await
+            } else {
+                (None, Some("its start could not be recorded".to_owned()), None)
             };
             let (last_words, ms) = (lock(&shown).last_words(), began.elapsed().as_millis() as u64);
             end.send_replace(Some(Ended { exit, reason, last_words, whole, ms }));
@@ -201,7 +202,7 @@ impl Jobs {
         jobs.push(Job { id, output, kill, ended, _task: AbortOnDropHandle::new(task) });
     }
 
-    /// How many run.
+    /// Number of commands that run.
     pub fn running(&self) -> usize {
         lock(&self.0.jobs).iter().filter(|job| job.runs()).count()
     }
@@ -305,7 +306,7 @@ async fn run(
             (None, Some(why))
         }
         None => match process.wait().await {
-            Ok(status) => (Some(bash::exit(&status)), None),
+            Ok(status) => (Some(exit(&status)), None),
             Err(error) => (None, Some(format!("how it ended is not known: {error}"))),
         },
     };
@@ -320,6 +321,12 @@ async fn follow(process: &mut Process, output: &mut Output, unread: &Mutex<Unrea
         lock(unread).push(bytes);
         output.push(bytes).await;
     }
+}
+
+/// How a command ended, for programs.
+pub(super) fn exit(status: &std::process::ExitStatus) -> Exit {
+    use std::os::unix::process::ExitStatusExt;
+    Exit { code: status.code(), signal: status.signal() }
 }
 
 /// How a command ended, in words: `exit code 1`, `killed by signal 9`, or why it was ended.

@@ -1,30 +1,26 @@
 //! `bash`: runs a command in the session's directory.
 
 use std::sync::LazyLock;
-use std::time::Duration;
 
-use linger_protocol::event::{Exit, Outcome, ToolKind};
-use linger_protocol::message::ContentBlock;
+use linger_protocol::event::ToolKind;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::output::Output;
-use super::set::Takes;
-use super::{BoxFuture, Call, Context, Effects, Invalid, Tool, ToolOutput, Workspace, args, file};
-use crate::process::{Input, Process, READ_SIZE, Stderr};
-use crate::sys::disk;
+use super::access::Effects;
+use super::args;
+use super::command::{ShellCommand, check_command};
+use super::invalid::Invalid;
+use super::names::Takes;
+use super::types::{BoxFuture, Call, Context, Tool, ToolOutput};
+use super::workspace::Workspace;
 
-/// The longest time that a model may ask for, in seconds; the longest builds and tests need about that.
-pub(crate) const TIMEOUT_MAX_S: u64 = 3600;
-
-/// The tool.
 pub(super) struct Bash;
 
 /// The tool where nothing outlives a call: without commands in the background.
 pub(crate) struct ForegroundBash;
 
-/// What the description says of commands in the background.
+/// The part of the description about commands in the background.
 const OF_BACKGROUND: &str = "; for a server or a long build set `background`: the result is a handle for bash_output and bash_kill, and you are told when it ends";
 
 #[derive(Deserialize, JsonSchema)]
@@ -64,20 +60,16 @@ impl Tool for Bash {
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
         let Args { command, timeout_s, background } = args::parse(input)?;
         let background = background.unwrap_or(false);
-        if command.trim().is_empty() {
-            return Err(Invalid("`command` is empty".to_owned()));
-        }
-        if command.contains('\0') {
-            return Err(Invalid("`command` has a NUL in it".to_owned()));
-        }
         if background && timeout_s.is_some() {
             return Err(Invalid("a command in the background has no `timeout_s`".to_owned()));
         }
-        let timeout_s = timeout_s.unwrap_or(workspace.timeout_s.clamp(1, TIMEOUT_MAX_S));
-        if !(1..=TIMEOUT_MAX_S).contains(&timeout_s) {
-            return Err(Invalid(format!("`timeout_s` must be from 1 to {TIMEOUT_MAX_S}")));
+        let timeout_s = check_command(&command, timeout_s, workspace)?;
+        let workspace = workspace.clone();
+        if background {
+            Ok(Box::new(InBackground(command)))
+        } else {
+            Ok(Box::new(ShellCommand { command, timeout_s, workspace, rewrite: None }))
         }
-        Ok(Box::new(Command { command, timeout_s, background, workspace: workspace.clone() }))
     }
 }
 
@@ -120,146 +112,35 @@ impl Tool for ForegroundBash {
     }
 }
 
-struct Command {
-    command: String,
-    timeout_s: u64,
-    background: bool,
-    workspace: Workspace,
-}
+/// A command that outlives its call.
+struct InBackground(String);
 
-impl Call for Command {
+impl Call for InBackground {
     fn action(&self) -> String {
-        let note = if self.background { "  (in the background)" } else { "" };
-        format!("{}{note}", self.command)
+        format!("{}  (in the background)", self.0)
     }
 
     fn effects(&self) -> Effects {
-        Effects::command(self.command.clone())
+        Effects::command(self.0.clone())
     }
 
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput> {
-        Box::pin(async move { if self.background { self.begin(context).await } else { self.execute(context).await } })
-    }
-}
-
-impl Command {
-    /// Starts it in the background.
-    async fn begin(self, Context { id, jobs, spawn, blobs, .. }: Context) -> ToolOutput {
-        match jobs.start(id, self.command, spawn, blobs).await {
-            Ok(handle) => ToolOutput::text(format!("{handle} runs in the background")),
-            Err(why) => ToolOutput::error(why.0),
-        }
-    }
-
-    async fn execute(&self, context: Context) -> ToolOutput {
-        match context.spawn.shell(&self.command, Input::Nothing, Stderr::Merged).await {
-            Ok(process) => {
-                let longer = format!(" `timeout_s` may be up to {TIMEOUT_MAX_S}");
-                collect(process, Output::new(context), self.timeout_s, &longer).await
+        Box::pin(async move {
+            match context.jobs.start(context.id, self.0, context.spawn, context.blobs).await {
+                Ok(handle) => ToolOutput::text(format!("{handle} runs in the background")),
+                Err(why) => ToolOutput::error(why.0),
             }
-            Err(error) => not_started(&self.workspace, &error).await,
-        }
-    }
-}
-
-/// The result of a command that could not be started.
-pub(super) async fn not_started(workspace: &Workspace, error: &std::io::Error) -> ToolOutput {
-    let seen = workspace.cwd.clone();
-    let gone = disk::probe(&workspace.cwd, disk::TIMEOUT, move || !seen.is_dir()).await.unwrap_or(false);
-    let why = format!("the command could not be started: {error}");
-    ToolOutput::error(if gone { file::gone(workspace) } else { why })
-}
-
-/// The result of a command: its output, and how it ended. After the time it is ended; `longer` says how to get more of it.
-pub(super) async fn collect(process: Process, output: Output, timeout_s: u64, longer: &str) -> ToolOutput {
-    collect_with_end(process, output, timeout_s, longer).await.0
-}
-
-/// As [`collect`], with what the output keeps of its end.
-pub(super) async fn collect_with_end(
-    mut process: Process,
-    mut output: Output,
-    timeout_s: u64,
-    longer: &str,
-) -> (ToolOutput, String) {
-    let ended = follow(&mut process, &mut output, Duration::from_secs(timeout_s)).await;
-    let exit = ended.as_ref().and_then(|ended| ended.as_ref().ok()).map(exit);
-    let (status, outcome) = match ended {
-        Some(Ok(status)) if status.success() => (None, Outcome::Ran),
-        Some(status) => (Some(describe(status)), Outcome::Ran),
-        None => {
-            process.end().await;
-            let status =
-                format!("[timed out after {timeout_s} s; the command and what it started were ended.{longer}]");
-            (Some(status), Outcome::TimedOut)
-        }
-    };
-    let end = output.take_end();
-    let mut kept = output.finish().await;
-    let is_error = status.is_some();
-    kept.content.extend(status.map(ContentBlock::text));
-    let result = ToolOutput {
-        is_error,
-        outcome,
-        output: kept.segments,
-        whole: kept.whole,
-        exit,
-        content: kept.content,
-        ..ToolOutput::text("")
-    };
-    (result, end)
-}
-
-/// Reads output until the process has ended, and gives its status; nothing when the time is over.
-async fn follow(
-    process: &mut Process,
-    output: &mut Output,
-    limit: Duration,
-) -> Option<std::io::Result<std::process::ExitStatus>> {
-    let mut buffer = vec![0; READ_SIZE];
-    let deadline = tokio::time::sleep(limit);
-    tokio::pin!(deadline);
-    loop {
-        tokio::select! {
-            // The time first: a flood has always something to read.
-            biased;
-            () = &mut deadline => return None,
-            read = process.read(&mut buffer) => match read {
-                Ok(read @ 1..) => output.push(buffer.get(..read).unwrap_or_default()).await,
-                Ok(0) | Err(_) => break,
-            },
-        }
-    }
-    tokio::select! {
-        () = &mut deadline => None,
-        status = process.wait() => Some(status),
-    }
-}
-
-/// How a command ended, for programs.
-pub(super) fn exit(status: &std::process::ExitStatus) -> Exit {
-    use std::os::unix::process::ExitStatusExt;
-    Exit { code: status.code(), signal: status.signal() }
-}
-
-/// How a command ended that did not end well.
-fn describe(status: std::io::Result<std::process::ExitStatus>) -> String {
-    use std::os::unix::process::ExitStatusExt;
-    match status {
-        Ok(status) => match (status.code(), status.signal()) {
-            (Some(code), _) => format!("[exit code {code}]"),
-            (None, Some(signal)) => format!("[killed by signal {signal}]"),
-            (None, None) => format!("[{status}]"),
-        },
-        Err(error) => format!("[how it ended is not known: {error}]"),
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
+    use linger_protocol::event::Outcome;
+    use linger_protocol::message::ContentBlock;
     use serde_json::json;
     use tokio::net::unix::pipe;
     use tokio::sync::mpsc;

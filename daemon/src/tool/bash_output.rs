@@ -9,11 +9,16 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::access::Effects;
+use super::args;
 use super::background::describe;
-use super::{BoxFuture, Call, Context, Effects, Invalid, Tool, ToolOutput, Workspace, args};
+use super::command::TIMEOUT_MAX_S;
+use super::invalid::Invalid;
+use super::types::{BoxFuture, Call, Context, Tool, ToolOutput};
+use super::workspace::Workspace;
 
 /// The longest wait, in seconds: as long as a command in the foreground may take.
-const MAX_WAIT_S: u64 = super::TIMEOUT_MAX_S;
+const MAX_WAIT_S: u64 = TIMEOUT_MAX_S;
 
 /// The tool that reads.
 pub(super) struct BashOutput;
@@ -62,16 +67,16 @@ impl Tool for BashOutput {
         if wait_s > MAX_WAIT_S {
             return Err(Invalid(format!("`wait_s` must be at most {MAX_WAIT_S}")));
         }
-        Ok(Box::new(Reading { handle: handle.into(), wait: Duration::from_secs(wait_s) }))
+        Ok(Box::new(ReadOutput { handle: handle.into(), wait: Duration::from_secs(wait_s) }))
     }
 }
 
-struct Reading {
+struct ReadOutput {
     handle: BackgroundId,
     wait: Duration,
 }
 
-impl Call for Reading {
+impl Call for ReadOutput {
     fn action(&self) -> String {
         format!("output of {}", self.handle)
     }

@@ -8,15 +8,18 @@ use linger_protocol::event::{ChangeKind, FileChange};
 use super::handle::Entry;
 use crate::store::blob::{Blobs, Held};
 
+/// The longest file that is edited: it is in memory several times.
+pub(super) const TEXT_MAX: u64 = 16 * 1024 * 1024;
+
 /// The longest content that is kept, as long as the longest file that is edited; a longer one cannot be undone.
-pub(crate) const KEPT_MAX: u64 = super::file::TEXT_MAX;
+pub(crate) const KEPT_MAX: u64 = TEXT_MAX;
 
 /// The content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// There is no file.
     Missing,
-    /// All of it.
+    /// The whole content.
     Known(Vec<u8>),
     /// It is too long, or cannot be read.
     Unknown,
@@ -47,25 +50,25 @@ impl Content {
     }
 }
 
-/// What a call makes of one file.
+/// The change that a call makes to one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The file, without links.
     pub path: PathBuf,
-    /// Its content before.
+    /// Content before the call.
     pub before: Content,
-    /// Its content after.
+    /// Content after the call.
     pub after: Content,
 }
 
 /// A change whose contents are stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeptChange {
-    /// The change.
+    /// The change, as an event has it.
     pub change: FileChange,
     /// The first line that differs, from 1; absent for a file that comes or goes.
     pub line: Option<u64>,
-    /// Its blobs.
+    /// The blobs of its contents, held until the event names them.
     pub blobs: Vec<Held>,
 }
 

@@ -6,15 +6,21 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use linger_protocol::event::AfterCrash;
+use linger_protocol::event::{AfterCrash, ToolKind};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{BoxFuture, Call, Context, Effects, Invalid, Tool, ToolKind, ToolOutput, Workspace, args, normalise, text};
+use super::access::Effects;
+use super::invalid::Invalid;
+use super::path::normalise;
+use super::types::{BoxFuture, Call, Context, SessionTraits, Tool, ToolOutput};
+pub use super::types::{Delegate, Order};
+use super::workspace::Workspace;
+use super::{args, text};
 use crate::provider::schema;
 
-/// Its name.
+/// Name in lists of tools and in rules.
 pub const NAME: &str = "delegate";
 
 /// The agent that is always there: a session without a role.
@@ -32,34 +38,11 @@ const MAX_FILES: usize = 32;
 /// How much of a task or a name is shown, in characters.
 const SHOWN: usize = 80;
 
-/// A task for another agent.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Order {
-    /// The agent.
-    pub agent: String,
-    /// What it is to do.
-    pub task: String,
-    /// The files to begin with, as the model named them.
-    pub files: Vec<String>,
-    /// The directory to work in; absolute, without `.` and `..`, within that of the session.
-    pub directory: PathBuf,
-    /// JSON Schema of its answer; absent for the usual form.
-    pub schema: Option<Value>,
-    /// Whether the result comes later.
-    pub background: bool,
-    /// Whether it gets a git worktree of its own; absent for what its agent says.
-    pub worktree: Option<bool>,
-}
-
-/// Has a task done, or joins what was begun before a restart, and gives the result of the call.
-pub type Delegate = Arc<dyn Fn(Order) -> BoxFuture<'static, ToolOutput> + Send + Sync>;
-
 /// For those who have no sessions: every task is refused.
 pub fn nowhere() -> Delegate {
     Arc::new(|_| Box::pin(std::future::ready(ToolOutput::error("not run: there are no other agents here"))))
 }
 
-/// The tool.
 pub(super) struct Tasks;
 
 #[derive(Deserialize, JsonSchema)]
@@ -99,6 +82,10 @@ impl Tool for Tasks {
         ToolKind::Think
     }
 
+    fn offered(&self, session: &SessionTraits<'_>) -> bool {
+        session.may_delegate && session.names(NAME)
+    }
+
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
         let Args { agent, task, files, directory, schema, background, worktree } = args::parse(input)?;
         let (agent, task) = (agent.trim().to_owned(), task.trim().to_owned());
@@ -129,12 +116,11 @@ impl Tool for Tasks {
 fn within(directory: Option<&str>, cwd: &Path) -> Result<PathBuf, Invalid> {
     let Some(named) = directory.map(str::trim).filter(|named| !named.is_empty()) else { return Ok(cwd.to_path_buf()) };
     let directory = normalise(&cwd.join(named));
-    match directory.starts_with(cwd) {
-        true => Ok(directory),
-        false => {
-            let shown = text::one_line(text::head(named, SHOWN));
-            Err(Invalid(format!("`directory`: {shown} is not below the working directory")))
-        }
+    if directory.starts_with(cwd) {
+        Ok(directory)
+    } else {
+        let shown = text::one_line(text::head(named, SHOWN));
+        Err(Invalid(format!("`directory`: {shown} is not below the working directory")))
     }
 }
 

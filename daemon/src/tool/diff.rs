@@ -8,7 +8,7 @@ use similar::{Algorithm, DiffOp, DiffTag, capture_diff_slices_deadline, group_di
 /// Lines around a change that are shown with it.
 const CONTEXT: usize = 3;
 
-/// What changed from `old` to `new`, by lines, under the name of the file; a comparison that takes longer than `limit` is coarser.
+/// The changes from `old` to `new`, by lines, under the name of the file; a comparison that takes longer than `limit` is coarser.
 pub fn unified(name: &str, old: &str, new: &str, limit: Duration) -> String {
     let [old, new] = [old, new].map(|text| text.split_inclusive('\n').collect::<Vec<_>>());
     let changes = capture_diff_slices_deadline(Algorithm::Myers, &old, &new, Some(Instant::now() + limit));

@@ -3,23 +3,23 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use linger_protocol::event::ToolKind;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::access::{Effects, Targets};
 use super::change::{Change, Content};
 use super::handle::Entry;
+use super::invalid::Invalid;
+use super::names::Takes;
 use super::replace::{Edited, Piece, replace_all};
-use super::set::Takes;
-use super::{
-    BoxFuture, Call, Context, Effects, Invalid, Targets, Tool, ToolKind, ToolOutput, Workspace, args, blocking, file,
-    path,
-};
+use super::types::{BoxFuture, Call, Context, SessionTraits, Tool, ToolOutput, blocking};
+use super::workspace::Workspace;
+use super::{args, file, patching, path};
 use crate::store::blob::Blobs;
 
-/// Its name.
-pub(super) const NAME: &str = "edit";
+const NAME: &str = patching::EDIT;
 
-/// The tool.
 pub(super) struct Edit;
 
 #[derive(Deserialize)]
@@ -67,9 +67,13 @@ impl Tool for Edit {
         Takes::Path
     }
 
+    fn offered(&self, session: &SessionTraits<'_>) -> bool {
+        session.names(NAME) && !patching::has_patches(session)
+    }
+
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
         let Args { path, old, new, all, edits } = args::parse(input)?;
-        let path = path::absolute(workspace, &path)?;
+        let path = workspace.absolute(&path)?;
         let pieces = match (old, new, edits) {
             (None, None, Some(edits)) => edits,
             (Some(old), Some(new), None) => vec![Piece { old, new, all: all.unwrap_or_default() }],

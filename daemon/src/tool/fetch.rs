@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use linger_protocol::event::ToolKind;
 use linger_protocol::message::{ContentBlock, MAX_IMAGE, image_type};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, LOCATION};
 use reqwest::{Response, StatusCode, Url};
@@ -13,9 +14,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::access::Effects;
+use super::invalid::Invalid;
+use super::names::Takes;
 use super::output::{Kept, Output};
-use super::set::Takes;
-use super::{BoxFuture, Call, Context, Effects, Invalid, Tool, ToolKind, ToolOutput, Web, Workspace, args, page};
+use super::types::{BoxFuture, Call, Context, Tool, ToolOutput, Web};
+use super::workspace::Workspace;
+use super::{args, page};
 
 /// The longest address, in bytes: browsers and servers take about as much.
 const MAX_URL: usize = 8 << 10;
@@ -32,11 +37,10 @@ const MAX_REDIRECTS: usize = 5;
 /// A NUL in this much of the beginning makes it binary, as for grep and git.
 const PROBE: usize = 8 << 10;
 
-/// What a server is asked for.
+/// The content types that a server is asked for.
 const ACCEPTED: &str =
     "text/html, application/xhtml+xml, text/*;q=0.9, application/json;q=0.9, image/*;q=0.8, */*;q=0.5";
 
-/// The tool.
 pub(super) struct Fetch;
 
 #[derive(Deserialize, JsonSchema)]
@@ -121,7 +125,7 @@ impl Call for Fetching {
     }
 }
 
-/// What an address has.
+/// The content at an address.
 struct Got {
     /// Where it is, after redirects.
     url: Url,
@@ -195,19 +199,20 @@ impl Got {
         }
         let is_page = !raw && self.is_page();
         let source = decode(self.body, &self.media_type);
-        let text = match is_page {
-            true => page::text(&context.spawn, source.clone()).await.unwrap_or_else(|why| {
+        let text = if is_page {
+            page::text(&context.spawn, source.clone()).await.unwrap_or_else(|why| {
                 format!("[this is the source of the page; its text cannot be told: {why}]\n{source}")
-            }),
-            false => source,
+            })
+        } else {
+            source
         };
-        let mut output = Output::new(context);
+        let mut output = Output::to(context.output, context.blobs);
         output.push(format!("{head}\n\n{text}").as_bytes()).await;
         let Kept { content, segments, whole } = output.finish().await;
         ToolOutput { content, is_error, output: segments, whole, ..ToolOutput::text("") }
     }
 
-    /// What it is, in one line.
+    /// One line about it.
     fn head(&self) -> String {
         let status = if self.status.is_success() { String::new() } else { format!(" {}", self.status) };
         let cut = if self.is_cut { format!(", cut at {} MiB", MAX_BODY >> 20) } else { String::new() };

@@ -5,22 +5,25 @@ use std::collections::BinaryHeap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use linger_protocol::event::ToolKind;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::access::Effects;
 use super::handle::Dir;
-use super::pattern::{Pattern, Walk};
-use super::set::Takes;
-use super::{
-    BoxFuture, Call, Context, Effects, Invalid, Tool, ToolKind, ToolOutput, Workspace, args, blocking, file, path,
-};
+use super::invalid::Invalid;
+use super::names::Takes;
+use super::pattern::Pattern;
+use super::types::{BoxFuture, Call, Context, Tool, ToolOutput, blocking};
+use super::walk::Walk;
+use super::workspace::Workspace;
+use super::{args, file, path};
 
 /// Files that are shown; the rest is counted.
 const RESULTS_MAX: usize = 200;
 
-/// The tool.
 pub(super) struct Glob;
 
 #[derive(Deserialize, JsonSchema)]
@@ -58,7 +61,7 @@ impl Tool for Glob {
 
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
         let Args { pattern, path } = args::parse(input)?;
-        let root = path::directory(workspace, path.as_deref())?;
+        let root = workspace.directory(path.as_deref())?;
         Pattern::check(&pattern)?;
         Ok(Box::new(Finding { pattern, root, workspace: workspace.clone() }))
     }
@@ -100,7 +103,7 @@ impl Finding {
         // The oldest on top, to be thrown out.
         let mut newest = BinaryHeap::new();
         let mut total = 0;
-        let mut walk = Walk::new(target, (Some(glob), false), token);
+        let mut walk = Walk::new(target, Some(glob), false, token);
         for (path, _) in walk.by_ref().filter(|(path, _)| glob.is_match(path)) {
             // Only what is there counts: a name may be one of another directory, whose link the walk met.
             let Ok(status) = dir.below(&path).and_then(|entry| entry.status()) else { continue };

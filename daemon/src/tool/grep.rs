@@ -8,27 +8,30 @@ use std::path::{Path, PathBuf};
 use grep_matcher::LineTerminator;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkFinish, SinkMatch};
+use linger_protocol::event::ToolKind;
 use memchr::memchr;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::access::Effects;
 use super::handle::{Dir, Entry};
-use super::pattern::{PATTERN_MAX, Pattern, Walk};
-use super::set::Takes;
-use super::{
-    BoxFuture, Call, Context, Effects, Hidden, Invalid, Tool, ToolKind, ToolOutput, Workspace, args, blocking, file,
-    path, text,
-};
+use super::invalid::Invalid;
+use super::names::Takes;
+use super::pattern::{PATTERN_MAX, Pattern};
+use super::types::{BoxFuture, Call, Context, Hidden, Tool, ToolOutput, blocking};
+use super::walk::Walk;
+use super::workspace::Workspace;
+use super::{args, file, path, text};
 
 /// Lines that are shown, with their context.
 const LINES_MAX: usize = 200;
 
-/// What one call gives at most: about 6,000 tokens.
+/// The most bytes that one call gives: about 6,000 tokens.
 const BYTES_MAX: usize = 24 * 1024;
 
-/// Of a longer line this much is shown, in bytes.
+/// Bytes shown of a longer line.
 const LINE_MAX: usize = 250;
 
 /// Lines before and after a match that a model may ask for.
@@ -37,16 +40,15 @@ const CONTEXT_MAX: usize = 20;
 /// A file with a longer line than this is skipped: it must be in memory.
 const HEAP_MAX: usize = 8 * 1024 * 1024;
 
-/// What a compiled pattern may take, in bytes; `\w{50}` takes more than half of it. A call has several of them, and many may run.
+/// The largest compiled pattern, in bytes; `\w{50}` takes more than half of it. A call has several of them, and many may run.
 const PATTERN_SIZE: usize = 4 * 1024 * 1024;
 
-/// What a search may keep of what it learnt of its pattern, in bytes; beyond it, it begins anew.
+/// The largest cache of a search about its pattern, in bytes; when it is full, it is emptied.
 const CACHE_SIZE: usize = 8 * 1024 * 1024;
 
-/// What lines of the output of an earlier call begin with: its own name is a hash.
+/// The prefix of lines from the output of an earlier call, whose own name is a hash.
 const OUTPUT_NAME: &str = "output";
 
-/// The tool.
 pub(super) struct Grep;
 
 #[derive(Deserialize, JsonSchema)]
@@ -108,7 +110,7 @@ impl Tool for Grep {
         let output = path.as_deref().and_then(|path| workspace.seen.output_named(path));
         Ok(Box::new(Searching {
             pattern,
-            root: path::directory(workspace, path.as_deref())?,
+            root: workspace.directory(path.as_deref())?,
             output,
             glob,
             context: if shows == Shows::Lines { context.unwrap_or_default().min(CONTEXT_MAX) } else { 0 },
@@ -134,7 +136,7 @@ struct Searching {
     workspace: Workspace,
 }
 
-/// What is shown of a match.
+/// How much of each match is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shows {
     Lines,
@@ -167,7 +169,7 @@ impl Call for Searching {
     }
 }
 
-/// What is looked for, and in which files.
+/// The pattern, and the files that it is searched in.
 struct What {
     matcher: RegexMatcher,
     glob: Option<Pattern>,
@@ -196,21 +198,21 @@ impl Searching {
             .binary_detection(BinaryDetection::quit(0))
             .heap_limit(Some(HEAP_MAX))
             .build();
-        let mut found = Found::default();
+        let mut found = Matches::default();
         if let Some(output) = &self.output {
             let named = Path::new(OUTPUT_NAME);
-            self.search_file(&mut searcher, &what.matcher, (file::open(output)?, named), &mut found, token)?;
+            self.search_file(&mut searcher, &what.matcher, file::open(output)?, named, &mut found, token)?;
             return Ok(found.output(""));
         }
         let dir = match Dir::open(target) {
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
                 let (file, _) = Entry::at(target)?.open()?;
-                self.search_file(&mut searcher, &what.matcher, (file, &self.root), &mut found, token)?;
+                self.search_file(&mut searcher, &what.matcher, file, &self.root, &mut found, token)?;
                 return Ok(found.output(""));
             }
             opened => opened?,
         };
-        let mut walk = Walk::new(target, (what.glob.as_ref(), self.hidden), token);
+        let mut walk = Walk::new(target, what.glob.as_ref(), self.hidden, token);
         let meant = |path: &Path| what.glob.as_ref().is_none_or(|glob| glob.is_match(path));
         for (below, _) in walk.by_ref().filter(|(path, is_file)| *is_file && meant(path)) {
             let path = self.root.join(&below);
@@ -221,7 +223,7 @@ impl Searching {
             }
             let opened = dir.below(&below).and_then(|entry| entry.open());
             let searched = opened
-                .and_then(|(file, _)| self.search_file(&mut searcher, &what.matcher, (file, &path), &mut found, token));
+                .and_then(|(file, _)| self.search_file(&mut searcher, &what.matcher, file, &path, &mut found, token));
             found.skipped += usize::from(searched.is_err());
             if found.full {
                 break;
@@ -234,8 +236,9 @@ impl Searching {
         &self,
         searcher: &mut Searcher,
         matcher: &RegexMatcher,
-        (file, path): (File, &Path),
-        found: &mut Found,
+        file: File,
+        path: &Path,
+        found: &mut Matches,
         token: &CancellationToken,
     ) -> io::Result<()> {
         let name = path::show(&self.workspace.cwd, path);
@@ -266,7 +269,7 @@ fn any_line_end(pattern: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// A file that ends in an error once nobody waits for what is read.
+/// A file whose reads fail once the call is cancelled.
 struct Cancellable<'a> {
     file: File,
     token: &'a CancellationToken,
@@ -274,16 +277,13 @@ struct Cancellable<'a> {
 
 impl Read for Cancellable<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self.token.is_cancelled() {
-            true => Err(io::Error::other("was left")),
-            false => self.file.read(buffer),
-        }
+        if self.token.is_cancelled() { Err(io::Error::other("was left")) } else { self.file.read(buffer) }
     }
 }
 
-/// What was found in all files.
+/// The matches in all files.
 #[derive(Default)]
-struct Found {
+struct Matches {
     text: String,
     lines: usize,
     full: bool,
@@ -293,7 +293,7 @@ struct Found {
     hidden: usize,
 }
 
-impl Found {
+impl Matches {
     /// Adds a line if there is room.
     fn add(&mut self, line: &str) {
         self.full = self.lines >= LINES_MAX || self.text.len() + line.len() > BYTES_MAX;
@@ -327,7 +327,7 @@ impl Found {
 struct Lines<'a> {
     name: String,
     matcher: &'a RegexMatcher,
-    found: &'a mut Found,
+    found: &'a mut Matches,
     shows: Shows,
     /// Matching lines so far.
     count: u64,
@@ -545,7 +545,8 @@ mod tests {
         let hidden: Hidden = std::sync::Arc::new(|_| false);
         let what = call.compile().unwrap();
         assert_eq!(call.search(&call.root, &what, &token, &hidden).unwrap(), ToolOutput::text("[no match]\n"));
-        let opened = (File::open(&file).unwrap(), file.as_path());
-        assert!(call.search_file(&mut Searcher::new(), &what.matcher, opened, &mut Found::default(), &token).is_err());
+        let (opened, mut found) = (File::open(&file).unwrap(), Matches::default());
+        let searched = call.search_file(&mut Searcher::new(), &what.matcher, opened, &file, &mut found, &token);
+        assert!(searched.is_err());
     }
 }

@@ -15,7 +15,7 @@ use std::path::{Component, Path};
 use rustix::fs::{self, AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::file::{Identity, OWN_DATABASE, is_own, regular};
+use super::own_database::{Identity, OWN_DATABASE, is_own};
 use crate::sys::clock;
 
 /// Characters of a temporary file's name after its prefix: 50 bits.
@@ -47,7 +47,7 @@ impl Dir {
         }
     }
 
-    /// What is in it: names, in no order, and whether each is a directory or a link where the disk says so at once.
+    /// Lists it: names, in no order, and whether each is a directory or a link where the disk says so at once.
     pub(super) fn list(&self) -> io::Result<fs::Dir> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(fs::Dir::new(fs::openat(&self.0, ".", flags, Mode::empty())?)?)
@@ -58,7 +58,7 @@ impl Dir {
         Ok(Entry { dir: self.0.try_clone()?, name: name.to_owned() })
     }
 
-    /// What lies below it at this relative path, which has no link. Fails if one has come into it.
+    /// The entry below it at this relative path, which has no link. Fails if one has come into it.
     pub(super) fn below(&self, path: &Path) -> io::Result<Entry> {
         let (parent, name) = split(path)?;
         Ok(Entry { dir: without_links(&self.0, parent)?, name })
@@ -85,7 +85,7 @@ impl Entry {
         Ok(Self { dir: Dir::make(parent)?.0, name })
     }
 
-    /// What the name stands for; a link is not followed.
+    /// The status of the entry; a link is not followed.
     pub(super) fn status(&self) -> io::Result<Stat> {
         Ok(fs::statat(&self.dir, &self.name, AtFlags::SYMLINK_NOFOLLOW)?)
     }
@@ -210,7 +210,7 @@ impl Entry {
     }
 }
 
-/// A mode in which those who may read may execute, or nobody.
+/// The mode with execution allowed for everyone who may read, or for none.
 fn with_execution(mode: u32, is_executable: bool) -> u32 {
     if is_executable { mode | (mode & 0o444) >> 2 } else { mode & !0o111 }
 }
@@ -241,6 +241,15 @@ impl Drop for Temporary<'_> {
         if !self.is_kept {
             let _gone = fs::unlinkat(self.dir, &self.name, AtFlags::empty());
         }
+    }
+}
+
+/// Fails unless it is the type of a regular file.
+pub(super) fn regular(file_type: fs::FileType) -> io::Result<()> {
+    match file_type {
+        fs::FileType::RegularFile => Ok(()),
+        fs::FileType::Directory => Err(io::Error::new(io::ErrorKind::IsADirectory, "is a directory; use ls")),
+        _ => Err(io::Error::other("is not a regular file")),
     }
 }
 

@@ -2,9 +2,13 @@
 //!
 //! Hostile paths are in `session/tests/hostile`, swapped links in `permission/swap_tests`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
+use linger_protocol::event::Outcome;
+use linger_protocol::message::ContentBlock;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
 use super::image::{Image, ImageModel, ImageModels};
 use super::tests::{test_context, test_workspace};
@@ -82,16 +86,9 @@ impl ImageModels for Painter {
 fn no_argument_makes_a_tool_panic_and_every_refusal_is_short() {
     let (_dir, workspace) = test_workspace();
     let mut tried = 0;
-    // Those that only some sessions have.
-    let more: [Arc<dyn Tool>; 6] = [
-        Arc::new(super::apply_patch::ApplyPatch),
-        Arc::new(Image(Arc::new(Painter))),
-        Arc::new(super::memory::Memory),
-        Arc::new(super::skill::Skill),
-        Arc::new(super::find_tools::FindTools::new(builtin())),
-        Arc::new(super::call_tool::CallTool),
-    ];
-    for tool in builtin().into_iter().chain(more) {
+    let more = super::set::two_that_find(builtin());
+    let image: [Arc<dyn Tool>; 1] = [Arc::new(Image(Arc::new(Painter)))];
+    for tool in builtin().into_iter().chain(image).chain(more) {
         for input in inputs(tool.as_ref()) {
             let shown: String = input.to_string().chars().take(80).collect();
             let completed = if tool.completes() { tool.complete(&input, &workspace) } else { Ok(None) };

@@ -4,7 +4,7 @@
 //! and which one counts, is as in ripgrep: the nearest one first, `.ignore` before the others, and of `.gitignore` none above the
 //! repository.
 //!
-//! A walk goes down before it goes on, so only the rules of the directories that it is in are kept; and what all of them cost it to
+//! A walk is depth-first, so only the rules of the directories that it is in are kept; and what all of them cost it to
 //! read and compile is bounded. A rule beyond that is left out, and the result says so.
 
 use std::io::Read as _;
@@ -33,7 +33,7 @@ pub(super) struct Ignored(Mutex<Cache>);
 #[derive(Debug)]
 struct Cache {
     /// The directory that was asked about last and those above it, the topmost first.
-    known: Vec<(PathBuf, Arc<Here>)>,
+    known: Vec<(PathBuf, Arc<DirectoryRules>)>,
     /// Bytes that may still be read.
     bytes: u64,
     /// Rules that may still be taken.
@@ -42,9 +42,9 @@ struct Cache {
     cut: bool,
 }
 
-/// What one directory says.
+/// The rules of one directory.
 #[derive(Debug)]
-struct Here {
+struct DirectoryRules {
     ignore: Gitignore,
     git: [Gitignore; 2],
     is_repository: bool,
@@ -65,18 +65,19 @@ impl Ignored {
         ignores.chain(gits).find_map(decides).unwrap_or(false)
     }
 
-    /// What was left out, in words; empty if nothing.
+    /// Says that rules were left out; empty if none were.
     pub(super) fn left_out(&self) -> String {
-        match self.0.lock().unwrap_or_else(PoisonError::into_inner).cut {
-            true => format!(
+        if self.0.lock().unwrap_or_else(PoisonError::into_inner).cut {
+            format!(
                 "[not all rules of .gitignore files were heeded: more than {RULES_MAX} rules or {BYTES_MAX} bytes together, or one of more than {RULE_MAX} bytes or with many braces; give a `path`]\n"
-            ),
-            false => String::new(),
+            )
+        } else {
+            String::new()
         }
     }
 
-    /// What the directories above `path` say, the nearest first.
-    fn above(&self, path: &Path) -> Vec<Arc<Here>> {
+    /// The rules of the directories above `path`, the nearest first.
+    fn above(&self, path: &Path) -> Vec<Arc<DirectoryRules>> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut dirs: Vec<&Path> = path.ancestors().skip(1).collect();
         dirs.reverse();
@@ -97,11 +98,11 @@ impl Default for Cache {
 }
 
 impl Cache {
-    fn look(&mut self, dir: &Path) -> Here {
+    fn look(&mut self, dir: &Path) -> DirectoryRules {
         let is_repository = dir.join(".git").exists();
         let mut of = |name: &str| self.rules(dir, &dir.join(name));
         let exclude = if is_repository { of(".git/info/exclude") } else { Gitignore::empty() };
-        Here { ignore: of(".ignore"), git: [of(".gitignore"), exclude], is_repository }
+        DirectoryRules { ignore: of(".ignore"), git: [of(".gitignore"), exclude], is_repository }
     }
 
     /// The rules of a file for what lies in `dir`. What is not there, or cannot be read, has none, and neither has a line that is no

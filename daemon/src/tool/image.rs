@@ -10,24 +10,25 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use linger_protocol::event::ModelCost;
+use linger_protocol::event::{ModelCost, ToolKind};
 use linger_protocol::message::{ContentBlock, MAX_IMAGE, image_type};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::change::{Change, Content};
+use super::access::{Access, Effects, Targets};
+use super::change::{Change, Content, KeptChange};
 use super::handle::Entry;
-use super::set::Takes;
-use super::{
-    Access, BoxFuture, Call, Context, Effects, Invalid, Made, Targets, Tool, ToolKind, ToolOutput, Workspace, args,
-    blocking, file, path, text,
-};
+use super::invalid::Invalid;
+use super::names::Takes;
+use super::types::{BoxFuture, Call, Context, Made, SessionTraits, Tool, ToolOutput, blocking};
+use super::workspace::Workspace;
+use super::{args, file, path, text};
 use crate::provider::image::{ImageRequest, MadeImage};
 use crate::store::blob::Blobs;
 use crate::sys::task;
 
-/// Its name.
+/// Name in lists of tools and in rules.
 pub const NAME: &str = "image";
 
 /// The most pictures that an image is made from; providers take 3 to 16.
@@ -52,12 +53,32 @@ pub struct ImageModel {
 pub trait ImageModels: Send + Sync {
     /// The model that would be asked now; absent if no provider can.
     fn chosen(&self) -> Option<ImageModel>;
-    /// Asks this model. Fails with what is told to the model and to people.
+    /// Asks this model. Fails with a reason for the model and for people.
     fn make(&self, model: ImageModel, request: ImageRequest) -> BoxFuture<'static, Result<MadeImage, String>>;
 }
 
-/// The tool.
+/// The tool, with the providers that it asks.
 pub struct Image(pub Arc<dyn ImageModels>);
+
+/// Providers of which none makes images.
+struct NoModels;
+
+impl ImageModels for NoModels {
+    fn chosen(&self) -> Option<ImageModel> {
+        None
+    }
+
+    fn make(&self, _: ImageModel, _: ImageRequest) -> BoxFuture<'static, Result<MadeImage, String>> {
+        Box::pin(std::future::ready(Err("no configured provider makes images".to_owned())))
+    }
+}
+
+impl Image {
+    /// The tool where no session has it: rules can name it.
+    pub(super) fn without_models() -> Self {
+        Self(Arc::new(NoModels))
+    }
+}
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "an object")]
@@ -93,6 +114,10 @@ impl Tool for Image {
         Takes::Host
     }
 
+    fn offered(&self, session: &SessionTraits<'_>) -> bool {
+        session.names(NAME) && self.0.chosen().is_some()
+    }
+
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
         let Args { prompt, path, pictures, size } = args::parse(input)?;
         if prompt.trim().is_empty() || prompt.len() > MAX_PROMPT {
@@ -104,10 +129,10 @@ impl Tool for Image {
         if let Some(size) = size.as_deref().filter(|size| !is_size(size)) {
             return Err(Invalid(format!("`size` is \"{}\", and should be such as `1024x1024`", text::brief(size))));
         }
-        let path = path::absolute(workspace, &path)?;
+        let path = workspace.absolute(&path)?;
         let format = format_of(&path).ok_or_else(|| Invalid("`path` ends in .png, .jpg or .webp".to_owned()))?;
         let pictures: Result<Vec<PathBuf>, Invalid> =
-            pictures.iter().map(|picture| path::absolute(workspace, picture)).collect();
+            pictures.iter().map(|picture| workspace.absolute(picture)).collect();
         let Some(model) = self.0.chosen() else {
             return Err(Invalid("no configured provider makes images".to_owned()));
         };
@@ -240,7 +265,7 @@ impl Making {
         ToolOutput { made, model_cost, ..output }
     }
 
-    fn replace(&self, target: &Path, bytes: Vec<u8>, blobs: &Blobs) -> Result<super::KeptChange, String> {
+    fn replace(&self, target: &Path, bytes: Vec<u8>, blobs: &Blobs) -> Result<KeptChange, String> {
         let failed = |error: io::Error| file::explain(&self.workspace, &self.path, target, &error);
         let entry = Entry::make(target).map_err(failed)?;
         let before = content(target).map_err(failed)?;

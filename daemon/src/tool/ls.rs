@@ -6,23 +6,25 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use linger_protocol::event::ToolKind;
 use rustix::fs::{DirEntry, FileType};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::access::Effects;
 use super::handle::Dir;
-use super::set::Takes;
+use super::invalid::Invalid;
+use super::names::Takes;
 use super::text::one_line;
-use super::{
-    BoxFuture, Call, Context, Effects, Invalid, Tool, ToolKind, ToolOutput, Workspace, args, blocking, file, path,
-};
+use super::types::{BoxFuture, Call, Context, Tool, ToolOutput, blocking};
+use super::workspace::Workspace;
+use super::{args, file, path};
 
 /// Entries that are shown; the rest is counted.
 const ENTRIES_MAX: usize = 500;
 
-/// The tool.
 pub(super) struct Ls;
 
 #[derive(Deserialize, JsonSchema)]
@@ -58,7 +60,7 @@ impl Tool for Ls {
 
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
         let Args { path } = args::parse(input)?;
-        Ok(Box::new(Listing { path: path::directory(workspace, path.as_deref())?, workspace: workspace.clone() }))
+        Ok(Box::new(Listing { path: workspace.directory(path.as_deref())?, workspace: workspace.clone() }))
     }
 }
 

@@ -12,25 +12,26 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::access::{Effects, Targets};
 use super::change::{Change, Content};
 use super::handle::Entry;
-use super::set::Takes;
-use super::{
-    BoxFuture, Call, Context, Effects, Invalid, Targets, Tool, ToolOutput, Workspace, args, blocking, file, text,
-};
+use super::invalid::Invalid;
+use super::names::Takes;
+use super::types::{BoxFuture, Call, Context, SessionTraits, Tool, ToolOutput, blocking};
+use super::workspace::Workspace;
+use super::{args, file, notes, text};
 
-/// Its name.
+/// Name in lists of tools and in rules.
 pub const NAME: &str = "memory";
 
 /// The most of what a search gives, in bytes.
 const FOUND_MAX: usize = 16 << 10;
 
-/// The tool.
 pub(super) struct Memory;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Action {
+enum MemoryAction {
     Search,
     Read,
     Write,
@@ -39,7 +40,7 @@ enum Action {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Of {
+enum NoteScope {
     User,
     Workspace,
 }
@@ -47,8 +48,8 @@ enum Of {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "an object")]
 struct Args {
-    action: Action,
-    scope: Option<Of>,
+    action: MemoryAction,
+    scope: Option<NoteScope>,
     name: Option<String>,
     /// words to search for; all notes when absent
     query: Option<String>,
@@ -80,30 +81,34 @@ impl Tool for Memory {
         Takes::Path
     }
 
+    fn offered(&self, session: &SessionTraits<'_>) -> bool {
+        session.has_notes && session.names(NAME)
+    }
+
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
         let Args { action, scope, name, query, text } = args::parse(input)?;
         let workspace = workspace.clone();
-        if action == Action::Search {
-            return Ok(Box::new(Searching { scope, query: query.unwrap_or_default(), workspace }));
+        if action == MemoryAction::Search {
+            return Ok(Box::new(SearchNotes { scope, query: query.unwrap_or_default(), workspace }));
         }
         // `user/style`, as the index has it.
         let name = name.ok_or_else(|| Invalid("`name` is missing".to_owned()))?;
         let (said, name) = match name.split_once('/') {
-            Some(("user", name)) => (Some(Of::User), name.to_owned()),
-            Some(("workspace", name)) => (Some(Of::Workspace), name.to_owned()),
+            Some(("user", name)) => (Some(NoteScope::User), name.to_owned()),
+            Some(("workspace", name)) => (Some(NoteScope::Workspace), name.to_owned()),
             _ => (scope, name),
         };
         let scope = match said {
-            Some(Of::User) => Scope::User,
-            Some(Of::Workspace) | None => Scope::Workspace,
+            Some(NoteScope::User) => Scope::User,
+            Some(NoteScope::Workspace) | None => Scope::Workspace,
         };
-        if !super::notes::is_name(&name) {
+        if !notes::is_name(&name) {
             let shown = text::brief(&name);
             return Err(Invalid(format!("`{shown}` is no name of a note: small letters, digits and `-`")));
         }
         let change = match action {
-            Action::Read => return Ok(Box::new(Reading { scope, name, workspace })),
-            Action::Write => {
+            MemoryAction::Read => return Ok(Box::new(ReadNote { scope, name, workspace })),
+            MemoryAction::Write => {
                 let text = text.ok_or_else(|| Invalid("`text` is missing".to_owned()))?;
                 let text = if text.ends_with('\n') { text } else { text + "\n" };
                 if let Some(why) = workspace.notes.refuses(scope, &name, &text, &workspace.secrets) {
@@ -111,12 +116,12 @@ impl Tool for Memory {
                 }
                 Some(text)
             }
-            Action::Remove | Action::Search => None,
+            MemoryAction::Remove | MemoryAction::Search => None,
         };
         if scope == Scope::User && workspace.notes.is_child {
             return Err(Invalid("a session that another one started does not change the user's notes".to_owned()));
         }
-        Ok(Box::new(Changing { scope, path: workspace.notes.file(scope, &name), name, text: change, workspace }))
+        Ok(Box::new(ChangeNote { scope, path: workspace.notes.file(scope, &name), name, text: change, workspace }))
     }
 }
 
@@ -124,13 +129,13 @@ fn noun(scope: Scope) -> &'static str {
     if scope == Scope::User { "user" } else { "workspace" }
 }
 
-struct Searching {
-    scope: Option<Of>,
+struct SearchNotes {
+    scope: Option<NoteScope>,
     query: String,
     workspace: Workspace,
 }
 
-impl Call for Searching {
+impl Call for SearchNotes {
     fn action(&self) -> String {
         format!("memory search {}", text::one_line(&self.query)).trim_end().to_owned()
     }
@@ -144,8 +149,8 @@ impl Call for Searching {
         blocking(move |_| {
             let words: Vec<String> = self.query.split_whitespace().map(str::to_lowercase).collect();
             let scopes = match self.scope {
-                Some(Of::User) => vec![Scope::User],
-                Some(Of::Workspace) => vec![Scope::Workspace],
+                Some(NoteScope::User) => vec![Scope::User],
+                Some(NoteScope::Workspace) => vec![Scope::Workspace],
                 None => vec![Scope::User, Scope::Workspace],
             };
             let notes = &self.workspace.notes;
@@ -171,13 +176,13 @@ impl Call for Searching {
     }
 }
 
-struct Reading {
+struct ReadNote {
     scope: Scope,
     name: String,
     workspace: Workspace,
 }
 
-impl Call for Reading {
+impl Call for ReadNote {
     fn action(&self) -> String {
         format!("memory read {}/{}", noun(self.scope), self.name)
     }
@@ -204,7 +209,7 @@ impl Call for Reading {
 }
 
 /// Writes a note, or removes it.
-struct Changing {
+struct ChangeNote {
     scope: Scope,
     name: String,
     path: PathBuf,
@@ -213,7 +218,7 @@ struct Changing {
     workspace: Workspace,
 }
 
-impl Changing {
+impl ChangeNote {
     fn change(&self, target: &Path) -> io::Result<Change> {
         let before = match Entry::at(target) {
             Ok(entry) => Content::of(&entry)?,
@@ -246,7 +251,7 @@ impl Changing {
     }
 }
 
-impl Call for Changing {
+impl Call for ChangeNote {
     fn action(&self) -> String {
         let verb = if self.text.is_some() { "write" } else { "remove" };
         format!("memory {verb} {}/{}", noun(self.scope), self.name)

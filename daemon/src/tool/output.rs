@@ -12,29 +12,37 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::text::{self, Decoder};
-use super::{Context, OutputDelta};
 use crate::store::blob::{Blobs, Held, id_of};
 use crate::sys::task;
 
-/// What is kept of the beginning and of the end: about 3,000 tokens each, enough for an error and what led to it.
+/// Bytes kept from the beginning and from the end: about 3,000 tokens each, enough for an error and its cause.
 const HEAD: usize = 12 * 1024;
 const TAIL: usize = 12 * 1024;
 
 /// Output up to this length is kept whole.
 const WHOLE: usize = HEAD + TAIL;
 
-/// What is streamed at once, and how much more each second: a build is seen whole, a flood is not stored.
+/// Bytes that may be streamed at once, and more of them each second: a build is seen whole, a flood is not stored.
 const BURST: usize = 64 * 1024;
 const BYTES_PER_S: usize = 32 * 1024;
 
 /// A longer piece is streamed in part only if at least this much of it fits: each piece is a row in the store.
 const PIECE_MIN: usize = 4 * 1024;
 
-/// A shorter output takes about as much room as a report of it, and is kept for it in no blob.
+/// A shorter output takes about as much space as a report on it, so no blob keeps it.
 const REPORT: usize = 4 * 1024;
 
 /// The file with the whole output ends here; a flood must not fill the disk.
 const FILE_MAX: u64 = 1024 * 1024 * 1024;
+
+/// A piece of output while a call runs; a jump in `offset` marks what was left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputDelta {
+    /// Where the piece begins, in bytes of UTF-8.
+    pub offset: u64,
+    /// Decoded text; not empty.
+    pub text: String,
+}
 
 /// Takes output as it comes.
 pub(crate) struct Output {
@@ -43,7 +51,7 @@ pub(crate) struct Output {
     budget: Budget,
     /// Bytes of text so far.
     total: u64,
-    /// As many of them came before `head`: they were shown, and are not kept.
+    /// Bytes shown before `head` that are not kept.
     base: u64,
     /// All text as long as it is short, then its beginning.
     head: String,
@@ -54,7 +62,7 @@ pub(crate) struct Output {
     end: Option<(Vec<u8>, usize)>,
 }
 
-/// What is left of it for the model.
+/// The part of an output that the model reads.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     pub(crate) content: Vec<ContentBlock>,
@@ -63,10 +71,6 @@ pub(crate) struct Kept {
 }
 
 impl Output {
-    pub(crate) fn new(context: Context) -> Self {
-        Self::to(context.output, context.blobs)
-    }
-
     /// Output that is streamed to `stream`.
     pub(crate) fn to(stream: mpsc::Sender<OutputDelta>, blobs: Blobs) -> Self {
         Self {
@@ -82,12 +86,12 @@ impl Output {
         }
     }
 
-    /// Keeps so many bytes of the end for [`Self::take_end`], and the whole output in a blob if it is longer than a report.
+    /// Keeps up to `max` bytes of the end for [`Self::take_end`], and the whole output in a blob if it is longer than a report.
     pub(crate) fn keep_end(&mut self, max: usize) {
         self.end = Some((Vec::new(), max));
     }
 
-    /// What [`Self::keep_end`] kept; it may begin within a line.
+    /// The bytes that [`Self::keep_end`] kept; they may begin within a line.
     pub(crate) fn take_end(&mut self) -> String {
         let (end, max) = self.end.as_mut().map_or((&[][..], 0), |(end, max)| (end.as_slice(), *max));
         let from = end.len().saturating_sub(max);
@@ -108,7 +112,7 @@ impl Output {
         self.add(text).await;
     }
 
-    /// Shows text that is no part of the output, and comes before it: progress.
+    /// Shows progress: text that comes before the output and is no part of it.
     pub(crate) async fn aside(&mut self, text: &str) {
         if self.total == self.base {
             self.show(text).await;
@@ -150,7 +154,7 @@ impl Output {
         }
     }
 
-    /// Ends the output.
+    /// Ends the output: the blocks for the model, and the blob with the whole if there is one.
     pub(crate) async fn finish(mut self) -> Kept {
         let rest = self.decoder.finish();
         self.add(rest).await;
@@ -188,7 +192,7 @@ impl Kept {
     }
 }
 
-/// How much may be streamed: a bucket that fills with time, looked at only when something comes.
+/// The bytes that may be streamed: a bucket that fills with time and is only updated when output arrives.
 struct Budget {
     tokens: f64,
     at: Instant,
@@ -278,9 +282,10 @@ impl Spill {
         match stored {
             Ok(held) => {
                 let path = held.path().unwrap_or_default();
-                let said = match full {
-                    true => format!("the first {} MiB of the output are in {}", FILE_MAX >> 20, path.display()),
-                    false => format!("the whole output is in {}", path.display()),
+                let said = if full {
+                    format!("the first {} MiB of the output are in {}", FILE_MAX >> 20, path.display())
+                } else {
+                    format!("the whole output is in {}", path.display())
                 };
                 (said, Some(held))
             }
@@ -294,17 +299,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::tool::tests::test_workspace;
 
     fn output(dir: &tempfile::TempDir) -> (Output, mpsc::Receiver<OutputDelta>) {
         let (output, receiver) = mpsc::channel(1024);
-        (
-            Output::new(Context {
-                blobs: Blobs::of(&dir.path().join("linger.db")),
-                ..crate::tool::tests::test_context(&test_workspace().1, output)
-            }),
-            receiver,
-        )
+        (Output::to(output, Blobs::of(&dir.path().join("linger.db"))), receiver)
     }
 
     #[tokio::test]

@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use crate::process::End;
-use crate::process::Input;
 use crate::process::server::Spawn;
+use crate::process::{End, Input};
 
 /// The argument that makes the program a helper.
 pub const ARGUMENT: &str = "--page-as-text";

@@ -1,21 +1,12 @@
-//! Patterns of paths, and the walk below a directory that glob and grep share.
-//!
-//! The walk keeps to `.gitignore` ([`Ignored`]), leaves hidden files out unless a pattern names one, and never follows a link.
+//! Patterns of paths.
 //!
 //! A pattern is a model's, and a rule of a `.gitignore` a repository's: [`too_large`] is asked before any of them is compiled.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
 use globset::{Glob, GlobBuilder, GlobMatcher};
-use ignore::WalkBuilder;
-use tokio_util::sync::CancellationToken;
 
-use super::Invalid;
-use super::ignored::Ignored;
-
-/// Files that one call looks at; more than the largest repositories have.
-const FILES_MAX: u64 = 1_000_000;
+use super::invalid::Invalid;
 
 /// The longest pattern of a call, in bytes: no path is longer (PATH_MAX).
 pub(super) const PATTERN_MAX: usize = 4096;
@@ -24,7 +15,7 @@ pub(super) const PATTERN_MAX: usize = 4096;
 /// up, and panics at levels that its regex engine refuses, which are 80 or so.
 const BRACES_MAX: usize = 32;
 
-/// What to say of a pattern that takes too much to compile: it is longer than `max` bytes, or opens too many braces.
+/// Why a pattern takes too much to compile: it is longer than `max` bytes, or opens too many braces. Absent if it does not.
 pub(crate) fn too_large(pattern: &str, max: usize) -> Option<String> {
     if pattern.len() > max {
         return Some(format!("it has {} bytes, and may have {max}", pattern.len()));
@@ -39,19 +30,25 @@ pub(crate) fn too_large(pattern: &str, max: usize) -> Option<String> {
 pub(super) struct Pattern {
     glob: GlobMatcher,
     /// Whether a part of it begins with a dot.
-    hidden: bool,
+    names_hidden: bool,
 }
 
 impl Pattern {
     /// Compiles it, which costs time and memory: when the call runs.
     pub(super) fn new(pattern: &str) -> Result<Self, Invalid> {
         let glob = parse(pattern)?.compile_matcher();
-        Ok(Self { glob, hidden: pattern.split('/').any(|part| part.starts_with('.') && part != ".") })
+        let names_hidden = pattern.split('/').any(|part| part.starts_with('.') && part != ".");
+        Ok(Self { glob, names_hidden })
     }
 
-    /// What is wrong with it, if anything.
+    /// Fails if it is no pattern, or takes too much to compile.
     pub(super) fn check(pattern: &str) -> Result<(), Invalid> {
         parse(pattern).map(drop)
+    }
+
+    /// Whether it names hidden files.
+    pub(super) fn names_hidden(&self) -> bool {
+        self.names_hidden
     }
 
     /// Whether a relative path is meant.
@@ -72,70 +69,6 @@ fn parse(pattern: &str) -> Result<Glob, Invalid> {
     let glob = GlobBuilder::new(&format!("{anywhere}{pattern}")).literal_separator(true).build();
     // The error has the pattern without what was added to it.
     glob.map_err(|error| Invalid(format!("error parsing glob '{pattern}': {}", error.kind())))
-}
-
-/// The paths below a directory of all but directories, relative to it and sorted, and whether each is a regular file.
-/// It goes by names: if a link takes the place of a directory meanwhile, it may list what is behind. So its caller opens each
-/// path by handle.
-pub(super) struct Walk<'a> {
-    root: PathBuf,
-    inner: ignore::Walk,
-    ignored: Arc<Ignored>,
-    token: &'a CancellationToken,
-    seen: u64,
-    unreadable: u64,
-}
-
-impl<'a> Walk<'a> {
-    /// Goes through `root`; hidden files are left out unless the pattern or `hidden` means them.
-    pub(super) fn new(root: &Path, (pattern, hidden): (Option<&Pattern>, bool), token: &'a CancellationToken) -> Self {
-        let ignored = Arc::new(Ignored::default());
-        let rules = ignored.clone();
-        let inner = WalkBuilder::new(root)
-            // These files are opened by `Ignored`: the walk would open whatever has their names, a device or a FIFO too.
-            .standard_filters(false)
-            .hidden(!hidden && !pattern.is_some_and(|pattern| pattern.hidden))
-            .filter_entry(move |entry| {
-                let is_dir = entry.file_type().is_some_and(|kind| kind.is_dir());
-                entry.depth() == 0 || (entry.file_name() != ".git" && !rules.has(entry.path(), is_dir))
-            })
-            .sort_by_file_name(Ord::cmp)
-            .build();
-        Self { root: root.to_path_buf(), inner, ignored, token, seen: 0, unreadable: 0 }
-    }
-
-    /// What the walk left out, in words; empty if nothing.
-    pub(super) fn left_out(&self) -> String {
-        let mut said = String::new();
-        if self.seen >= FILES_MAX {
-            said.push_str(&format!("[stopped after {FILES_MAX} files; give a `path`]\n"));
-        }
-        if self.unreadable > 0 {
-            said.push_str(&format!("[{} directories could not be read]\n", self.unreadable));
-        }
-        said.push_str(&self.ignored.left_out());
-        said
-    }
-}
-
-impl Iterator for Walk<'_> {
-    type Item = (PathBuf, bool);
-
-    fn next(&mut self) -> Option<(PathBuf, bool)> {
-        while self.seen < FILES_MAX && !self.token.is_cancelled() {
-            match self.inner.next()? {
-                Ok(entry) if entry.file_type().is_some_and(|kind| !kind.is_dir()) => {
-                    self.seen += 1;
-                    let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
-                    let path = entry.path().strip_prefix(&self.root).unwrap_or(entry.path()).to_path_buf();
-                    return Some((path, is_file));
-                }
-                Ok(_) => {}
-                Err(_) => self.unreadable += 1,
-            }
-        }
-        None
-    }
 }
 
 #[cfg(test)]

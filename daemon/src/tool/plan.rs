@@ -1,10 +1,14 @@
 //! `plan`: shows the model's plan for its task, as an event that clients show.
 
-use linger_protocol::event::{PlanEntry, PlanStatus};
+use linger_protocol::event::{PlanEntry, PlanStatus, ToolKind};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{BoxFuture, Call, Context, Effects, Invalid, Tool, ToolKind, ToolOutput, Workspace, args, text};
+use super::access::Effects;
+use super::invalid::Invalid;
+use super::types::{BoxFuture, Call, Context, Tool, ToolOutput};
+use super::workspace::Workspace;
+use super::{args, text};
 
 /// The most entries: three screens.
 const MAX_ENTRIES: usize = 100;
@@ -12,7 +16,6 @@ const MAX_ENTRIES: usize = 100;
 /// The longest entry, in bytes: some lines of a terminal.
 const MAX_ENTRY: usize = 500;
 
-/// The tool.
 pub(super) struct Plan;
 
 #[derive(Deserialize)]

@@ -10,15 +10,18 @@ use std::sync::Arc;
 use linger_protocol::event::ToolKind;
 use serde_json::{Map, Value};
 
-use super::bash::{collect, not_started};
+use super::access::{Access, Effects};
+use super::command::{collect, not_started};
+use super::invalid::Invalid;
+pub use super::names::PROGRAM_PREFIX as PREFIX;
+use super::names::Takes;
 use super::output::Output;
-use super::set::Takes;
-use super::{Access, BoxFuture, Call, Context, Effects, Invalid, Tool, ToolOutput, Workspace, normalise, text};
+use super::path::normalise;
+use super::text;
+use super::types::{BoxFuture, Call, Context, Tool, ToolOutput};
+use super::workspace::Workspace;
 use crate::process::{Input, Stderr};
 use crate::provider::schema;
-
-/// What the names of these tools begin with: none is taken for a tool of the daemon's own, now or later.
-pub const PREFIX: &str = "tool__";
 
 /// The most that is shown of the arguments on standard input, in bytes: the question's `input` has all.
 const MAX_SHOWN: usize = 2 << 10;
@@ -31,7 +34,7 @@ const MAX_VECTOR: usize = 96 << 10;
 pub struct Program {
     /// Its name in tool sets, with [`PREFIX`].
     pub name: String,
-    /// What the model is told.
+    /// The description that the model reads.
     pub description: String,
     /// JSON Schema of its arguments, an object's.
     pub parameters: Value,
@@ -49,7 +52,7 @@ pub struct Program {
     pub digest: String,
 }
 
-/// The tool.
+/// A tool that runs a program, with its version.
 pub struct ProgramTool(Arc<Program>, String);
 
 impl ProgramTool {
@@ -59,7 +62,7 @@ impl ProgramTool {
         Self(Arc::new(program), version)
     }
 
-    /// Its description.
+    /// The description in its file.
     pub fn program(&self) -> &Program {
         &self.0
     }
@@ -111,7 +114,7 @@ impl Tool for ProgramTool {
         let only_reads = self.0.only_reads && vector.first().is_some_and(|program| !is_replaceable(program, workspace));
         let (program, version) = (self.0.clone(), self.1.clone());
         let (input, workspace) = (input.clone(), workspace.clone());
-        Ok(Box::new(Running { program, version, vector, only_reads, input, workspace }))
+        Ok(Box::new(ProgramCall { program, version, vector, only_reads, input, workspace }))
     }
 }
 
@@ -156,7 +159,7 @@ fn vector(program: &Program, fields: &Map<String, Value>) -> Result<Vec<String>,
     Ok(vector)
 }
 
-/// What a part of the command becomes: a list in the place of a whole part is an argument for each entry, and a part whose parameter
+/// The arguments that a part of the command becomes: a list in the place of a whole part is an argument for each entry, and a part whose parameter
 /// is absent is left out.
 fn filled(part: &str, fields: &Map<String, Value>) -> Result<Vec<String>, Invalid> {
     let plain = |value: &Value| match value {
@@ -184,7 +187,7 @@ pub fn parameter(part: &str) -> Option<(&str, &str, &str)> {
     is_name.then_some((before, name, after))
 }
 
-struct Running {
+struct ProgramCall {
     program: Arc<Program>,
     version: String,
     vector: Vec<String>,
@@ -194,7 +197,7 @@ struct Running {
     workspace: Workspace,
 }
 
-impl Running {
+impl ProgramCall {
     /// The vector as a shell would be given it, and what is on standard input.
     fn shown(&self) -> String {
         let words: Vec<String> = self.vector.iter().map(|word| quoted(word)).collect();
@@ -212,13 +215,14 @@ impl Running {
 /// A word as it is, or in quotes.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./=:,+@%".contains(c);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }
 
-impl Call for Running {
+impl Call for ProgramCall {
     fn action(&self) -> String {
         self.shown()
     }
@@ -233,15 +237,15 @@ impl Call for Running {
 
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput> {
         Box::pin(async move {
-            let input = match self.program.is_vector {
-                true => Input::Nothing,
-                false => Input::Bytes(self.input.to_string().into_bytes()),
-            };
+            let input =
+                if self.program.is_vector { Input::Nothing } else { Input::Bytes(self.input.to_string().into_bytes()) };
             let Some((program, args)) = self.vector.split_first() else {
                 return ToolOutput::error("its file names no program");
             };
             match context.spawn.command(program, args, input, Stderr::Merged).await {
-                Ok(process) => collect(process, Output::new(context), self.program.timeout_s, "").await,
+                Ok(process) => {
+                    collect(process, Output::to(context.output, context.blobs), self.program.timeout_s, "").await
+                }
                 Err(error) => not_started(&self.workspace, &error).await,
             }
         })

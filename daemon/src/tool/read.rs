@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use linger_protocol::event::Location;
+use linger_protocol::event::{Location, ToolKind};
 use linger_protocol::message::{ContentBlock, MAX_IMAGE, image_type};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -14,27 +14,28 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
+use super::access::Effects;
+use super::change::TEXT_MAX;
 use super::handle::Entry;
+use super::invalid::Invalid;
+use super::names::Takes;
 use super::seen::Hash;
-use super::set::Takes;
-use super::{
-    BoxFuture, Call, Context, Effects, Invalid, Tool, ToolKind, ToolOutput, Workspace, args, blocking, file, ls, path,
-    text,
-};
+use super::types::{BoxFuture, Call, Context, Tool, ToolOutput, blocking};
+use super::workspace::Workspace;
+use super::{args, file, ls, path, text};
 
-/// What one call gives at most: about 12,000 tokens.
+/// The most bytes that one call gives: about 12,000 tokens.
 const BYTES_MAX: usize = 48 * 1024;
 
 /// Lines that one call gives unless the model asks for fewer; named in `read.md`.
 const LINES_MAX: u64 = 2000;
 
-/// Of a longer line the beginning is shown: minified code is seldom what is looked for.
+/// A longer line is cut: minified code is seldom worth reading.
 const LINE_MAX: usize = 2000;
 
 /// A NUL in this much of the beginning makes a file binary, as for grep and git.
 const PROBE: usize = 8 * 1024;
 
-/// The tool.
 pub(super) struct Read;
 
 #[derive(Deserialize, JsonSchema)]
@@ -75,7 +76,7 @@ impl Tool for Read {
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
         let Args { path, offset, limit } = args::parse(input)?;
         let output = workspace.seen.output_named(&path);
-        let path = path::absolute(workspace, &path)?;
+        let path = workspace.absolute(&path)?;
         if offset == Some(0) {
             return Err(Invalid("`offset` counts from 1".to_owned()));
         }
@@ -135,7 +136,7 @@ impl Reading {
         let mut file = Hashing::new(file);
         let shown = self.show(&mut file, &metadata, token);
         if self.output.is_none()
-            && metadata.len() <= file::TEXT_MAX
+            && metadata.len() <= TEXT_MAX
             && let Some(hash) = file.finish(token)?
         {
             // Also of a part: what the model does not see it can ask for.
@@ -180,9 +181,10 @@ impl Reading {
             }
             shown.push_str(&line);
         }
-        match shown.is_empty() {
-            true => Err(io::Error::other(format!("has only {number} lines"))),
-            false => Ok(ToolOutput::text(shown)),
+        if shown.is_empty() {
+            Err(io::Error::other(format!("has only {number} lines")))
+        } else {
+            Ok(ToolOutput::text(shown))
         }
     }
 }
@@ -199,10 +201,10 @@ impl<R: io::Read> Hashing<R> {
         Self { file, hash: Sha256::new(), bytes: 0 }
     }
 
-    /// The hash of all of the file; nothing if it has grown too long to be edited, or nobody waits for it.
+    /// The hash of the whole file; absent if it has grown too long to be edited, or the call is cancelled.
     fn finish(mut self, token: &CancellationToken) -> io::Result<Option<Hash>> {
         let mut rest = vec![0; 64 << 10];
-        while self.bytes <= file::TEXT_MAX && !token.is_cancelled() {
+        while self.bytes <= TEXT_MAX && !token.is_cancelled() {
             if self.read(&mut rest)? == 0 {
                 return Ok(Some(self.hash.finalize().into()));
             }
@@ -249,12 +251,11 @@ fn show_line(number: u64, line: &[u8], length: usize) -> String {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let line = line.strip_prefix("\u{feff}".as_bytes()).filter(|_| number == 1).unwrap_or(line);
     let line = text::lossy(line);
-    match length > LINE_MAX {
-        true => {
-            let kept = line.get(..text::floor(&line, LINE_MAX)).unwrap_or_default();
-            format!("{number}\t{kept}[… the line has {length} bytes]\n")
-        }
-        false => format!("{number}\t{line}\n"),
+    if length > LINE_MAX {
+        let kept = line.get(..text::floor(&line, LINE_MAX)).unwrap_or_default();
+        format!("{number}\t{kept}[… the line has {length} bytes]\n")
+    } else {
+        format!("{number}\t{line}\n")
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::file;
+use super::change::TEXT_MAX;
 use super::text::floor;
 
 /// Places that an error names.
@@ -22,9 +22,9 @@ const ALIKE: usize = 60;
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, expecting = "an object with old and new")]
 pub(super) struct Piece {
-    /// What is replaced.
+    /// The text to replace.
     pub(super) old: String,
-    /// What takes its place.
+    /// The text that takes its place.
     pub(super) new: String,
     /// Whether every occurrence is replaced.
     #[serde(default)]
@@ -61,10 +61,7 @@ pub(super) fn replace_all(text: &str, pieces: &[Piece]) -> Result<Edited, String
 
 /// Replaces `old` in `text`; the error says what to do better.
 fn replace(text: &str, old: &str, new: &str, all: bool) -> Result<Edited, String> {
-    let (old, new) = match windows(text) {
-        true => (with_crlf(old), with_crlf(new)),
-        false => (old.to_owned(), new.to_owned()),
-    };
+    let (old, new) = if windows(text) { (with_crlf(old), with_crlf(new)) } else { (old.to_owned(), new.to_owned()) };
     if old == new {
         return Err("`old` and `new` differ only in line ends".to_owned());
     }
@@ -77,8 +74,8 @@ fn replace(text: &str, old: &str, new: &str, all: bool) -> Result<Edited, String
     }
     let (count, last) = text.match_indices(&old).fold((0, first), |(count, _), (place, _)| (count + 1, place));
     let size = (text.len() - count * old.len()).saturating_add(count.saturating_mul(new.len()));
-    if size as u64 > file::TEXT_MAX {
-        return Err(format!("it would have {size} bytes, more than the {} that can be edited", file::TEXT_MAX));
+    if size as u64 > TEXT_MAX {
+        return Err(format!("it would have {size} bytes, more than the {} that can be edited", TEXT_MAX));
     }
     let edited = text.replace(&old, &new);
     // Where the last replacement begins in the new text.

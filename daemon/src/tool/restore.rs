@@ -12,14 +12,14 @@ use linger_protocol::event::{ChangeKind, FileChange, FileType, NotRestored};
 use linger_protocol::id::BlobId;
 use tokio_util::sync::CancellationToken;
 
-use super::Workspace;
 use super::change::{Change, Content, KeptChange};
 use super::handle::Entry;
+use super::workspace::Workspace;
 use crate::store::blob::{Blobs, id_of_bytes};
 
 /// A file at a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Version {
+enum FileVersion {
     /// There is no file.
     Missing,
     /// The bytes of this blob, and what the file is; absent for a file whose mode does not count.
@@ -28,7 +28,7 @@ enum Version {
     Unknown,
 }
 
-impl Version {
+impl FileVersion {
     fn before(change: &FileChange) -> Self {
         match change.kind {
             ChangeKind::Create => Self::Missing,
@@ -66,14 +66,14 @@ fn counts(file_type: Option<FileType>) -> Option<FileType> {
     file_type.filter(|file_type| *file_type != FileType::Unknown)
 }
 
-/// A file as it is on disk.
-struct Now {
+/// The present file on disk.
+struct PresentFile {
     content: Content,
     /// Absent if there is none.
     file_type: Option<FileType>,
 }
 
-impl Now {
+impl PresentFile {
     /// Fails if it is neither a file nor a link.
     fn at(path: &Path) -> io::Result<Self> {
         let missing = Self { content: Content::Missing, file_type: None };
@@ -94,45 +94,45 @@ impl Now {
         Ok(Self { content: Content::of(&entry)?, file_type: Some(file_type) })
     }
 
-    fn version(&self) -> Version {
+    fn version(&self) -> FileVersion {
         match &self.content {
-            Content::Missing => Version::Missing,
-            Content::Known(bytes) => Version::Known(id_of_bytes(bytes), self.file_type),
-            Content::Unknown => Version::Unknown,
+            Content::Missing => FileVersion::Missing,
+            Content::Known(bytes) => FileVersion::Known(id_of_bytes(bytes), self.file_type),
+            Content::Unknown => FileVersion::Unknown,
         }
     }
 }
 
-/// A file that is to be as it was.
+/// A file to put back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Goal {
     path: PathBuf,
-    /// What the changes left.
-    left: Version,
-    /// What it is put back to.
-    want: Version,
+    /// The file as the changes left it.
+    left: FileVersion,
+    /// The file as it should become.
+    want: FileVersion,
 }
 
 /// One goal a file, whatever was changed in between; `changes` are in the order in which they were made.
 fn goals(changes: &[FileChange]) -> Vec<Goal> {
     let mut goals: Vec<Goal> = Vec::new();
     for change in changes {
-        let left = Version::after(change);
+        let left = FileVersion::after(change);
         match goals.iter_mut().find(|goal| goal.path == change.path) {
             Some(goal) => {
                 // What changed it first has left its mode alone.
-                if let Version::Known(_, file_type @ None) = &mut goal.want {
+                if let FileVersion::Known(_, file_type @ None) = &mut goal.want {
                     *file_type = counts(change.before_type);
                 }
                 goal.left = left;
             }
-            None => goals.push(Goal { path: change.path.clone(), left, want: Version::before(change) }),
+            None => goals.push(Goal { path: change.path.clone(), left, want: FileVersion::before(change) }),
         }
     }
     goals
 }
 
-/// What undoing would do.
+/// The effect that undoing would have.
 #[derive(Debug, Default)]
 pub struct Plan {
     /// The changes to make.
@@ -143,11 +143,12 @@ pub struct Plan {
     pub failed: Vec<NotRestored>,
 }
 
-/// Looks at what undoing `changes` would do; their order is that in which they were made. Stores what it would replace.
+/// Plans undoing `changes`, which are in the order in which they were made. Stores what it would replace.
 /// Files that somebody has changed since are replaced with `force` alone. Blocks.
 pub fn plan(
     changes: &[FileChange],
-    (workspace, blobs): (&Workspace, &Blobs),
+    workspace: &Workspace,
+    blobs: &Blobs,
     force: bool,
     token: &CancellationToken,
 ) -> io::Result<Plan> {
@@ -161,7 +162,7 @@ pub fn plan(
             fail(OUTSIDE.to_owned());
             continue;
         }
-        let now = match Now::at(&path) {
+        let now = match PresentFile::at(&path) {
             Ok(now) => now,
             Err(error) => {
                 fail(error.to_string());
@@ -173,15 +174,15 @@ pub fn plan(
             continue;
         }
         let after = match &want {
-            Version::Missing => Content::Missing,
-            Version::Known(id, _) if blobs.check(id).is_ok() => Content::Known(blobs.read(id, 0, u64::MAX)?),
-            Version::Known(..) | Version::Unknown => {
+            FileVersion::Missing => Content::Missing,
+            FileVersion::Known(id, _) if blobs.check(id).is_ok() => Content::Known(blobs.read(id, 0, u64::MAX)?),
+            FileVersion::Known(..) | FileVersion::Unknown => {
                 fail("its former content is not kept".to_owned());
                 continue;
             }
         };
         match version {
-            Version::Unknown => fail("it is too long to be kept, or cannot be read".to_owned()),
+            FileVersion::Unknown => fail("it is too long to be kept, or cannot be read".to_owned()),
             version if !version.is(&left) && !force => plan.changed.push(path),
             _ => {
                 let mut kept = Change { path, before: now.content, after }.keep(blobs)?;
@@ -203,28 +204,28 @@ pub fn make(change: &FileChange, workspace: &Workspace, blobs: &Blobs) -> Result
     if !may_be_written(&change.path, workspace) {
         return Err(OUTSIDE.to_owned());
     }
-    let now = Now::at(&change.path).map_err(failed)?.version();
-    let want = Version::after(change);
+    let now = PresentFile::at(&change.path).map_err(failed)?.version();
+    let want = FileVersion::after(change);
     if now.is(&want) {
         return Ok(());
     }
-    if !now.is(&Version::before(change)) {
+    if !now.is(&FileVersion::before(change)) {
         return Err("it was changed meanwhile".to_owned());
     }
     let (id, file_type) = match (&now, want) {
-        (_, Version::Missing) => {
+        (_, FileVersion::Missing) => {
             let entry = Entry::at(&change.path).map_err(failed)?;
             let is_link = now.file_type() == Some(FileType::Link);
             return if is_link { entry.remove_link() } else { entry.remove() }.map_err(failed);
         }
-        (_, Version::Unknown) => return Err("its former content is not kept".to_owned()),
-        (_, Version::Known(id, file_type)) => (id, file_type),
+        (_, FileVersion::Unknown) => return Err("its former content is not kept".to_owned()),
+        (_, FileVersion::Known(id, file_type)) => (id, file_type),
     };
     blobs.check(&id).map_err(failed)?;
     let bytes = blobs.read(&id, 0, u64::MAX).map_err(failed)?;
     let entry = Entry::make(&change.path).map_err(failed)?;
     let is_executable = file_type == Some(FileType::Executable);
-    let is_same = matches!(&now, Version::Known(known, of) if *known == id && *of != Some(FileType::Link));
+    let is_same = matches!(&now, FileVersion::Known(known, of) if *known == id && *of != Some(FileType::Link));
     let done = match file_type {
         Some(FileType::Link) => entry.replace_link(OsStr::from_bytes(&bytes)),
         Some(_) if is_same => entry.set_executable(is_executable),
@@ -272,7 +273,7 @@ mod tests {
         /// A call that writes: the change, made.
         fn write(&self, name: &str, text: &str) -> FileChange {
             let path = self.workspace.cwd.join(name);
-            let before = Now::at(&path).unwrap().content;
+            let before = PresentFile::at(&path).unwrap().content;
             let change = Change::written(&path, before, text).keep(&self.blobs).unwrap();
             // Kept as the database keeps them.
             std::mem::forget(change.blobs);
@@ -283,7 +284,7 @@ mod tests {
 
         fn plan(&self, changes: &[FileChange], force: bool) -> Plan {
             let token = CancellationToken::new();
-            plan(changes, (&self.workspace, &self.blobs), force, &token).unwrap()
+            plan(changes, &self.workspace, &self.blobs, force, &token).unwrap()
         }
 
         fn make(&self, plan: &Plan) {

@@ -21,30 +21,30 @@ const MAX_FILES: usize = 4096;
 /// The most outputs of one session that are remembered.
 const MAX_OUTPUTS: usize = 1024;
 
-/// The bytes of a change that another session's model is told.
+/// Bytes of a change shown to another session's model, at most.
 const MAX_WHAT: usize = 1 << 10;
 
-/// How long another session's change of a file is worth telling: about as long as agents work beside each other.
+/// How long another session's change of a file is reported: about as long as agents work at the same time.
 const LATELY: Duration = Duration::from_secs(3600);
 
 /// The hash of a content.
 pub(super) type Hash = [u8; 32];
 
-/// What one session has seen; clones are one.
+/// The contents that one session has seen; all clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     inner: Arc<Mutex<Inner>>,
     writers: Writers,
-    /// The session, in the words that another one is told.
+    /// The session, as other sessions are told of it.
     who: Arc<str>,
 }
 
 /// Who wrote which content last, over all sessions; clones are one.
 #[derive(Clone, Debug, Default)]
-pub struct Writers(Arc<Mutex<Written>>);
+pub struct Writers(Arc<Mutex<LastWrites>>);
 
 /// For each file the hash of its last content, and who wrote that.
-type Written = HashMap<PathBuf, Writing>;
+type LastWrites = HashMap<PathBuf, Writing>;
 
 /// The last time that a file was written.
 #[derive(Clone, Debug)]
@@ -57,12 +57,12 @@ struct Writing {
 }
 
 impl Writers {
-    /// What a session has seen that is called so.
+    /// A record for the session that other sessions know by this name.
     pub fn seen_by(&self, who: &str) -> Seen {
         Seen { inner: Arc::default(), writers: self.clone(), who: who.into() }
     }
 
-    fn map(&self) -> MutexGuard<'_, Written> {
+    fn map(&self) -> MutexGuard<'_, LastWrites> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

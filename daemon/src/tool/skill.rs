@@ -1,12 +1,11 @@
 //! `skill`: a skill's SKILL.md, or a file of its directory.
 //!
-//! Which skills there are, the turn says at its beginning ([`Skills`]); a session without any has no such tool. What is opened lies
+//! Which skills there are, the turn says at its beginning ([`Skills`](super::skills::Skills)); a session without any has no such tool. What is opened lies
 //! below the skill's directory, links resolved, and no link is followed to it. Rules about `read` hold for it too.
 
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use linger_protocol::agent::SkillLimit;
 use linger_protocol::event::ToolKind;
@@ -15,11 +14,16 @@ use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use super::access::Effects;
 use super::handle::Entry;
-use super::set::Takes;
-use super::{BoxFuture, Call, Context, Effects, Invalid, Tool, ToolOutput, Workspace, args, blocking, text};
+use super::invalid::Invalid;
+use super::names::Takes;
+use super::skills::SkillFiles;
+use super::types::{BoxFuture, Call, Context, SessionTraits, Tool, ToolOutput, blocking};
+use super::workspace::Workspace;
+use super::{args, text};
 
-/// Its name.
+/// Name in lists of tools and in rules.
 pub const NAME: &str = "skill";
 
 /// The most of a file that one call gives, in bytes: about 12,000 tokens, as `read` gives.
@@ -34,43 +38,6 @@ const DEPTH_MAX: usize = 3;
 /// The most directory entries that are looked at for the list.
 const ENTRIES_MAX: usize = 2000;
 
-/// The files of a skill.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The skill's name.
-    pub name: String,
-    /// Its SKILL.md, links resolved.
-    pub file: PathBuf,
-    /// The hash of that file as a person trusted it; absent for the user's own.
-    pub digest: Option<String>,
-    /// What it limits a turn to that has read it; absent if to nothing.
-    pub limit: Option<SkillLimit>,
-}
-
-/// The skills of a session; all clones are one.
-#[derive(Clone, Debug, Default)]
-pub struct Skills(Arc<Mutex<Arc<[Place]>>>);
-
-impl PartialEq for Skills {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl Eq for Skills {}
-
-impl Skills {
-    /// The model can read these from now on.
-    pub fn set(&self, places: Vec<Place>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = places.into();
-    }
-
-    fn get(&self) -> Arc<[Place]> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-/// The tool.
 pub(super) struct Skill;
 
 #[derive(Deserialize, JsonSchema)]
@@ -106,6 +73,10 @@ impl Tool for Skill {
         Takes::Path
     }
 
+    fn offered(&self, session: &SessionTraits<'_>) -> bool {
+        session.has_skills && session.names(NAME)
+    }
+
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
         let Args { name, file } = args::parse(input)?;
         let skills = workspace.skills.get();
@@ -127,12 +98,12 @@ impl Tool for Skill {
             }
         };
         let file = (path != place.file).then(|| file.unwrap_or_default());
-        Ok(Box::new(Reading { place: place.clone(), directory, path, file, workspace: workspace.clone() }))
+        Ok(Box::new(ReadSkill { place: place.clone(), directory, path, file, workspace: workspace.clone() }))
     }
 }
 
-struct Reading {
-    place: Place,
+struct ReadSkill {
+    place: SkillFiles,
     directory: PathBuf,
     path: PathBuf,
     /// As the model named it; absent for SKILL.md.
@@ -140,7 +111,7 @@ struct Reading {
     workspace: Workspace,
 }
 
-impl Call for Reading {
+impl Call for ReadSkill {
     fn action(&self) -> String {
         let file = self.file.iter().map(|file| format!(" {}", text::one_line(file))).collect::<String>();
         format!("{NAME} {}{file}", self.place.name)
@@ -165,7 +136,7 @@ impl Call for Reading {
     }
 }
 
-impl Reading {
+impl ReadSkill {
     fn read(&self, target: &Path) -> io::Result<ToolOutput> {
         if !target.starts_with(&self.directory) {
             return Err(io::Error::other("leads out of the skill's directory"));
@@ -207,7 +178,7 @@ impl Reading {
     }
 }
 
-/// The files beside SKILL.md, by their paths below the directory; links are left out.
+/// The other files of the skill, by their paths below the directory; links are left out.
 fn files(directory: &Path) -> Vec<String> {
     let (mut found, mut looked) = (Vec::new(), 0);
     let mut queue = vec![(directory.to_path_buf(), 0)];
@@ -254,7 +225,7 @@ mod tests {
         fs::write(workspace.cwd.join("secret"), "key").unwrap();
         symlink("../../secret", skill.join("link")).unwrap();
         let (name, file) = ("pdf".to_owned(), skill.join("SKILL.md"));
-        workspace.skills.set(vec![Place { name, file, digest: None, limit: None }]);
+        workspace.skills.set(vec![SkillFiles { name, file, digest: None, limit: None }]);
         (dir, workspace)
     }
 
@@ -283,7 +254,7 @@ mod tests {
         let (_dir, workspace) = scene();
         let file = workspace.cwd.join("skills/pdf/SKILL.md");
         let (name, digest) = ("pdf".to_owned(), Some("sha256:0".to_owned()));
-        workspace.skills.set(vec![Place { name, file, digest, limit: None }]);
+        workspace.skills.set(vec![SkillFiles { name, file, digest, limit: None }]);
         let (text, failed) = run(&Skill, &workspace, json!({ "name": "pdf" })).await;
         assert!(failed && text.contains("has changed since it was trusted"), "{text}");
     }

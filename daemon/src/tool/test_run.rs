@@ -1,15 +1,10 @@
-//! `test_run`: runs a project's tests, and gives the failures first.
+//! `test_run`: finds a project's test runner, runs it, and shows failures first.
 //!
-//! The command is found before anything is asked ([`Tool::complete`]), so that the permission is about the command that runs; it runs
-//! like one of `bash`, in a shell and by the same rules.
+//! The command is found before anything is asked ([`Tool::complete`]), so that the permission is about the command that runs. It
+//! runs in a shell like one of `bash`, under the same rules. No runner's output is parsed: lines that look like failures come
+//! first, then the end of the output; a blob holds the whole.
 
-mod cargo;
-mod detect;
-mod go;
-mod javascript;
-mod pytest;
-mod report;
-
+use std::fmt::Write as _;
 use std::path::Path;
 
 use linger_protocol::event::ToolKind;
@@ -18,20 +13,51 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::output::Output;
-use super::set::Takes;
-use super::{
-    BoxFuture, Call, Context, Effects, Invalid, TIMEOUT_MAX_S, Tool, ToolOutput, Workspace, args, bash, path, text,
-};
-use crate::process::{Input, Stderr};
+use super::command::{ShellCommand, check_command};
+use super::handle::Entry;
+use super::invalid::Invalid;
+use super::names::Takes;
+use super::types::{Call, Tool, ToolOutput};
+use super::workspace::Workspace;
+use super::{args, path, text};
 
-/// How much of the end of an output is read for failures, in bytes: it is in memory.
-const READ_MAX: usize = 4 << 20;
+/// How much is shown of the lines that look like failures, and of the end of the output, in bytes: ten failures, and a summary.
+const FAILURES_MAX: usize = 12 << 10;
+const TAIL: usize = 2 << 10;
 
-/// How much of a path an error shows, in bytes.
-const SHOWN_MAX: usize = 200;
+/// Lines shown around one that looks like a failure: what led to it, and an assertion with its values.
+const BEFORE: usize = 2;
+const AFTER: usize = 12;
 
-/// The tool.
+/// Signs of a failure in a line, separated by `|`: for cargo, pytest, Go, JavaScript runners, compilers and make.
+const SIGNS: &str = "FAIL|panicked at|Error|error:|error[|not ok |✗|✖|✕|● |Traceback|assert|*** [";
+
+/// The longest file that is searched for a test script or recipe, in bytes.
+const FILE_MAX: u64 = 1 << 20;
+
+/// Test runners; the first that fits counts. Columns: files of which one marks a project, a text that this file has, a file here or
+/// above that chooses among several commands, the command, and what comes between it and a filter (empty if it takes none).
+const RUNNERS: [(&str, &str, &str, &str, &str); 17] = [
+    ("Cargo.toml", "", "", "cargo test", " "),
+    ("package.json", "\"test\":", "pnpm-lock.yaml", "pnpm test", " -t "),
+    ("package.json", "\"test\":", "yarn.lock", "yarn test", " -t "),
+    ("package.json", "\"test\":", "bun.lock", "bun run test", " -t "),
+    ("package.json", "\"test\":", "", "npm test", " -- -t "),
+    ("go.mod", "", "", "go test ./...", " -run "),
+    (PYTHON, "pytest", "uv.lock", "uv run pytest", " -k "),
+    (PYTHON, "pytest", "poetry.lock", "poetry run pytest", " -k "),
+    (PYTHON, "pytest", ".venv/bin/pytest", ".venv/bin/pytest", " -k "),
+    (PYTHON, "pytest", "", "pytest", " -k "),
+    ("justfile Justfile .justfile", "\ntest", "", "just test", ""),
+    ("GNUmakefile makefile Makefile", "\ntest:", "", "make test", ""),
+    ("GNUmakefile makefile Makefile", "\ncheck:", "", "make check", ""),
+    ("CTestTestfile.cmake", "", "", "ctest --output-on-failure", " -R "),
+    ("build/CTestTestfile.cmake", "", "", "ctest --test-dir build --output-on-failure", " -R "),
+    ("pom.xml", "", "", "mvn test", " -Dtest="),
+    ("build.gradle build.gradle.kts", "", "", "gradle test", " --tests "),
+];
+const PYTHON: &str = "pytest.ini pyproject.toml conftest.py tox.ini setup.cfg setup.py requirements.txt";
+
 pub(super) struct TestRun;
 
 #[derive(Deserialize, JsonSchema)]
@@ -72,117 +98,101 @@ impl Tool for TestRun {
 
     fn complete(&self, input: &Value, workspace: &Workspace) -> Result<Option<Value>, Invalid> {
         let Args { command, path, filter, timeout_s } = args::parse(input)?;
+        let refuse = |why: &str| Err(Invalid(format!("{why}; give the whole `command`")));
         if command.is_some() {
-            return match path.is_some() || filter.is_some() {
-                true => {
-                    Err(Invalid("`path` and `filter` are for a command that is found; leave out `command`".to_owned()))
-                }
-                false => Ok(None),
-            };
+            let clash = "`path` and `filter` are for a command that is found; leave out `command`";
+            return if path.or(filter).is_some() { Err(Invalid(clash.to_owned())) } else { Ok(None) };
         }
-        let filter = filter.as_deref().filter(|filter| !filter.is_empty());
+        let filter = filter.filter(|filter| !filter.is_empty());
         // It would be read as an option.
-        if filter.is_some_and(|filter| filter.starts_with('-') || filter.contains('\0')) {
-            return Err(Invalid("`filter` is no name of a test; give the whole `command`".to_owned()));
+        if filter.as_ref().is_some_and(|filter| filter.starts_with('-') || filter.contains('\0')) {
+            return refuse("`filter` is no name of a test");
         }
-        let dir = workspace.resolve(&path::directory(workspace, path.as_deref())?);
-        let root = workspace.resolve(&workspace.root);
+        let (dir, root) =
+            (workspace.resolve(&workspace.directory(path.as_deref())?), workspace.resolve(&workspace.root));
         if !dir.starts_with(&root) {
-            return Err(Invalid("`path` is not in the workspace; give the whole `command`".to_owned()));
+            return refuse("`path` is not in the workspace");
         }
-        let found = detect::command(&dir, &root, filter).map_err(Invalid)?;
-        let Some(detect::Found { dir, command }) = found else {
+        let Some((project, command, option)) = find(&dir, &root) else {
             let shown = path::show(&workspace.cwd, &dir);
-            let shown = text::head(&shown, SHOWN_MAX);
-            let looked_for = detect::LOOKED_FOR;
-            return Err(Invalid(format!(
-                "no tests found in {shown} or above (looked for {looked_for}); give the `command`"
-            )));
+            return refuse(&format!("no test runner is known for {} or above", text::brief(&shown)));
         };
-        let command = match way(&workspace.resolve(&workspace.cwd), &dir) {
-            Some(way) => format!("cd {} && {command}", text::shell_word(&way)),
-            None => command,
+        let command = match filter {
+            Some(_) if option.is_empty() => return refuse(&format!("`{command}` takes no `filter`")),
+            Some(filter) => format!("{command}{option}{}", text::shell_word(&filter)),
+            None => command.to_owned(),
         };
-        let mut complete = json!({ "command": command });
-        if let (Some(fields), Some(timeout_s)) = (complete.as_object_mut(), timeout_s) {
-            fields.insert("timeout_s".to_owned(), timeout_s.into());
-        }
+        let cwd = workspace.resolve(&workspace.cwd);
+        // `cd` would take a leading `-` for an option.
+        let below = project.strip_prefix(&cwd).ok().filter(|way| !way.to_string_lossy().starts_with('-'));
+        let way = text::shell_word(&below.unwrap_or(project).to_string_lossy());
+        let command = if project == cwd { command } else { format!("cd {way} && {command}") };
+        let timed = |timeout_s| json!({ "command": command, "timeout_s": timeout_s });
+        let complete = timeout_s.map_or_else(|| json!({ "command": command }), timed);
         Ok(Some(complete))
     }
 
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
         let Args { command, timeout_s, .. } = args::parse(input)?;
         let command = command.ok_or_else(|| Invalid("no `command`".to_owned()))?;
-        if command.trim().is_empty() || command.contains('\0') {
-            return Err(Invalid("`command` is empty, or has a NUL in it".to_owned()));
-        }
-        let timeout_s = timeout_s.unwrap_or(workspace.timeout_s.clamp(1, TIMEOUT_MAX_S));
-        if !(1..=TIMEOUT_MAX_S).contains(&timeout_s) {
-            return Err(Invalid(format!("`timeout_s` must be from 1 to {TIMEOUT_MAX_S}")));
-        }
-        Ok(Box::new(Testing { command, timeout_s, workspace: workspace.clone() }))
+        let timeout_s = check_command(&command, timeout_s, workspace)?;
+        let workspace = workspace.clone();
+        Ok(Box::new(ShellCommand { command, timeout_s, workspace, rewrite: Some(with_failures_first) }))
     }
 }
 
-/// The way from one directory to another, both without links; nothing if they are the same.
-fn way(from: &Path, to: &Path) -> Option<String> {
-    let common = from.ancestors().find(|above| to.starts_with(above))?;
-    let up = from.strip_prefix(common).ok()?.components().map(|_| "..".to_owned());
-    let down = to.strip_prefix(common).ok()?.components().map(|part| part.as_os_str().to_string_lossy().into_owned());
-    let way = up.chain(down).collect::<Vec<_>>().join("/");
-    match way.as_str() {
-        "" => None,
-        // `cd` would take it for an option.
-        way if way.starts_with('-') => Some(format!("./{way}")),
-        way => Some(way.to_owned()),
-    }
+/// The nearest directory from `dir` up to `root` with a known test runner, the command, and its filter option. Blocks on the disk.
+fn find<'a>(dir: &'a Path, root: &Path) -> Option<(&'a Path, &'static str, &'static str)> {
+    let inside = |dir: &'a Path| dir.ancestors().take_while(|at| at.starts_with(root));
+    let text_of =
+        |file: &Path| Some(format!("\n{}", String::from_utf8_lossy(&Entry::at(file).ok()?.read(FILE_MAX).ok()??)));
+    // The script that `npm init` writes tests nothing.
+    let says = |text: String, what: &str| text.contains(what) && !text.contains("no test specified");
+    inside(dir).find_map(|at| {
+        let runner = RUNNERS.iter().find(|(files, what, above, ..)| {
+            files.split(' ').any(|file| text_of(&at.join(file)).is_some_and(|text| says(text, what)))
+                && (above.is_empty() || inside(at).any(|at| at.join(above).is_file()))
+        });
+        runner.map(|(.., command, option)| (at, *command, *option))
+    })
 }
 
-struct Testing {
-    command: String,
-    timeout_s: u64,
-    workspace: Workspace,
-}
-
-impl Call for Testing {
-    fn action(&self) -> String {
-        self.command.clone()
-    }
-
-    fn effects(&self) -> Effects {
-        Effects::command(self.command.clone())
-    }
-
-    fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput> {
-        Box::pin(async move {
-            let process = match context.spawn.shell(&self.command, Input::Nothing, Stderr::Merged).await {
-                Ok(process) => process,
-                Err(error) => return bash::not_started(&self.workspace, &error).await,
-            };
-            let mut output = Output::new(context);
-            output.keep_end(READ_MAX);
-            let longer = format!(" `timeout_s` may be up to {TIMEOUT_MAX_S}");
-            let (ran, end) = bash::collect_with_end(process, output, self.timeout_s, &longer).await;
-            match report::read(&end) {
-                Some(report) => shown(&report, ran),
-                None => ran,
-            }
-        })
-    }
-}
-
-/// The result with the report in the place of the output, if that is shorter.
-fn shown(report: &report::Report, ran: ToolOutput) -> ToolOutput {
-    let text = report.text();
-    let own: usize = ran.content.iter().filter_map(ContentBlock::as_text).map(str::len).sum();
-    if own <= text.len() {
+/// The result with a report in place of the output, if that is shorter and a blob holds the whole.
+fn with_failures_first(end: &str, ran: ToolOutput) -> ToolOutput {
+    let failures = if ran.is_error { failures(end) } else { String::new() };
+    let report = format!("{failures}[the end of the output]\n{}", text::tail(end, TAIL));
+    let plain: usize = ran.content.iter().filter_map(ContentBlock::as_text).map(str::len).sum();
+    if ran.whole.is_none() || plain <= report.len() {
         return ran;
     }
-    // What is no output says where the whole is, and how it ended.
+    // Blocks that are no output say where the whole is, and how it ended.
     let is_output = |nth: usize| ran.output.iter().any(|segment| segment.block as usize == nth);
     let about = ran.content.iter().enumerate().filter(|(nth, _)| !is_output(*nth)).map(|(_, block)| block.clone());
-    let content = std::iter::once(ContentBlock::text(text)).chain(about).collect();
+    let content = std::iter::once(ContentBlock::text(report)).chain(about).collect();
     ToolOutput { content, output: Vec::new(), ..ran }
+}
+
+/// Lines that look like failures, with those around them; empty if there are none.
+fn failures(output: &str) -> String {
+    let is_sign = |line: &str| SIGNS.split('|').any(|sign| line.contains(sign)) && !line.trim_end().ends_with(" ok");
+    let lines: Vec<&str> = output.lines().collect();
+    let (mut shown, mut next) = (String::new(), 0);
+    for (nth, _) in lines.iter().enumerate().filter(|(_, line)| is_sign(line)) {
+        let from = next.max(nth.saturating_sub(BEFORE));
+        if from > next && !shown.is_empty() {
+            shown.push_str("  […]\n");
+        }
+        next = next.max((nth + AFTER).min(lines.len()));
+        for line in lines.iter().take(next).skip(from) {
+            // Writing to a string does not fail.
+            let _ = writeln!(shown, "{}", text::head(line, TAIL));
+        }
+        if shown.len() > FAILURES_MAX {
+            let head = text::head(&shown, FAILURES_MAX);
+            return format!("[the first lines that look like failures]\n{head}\n");
+        }
+    }
+    if shown.is_empty() { shown } else { format!("[lines that look like failures]\n{shown}") }
 }
 
 #[cfg(test)]
@@ -190,62 +200,49 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::tool::tests::{test_context, test_workspace};
+    use crate::tool::tests::{run, test_workspace};
 
-    fn complete(workspace: &Workspace, input: Value) -> Result<Option<Value>, String> {
-        TestRun.complete(&input, workspace).map_err(|invalid| invalid.0)
+    /// The command that is found in a workspace with these files, or the reason why there is none.
+    fn check(files: &[(&str, &str)], input: Value, expect: &str) {
+        let (_dir, workspace) = test_workspace();
+        for (name, text) in files {
+            fs::create_dir_all(workspace.root.join(name).parent().unwrap()).unwrap();
+            fs::write(workspace.root.join(name), text).unwrap();
+        }
+        let command = |found: Option<Value>| found.unwrap()["command"].as_str().unwrap().to_owned();
+        let found = TestRun.complete(&input, &workspace).map_or_else(|why| why.0, command);
+        assert!(found.starts_with(expect), "{found}: {files:?}");
     }
 
     #[test]
-    fn the_command_is_found_before_anything_is_asked() {
-        let (_dir, mut workspace) = test_workspace();
-        let root = workspace.root.clone();
-        let missing = complete(&workspace, json!({})).unwrap_err();
-        assert!(missing.starts_with("no tests found in . or above (looked for Cargo.toml, "), "{missing}");
-        fs::create_dir_all(root.join("a/src")).unwrap();
-        fs::write(root.join("a/Cargo.toml"), "").unwrap();
-        let found = complete(&workspace, json!({ "path": "a/src", "filter": "x y", "timeout_s": 5 }));
-        assert_eq!(found, Ok(Some(json!({ "command": "cd a && cargo test 'x y'", "timeout_s": 5 }))));
-        workspace.cwd = root.join("a");
-        assert_eq!(complete(&workspace, json!({})), Ok(Some(json!({ "command": "cargo test" }))));
-        workspace.cwd = root.join("a/src");
-        assert_eq!(complete(&workspace, json!({})), Ok(Some(json!({ "command": "cd .. && cargo test" }))));
-        let given = json!({ "command": "cargo test -p x; rm y" });
-        assert_eq!(complete(&workspace, given.clone()), Ok(None));
-        let call = TestRun.prepare(&given, &workspace).unwrap();
-        assert_eq!(call.effects(), Effects::command("cargo test -p x; rm y"));
-        for (input, expect) in [
-            (
-                json!({ "command": "x", "filter": "y" }),
-                "`path` and `filter` are for a command that is found; leave out `command`",
-            ),
-            (json!({ "path": "/" }), "`path` is not in the workspace; give the whole `command`"),
-            (json!({ "path": "../../.." }), "`path` is not in the workspace; give the whole `command`"),
-            (json!({ "filter": "--config=x" }), "`filter` is no name of a test; give the whole `command`"),
-        ] {
-            assert_eq!(complete(&workspace, input).unwrap_err(), expect);
-        }
-    }
-
-    async fn run(workspace: &Workspace, command: &str) -> (String, bool) {
-        let call = TestRun.prepare(&json!({ "command": command }), workspace).unwrap();
-        let (sender, mut receiver) = tokio::sync::mpsc::channel(4);
-        let drain = async { while receiver.recv().await.is_some() {} };
-        let (output, ()) = tokio::join!(call.run(test_context(workspace, sender)), drain);
-        (output.content.iter().filter_map(ContentBlock::as_text).collect::<Vec<_>>().join("|"), output.is_error)
+    fn the_command_is_found_by_the_files_of_the_nearest_project() {
+        let npm = |script: &str| format!(r#"{{"scripts": {{"test": "{script}"}}}}"#);
+        check(&[], json!({}), "no test runner is known for . or above; give the whole `command`");
+        check(&[("a/Cargo.toml", "")], json!({ "path": "a", "filter": "x y" }), "cd a && cargo test 'x y'");
+        check(&[("package.json", &npm("jest"))], json!({ "filter": "a$b" }), "npm test -- -t 'a$b'");
+        check(&[("package.json", &npm("jest")), ("yarn.lock", "")], json!({}), "yarn test");
+        check(&[("package.json", &npm("echo no test specified")), ("Makefile", "check: a\n")], json!({}), "make check");
+        check(&[("go.mod", ""), ("b/c", "")], json!({ "path": "b", "filter": "TestX" }), "go test ./... -run TestX");
+        check(&[("pyproject.toml", "[tool.pytest]"), ("uv.lock", "")], json!({}), "uv run pytest");
+        check(&[("Makefile", "test:\n")], json!({ "filter": "x" }), "`make test` takes no `filter`; give");
+        check(&[], json!({ "path": "/" }), "`path` is not in the workspace");
+        check(&[], json!({ "filter": "--config=x" }), "`filter` is no name of a test");
     }
 
     #[tokio::test]
-    async fn failures_come_first_and_other_output_is_shown_as_it_is() {
+    async fn failures_come_first_and_short_output_is_shown_as_it_is() {
         let (_dir, workspace) = test_workspace();
         linger_protocol::place::private_directory(&workspace.cwd.join("out")).unwrap();
-        let captured = include_str!("test_run/captured/cargo.txt");
-        fs::write(workspace.cwd.join("log"), format!("{}{captured}", "   Compiling x\n".repeat(5000))).unwrap();
-        let (text, is_error) = run(&workspace, "cat log; exit 101").await;
-        assert!(is_error && text.starts_with("FAILED tests::result\n  Error: \"no database\"\n"), "{text}");
-        assert!(text.ends_with("|[exit code 101]") && text.contains("the whole output is in "), "{text}");
-        assert!(!text.contains("Compiling"), "{text}");
-        let (text, is_error) = run(&workspace, "echo fine").await;
-        assert_eq!((text.as_str(), is_error), ("fine\n", false));
+        let fine = "test fine ... ok\n";
+        let noise = fine.repeat(5000);
+        for sign in ["thread 'a' panicked at a", "E  AssertionError: b", "--- FAIL: TestC", "not ok 1 - d"] {
+            fs::write(workspace.cwd.join("log"), format!("{noise}{sign}\n  left: 1\n{noise}3 passed\n")).unwrap();
+            let (text, is_error) = run(&TestRun, &workspace, json!({ "command": "cat log; exit 1" })).await;
+            let begin = format!("[lines that look like failures]\n{fine}{fine}{sign}\n  left: 1\n");
+            assert!(is_error && text.len() < 4096 && text.starts_with(&begin), "{text}");
+            assert!(text.contains("3 passed\n|") && text.contains("whole output is in "), "{text}");
+        }
+        let (text, is_error) = run(&TestRun, &workspace, json!({ "command": "echo FAIL" })).await;
+        assert_eq!((text.as_str(), is_error), ("FAIL\n", false));
     }
 }

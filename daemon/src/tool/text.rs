@@ -48,9 +48,10 @@ pub(crate) fn lossy(bytes: &[u8]) -> String {
 /// `text` on one line, with what does not print escaped: names can have line ends in them.
 pub(crate) fn one_line(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut line, c| {
-        match c.is_control() {
-            true => line.extend(c.escape_default()),
-            false => line.push(c),
+        if c.is_control() {
+            line.extend(c.escape_default())
+        } else {
+            line.push(c)
         }
         line
     })
@@ -69,9 +70,10 @@ pub(crate) fn shell_word(word: &str) -> String {
     if !word.is_empty() && !word.starts_with('=') && word.chars().all(is_plain) {
         return word.to_owned();
     }
-    match word.contains('\'') && !word.contains(['"', '$', '`', '\\', '!']) {
-        true => format!("\"{word}\""),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
+    if word.contains('\'') && !word.contains(['"', '$', '`', '\\', '!']) {
+        format!("\"{word}\"")
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }
 
@@ -103,7 +105,7 @@ impl Decoder {
         lossy(&input)
     }
 
-    /// What is left at the end.
+    /// The text of an unfinished character at the end.
     pub(crate) fn finish(&mut self) -> String {
         lossy(&std::mem::take(&mut self.pending))
     }

@@ -3,23 +3,23 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use linger_protocol::event::ToolKind;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::access::{Effects, Targets};
 use super::change::{Change, Content};
 use super::handle::Entry;
-use super::set::Takes;
-use super::{
-    BoxFuture, Call, Context, Effects, Invalid, Targets, Tool, ToolKind, ToolOutput, Workspace, args, blocking, file,
-    path,
-};
+use super::invalid::Invalid;
+use super::names::Takes;
+use super::types::{BoxFuture, Call, Context, SessionTraits, Tool, ToolOutput, blocking};
+use super::workspace::Workspace;
+use super::{args, file, patching, path};
 use crate::store::blob::Blobs;
 
-/// Its name.
-pub(super) const NAME: &str = "write";
+const NAME: &str = patching::WRITE;
 
-/// The tool.
 pub(super) struct Write;
 
 #[derive(Deserialize, JsonSchema)]
@@ -54,9 +54,13 @@ impl Tool for Write {
         Takes::Path
     }
 
+    fn offered(&self, session: &SessionTraits<'_>) -> bool {
+        session.names(NAME) && !patching::has_patches(session)
+    }
+
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
         let Args { path, content } = args::parse(input)?;
-        Ok(Box::new(Writing { path: path::absolute(workspace, &path)?, content, workspace: workspace.clone() }))
+        Ok(Box::new(Writing { path: workspace.absolute(&path)?, content, workspace: workspace.clone() }))
     }
 }
 

@@ -11,8 +11,8 @@ use crate::diagnostics::secret::Secret;
 use crate::provider::catalogue::Resolved;
 use crate::provider::tools::{is_among, only};
 use crate::sys::task;
+use crate::tool::SessionTraits;
 use crate::tool::added::MAX_ADDED;
-use crate::tool::set::Offered;
 impl Actor {
     pub(super) async fn attach(
         &mut self,
@@ -243,7 +243,7 @@ impl Actor {
     }
 
     /// What the session has of the tools that only some have.
-    pub(super) fn offered(&self) -> Offered {
+    pub(super) fn offered(&self) -> SessionTraits<'static> {
         self.env.offered(self.state.has_skills(), self.state.depth())
     }
 

@@ -215,7 +215,7 @@ impl Actor {
         let Checkpoint { checkpoint, root, call_id, since, .. } = taken;
         let since = since.as_deref().unwrap_or_default();
         let blobs = &self.env.store.blobs;
-        let made = self.env.checkpoints.restorable(&self.workspace, (root, since, checkpoint), blobs).await?;
+        let made = self.env.checkpoints.restorable(&self.workspace, root, since, checkpoint, blobs).await?;
         let Restorable { changes, held, failed } = made;
         Ok(Made { call: Some(call_id.clone()), changes, held, failed })
     }
@@ -233,7 +233,7 @@ impl Actor {
 
     async fn plan(&self, changes: &[FileChange], force: bool) -> Result<Plan, RpcError> {
         let (workspace, blobs, changes) = (self.workspace.clone(), self.env.store.blobs.clone(), changes.to_vec());
-        let looked = self.look(move |token| restore::plan(&changes, (&workspace, &blobs), force, token)).await?;
+        let looked = self.look(move |token| restore::plan(&changes, &workspace, &blobs, force, token)).await?;
         looked.map_err(|error| StoreError::from(error).into())
     }
 

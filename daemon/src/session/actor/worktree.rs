@@ -325,7 +325,7 @@ impl Actor {
             };
             let MergeWork { worktree, commit, title, .. } = &asked.work;
             let message = message(&format!("Merge {}: {title}", worktree.branch), "");
-            let done = match env.worktrees.merge((commit, &worktree.branch), &workspace, &message).await {
+            let done = match env.worktrees.merge(commit, &worktree.branch, &workspace, &message).await {
                 // A crash cut it off from its record.
                 Err(MergeError::Nothing(Some(done))) if !is_recorded(&env.store, id, &done.commit).await => Ok(*done),
                 done => done,

@@ -17,7 +17,7 @@ const UPDATE: &str = "*** Update File:";
 const MOVE: &str = "*** Move to:";
 const END_OF_FILE: &str = "*** End of File";
 
-/// What a patch does with one file; paths as they are written.
+/// The part of a patch about one file; paths as they are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Section {
     /// Makes a file with this content.
@@ -34,7 +34,7 @@ pub(super) struct Hunk {
     /// Lines that come before it, each after the one before: `@@ fn main()`.
     pub(super) anchors: Vec<String>,
     /// Its lines.
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<HunkLine>,
     /// Whether it stands at the end of the file.
     pub(super) at_end: bool,
     /// The line of the patch where it begins, from 1.
@@ -43,7 +43,7 @@ pub(super) struct Hunk {
 
 /// A line of a piece, without its mark and its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum HunkLine {
     /// It is there, and stays.
     Keep(String),
     /// It is there, and goes.
@@ -52,7 +52,7 @@ pub(super) enum Line {
     Add(String),
 }
 
-impl Line {
+impl HunkLine {
     /// The line as the file has it; none for one that comes.
     pub(super) fn old(&self) -> Option<&str> {
         match self {
@@ -108,7 +108,7 @@ impl Reader<'_> {
         Err(format!("line {} of the patch: {}", self.at + 1, problem.as_ref()))
     }
 
-    /// Whether the section goes on.
+    /// Whether the section continues.
     fn is_within(&self) -> bool {
         let marks = [ADD, DELETE, UPDATE];
         self.at < self.end && !marks.iter().any(|mark| self.line().starts_with(mark))
@@ -180,10 +180,9 @@ impl Reader<'_> {
                 }
                 // As in a unified diff, numbers of lines are no text of the file.
                 let is_text = !anchor.trim().is_empty() && !is_range(&anchor);
-                hunks
-                    .last_mut()
-                    .into_iter()
-                    .for_each(|hunk| hunk.anchors.extend(Some(anchor.clone()).filter(|_| is_text)));
+                if let Some(hunk) = hunks.last_mut().filter(|_| is_text) {
+                    hunk.anchors.push(anchor);
+                }
             } else {
                 let Some(line) = marked(&line) else {
                     return self.wrong(format!(
@@ -193,7 +192,9 @@ impl Reader<'_> {
                 if !is_open {
                     hunks.push(Hunk { number, ..Hunk::default() });
                 }
-                hunks.last_mut().into_iter().for_each(|hunk| hunk.lines.push(line.clone()));
+                if let Some(hunk) = hunks.last_mut() {
+                    hunk.lines.push(line);
+                }
             }
             if hunks.len() > HUNKS_MAX {
                 return self.wrong(format!("a file may be changed in {HUNKS_MAX} places; make several patches"));
@@ -203,7 +204,7 @@ impl Reader<'_> {
         // A blank line before the next section is none of the file's.
         if let Some(hunk) = hunks.last_mut().filter(|hunk| !hunk.at_end)
             && self.lines.get(self.at.saturating_sub(1)).is_some_and(|line| line.is_empty())
-            && hunk.lines.last() == Some(&Line::Keep(String::new()))
+            && hunk.lines.last() == Some(&HunkLine::Keep(String::new()))
         {
             hunk.lines.pop();
         }
@@ -216,16 +217,16 @@ impl Reader<'_> {
 }
 
 /// A line of a change by its mark; models leave the blank of an empty line out.
-fn marked(line: &str) -> Option<Line> {
+fn marked(line: &str) -> Option<HunkLine> {
     if line.is_empty() {
-        return Some(Line::Keep(String::new()));
+        return Some(HunkLine::Keep(String::new()));
     }
     let (mark, rest) = line.split_at_checked(1)?;
     let rest = rest.to_owned();
     match mark {
-        " " => Some(Line::Keep(rest)),
-        "-" => Some(Line::Remove(rest)),
-        "+" => Some(Line::Add(rest)),
+        " " => Some(HunkLine::Keep(rest)),
+        "-" => Some(HunkLine::Remove(rest)),
+        "+" => Some(HunkLine::Add(rest)),
         _ => None,
     }
 }
@@ -252,11 +253,12 @@ mod tests {
         let text = "<<'EOF'\n*** Begin Patch\n*** Add File: a/new\n+one\n+\n+two\n\n*** Delete File: old\n\
                     *** Update File: b\n*** Move to: c\n@@ class A\n@@ def f():\n x\n-y\n+z\n\n*** Update File: d\n-q\n\
                     *** End of File\n*** End Patch\nEOF";
-        let keep = |text: &str| Line::Keep(text.to_owned());
+        let keep = |text: &str| HunkLine::Keep(text.to_owned());
         let [x, y, z, q] = ["x", "y", "z", "q"].map(str::to_owned);
         let anchors = vec!["class A".to_owned(), "def f():".to_owned()];
-        let hunk = Hunk { anchors, lines: vec![keep(&x), Line::Remove(y), Line::Add(z)], at_end: false, number: 11 };
-        let end = Hunk { lines: vec![Line::Remove(q)], at_end: true, number: 18, ..Hunk::default() };
+        let hunk =
+            Hunk { anchors, lines: vec![keep(&x), HunkLine::Remove(y), HunkLine::Add(z)], at_end: false, number: 11 };
+        let end = Hunk { lines: vec![HunkLine::Remove(q)], at_end: true, number: 18, ..Hunk::default() };
         let expect = vec![
             Section::Add { path: "a/new".to_owned(), content: "one\n\ntwo\n".to_owned() },
             Section::Delete { path: "old".to_owned() },
@@ -290,7 +292,8 @@ mod tests {
     #[test]
     fn numbers_of_a_unified_diff_are_no_anchor() {
         let text = "*** Begin Patch\n*** Update File: a\n@@ -1,2 +1,2 @@\n-x\n+y\n*** End Patch";
-        let hunk = Hunk { lines: vec![Line::Remove("x".into()), Line::Add("y".into())], number: 3, ..Hunk::default() };
+        let hunk =
+            Hunk { lines: vec![HunkLine::Remove("x".into()), HunkLine::Add("y".into())], number: 3, ..Hunk::default() };
         assert_eq!(parse(text), Ok(vec![update("a", None, vec![hunk])]));
     }
 

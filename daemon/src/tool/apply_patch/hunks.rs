@@ -3,15 +3,15 @@
 
 use std::cell::OnceCell;
 
-use super::super::file::TEXT_MAX;
+use super::super::change::TEXT_MAX;
 use super::super::replace::{nearest_lines, windows};
-use super::format::{Hunk, Line};
+use super::format::{Hunk, HunkLine};
 
 /// How much is compared for one file, in lines and pieces of long ones: tenths of a second. A patch of a million equal lines would
 /// take hours.
 const COMPARED_MAX: usize = 20_000_000;
 
-/// So many bytes of a line count as one more line.
+/// Bytes of a long line that count as one more line.
 const LONG: usize = 64;
 
 /// How loosely lines are compared; each level ignores more.
@@ -31,7 +31,7 @@ pub(super) fn apply(text: &str, hunks: &[Hunk]) -> Result<Patched, String> {
     let end = if windows(text) { "\r\n" } else { "\n" };
     let (mut out, mut places, mut at) = (Output::default(), Vec::new(), 0);
     for hunk in hunks {
-        let old: Vec<&str> = hunk.lines.iter().filter_map(Line::old).collect();
+        let old: Vec<&str> = hunk.lines.iter().filter_map(HunkLine::old).collect();
         let mut from = at;
         for anchor in &hunk.anchors {
             from = file
@@ -39,28 +39,28 @@ pub(super) fn apply(text: &str, hunks: &[Hunk]) -> Result<Patched, String> {
                 .ok_or_else(|| missing(text, hunk, anchor, "the line of `@@`"))?
                 + 1;
         }
-        let place = match old.is_empty() {
-            // Behind what is named, or at the end.
-            true if hunk.anchors.is_empty() || hunk.at_end => file.lines.len(),
-            true => from,
-            // The line that is named may be the first of the piece.
-            false => match file.find(&old, from, hunk.at_end)? {
+        let place = if old.is_empty() {
+            // Behind the anchors, or at the end.
+            if hunk.anchors.is_empty() || hunk.at_end { file.lines.len() } else { from }
+        } else {
+            let found = match file.find(&old, from, hunk.at_end)? {
+                // The line of an anchor may be the first of the piece.
                 None if !hunk.anchors.is_empty() => file.find(&old, at.max(from - 1), hunk.at_end)?,
                 found => found,
-            }
-            .ok_or_else(|| missing(text, hunk, &old.join("\n"), "what should be there"))?,
+            };
+            found.ok_or_else(|| missing(text, hunk, &old.join("\n"), "what should be there"))?
         };
         out.extend(file.lines.get(at..place).unwrap_or_default());
         (at, out.changed) = (place, None);
         for line in &hunk.lines {
             match line {
                 // The file's own line, not the model's.
-                Line::Keep(_) => out.extend(file.lines.get(at..at + 1).unwrap_or_default()),
-                Line::Add(line) => {
+                HunkLine::Keep(_) => out.extend(file.lines.get(at..at + 1).unwrap_or_default()),
+                HunkLine::Add(line) => {
                     out.push(line.trim_end_matches('\r'), end);
                     out.change(out.count);
                 }
-                Line::Remove(_) => out.change(out.count + 1),
+                HunkLine::Remove(_) => out.change(out.count + 1),
             }
             at += usize::from(line.old().is_some());
         }
@@ -76,7 +76,7 @@ pub(super) fn apply(text: &str, hunks: &[Hunk]) -> Result<Patched, String> {
     Ok(Patched { text: out.text, places })
 }
 
-/// What is written, and how many lines that are.
+/// The text to write, and its number of lines.
 #[derive(Default)]
 struct Output {
     text: String,
@@ -259,9 +259,9 @@ mod tests {
             let at = at.min(before.len());
             let to = (at + removed).min(before.len());
             let text: String = before.iter().map(|line| format!("{line}\n")).collect();
-            let kept = before.iter().take(at).map(|line| Line::Keep(line.clone()));
-            let gone = before.get(at..to).unwrap_or_default().iter().map(|line| Line::Remove(line.clone()));
-            let lines: Vec<Line> = kept.chain(gone).chain([Line::Add(added.clone())]).collect();
+            let kept = before.iter().take(at).map(|line| HunkLine::Keep(line.clone()));
+            let gone = before.get(at..to).unwrap_or_default().iter().map(|line| HunkLine::Remove(line.clone()));
+            let lines: Vec<HunkLine> = kept.chain(gone).chain([HunkLine::Add(added.clone())]).collect();
             let is_insert = at == 0 && to == 0;
             let patched = apply(&text, &[Hunk { lines, ..Hunk::default() }]).unwrap().text;
             let mut expect: Vec<String> = before.clone();

@@ -21,21 +21,21 @@ pub(super) enum Subcommand {
 pub(super) struct Inspection {
     pub(super) subcommand: Subcommand,
     /// The options, each with its value if that is a word of its own.
-    pub(super) options: Vec<Choice>,
+    pub(super) options: Vec<GitOption>,
     /// Revisions, or paths.
     pub(super) words: Vec<String>,
-    /// What comes after `--`.
+    /// Words after `--`.
     pub(super) paths: Vec<String>,
 }
 
 /// An option.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Choice {
+pub(super) struct GitOption {
     pub(super) words: Vec<String>,
     pub(super) about: About,
 }
 
-/// What an option is about.
+/// The purpose of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum About {
     /// Which commits or files are shown.
@@ -66,7 +66,7 @@ const STATUS: [Table; 1] = [Table {
     about: About::Shapes,
 }];
 
-/// Of `diff`, `show` and `log`.
+/// Options of `diff`, `show` and `log`.
 const CHANGES: Table = Table {
     flags: "-p -u --patch -s --no-patch --stat --numstat --shortstat --compact-summary --summary \
             --raw --name-only --name-status --patch-with-stat --minimal --patience --histogram -b -w \
@@ -159,7 +159,7 @@ pub(super) fn inspection(args: &[String], depth: usize) -> Option<Inspection> {
                 // Parts of git take what looks like an option for one, wherever it stands.
                 words.push(rest.next().filter(|value| !value.starts_with('-'))?.clone());
             }
-            found.options.push(Choice { words, about });
+            found.options.push(GitOption { words, about });
         } else {
             found.words.push(arg.clone());
         }
@@ -169,7 +169,7 @@ pub(super) fn inspection(args: &[String], depth: usize) -> Option<Inspection> {
     all().all(|word| !word.is_empty() && stays_below(word, depth)).then_some(found)
 }
 
-/// What an option is about, and whether its value is the next word.
+/// The purpose of an option, and whether its value is the next word.
 fn option(arg: &str, tables: &[Table]) -> Option<(About, bool)> {
     // Asks gpg about signatures.
     if arg.contains("%G") {
@@ -235,7 +235,7 @@ mod tests {
             assert!(inspection(&args(line), 1).is_some(), "{line}");
         }
         let found = inspection(&args("log -n 5 --oneline main -- -x"), 0).unwrap();
-        assert_eq!(found.options[0], Choice { words: args("-n 5"), about: About::Selects });
+        assert_eq!(found.options[0], GitOption { words: args("-n 5"), about: About::Selects });
         assert_eq!((found.words, found.paths), (args("main"), args("-x")));
     }
 

@@ -5,9 +5,11 @@
 mod config;
 mod entry;
 mod error;
+mod hosted_names;
 mod key;
 mod learned;
 mod lists;
+mod model_config;
 mod names;
 mod resolved;
 
@@ -20,22 +22,27 @@ use linger_protocol::patience::Patience;
 use reqwest::Url;
 use serde_json::{Map, Value};
 
+use super::attempt::Provider;
+pub use super::codecs::codec;
 use super::compat::Compat;
 use super::driver::Endpoint;
+pub use super::keys::KeySource;
 use super::keys::{Bearer, Keys};
-use super::models::{ModelConfig, ModelInfo, is_trained_on_patches};
+pub use super::kind::Kind;
+use super::models::{ModelInfo, is_trained_on_patches};
 use super::network::Network;
 use super::output_schema::{self, SchemaStrategy};
 use super::own_fields::{self, Field, FieldValue, Part, Source};
 use super::preset::{PLACEHOLDER, PRESETS};
-use super::{Provider, address, effort, ollama};
+use super::{address, effort, ollama};
 use crate::diagnostics;
-pub use config::{Kind, ProviderConfig};
+pub use config::ProviderConfig;
 use entry::Entry;
 pub use error::ResolveError;
 use lists::Lists;
 pub use lists::Stored;
-pub use resolved::{KeySource, Resolved, Secrets, codec};
+pub use model_config::ModelConfig;
+pub use resolved::{Resolved, Secrets};
 
 /// How many variables a hint names.
 const NAMED: usize = 3;

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::catalogue::Kind;
 use super::hosted::Hosted;
+use super::kind::Kind;
 
 /// The flags; an unset flag has the default named here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]

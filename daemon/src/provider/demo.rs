@@ -22,7 +22,9 @@ use linger_protocol::message::{ContentBlock, Role, Usage, text_of};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Message, Request, Response, StreamEvent, call_text, json_size};
+use super::call_text;
+use super::types::{Message, Request, Response, StreamEvent};
+use super::wire::json_size;
 
 /// Between two words.
 const PACE: Duration = Duration::from_millis(15);
@@ -276,9 +278,11 @@ fn split(text: &str) -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::attempt::Provider;
+    use super::super::encoding::Encoding;
     use super::super::support::{assistant, call, result, shown_is_kept, user};
-    use super::super::tools::ToolSpecs;
-    use super::super::{Encoding, Images, Provider, ToolSpec};
+    use super::super::types::ToolSpecs;
+    use super::super::types::{Images, ToolSpec};
     use super::*;
 
     /// What the model answers, and how long it takes.

@@ -16,15 +16,18 @@ use reqwest::header::{HeaderMap, HeaderValue};
 use reqwest::{Client, Url};
 use tokio::time::{Instant, timeout_at};
 
+use super::address;
+use super::encoding::Encoding;
 use super::failure::{one_line, spell};
-use super::network::{Network, Route};
+use super::network::Network;
 use super::own_fields::Part;
+use super::route::Route;
 use super::sse::Framer;
 pub use super::timeouts::Timeouts;
 use super::timeouts::{Deadline, Deadlines, silence};
 use super::transport_error::{failed, failure_of, proxy_auth_required, redirect_failure};
+use super::types::{Codec, Decoder, Failure, FailureClass, Request, StreamEvent};
 use super::unstreamed::{Opening, page};
-use super::{Codec, Decoder, Encoding, Failure, FailureClass, Request, StreamEvent, address};
 use crate::diagnostics::secret::{Redactor, Secret};
 use crate::sys::clock;
 use crate::sys::task;
@@ -316,7 +319,7 @@ async fn yield_once() {
 /// Fetches a small document, such as a list of models: at most `most` bytes, within `timeout`. With a body it is a POST.
 pub async fn get(
     endpoint: &Endpoint,
-    asked: super::HttpRequest,
+    asked: super::types::HttpRequest,
     timeout: Duration,
     most: usize,
 ) -> Result<Vec<u8>, Failure> {
@@ -346,7 +349,7 @@ async fn read_whole(mut response: reqwest::Response, most: usize) -> Result<Vec<
 }
 
 /// Sends the request; fails unless the response is a success.
-async fn send(endpoint: Endpoint, encoded: super::HttpRequest) -> Result<reqwest::Response, Failure> {
+async fn send(endpoint: Endpoint, encoded: super::types::HttpRequest) -> Result<reqwest::Response, Failure> {
     let target = Target::of(&endpoint, &encoded.path).await?;
     let request = post(&target, encoded.body, &encoded.headers);
     let response = send_authorized(&endpoint, &target, request, encoded.headers).await?;

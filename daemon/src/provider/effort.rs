@@ -5,8 +5,8 @@
 use linger_protocol::message::{ContentBlock, Role};
 use linger_protocol::session::Effort;
 
-use super::tools::ToolSpecs;
-use super::{Codec, Images, Message, Request};
+use super::types::ToolSpecs;
+use super::types::{Codec, Images, Message, Request};
 
 /// An effort in the words of the formats.
 #[derive(Debug)]
@@ -91,8 +91,9 @@ pub(super) fn taken(codec: &dyn Codec, model: &str) -> Vec<Effort> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::catalogue::{Kind, codec};
+    use super::super::codecs::codec;
     use super::super::compat::Compat;
+    use super::super::kind::Kind;
     use super::*;
 
     #[test]

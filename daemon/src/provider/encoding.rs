@@ -11,8 +11,9 @@ use linger_protocol::id::CallId;
 use linger_protocol::message::{ContentBlock, Role};
 use serde_json::{Map, Value};
 
-use super::tools::ToolSpecs;
-use super::{Codec, Encoder, HttpRequest, Message, Request, own_fields, wire};
+use super::types::ToolSpecs;
+use super::types::{Codec, Encoder, HttpRequest, Message, Request};
+use super::{own_fields, wire};
 
 /// What was encoded of one context, to which messages are only ever added. With another codec, model, system prompt or other
 /// tools it starts again from the first message.
@@ -220,17 +221,19 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    use super::super::ToolSpec;
     use super::super::anthropic::Anthropic;
-    use super::super::catalogue::{self, Kind};
+    use super::super::catalogue;
     use super::super::compat::Compat;
     use super::super::gemini::Gemini;
     use super::super::hosted::Hosted;
+    use super::super::kind::Kind;
     use super::super::ollama::Ollama;
     use super::super::openai::OpenAi;
-    use super::super::output_schema::{self, OutputSchema, SchemaStrategy};
+    use super::super::output_schema::{self, SchemaStrategy};
     use super::super::responses::Responses;
     use super::super::support::{KINDS, THEIRS, assistant, call, history, mixed_history, request, user};
+    use super::super::types::OutputSchema;
+    use super::super::types::ToolSpec;
     use super::super::wellformed::{extends, validate};
     use super::*;
 

@@ -7,8 +7,7 @@
 use linger_protocol::message::{ContentBlock, HostedPart, HostedTool};
 use serde_json::Value;
 
-use super::catalogue::{Kind, nearest};
-use super::tools::is_among;
+use super::types::tools::is_among;
 use super::wire;
 
 /// How much of what came of a call is written down for people, in bytes; the provider's own form of it has all.
@@ -35,34 +34,6 @@ impl Hosted {
 
     /// Everything.
     pub const ALL: Self = Self { web_search: true, code_execution: true };
-
-    /// What these names in the configuration switch on at a provider of this kind, or what is wrong with them.
-    pub fn named(names: &[String], kind: Kind) -> Result<Self, String> {
-        let mut hosted = Self::NONE;
-        for name in names {
-            match HostedTool::ALL.into_iter().find(|tool| tool.name() == name) {
-                Some(HostedTool::WebSearch) => hosted.web_search = true,
-                Some(HostedTool::CodeExecution) => hosted.code_execution = true,
-                _ => {
-                    let known = HostedTool::ALL.map(HostedTool::name);
-                    let near = nearest(name, known.into_iter());
-                    let known = known.join(" or ");
-                    return Err(match near {
-                        Some(near) => format!("unknown tool `{name}`; did you mean `{near}`?"),
-                        None => format!("unknown tool `{name}`: it is {known}"),
-                    });
-                }
-            }
-        }
-        match kind {
-            Kind::Anthropic | Kind::OpenaiResponses | Kind::Gemini => Ok(hosted),
-            _ if names.is_empty() => Ok(hosted),
-            Kind::Openai => {
-                Err("the kind openai has none; the same models have them as kind openai-responses".to_owned())
-            }
-            Kind::Ollama | Kind::Demo => Err(format!("the kind {} has none", kind.name())),
-        }
-    }
 
     /// Those that are among `only`, the tools of a session.
     pub fn limited(self, only: Option<&[String]>) -> Self {

@@ -8,9 +8,9 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use linger_protocol::message::{Usage, image_type};
 use serde_json::{Value, json};
 
-use super::HttpRequest;
-use super::catalogue::Kind;
 use super::failure::one_line;
+use super::kind::Kind;
+use super::types::HttpRequest;
 use super::wire::path_segment;
 
 /// The longest text of a model that is told in place of an image, in characters.

@@ -45,6 +45,19 @@ impl fmt::Display for Account {
     }
 }
 
+/// The source of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeySource {
+    /// The provider needs none.
+    None,
+    /// Already known.
+    Known(Secret),
+    /// Printed by this command, which runs before the first request.
+    Command(String),
+    /// In the keychain, which is asked before the first request.
+    Keychain(Account),
+}
+
 /// The keys that the daemon holds.
 #[derive(Debug, Default)]
 pub struct Keys {

@@ -4,9 +4,10 @@
 
 use std::time::Duration;
 
+use super::address;
 use super::driver::{self, Endpoint};
 use super::listing::{self, Listed};
-use super::{HttpRequest, address};
+use super::types::HttpRequest;
 
 /// How long a provider may take: most answer in a fraction of a second, and a user waits.
 pub const LIST_TIMEOUT: Duration = Duration::from_secs(4);

@@ -11,9 +11,11 @@ use std::borrow::Cow;
 use linger_protocol::message::ContentBlock;
 use serde_json::{Value, json};
 
-use super::catalogue::Kind;
 use super::compat::Compat;
-use super::{Response, gemini};
+use super::gemini;
+use super::kind::Kind;
+pub use super::types::OutputSchema;
+use super::types::Response;
 pub use strict::without_nulls;
 
 /// The tool that carries the answer where a format has no other means.
@@ -28,15 +30,6 @@ const NAME: &str = "answer";
 
 /// The field of the wrapping object, for answers that are no objects.
 const INNER: &str = "answer";
-
-/// The schema of an answer.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct OutputSchema<'a> {
-    /// JSON Schema.
-    pub schema: &'a Value,
-    /// The answer is due: no other tool may be called first, where the format can express that.
-    pub due: bool,
-}
 
 /// How a server can be held to a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,8 +150,9 @@ mod tests {
     use super::super::support::{KINDS, request, user};
     use crate::diagnostics::secret::Secret;
 
+    use super::super::catalogue;
+    use super::super::types::Request;
     use super::super::wellformed::validate;
-    use super::super::{Request, catalogue};
     use super::*;
 
     fn object() -> Value {

@@ -11,7 +11,8 @@ use reqwest::header::{HeaderName, HeaderValue};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::catalogue::{KeySource, Kind};
+use super::keys::KeySource;
+use super::kind::Kind;
 
 /// The most fields of one table: far more than any server wants.
 const MAX_FIELDS: usize = 64;
@@ -215,7 +216,7 @@ pub fn check(
             check_field(key, name, value).map_err(|problem| (key, format!("{name}: {problem}")))?;
         }
     }
-    if super::json_size(body) > MAX_BODY {
+    if super::wire::json_size(body) > MAX_BODY {
         return Err(("body", format!("has more than {MAX_BODY} bytes")));
     }
     for field in own(kind) {

@@ -6,8 +6,8 @@
 
 use reqwest::Url;
 
-use super::catalogue::Kind;
 use super::compat::Compat;
+use super::kind::Kind;
 
 /// A provider that needs no configuration but its key, if it takes one.
 #[derive(Debug)]

@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 
 use super::call_text::{self, CallText};
 use super::failure::whole_line;
+use super::types::{Failure, FailureClass, Response, Stop, StreamEvent};
 use super::wire::{json_size, parse_arguments, set, with_good_escapes};
-use super::{Failure, FailureClass, Response, Stop, StreamEvent};
 
 /// The most bytes of arguments in one answer: far above any file that a model writes.
 const MAX_ARGUMENTS: usize = 8 << 20;

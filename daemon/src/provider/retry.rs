@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use linger_protocol::patience::Patience;
 
-use super::{Failure, FailureClass};
+use super::types::{Failure, FailureClass};
 
 /// How often a step is repeated after an attempt that broke off.
 pub const MAX_BROKEN_OFF: u32 = 5;

@@ -54,7 +54,7 @@ struct Validator {
 
 /// Checks a schema; the error is one line.
 pub fn check(schema: &Value) -> Result<(), String> {
-    let size = crate::provider::json_size(schema);
+    let size = crate::provider::wire::json_size(schema);
     if size > MAX_SCHEMA {
         return Err(format!("it has {size} bytes, and may have {MAX_SCHEMA}"));
     }

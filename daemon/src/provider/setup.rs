@@ -7,9 +7,9 @@ use linger_protocol::session::{Effort, PrefixFingerprint};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use super::catalogue::Kind;
 use super::compat::Compat;
-use super::tools::ToolSpecs;
+use super::kind::Kind;
+use super::types::ToolSpecs;
 
 /// The length of a digest, in characters: 64 bits distinguish the few prefixes of a session.
 const DIGEST: usize = 16;
@@ -43,8 +43,8 @@ mod tests {
     use linger_protocol::message::HostedTool;
     use serde_json::json;
 
-    use super::super::ToolSpec;
     use super::super::hosted::Hosted;
+    use super::super::types::ToolSpec;
     use super::*;
 
     #[test]

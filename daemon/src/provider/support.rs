@@ -7,11 +7,12 @@ use linger_protocol::session::Effort;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::catalogue::Kind;
+use super::call_text;
+use super::kind::Kind;
 use super::sse::Framer;
-use super::tools::ToolSpecs;
+use super::types::ToolSpecs;
+use super::types::{Codec, Images, Message, Request, Response, StreamEvent, ToolSpec};
 use super::wellformed::{extends, validate};
-use super::{Codec, Images, Message, Request, Response, StreamEvent, ToolSpec, call_text};
 
 /// The events of `body`, received in pieces of at most `size` bytes; adjacent pieces of one block are joined.
 pub(super) fn decode(codec: &dyn Codec, body: &str, size: usize) -> Vec<StreamEvent> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::transport_error::failed;
-use super::{Failure, FailureClass};
+use super::types::{Failure, FailureClass};
 
 /// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(10);

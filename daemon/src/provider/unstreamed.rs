@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::failure::{one_line, page_title};
 use super::transport_error::failed;
+use super::types::{Codec, Failure, FailureClass, Framing};
 use super::wire::with_good_escapes;
-use super::{Codec, Failure, FailureClass, Framing};
 
 /// The failure of a web page in the place of a stream.
 pub(super) fn page(text: &str) -> Failure {

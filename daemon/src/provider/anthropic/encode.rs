@@ -5,13 +5,14 @@
 use linger_protocol::message::{ContentBlock, Role};
 use serde_json::{Value, json};
 
-use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
 use super::super::hosted::{Hosted, readable};
+use super::super::kind::Kind;
 use super::super::think_decoder;
-use super::super::tools::Style;
-use super::super::{Encoder, HttpRequest, Images, Message, Request, output_schema, wellformed, wire};
+use super::super::types::tools::Style;
+use super::super::types::{Encoder, HttpRequest, Images, Message, Request};
+use super::super::{output_schema, wellformed, wire};
 use super::hosted::{self, OpenCalls};
 use super::thinking;
 use crate::fault;
@@ -66,7 +67,7 @@ impl Encoder for MessagesEncoder {
         let system = self.system.get_or_insert_with(|| system(request));
         let tools = tools(&self.compat, request, system.is_empty());
         for message in request.messages.get(self.encoded..).unwrap_or_default() {
-            let own = wire::is_own(message, request);
+            let own = message.is_own(request);
             self.names.add(message, own);
             let message = &*think_decoder::with_original_text(message, own);
             let blocks = match message.role {

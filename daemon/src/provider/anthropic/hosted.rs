@@ -8,7 +8,8 @@ use linger_protocol::message::{ContentBlock, HostedPart, HostedTool};
 use serde_json::{Value, json};
 
 use super::super::hosted::{self, Hosted, text};
-use super::super::{Message, wire};
+use super::super::types::Message;
+use super::super::wire;
 use super::decode::MAX_OPEN;
 
 /// In an opaque block: the division of the text before it, with the citations of each part.

@@ -6,7 +6,8 @@ use linger_protocol::session::Effort;
 use serde_json::{Value, json};
 
 use super::super::compat::Compat;
-use super::super::{Request, effort, output_schema, wire};
+use super::super::types::Request;
+use super::super::{effort, output_schema, wire};
 use super::claude::{self, Claude, Form, Off};
 
 /// The smallest thinking budget that the format allows, in tokens.

@@ -7,43 +7,12 @@ use reqwest::Url;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::hosted_names::hosted_tools;
 use crate::provider::compat::Compat;
 use crate::provider::driver::Timeouts;
-use crate::provider::hosted::Hosted;
+use crate::provider::kind::Kind;
 use crate::provider::own_fields::{self, Fields};
 use crate::provider::preset;
-
-/// A wire format, as the configuration names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// Anthropic's Messages.
-    Anthropic,
-    /// OpenAI's Chat Completions.
-    Openai,
-    /// OpenAI's Responses.
-    OpenaiResponses,
-    /// Google's Gemini.
-    Gemini,
-    /// Ollama's own.
-    Ollama,
-    /// The built-in scripted model.
-    Demo,
-}
-
-impl Kind {
-    /// Its name in the configuration.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Anthropic => "anthropic",
-            Self::Openai => "openai",
-            Self::OpenaiResponses => "openai-responses",
-            Self::Gemini => "gemini",
-            Self::Ollama => "ollama",
-            Self::Demo => "demo",
-        }
-    }
-}
 
 /// `[providers.NAME]`, as it is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -108,7 +77,7 @@ impl ProviderConfig {
         if let Some(flag) = self.compat.misplaced(kind) {
             return Err(("compat", format!("{flag} means nothing to the kind {}", kind.name())));
         }
-        Hosted::named(&self.hosted_tools, kind).map_err(|problem| ("hosted_tools", problem))?;
+        hosted_tools(&self.hosted_tools, kind).map_err(|problem| ("hosted_tools", problem))?;
         own_fields::check(kind, &self.headers, &self.query, &self.body)?;
         if self.compat.num_ctx == Some(0) {
             return Err(("compat", "num_ctx is 0: no model can work without a context".to_owned()));

@@ -3,11 +3,12 @@
 use linger_protocol::patience::Patience;
 use serde_json::{Map, Value};
 
-use super::{Kind, ProviderConfig};
+use super::ProviderConfig;
+use super::hosted_names::hosted_tools;
 use crate::provider::compat::Compat;
 use crate::provider::driver::Timeouts;
 use crate::provider::gemini;
-use crate::provider::hosted::Hosted;
+use crate::provider::kind::Kind;
 use crate::provider::models::{self, ModelInfo, Price, Prices};
 use crate::provider::own_fields::Fields;
 use crate::provider::preset;
@@ -63,7 +64,7 @@ impl Entry {
         let withheld = own_key.filter(|_| variable.is_none() && command.is_none());
         let known =
             place.map_or(Compat::NONE, |place| place.compat).or(named.map_or(Compat::NONE, |named| named.compat));
-        let hosted = Hosted::named(&config.hosted_tools, kind).unwrap_or_default();
+        let hosted = hosted_tools(&config.hosted_tools, kind).unwrap_or_default();
         Some(Self {
             kind,
             base_url,

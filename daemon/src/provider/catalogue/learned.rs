@@ -7,7 +7,7 @@ use super::{Catalogue, Entry, Kind, Resolved};
 use crate::provider::compat::Compat;
 use crate::provider::lister::Scope;
 use crate::provider::listing::Listed;
-use crate::provider::parameter::Parameter;
+use crate::provider::types::Parameter;
 
 impl Catalogue {
     /// Sends `reasoning_content` with calls from now on, because the provider asked for it; false if the configuration forbids it.

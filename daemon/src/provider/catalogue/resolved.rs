@@ -7,36 +7,19 @@ use linger_protocol::session::{Effort, PrefixFingerprint};
 use reqwest::Url;
 use serde_json::{Map, Value};
 
-use super::Kind;
 use crate::diagnostics::secret::Secret;
 use crate::provider::address;
-use crate::provider::anthropic::{self, Anthropic};
+use crate::provider::attempt::Provider;
+use crate::provider::codecs::codec;
 use crate::provider::compat::Compat;
 use crate::provider::driver::FieldText;
 use crate::provider::effort;
-use crate::provider::gemini::Gemini;
-use crate::provider::keys::Account;
+use crate::provider::keys::KeySource;
+use crate::provider::kind::Kind;
 use crate::provider::models::ModelInfo;
-use crate::provider::ollama::Ollama;
-use crate::provider::openai::OpenAi;
 use crate::provider::own_fields::{Field, Source};
-use crate::provider::responses::Responses;
 use crate::provider::setup::setup;
-use crate::provider::tools::ToolSpecs;
-use crate::provider::{Codec, Provider};
-
-/// The source of a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeySource {
-    /// The provider needs none.
-    None,
-    /// Already known.
-    Known(Secret),
-    /// Printed by this command, which runs before the first request.
-    Command(String),
-    /// In the keychain, which is asked before the first request.
-    Keychain(Account),
-}
+use crate::provider::types::ToolSpecs;
 
 /// The secrets of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,11 +41,11 @@ impl From<Option<Secret>> for Secrets {
 pub struct Resolved {
     /// The provider's name.
     pub provider: String,
-    /// The model's name there: [`crate::provider::Request::model`].
+    /// The model's name there: [`crate::provider::types::Request::model`].
     pub model: String,
-    /// `provider/model`: [`crate::provider::Request::origin`].
+    /// `provider/model`: [`crate::provider::types::Request::origin`].
     pub origin: String,
-    /// [`crate::provider::Request::max_tokens`].
+    /// [`crate::provider::types::Request::max_tokens`].
     pub max_tokens: u32,
     /// Its properties.
     pub facts: ModelInfo,
@@ -110,7 +93,7 @@ impl Resolved {
         let takes = match self.kind {
             _ if effort.is_auto() => true,
             Kind::Openai | Kind::OpenaiResponses => self.compat.reasoning_effort != Some(false),
-            Kind::Anthropic => anthropic::takes_effort(&self.compat, &self.model, effort),
+            Kind::Anthropic => crate::provider::anthropic::takes_effort(&self.compat, &self.model, effort),
             Kind::Gemini | Kind::Ollama | Kind::Demo => true,
         };
         (!takes).then(|| format!("{} does not support effort: {} has no effect", self.origin, effort.name()))
@@ -175,16 +158,4 @@ impl Resolved {
         }
         target
     }
-}
-
-/// The codec of `kind` with these flags; `None` for `demo`.
-pub fn codec(kind: Kind, compat: Compat) -> Option<Arc<dyn Codec>> {
-    Some(match kind {
-        Kind::Anthropic => Arc::new(Anthropic::new(compat)),
-        Kind::Openai => Arc::new(OpenAi::new(compat)),
-        Kind::OpenaiResponses => Arc::new(Responses::new(compat)),
-        Kind::Gemini => Arc::new(Gemini::new(compat)),
-        Kind::Ollama => Arc::new(Ollama::new(compat)),
-        Kind::Demo => return None,
-    })
 }

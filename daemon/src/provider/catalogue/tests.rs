@@ -5,12 +5,12 @@ use linger_protocol::session::Effort;
 
 use super::*;
 use crate::diagnostics::secret::Secret;
-use crate::provider::Encoding;
+use crate::provider::encoding::Encoding;
 use crate::provider::listing::Listed;
 use crate::provider::models::{self, Price, Prices};
-use crate::provider::parameter::Parameter;
 use crate::provider::support::{request, user};
-use crate::provider::tools::ToolSpecs;
+use crate::provider::types::Parameter;
+use crate::provider::types::ToolSpecs;
 
 pub(super) fn catalogue(config: &str, default: &str, keys: &[(&str, &str)]) -> Catalogue {
     let providers: BTreeMap<String, ProviderConfig> = toml::from_str(config).unwrap();

@@ -4,13 +4,14 @@ use linger_protocol::id::CallId;
 use linger_protocol::message::{ContentBlock, Role};
 use serde_json::{Value, json};
 
-use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
 use super::super::hosted::{Hosted, readable};
+use super::super::kind::Kind;
 use super::super::think_decoder;
-use super::super::tools::Style;
-use super::super::{Encoder, HttpRequest, Images, Message, Request, effort, wellformed, wire};
+use super::super::types::tools::Style;
+use super::super::types::{Encoder, HttpRequest, Images, Message, Request};
+use super::super::{effort, wellformed, wire};
 use super::hosted;
 
 /// In the `native` part of a block: the signature of its part.
@@ -52,7 +53,7 @@ impl Encoder for GeminiEncoder {
     fn encode(&mut self, request: &Request<'_>) -> HttpRequest {
         let placeholder = self.compat.signature_placeholder.unwrap_or_else(|| is_third(request.model));
         for message in request.messages.get(self.encoded..).unwrap_or_default() {
-            let own = wire::is_own(message, request);
+            let own = message.is_own(request);
             self.names.add(message, own);
             let message = &*think_decoder::with_original_text(message, own);
             let parts = match message.role {
@@ -287,10 +288,10 @@ fn signed_text(text: &str, signed: Option<&Value>, fields: &Value) -> Vec<Value>
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::super::Codec;
     use super::super::super::support::{
         assistant, body, call, check_history, history_of, request, result, thought, user,
     };
+    use super::super::super::types::Codec;
     use super::super::Gemini;
     use super::*;
 

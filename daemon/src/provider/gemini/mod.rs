@@ -14,7 +14,7 @@ pub(super) use hosted::combines;
 
 use super::compat::Compat;
 use super::think_decoder::ThinkDecoder;
-use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
+use super::types::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
 use crate::diagnostics::secret::Secret;
 
 /// The wire format with one server's deviations.

@@ -3,11 +3,12 @@
 use linger_protocol::message::{ContentBlock, Role};
 use serde_json::{Value, json};
 
-use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
-use super::super::tools::Style;
-use super::super::{Encoder, HttpRequest, Images, Message, Request, effort, think_tags, wellformed, wire};
+use super::super::kind::Kind;
+use super::super::types::tools::Style;
+use super::super::types::{Encoder, HttpRequest, Images, Message, Request};
+use super::super::{effort, think_tags, wellformed, wire};
 
 /// The default context window in tokens. The server's own is 4096 on most machines, which instructions, tools and two files fill;
 /// the excess is silently dropped from the beginning. Ollama advises 64000 for agents, but a model of eight billion parameters
@@ -41,7 +42,7 @@ impl Encoder for OllamaEncoder {
             system.iter().for_each(|system| self.messages.push(system));
         }
         for message in request.messages.get(self.encoded..).unwrap_or_default() {
-            let own = wire::is_own(message, request);
+            let own = message.is_own(request);
             self.names.add(message, own);
             match message.role {
                 Role::User => user_messages(message, &self.names, request.images, &mut self.messages),

@@ -10,7 +10,7 @@ mod decode;
 mod encode;
 
 use super::compat::Compat;
-use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
+use super::types::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
 use crate::diagnostics::secret::Secret;
 
 pub use encode::NUM_CTX;

@@ -7,8 +7,8 @@ use serde_json::{Value, json, value::RawValue};
 use super::super::compat::Compat;
 use super::super::response_builder::{BlockBuilder, ResponseBuilder};
 use super::super::think_tags::ThinkTags;
+use super::super::types::{Decoder, Failure, Response, Stop, StreamEvent};
 use super::super::wire::{self, Text};
-use super::super::{Decoder, Failure, Response, Stop, StreamEvent};
 use super::encode::{DETAILS, EXTRA};
 
 /// One response.

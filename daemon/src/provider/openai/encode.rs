@@ -3,13 +3,12 @@
 use linger_protocol::message::{ContentBlock, Role};
 use serde_json::{Value, json};
 
-use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
-use super::super::tools::Style;
-use super::super::{
-    Encoder, HttpRequest, Images, Message, Request, effort, output_schema, think_tags, wellformed, wire,
-};
+use super::super::kind::Kind;
+use super::super::types::tools::Style;
+use super::super::types::{Encoder, HttpRequest, Images, Message, Request};
+use super::super::{effort, output_schema, think_tags, wellformed, wire};
 use crate::fault;
 
 /// OpenRouter's reasoning, which goes back unchanged.
@@ -66,7 +65,7 @@ impl Encoder for ChatEncoder {
                 .for_each(|system| self.messages.push(&json!({"role": role, "content": system})));
         }
         for message in request.messages.get(self.encoded..).unwrap_or_default() {
-            let own = wire::is_own(message, request);
+            let own = message.is_own(request);
             self.names.add(message, own);
             match message.role {
                 Role::User => self.user_messages(message, request.images),

@@ -8,7 +8,7 @@ mod decode;
 mod encode;
 
 use super::compat::Compat;
-use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
+use super::types::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
 use crate::diagnostics::secret::Secret;
 
 /// The wire format with one server's deviations.

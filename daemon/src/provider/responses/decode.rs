@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::super::response_builder::{BlockBuilder, ResponseBuilder};
+use super::super::types::{Decoder, Failure, Stop, StreamEvent};
 use super::super::wire::{self, Text};
-use super::super::{Decoder, Failure, Stop, StreamEvent};
 use super::encode::{ITEM, PHASE};
 use super::hosted::{self, Said};
 
@@ -259,7 +259,7 @@ mod tests {
     use linger_protocol::message::{ContentBlock, HostedTool, Usage};
 
     use super::super::super::support::{call, check_stream, text, thinking, thought};
-    use super::super::super::{Failure, FailureClass, Response};
+    use super::super::super::types::{Failure, FailureClass, Response};
     use super::super::Responses;
     use super::*;
 

@@ -3,13 +3,14 @@
 use linger_protocol::message::{ContentBlock, Role};
 use serde_json::{Value, json};
 
-use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
 use super::super::hosted::{Hosted, readable};
+use super::super::kind::Kind;
 use super::super::think_decoder;
-use super::super::tools::Style;
-use super::super::{Encoder, HttpRequest, Images, Message, Request, effort, output_schema, wellformed, wire};
+use super::super::types::tools::Style;
+use super::super::types::{Encoder, HttpRequest, Images, Message, Request};
+use super::super::{effort, output_schema, wellformed, wire};
 use super::hosted;
 
 /// In the `native` part of thinking: the original item.
@@ -38,7 +39,7 @@ impl ResponsesEncoder {
 impl Encoder for ResponsesEncoder {
     fn encode(&mut self, request: &Request<'_>) -> HttpRequest {
         for message in request.messages.get(self.encoded..).unwrap_or_default() {
-            let own = wire::is_own(message, request);
+            let own = message.is_own(request);
             self.names.add(message, own);
             let message = &*think_decoder::with_original_text(message, own);
             match message.role {

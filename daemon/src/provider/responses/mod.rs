@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::compat::Compat;
 use super::think_decoder::ThinkDecoder;
-use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
+use super::types::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
 use crate::diagnostics::secret::Secret;
 
 /// The wire format with one server's deviations.

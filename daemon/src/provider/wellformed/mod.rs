@@ -13,7 +13,7 @@ mod responses;
 
 use serde_json::{Map, Value};
 
-use super::catalogue::Kind;
+use super::kind::Kind;
 
 /// Everything that is wrong with `body`, one line each.
 pub fn validate(kind: Kind, body: &Value) -> Result<(), Vec<String>> {

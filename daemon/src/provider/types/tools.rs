@@ -10,11 +10,22 @@ use std::sync::{LazyLock, OnceLock};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::{ToolSpec, json_size, wire};
+use super::super::wire;
+
+/// A tool as the model sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolSpec {
+    /// Its name.
+    pub name: String,
+    /// What it is told about it.
+    pub description: String,
+    /// JSON Schema of the arguments.
+    pub input_schema: Value,
+}
 
 /// The ways in which formats write a tool down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Style {
+pub(in super::super) enum Style {
     /// Anthropic: `input_schema`.
     Messages,
     /// Chat Completions, and Ollama: a `function` with `parameters`.
@@ -53,7 +64,7 @@ pub struct ToolSpecs {
 impl ToolSpecs {
     /// These tools, in this order.
     pub fn new(specs: Vec<ToolSpec>) -> Self {
-        let size = |spec: &ToolSpec| spec.name.len() + spec.description.len() + json_size(&spec.input_schema);
+        let size = |spec: &ToolSpec| spec.name.len() + spec.description.len() + wire::json_size(&spec.input_schema);
         let mut specs = Self { sizes: specs.iter().map(size).collect(), specs, ..Self::default() };
         let mut digest = String::new();
         for byte in Sha256::digest(specs.rendered(Style::Messages)) {
@@ -91,7 +102,7 @@ impl ToolSpecs {
     }
 
     /// The tools as JSON objects with commas between them; rendered by the first who asks.
-    pub(super) fn rendered(&self, style: Style) -> &str {
+    pub(in super::super) fn rendered(&self, style: Style) -> &str {
         // There is one for each style.
         let Some(cell) = self.rendered.get(style as usize) else { return "" };
         cell.get_or_init(|| {

@@ -330,7 +330,7 @@ mod tests {
                 let compat = Compat { hosted: Hosted::ALL, ..Compat::NONE };
                 let codec = catalogue::codec(kind, compat).unwrap();
                 let body: Value = serde_json::from_slice(&encoding.encode(codec.as_ref(), &request).body).unwrap();
-                prop_assert_eq!(validate(kind, &body), Ok(()), "{:#}", body);
+                prop_assert_eq!(validate(kind.name(), &body), Ok(()), "{:#}", body);
                 prop_assert_eq!(body.to_string().contains("\"n\":{"), request.output_schema.is_some(), "{:#}", body);
                 if let Some(before) = sent.insert((kind.name(), due), body.clone()) {
                     prop_assert!(extends(&before, &body), "{:#}\n is no prefix of\n{:#}", before, body);

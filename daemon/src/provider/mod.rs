@@ -56,6 +56,8 @@ mod timeouts;
 mod transport_error;
 mod types;
 mod unstreamed;
+#[cfg(test)]
+#[path = "../../../tests/src/model/wellformed/mod.rs"]
 pub mod wellformed;
 mod wire;
 

@@ -227,7 +227,7 @@ mod tests {
             let codec = catalogue::codec(kind, compat).unwrap();
             let request = Request { model, output_schema, effort, max_tokens: 9000, ..request(&messages) };
             let body: Value = serde_json::from_slice(&codec.encoder().encode(&request).body).unwrap();
-            assert_eq!(validate(kind, &body), Ok(()), "{body:#}");
+            assert_eq!(validate(kind.name(), &body), Ok(()), "{body:#}");
             body
         };
         let bare = body(Compat { thinking: None, ..compat }, None, Effort::Auto);

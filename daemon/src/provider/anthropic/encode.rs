@@ -8,14 +8,12 @@ use serde_json::{Value, json};
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
 use super::super::hosted::{Hosted, readable};
-use super::super::kind::Kind;
 use super::super::think_decoder;
 use super::super::types::tools::Style;
 use super::super::types::{Encoder, HttpRequest, Images, Message, Request};
-use super::super::{output_schema, wellformed, wire};
+use super::super::{output_schema, wire};
 use super::hosted::{self, OpenCalls};
 use super::thinking;
-use crate::fault;
 
 /// The bound for an unknown model; the format requires one.
 const MAX_TOKENS: u32 = 32_000;
@@ -99,9 +97,6 @@ impl Encoder for MessagesEncoder {
             wire::set(&mut head, "container", container);
         }
         let body = encoding::object(&head, &lists);
-        if !fault::bug("I4") {
-            debug_assert_eq!(wellformed::validate_text(Kind::Anthropic, &body), Ok(()));
-        }
         if self.compat.vertex == Some(true) {
             let path = format!("/publishers/anthropic/models/{}:streamRawPredict", wire::path_segment(request.model));
             let body = encoding::object(&on_vertex(head.clone()), &lists);
@@ -287,6 +282,7 @@ fn assistant_blocks(message: &Message, own: bool, on: Hosted, names: &CallNames,
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::super::kind::Kind;
     use super::super::super::support::{assistant, body, call, check_history, history, result, thought, user};
     use super::super::Anthropic;
     use super::*;

@@ -7,11 +7,10 @@ use serde_json::{Value, json};
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
 use super::super::hosted::{Hosted, readable};
-use super::super::kind::Kind;
 use super::super::think_decoder;
 use super::super::types::tools::Style;
 use super::super::types::{Encoder, HttpRequest, Images, Message, Request};
-use super::super::{effort, wellformed, wire};
+use super::super::{effort, wire};
 use super::hosted;
 
 /// In the `native` part of a block: the signature of its part.
@@ -74,7 +73,6 @@ impl Encoder for GeminiEncoder {
         let lists = if request.tools.is_empty() { &lists[1..] } else { &lists };
         let head = self.head(request);
         let body = encoding::object(&head, lists);
-        debug_assert_eq!(wellformed::validate_text(Kind::Gemini, &body), Ok(()));
         let body = encoding::with_own_fields(body, head, lists, request.own_fields);
         HttpRequest { path: self.path(request.model), headers: Vec::new(), body }
     }
@@ -288,6 +286,7 @@ fn signed_text(text: &str, signed: Option<&Value>, fields: &Value) -> Vec<Value>
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::super::kind::Kind;
     use super::super::super::support::{
         assistant, body, call, check_history, history_of, request, result, thought, user,
     };

@@ -5,10 +5,9 @@ use serde_json::{Value, json};
 
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
-use super::super::kind::Kind;
 use super::super::types::tools::Style;
 use super::super::types::{Encoder, HttpRequest, Images, Message, Request};
-use super::super::{effort, think_tags, wellformed, wire};
+use super::super::{effort, think_tags, wire};
 
 /// The default context window in tokens. The server's own is 4096 on most machines, which instructions, tools and two files fill;
 /// the excess is silently dropped from the beginning. Ollama advises 64000 for agents, but a model of eight billion parameters
@@ -55,7 +54,6 @@ impl Encoder for OllamaEncoder {
         let lists = if tools == [""] { &lists[1..] } else { &lists };
         let head = head(&self.compat, request);
         let body = encoding::object(&head, lists);
-        debug_assert_eq!(wellformed::validate_text(Kind::Ollama, &body), Ok(()));
         let body = encoding::with_own_fields(body, head, lists, request.own_fields);
         HttpRequest { path: "/api/chat".to_owned(), headers: Vec::new(), body }
     }
@@ -161,6 +159,7 @@ fn assistant_message(message: &Message, own: bool) -> Option<Value> {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::super::kind::Kind;
     use super::super::super::support::{
         assistant, body, call, check_history, history_of, result, thought, unshown, user,
     };

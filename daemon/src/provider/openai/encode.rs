@@ -5,11 +5,9 @@ use serde_json::{Value, json};
 
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
-use super::super::kind::Kind;
 use super::super::types::tools::Style;
 use super::super::types::{Encoder, HttpRequest, Images, Message, Request};
-use super::super::{effort, output_schema, think_tags, wellformed, wire};
-use crate::fault;
+use super::super::{effort, output_schema, think_tags, wire};
 
 /// OpenRouter's reasoning, which goes back unchanged.
 pub(super) const DETAILS: &str = "reasoning_details";
@@ -83,9 +81,6 @@ impl Encoder for ChatEncoder {
         let lists = if tools == [""] { &lists[1..] } else { &lists };
         let head = head(&self.compat, request);
         let body = encoding::object(&head, lists);
-        if !fault::bug("I4") {
-            debug_assert_eq!(wellformed::validate_text(Kind::Openai, &body), Ok(()));
-        }
         let body = encoding::with_own_fields(body, head, lists, request.own_fields);
         HttpRequest { path: "/chat/completions".to_owned(), headers: Vec::new(), body }
     }
@@ -232,6 +227,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::super::preset;
+    use super::super::super::kind::Kind;
     use super::super::super::support::{
         assistant, body, call, check_history, history, request, result, thought, unshown, user,
     };

@@ -11,8 +11,7 @@ use linger_protocol::id::CallId;
 use linger_protocol::message::{ContentBlock, Role};
 use serde_json::{Map, Value};
 
-use super::types::ToolSpecs;
-use super::types::{Codec, Encoder, HttpRequest, Message, Request};
+use super::types::{Codec, Encoder, HttpRequest, Message, Request, ToolJson, ToolSpecs};
 use super::{own_fields, wire};
 
 /// What was encoded of one context, to which messages are only ever added. With another codec, model, system prompt or other
@@ -107,6 +106,12 @@ impl FromIterator<Value> for Items {
         values.into_iter().for_each(|value| items.push(&value));
         items
     }
+}
+
+/// A tool as Chat Completions has it, and Ollama: a `function` with `parameters`.
+pub(super) fn function(tool: &ToolJson) -> String {
+    let ToolJson { name, description, schema } = tool;
+    format!(r#"{{"type":"function","function":{{"name":{name},"description":{description},"parameters":{schema}}}}}"#)
 }
 
 /// The object `fields`, and after its fields the lists in `lists`: names and items, which may be cut anywhere.
@@ -293,7 +298,8 @@ mod tests {
     fn shaped<'a>(kind: Kind, request: Request<'a>, schema: &'a Value, due: Option<bool>) -> Request<'a> {
         let Some(due) = due else { return request };
         let output_schema = Some(OutputSchema { schema, due });
-        match output_schema::schema_strategy(kind, Compat::NONE, request.model, schema) {
+        let codec = catalogue::codec(kind, Compat::NONE);
+        match output_schema::schema_strategy(codec.as_deref(), Compat::NONE, request.model, schema) {
             SchemaStrategy::WithTools => Request { output_schema, ..request },
             SchemaStrategy::WithoutTools if due => Request { output_schema, tools: ToolSpecs::none(), ..request },
             SchemaStrategy::WithoutTools | SchemaStrategy::PromptOnly => request,

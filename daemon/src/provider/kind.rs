@@ -23,12 +23,27 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Anthropic, Self::Openai, Self::OpenaiResponses, Self::Gemini, Self::Ollama, Self::Demo];
+
     /// Its name in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::Anthropic => "anthropic",
             Self::Openai => "openai",
             Self::OpenaiResponses => "openai-responses",
+            Self::Gemini => "gemini",
+            Self::Ollama => "ollama",
+            Self::Demo => "demo",
+        }
+    }
+
+    /// The preset of its vendor, whose address a configured provider has unless it names another.
+    pub fn vendor(self) -> &'static str {
+        match self {
+            Self::Anthropic => "anthropic",
+            Self::Openai | Self::OpenaiResponses => "openai",
             Self::Gemini => "gemini",
             Self::Ollama => "ollama",
             Self::Demo => "demo",

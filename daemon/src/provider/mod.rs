@@ -65,7 +65,7 @@ pub use attempt::{Provider, Stream};
 pub use encoding::Encoding;
 pub use types::tools;
 pub use types::{
-    Codec, Decoder, Encoder, Failure, FailureClass, Framing, HttpRequest, Images, Message, Request, Response, Stop,
-    StreamEvent, ToolSpec,
+    Codec, Decoder, Encoder, Failure, FailureClass, Framing, HttpRequest, ImageCodec, Images, Message, Request,
+    Response, Stop, StreamEvent, ToolSpec,
 };
 pub(crate) use wire::{json_size, with_good_escapes};

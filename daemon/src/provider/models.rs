@@ -6,6 +6,7 @@
 
 use linger_protocol::message::Usage;
 use linger_protocol::session::Effort;
+use serde_json::Value;
 
 /// A line a model, sorted by the bytes of its name: `PRESET/MODEL WINDOW MAX_OUTPUT INPUT OUTPUT CACHE_READ CACHE_WRITE`,
 /// and where long requests cost more, up to [`TIERS`] times a threshold and the four prices again; `-` is unknown.
@@ -113,6 +114,11 @@ impl Prices {
         }
         Some(cost.round() as u64)
     }
+}
+
+/// A number of tokens in a provider's answer, if plausible.
+pub(super) fn plausible_tokens(value: &Value) -> Option<u64> {
+    value.as_u64().filter(|tokens| (1..=MAX_WINDOW).contains(tokens))
 }
 
 /// `dollars` per million tokens, if plausible.

@@ -148,7 +148,9 @@ pub(crate) fn request(messages: &[Message]) -> Request<'_> {
 
 /// The body that `messages` are sent in.
 pub(super) fn body(codec: &dyn Codec, messages: &[Message]) -> Value {
-    serde_json::from_slice(&codec.encoder().encode(&request(messages)).body).unwrap()
+    let body = serde_json::from_slice(&codec.encoder().encode(&request(messages)).body).unwrap();
+    assert_eq!(validate(codec.kind().name(), &body), Ok(()), "{body:#}");
+    body
 }
 
 /// What a format keeps of its provider's: with thinking, with a call, and by itself.

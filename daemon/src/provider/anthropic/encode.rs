@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
 use super::super::hosted::{Hosted, readable};
+use super::super::kind::Kind;
 use super::super::think_decoder;
-use super::super::types::tools::Style;
-use super::super::types::{Encoder, HttpRequest, Images, Message, Request};
+use super::super::types::{Encoder, HttpRequest, Images, Message, Request, ToolJson};
 use super::super::{output_schema, wire};
 use super::hosted::{self, OpenCalls};
 use super::thinking;
@@ -137,6 +137,12 @@ fn system(request: &Request<'_>) -> Items {
     wire::visible(request.system).map(block).into_iter().collect()
 }
 
+/// A tool as the format has it.
+fn tool(tool: &ToolJson) -> String {
+    let ToolJson { name, description, schema } = tool;
+    format!(r#"{{"name":{name},"description":{description},"input_schema":{schema}}}"#)
+}
+
 /// The tools; the last one is marked if there is no system prompt.
 fn tools(compat: &Compat, request: &Request<'_>, marked: bool) -> Items {
     let answer =
@@ -144,7 +150,7 @@ fn tools(compat: &Compat, request: &Request<'_>, marked: bool) -> Items {
     // A request without tools must be answered without calls.
     let hosted = if request.tools.is_empty() { Vec::new() } else { hosted::tools(compat.hosted) };
     let mut tools = Items::default();
-    tools.push_text(request.tools.rendered(Style::Messages));
+    tools.push_text(request.tools.rendered(Kind::Anthropic, tool));
     hosted.iter().chain(&answer).for_each(|tool| tools.push(tool));
     if marked { tools.with_last_field(MARKER) } else { tools }
 }
@@ -282,7 +288,6 @@ fn assistant_blocks(message: &Message, own: bool, on: Hosted, names: &CallNames,
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::super::kind::Kind;
     use super::super::super::support::{assistant, body, call, check_history, history, result, thought, user};
     use super::super::Anthropic;
     use super::*;

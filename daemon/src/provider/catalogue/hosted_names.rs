@@ -3,6 +3,8 @@
 use linger_protocol::message::HostedTool;
 
 use super::nearest;
+use crate::provider::codecs::codec;
+use crate::provider::compat::Compat;
 use crate::provider::hosted::Hosted;
 use crate::provider::kind::Kind;
 
@@ -24,10 +26,8 @@ pub(super) fn hosted_tools(names: &[String], kind: Kind) -> Result<Hosted, Strin
             }
         }
     }
-    match kind {
-        Kind::Anthropic | Kind::OpenaiResponses | Kind::Gemini => Ok(hosted),
-        _ if names.is_empty() => Ok(hosted),
-        Kind::Openai => Err("the kind openai has none; the same models have them as kind openai-responses".to_owned()),
-        Kind::Ollama | Kind::Demo => Err(format!("the kind {} has none", kind.name())),
+    match codec(kind, Compat::NONE).map_or(Err(""), |codec| codec.has_hosted_tools()) {
+        Err(hint) if !names.is_empty() => Err(format!("the kind {} has none{hint}", kind.name())),
+        _ => Ok(hosted),
     }
 }

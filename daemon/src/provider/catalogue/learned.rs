@@ -3,8 +3,9 @@
 //! Deliberately absent: asking, which takes time ([`crate::provider::lister`]).
 
 use super::lists::Stored;
-use super::{Catalogue, Entry, Kind, Resolved};
+use super::{Catalogue, Entry, Resolved};
 use crate::provider::compat::Compat;
+use crate::provider::kind::Kind;
 use crate::provider::lister::Scope;
 use crate::provider::listing::Listed;
 use crate::provider::types::Parameter;
@@ -13,7 +14,10 @@ impl Catalogue {
     /// Sends `reasoning_content` with calls from now on, because the provider asked for it; false if the configuration forbids it.
     pub fn learn_reasoning(&self, origin: &str) -> bool {
         let Some((name, model)) = origin.split_once('/') else { return false };
-        let learns = |entry: &Entry| entry.kind == Kind::Openai && entry.compat.reasoning_content != Some(false);
+        let learns = |entry: &Entry| {
+            let has_flag = entry.codec().is_some_and(|codec| codec.flags().contains(&"reasoning_content"));
+            has_flag && entry.compat.reasoning_content != Some(false)
+        };
         let learns = self.entries.get(name).is_some_and(learns);
         learns
             && self.lists.learn(name, model, |flags| {
@@ -83,13 +87,16 @@ impl Catalogue {
         let entry = self.entries.get(provider);
         Scope {
             own_server: entry.is_some_and(|entry| entry.local || entry.place.is_none()),
-            ollama_model: model.filter(|_| entry.is_some_and(|entry| entry.kind == Kind::Ollama)),
+            unlisted_model: model.filter(|model| {
+                let codec = entry.and_then(Entry::codec);
+                codec.is_some_and(|codec| codec.model_request(model).is_some())
+            }),
         }
     }
 
     /// Whether the provider has a list already, or what `scope` asks for.
     pub fn has_list(&self, resolved: &Resolved, scope: Scope<'_>) -> bool {
-        match scope.ollama_model {
+        match scope.unlisted_model {
             Some(model) => self.lists.facts(&resolved.provider, model).window.is_some(),
             None => self.lists.names(&resolved.provider).is_some(),
         }

@@ -5,6 +5,8 @@ use linger_protocol::session::Effort;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::provider::codecs::codec;
+use crate::provider::compat::Compat;
 use crate::provider::kind::Kind;
 use crate::provider::models::{MAX_PRICE, MAX_WINDOW, ModelInfo, Price, Prices, TIERS, price_of};
 use crate::provider::own_fields::{self, Fields};
@@ -49,7 +51,7 @@ impl ModelConfig {
                 return Err((key, format!("must be from 1 to {MAX_WINDOW} tokens")));
             }
         }
-        own_fields::check(kind, &self.headers, &self.query, &self.body)?;
+        own_fields::check(codec(kind, Compat::NONE).as_deref(), &self.headers, &self.query, &self.body)?;
         for (key, price) in [
             ("input_price", self.input_price),
             ("output_price", self.output_price),

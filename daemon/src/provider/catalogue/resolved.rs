@@ -90,12 +90,8 @@ impl Resolved {
 
     /// A warning for an effort that has no effect on this model.
     pub fn idle_effort(&self, effort: Effort) -> Option<String> {
-        let takes = match self.kind {
-            _ if effort.is_auto() => true,
-            Kind::Openai | Kind::OpenaiResponses => self.compat.reasoning_effort != Some(false),
-            Kind::Anthropic => crate::provider::anthropic::takes_effort(&self.compat, &self.model, effort),
-            Kind::Gemini | Kind::Ollama | Kind::Demo => true,
-        };
+        let codec = codec(self.kind, self.compat);
+        let takes = effort.is_auto() || codec.is_none_or(|codec| codec.takes_effort(&self.model, effort));
         (!takes).then(|| format!("{} does not support effort: {} has no effect", self.origin, effort.name()))
     }
 
@@ -118,9 +114,9 @@ impl Resolved {
         self.compat.reasoning_content == Some(true)
     }
 
-    /// Its wire format.
-    pub fn kind(&self) -> Kind {
-        self.kind
+    /// Whether images can be asked of its provider.
+    pub fn makes_images(&self) -> bool {
+        codec(self.kind, self.compat).is_some_and(|codec| codec.images().is_some())
     }
 
     /// Host and port of its endpoint; absent if it needs no network.

@@ -1,19 +1,20 @@
 //! Requests: a message of the context becomes one or more; each result is a message of its own.
 
 use linger_protocol::message::{ContentBlock, Role};
+use linger_protocol::session::Effort;
 use serde_json::{Value, json};
 
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
-use super::super::types::tools::Style;
+use super::super::kind::Kind;
 use super::super::types::{Encoder, HttpRequest, Images, Message, Request};
-use super::super::{effort, think_tags, wire};
+use super::super::{think_tags, wire};
 
 /// The default context window in tokens. The server's own is 4096 on most machines, which instructions, tools and two files fill;
 /// the excess is silently dropped from the beginning. Ollama advises 64000 for agents, but a model of eight billion parameters
 /// needs 128 KiB of memory per token, so a machine with 16 GB can hold half of that.
 /// It is the same in every request: a change reloads the model.
-pub const NUM_CTX: u32 = 32_768;
+pub(super) const NUM_CTX: u32 = 32_768;
 
 /// The requests of one context.
 #[derive(Debug)]
@@ -49,7 +50,7 @@ impl Encoder for OllamaEncoder {
             }
         }
         self.encoded = request.messages.len();
-        let (tools, messages) = ([request.tools.rendered(Style::Chat)], [self.messages.as_str()]);
+        let (tools, messages) = ([request.tools.rendered(Kind::Ollama, encoding::function)], [self.messages.as_str()]);
         let lists = [("tools", tools.as_slice()), ("messages", &messages)];
         let lists = if tools == [""] { &lists[1..] } else { &lists };
         let head = head(&self.compat, request);
@@ -66,15 +67,24 @@ fn head(compat: &Compat, request: &Request<'_>) -> Value {
         wire::set(&mut options, "num_predict", request.max_tokens);
     }
     let mut head = json!({"model": request.model, "stream": compat.streaming != Some(false), "options": options});
-    match effort::of(request.effort) {
-        Some(words) if effort::thinks(request.effort) => wire::set(&mut head, "think", words.ollama),
-        Some(_) => wire::set(&mut head, "think", false),
-        None => compat.thinking.into_iter().for_each(|think| wire::set(&mut head, "think", think)),
+    if let Some(think) = think(request.effort, compat) {
+        wire::set(&mut head, "think", think);
     }
     if let Some(output_schema) = request.output_schema {
         wire::set(&mut head, "format", wire::without_nul_in(output_schema.schema));
     }
     head
+}
+
+/// The field `think`; absent if neither effort nor flag asks for something.
+fn think(effort: Effort, compat: &Compat) -> Option<Value> {
+    Some(match effort {
+        Effort::Auto => return compat.thinking.map(Value::from),
+        Effort::None => false.into(),
+        Effort::Minimal | Effort::Low => "low".into(),
+        Effort::Medium => "medium".into(),
+        Effort::High | Effort::Xhigh | Effort::Max => "high".into(),
+    })
 }
 
 /// First each result as a message of its own, then the rest. Images of results follow them.
@@ -159,7 +169,6 @@ fn assistant_message(message: &Message, own: bool) -> Option<Value> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::super::kind::Kind;
     use super::super::super::support::{
         assistant, body, call, check_history, history_of, result, thought, unshown, user,
     };

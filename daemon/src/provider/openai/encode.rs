@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
-use super::super::types::tools::Style;
+use super::super::kind::Kind;
 use super::super::types::{Encoder, HttpRequest, Images, Message, Request};
-use super::super::{effort, output_schema, think_tags, wire};
+use super::super::{output_schema, think_tags, wire};
 
 /// OpenRouter's reasoning, which goes back unchanged.
 pub(super) const DETAILS: &str = "reasoning_details";
@@ -76,7 +76,7 @@ impl Encoder for ChatEncoder {
             }
         }
         self.encoded = request.messages.len();
-        let (tools, messages) = ([request.tools.rendered(Style::Chat)], [self.messages.as_str()]);
+        let (tools, messages) = ([request.tools.rendered(Kind::Openai, encoding::function)], [self.messages.as_str()]);
         let lists = [("tools", tools.as_slice()), ("messages", &messages)];
         let lists = if tools == [""] { &lists[1..] } else { &lists };
         let head = head(&self.compat, request);
@@ -103,8 +103,8 @@ fn head(compat: &Compat, request: &Request<'_>) -> Value {
         // The server applies it to the last block, so messages stay unchanged.
         wire::set(&mut head, "cache_control", json!({"type": "ephemeral"}));
     }
-    if let Some(words) = effort::of(request.effort).filter(|_| compat.reasoning_effort != Some(false)) {
-        wire::set(&mut head, "reasoning_effort", words.openai);
+    if !request.effort.is_auto() && compat.reasoning_effort != Some(false) {
+        wire::set(&mut head, "reasoning_effort", request.effort.name());
     }
     if let Some(output_schema) = request.output_schema {
         let schema = wire::without_nul_in(&output_schema::json_schema(output_schema.schema, compat));
@@ -227,7 +227,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::super::preset;
-    use super::super::super::kind::Kind;
     use super::super::super::support::{
         assistant, body, call, check_history, history, request, result, thought, unshown, user,
     };

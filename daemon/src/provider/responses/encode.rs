@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
 use super::super::hosted::{Hosted, readable};
+use super::super::kind::Kind;
 use super::super::think_decoder;
-use super::super::types::tools::Style;
-use super::super::types::{Encoder, HttpRequest, Images, Message, Request};
-use super::super::{effort, output_schema, wire};
+use super::super::types::{Encoder, HttpRequest, Images, Message, Request, ToolJson};
+use super::super::{output_schema, wire};
 use super::hosted;
 
 /// In the `native` part of thinking: the original item.
@@ -48,7 +48,7 @@ impl Encoder for ResponsesEncoder {
         }
         self.encoded = request.messages.len();
         let mut tools = Items::default();
-        tools.push_text(request.tools.rendered(Style::Responses));
+        tools.push_text(request.tools.rendered(Kind::OpenaiResponses, tool));
         hosted::tools(switched_on(&self.compat, request)).iter().for_each(|tool| tools.push(tool));
         let (tools, input) = ([tools.as_str()], [self.input.as_str()]);
         let lists = [("tools", tools.as_slice()), ("input", &input)];
@@ -58,6 +58,12 @@ impl Encoder for ResponsesEncoder {
         let body = encoding::with_own_fields(body, head, lists, request.own_fields);
         HttpRequest { path: "/responses".to_owned(), headers: Vec::new(), body }
     }
+}
+
+/// A tool as the format has it. Where `strict` is absent the server takes it to be true, and then refuses most schemas.
+fn tool(tool: &ToolJson) -> String {
+    let ToolJson { name, description, schema } = tool;
+    format!(r#"{{"type":"function","name":{name},"description":{description},"parameters":{schema},"strict":false}}"#)
 }
 
 /// The hosted tools of a request; none if it has no tools.
@@ -77,8 +83,8 @@ fn head(compat: &Compat, request: &Request<'_>) -> Value {
     if compat.thinking == Some(true) {
         wire::set(&mut reasoning, "summary", "auto");
     }
-    if let Some(words) = effort::of(request.effort).filter(|_| compat.reasoning_effort != Some(false)) {
-        wire::set(&mut reasoning, "effort", words.openai);
+    if !request.effort.is_auto() && compat.reasoning_effort != Some(false) {
+        wire::set(&mut reasoning, "effort", request.effort.name());
     }
     if reasoning.as_object().is_some_and(|reasoning| !reasoning.is_empty()) {
         wire::set(&mut head, "reasoning", reasoning);
@@ -191,7 +197,6 @@ fn is_whole(item: &Value) -> bool {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::super::kind::Kind;
     use super::super::super::support::{assistant, body, call, check_history, history_of, result, thought, user};
     use super::super::Responses;
     use super::*;

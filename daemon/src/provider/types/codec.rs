@@ -3,12 +3,15 @@
 use std::fmt;
 
 use linger_protocol::message::Usage;
+use linger_protocol::session::Effort;
 use serde_json::Value;
 
 use super::failure::Failure;
+use super::image::ImageCodec;
 use super::request::Request;
 use super::response::StreamEvent;
 use crate::diagnostics::secret::Secret;
+use crate::provider::kind::Kind;
 
 /// A request as the wire format wants it; the driver adds host and key.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +59,61 @@ pub trait Codec: fmt::Debug + Send + Sync {
     /// A whole answer as an event of a stream that the decoder takes.
     fn as_event(&self, answer: Value) -> Value {
         answer
+    }
+    /// The kind that it is configured as.
+    fn kind(&self) -> Kind;
+
+    // What the configuration of its providers may say.
+
+    /// The fields of a body that linger sets itself, so that a user cannot; a dot leads into an object.
+    fn own_fields(&self) -> &'static [&'static str];
+    /// The flags of [`crate::provider::compat::Compat`] that it reads, by their names.
+    fn flags(&self) -> &'static [&'static str];
+    /// Whether its providers run tools themselves. The error ends the sentence "the kind … has none".
+    fn has_hosted_tools(&self) -> Result<(), &'static str> {
+        Err("")
+    }
+
+    // What its models can do.
+
+    /// Whether a model takes tools that its provider runs beside others.
+    fn combines_hosted_tools(&self, _model: &str) -> bool {
+        true
+    }
+    /// Whether a request must limit the tokens of its answer.
+    fn needs_max_tokens(&self) -> bool {
+        false
+    }
+    /// Whether an effort has an effect on a model.
+    fn takes_effort(&self, _model: &str, _effort: Effort) -> bool {
+        true
+    }
+    /// The context window that requests ask for, in tokens, where it is not the model's own.
+    fn requested_window(&self) -> Option<u32> {
+        None
+    }
+    /// Whether requests with tools may have a schema for the answer too.
+    fn takes_schema_with_tools(&self, _model: &str) -> bool {
+        true
+    }
+    /// Whether only schemas of objects are enforced. Other answers are then wrapped in an object with one field.
+    fn takes_only_objects(&self) -> bool {
+        false
+    }
+
+    // What else can be asked of its providers.
+
+    /// The request for one model's properties, where the list of models lacks them.
+    fn model_request(&self, _model: &str) -> Option<HttpRequest> {
+        None
+    }
+    /// The context window in the answer to [`Codec::model_request`], in tokens.
+    fn model_window(&self, _answer: &[u8]) -> Option<u64> {
+        None
+    }
+    /// How images are asked for, if they can be.
+    fn images(&self) -> Option<&dyn ImageCodec> {
+        None
     }
     /// What asks for the list of models (with GET, without a body), if there is one; [`crate::provider::listing::parse`] reads it.
     fn listing(&self) -> Option<HttpRequest>;

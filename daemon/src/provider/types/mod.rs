@@ -4,13 +4,15 @@
 
 mod codec;
 mod failure;
+mod image;
 mod request;
 mod response;
 pub mod tools;
 
 pub use codec::{Codec, Decoder, Encoder, Framing, HttpRequest};
 pub use failure::{Failure, FailureClass, Parameter};
+pub use image::{ImageCodec, ImageRequest, MadeImage};
 pub use request::{Images, Message, OutputSchema, Request};
 pub use response::{Response, Stop, StreamEvent};
 pub use tools::ToolSpec;
-pub(super) use tools::ToolSpecs;
+pub(super) use tools::{ToolJson, ToolSpecs};

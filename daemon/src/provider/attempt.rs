@@ -8,7 +8,7 @@ use linger_protocol::message::Usage;
 use super::encoding::Encoding;
 #[cfg(test)]
 use super::scripted;
-use super::types::{Request, StreamEvent, ToolSpecs};
+use super::types::{Request, RequestPrefix, StreamEvent};
 use super::{demo, driver};
 use crate::diagnostics::secret::Secret;
 
@@ -25,11 +25,11 @@ pub enum Provider {
 }
 
 impl Provider {
-    /// How many of the first messages of a context `encoding` has, so that their images are not needed again; for a request with
-    /// this origin, system prompt and tools.
-    pub fn encoded(&self, (origin, system, tools): (&str, &str, &ToolSpecs), encoding: &Encoding) -> usize {
+    /// How many of the first messages of a context `encoding` has, so that their images are not needed again; for a request that
+    /// begins with `prefix`.
+    pub fn encoded(&self, prefix: &RequestPrefix<'_>, encoding: &Encoding) -> usize {
         match self {
-            Self::Http(endpoint) => encoding.encoded(endpoint.codec.as_ref(), (origin, system, tools)),
+            Self::Http(endpoint) => encoding.encoded(endpoint.codec.as_ref(), prefix),
             Self::Demo => usize::MAX,
             #[cfg(test)]
             Self::Scripted(..) => usize::MAX,
@@ -71,7 +71,7 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// What came next: never empty until `Done` or `Failed` came, which is the last of all; then always empty.
+    /// The next events: never empty until `Done` or `Failed` came, which is the last of all; then always empty.
     /// A call that is dropped before it answers loses nothing.
     pub async fn next(&mut self) -> Vec<StreamEvent> {
         match self {
@@ -82,7 +82,7 @@ impl Stream {
         }
     }
 
-    /// What the provider has counted so far; an attempt that fails was paid for too.
+    /// The tokens counted so far; an attempt that fails was paid for too.
     pub fn usage(&self) -> Usage {
         match self {
             Self::Http(stream) => stream.usage(),

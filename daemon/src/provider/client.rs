@@ -110,10 +110,8 @@ fn build((connect_timeout, secure, route, private): &Traits) -> Result<Client, F
         .connect_timeout(*connect_timeout);
     #[cfg(target_os = "linux")]
     let builder = builder.tcp_user_timeout(UNACKNOWLEDGED);
-    let builder = match secure {
-        true => builder.tls_certs_merge(certificates(&route.roots)?),
-        false => builder.tls_certs_only([]),
-    };
+    let builder =
+        if *secure { builder.tls_certs_merge(certificates(&route.roots)?) } else { builder.tls_certs_only([]) };
     let builder = match private {
         Some(private) => builder.dns_resolver(Arc::new(PublicNames(private.clone()))),
         None => builder,

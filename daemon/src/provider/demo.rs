@@ -52,9 +52,9 @@ pub struct DemoStream {
     call: VecDeque<StreamEvent>,
     /// When the next word is due.
     due: Option<Instant>,
-    /// What the request has.
+    /// The tokens of the request.
     counted: Usage,
-    /// What it all comes to; taken when it is given.
+    /// The whole answer; taken when it is given out.
     response: Option<Response>,
 }
 
@@ -176,7 +176,7 @@ fn since_prompt(messages: &[Message]) -> (String, Vec<Done<'_>>) {
     (prompt, done)
 }
 
-/// What this step says, and the call that ends it if there is one.
+/// The actions of this step; a call is the last one.
 fn script(prompt: &str, done: &[Done<'_>]) -> Vec<Action> {
     let directives: Vec<Action> = prompt.lines().filter_map(directive).collect();
     if directives.is_empty() {
@@ -246,7 +246,7 @@ fn interesting(listing: &str) -> Option<String> {
     readme.or_else(first).map(str::to_owned)
 }
 
-/// What a call came to, in facts.
+/// A report of a call and its result, in facts.
 fn report(done: &Done<'_>) -> String {
     let argument = |name: &str| done.input.get(name).and_then(Value::as_str).unwrap_or_default();
     // Notes of the tools stand in brackets, and the numbers of a file's lines before a tab.

@@ -58,7 +58,7 @@ pub struct Endpoint {
     pub key: Option<Secret>,
     /// Headers and query parameters of the user's own.
     pub fields: Arc<Vec<(Part, String, FieldText)>>,
-    /// Its timeouts.
+    /// How long each part of an answer may take.
     pub limits: Timeouts,
     /// Proxies and certificates.
     pub network: Arc<Network>,
@@ -69,7 +69,7 @@ pub struct Endpoint {
 /// The value of a field.
 #[derive(Clone, Debug)]
 pub enum FieldText {
-    /// As written.
+    /// Written in the configuration; no secret.
     Plain(String),
     /// From a variable or a command.
     Secret(Secret),
@@ -325,9 +325,10 @@ pub async fn get(
 ) -> Result<Vec<u8>, Failure> {
     let read = async {
         let target = Target::of(endpoint, &asked.path).await?;
-        let request = match asked.body.is_empty() {
-            true => target.client.get(target.url.clone()),
-            false => post(&target, asked.body, &asked.headers),
+        let request = if asked.body.is_empty() {
+            target.client.get(target.url.clone())
+        } else {
+            post(&target, asked.body, &asked.headers)
         };
         let response = send_authorized(endpoint, &target, request, asked.headers).await?;
         read_whole(response, most).await
@@ -364,10 +365,8 @@ async fn send(endpoint: Endpoint, encoded: super::types::HttpRequest) -> Result<
 /// A request with this body: JSON, unless the headers to come say otherwise.
 fn post(target: &Target, body: Vec<u8>, headers: &[(&'static str, String)]) -> reqwest::RequestBuilder {
     let request = target.client.post(target.url.clone()).body(body);
-    match headers.iter().any(|(name, _)| *name == "content-type") {
-        true => request,
-        false => request.header("content-type", "application/json"),
-    }
+    let has_type = headers.iter().any(|(name, _)| *name == "content-type");
+    if has_type { request } else { request.header("content-type", "application/json") }
 }
 
 /// Where a request goes: its URL and its route.

@@ -11,17 +11,17 @@ use linger_protocol::id::CallId;
 use linger_protocol::message::{ContentBlock, Role};
 use serde_json::{Map, Value};
 
-use super::types::{Codec, Encoder, HttpRequest, Message, Request, ToolJson, ToolSpecs};
+use super::types::{Codec, Encoder, HttpRequest, Message, Request, RequestPrefix, ToolJson};
 use super::{own_fields, wire};
 
-/// What was encoded of one context, to which messages are only ever added. With another codec, model, system prompt or other
+/// The encoded part of one context, to which messages are only ever added. With another codec, model, system prompt or other
 /// tools it starts again from the first message.
 #[derive(Debug, Default)]
 pub struct Encoding(Option<Current>);
 
 #[derive(Debug)]
 struct Current {
-    prefix: Prefix,
+    prefix: PrefixHash,
     encoder: Box<dyn Encoder>,
     /// How many messages it has.
     messages: usize,
@@ -30,29 +30,30 @@ struct Current {
 /// A hash of what requests must have in common for one to extend the other: the codec with its settings, `provider/model`, the
 /// system prompt, and the tools.
 #[derive(Debug, PartialEq, Eq)]
-struct Prefix(u64);
+struct PrefixHash(u64);
 
-impl Prefix {
-    fn of(codec: &dyn Codec, (origin, system, tools): (&str, &str, &ToolSpecs)) -> Self {
+impl PrefixHash {
+    fn of(codec: &dyn Codec, prefix: &RequestPrefix<'_>) -> Self {
         let mut hasher = DefaultHasher::new();
-        (format!("{codec:?}"), origin, system, tools.digest()).hash(&mut hasher);
+        (format!("{codec:?}"), prefix.origin, prefix.system, prefix.tools.digest()).hash(&mut hasher);
         Self(hasher.finish())
     }
 }
 
 impl Encoding {
-    /// How many messages need not be encoded again for a request with this origin, system prompt and tools.
-    pub fn encoded(&self, codec: &dyn Codec, of: (&str, &str, &ToolSpecs)) -> usize {
+    /// How many messages need not be encoded again for a request that begins with `prefix`.
+    pub fn encoded(&self, codec: &dyn Codec, prefix: &RequestPrefix<'_>) -> usize {
         if cfg!(debug_assertions) {
             return 0; // There all is encoded twice.
         }
-        let prefix = Prefix::of(codec, of);
+        let prefix = PrefixHash::of(codec, prefix);
         self.0.as_ref().filter(|current| current.prefix == prefix).map_or(0, |current| current.messages)
     }
 
     /// The request, byte for byte as if nothing had been encoded before.
     pub fn encode(&mut self, codec: &dyn Codec, request: &Request<'_>) -> HttpRequest {
-        let prefix = Prefix::of(codec, (request.origin, request.system, request.tools));
+        let Request { origin, system, tools, .. } = *request;
+        let prefix = PrefixHash::of(codec, &RequestPrefix { origin, system, tools });
         let kept = self.0.take().filter(|current| current.prefix == prefix);
         let current = self.0.insert(kept.unwrap_or_else(|| Current { prefix, encoder: codec.encoder(), messages: 0 }));
         let encoded = current.encoder.encode(request);
@@ -67,7 +68,7 @@ impl Encoding {
 pub(super) struct Items(String);
 
 impl Items {
-    /// Adds a value.
+    /// Adds a value at the end.
     pub(super) fn push(&mut self, value: &Value) {
         self.push_text(&value.to_string());
     }
@@ -89,7 +90,7 @@ impl Items {
         self
     }
 
-    /// The text.
+    /// The values as they stand in a list, without its brackets.
     pub(super) fn as_str(&self) -> &str {
         &self.0
     }
@@ -103,7 +104,9 @@ impl Items {
 impl FromIterator<Value> for Items {
     fn from_iter<I: IntoIterator<Item = Value>>(values: I) -> Self {
         let mut items = Self::default();
-        values.into_iter().for_each(|value| items.push(&value));
+        for value in values {
+            items.push(&value);
+        }
         items
     }
 }
@@ -237,8 +240,7 @@ mod tests {
     use super::super::output_schema::{self, SchemaStrategy};
     use super::super::responses::Responses;
     use super::super::support::{KINDS, THEIRS, assistant, call, history, mixed_history, request, user};
-    use super::super::types::OutputSchema;
-    use super::super::types::ToolSpec;
+    use super::super::types::{OutputSchema, ToolSpec, ToolSpecs};
     use super::super::wellformed::{extends, validate};
     use super::*;
 

@@ -8,22 +8,22 @@ use serde::Deserialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Anthropic's Messages.
+    /// Anthropic's Messages: `POST /v1/messages`.
     Anthropic,
-    /// OpenAI's Chat Completions.
+    /// OpenAI's Chat Completions: `POST …/chat/completions`.
     Openai,
-    /// OpenAI's Responses.
+    /// OpenAI's Responses: `POST …/responses`.
     OpenaiResponses,
-    /// Google's Gemini.
+    /// Google's Gemini: `:streamGenerateContent`.
     Gemini,
-    /// Ollama's own.
+    /// Ollama's own format: `POST /api/chat`.
     Ollama,
     /// The built-in scripted model.
     Demo,
 }
 
 impl Kind {
-    /// All of them.
+    /// Every kind, in the order in which messages list them.
     pub const ALL: [Self; 6] =
         [Self::Anthropic, Self::Openai, Self::OpenaiResponses, Self::Gemini, Self::Ollama, Self::Demo];
 

@@ -43,9 +43,9 @@ const MAX_OUTPUT: [&str; 5] = [
 /// A model in a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listed {
-    /// Its name.
+    /// The name that requests use, without `models/` before it.
     pub name: String,
-    /// What the list says of it.
+    /// Its properties, as far as the list has them.
     pub facts: ModelInfo,
 }
 

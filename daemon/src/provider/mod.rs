@@ -66,6 +66,6 @@ pub use encoding::Encoding;
 pub use types::tools;
 pub use types::{
     Codec, Decoder, Encoder, Failure, FailureClass, Framing, HttpRequest, ImageCodec, Images, Message, Request,
-    Response, Stop, StreamEvent, ToolSpec,
+    RequestPrefix, Response, Stop, StreamEvent, ToolSpec,
 };
 pub(crate) use wire::{json_size, with_good_escapes};

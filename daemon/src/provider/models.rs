@@ -31,7 +31,7 @@ pub struct ModelInfo {
     pub window: Option<u64>,
     /// The largest answer, in tokens.
     pub max_output: Option<u64>,
-    /// Prices of tokens.
+    /// Prices in US dollars, by length of the request.
     pub prices: Prices,
     /// The reasoning effort of sessions that set none.
     pub effort: Effort,
@@ -42,9 +42,9 @@ pub struct ModelInfo {
 /// Prices in US dollars per million tokens, which is micro-dollars per token.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Prices {
-    /// Of a request of any length, or up to the first threshold.
+    /// The prices of a request of any length, or up to the first threshold.
     pub usual: Price,
-    /// Of all tokens of a request that has more than so many, and of its answer; ascending.
+    /// Thresholds in tokens of the request, ascending; above one, its prices hold for all tokens of request and answer.
     pub long: [Option<(u64, Price)>; TIERS],
 }
 
@@ -62,7 +62,7 @@ pub struct Price {
 }
 
 impl Price {
-    /// All prices zero.
+    /// The price of the scripted model.
     pub const FREE: Self = Self { input: Some(0.0), output: Some(0.0), cache_read: Some(0.0), cache_write: Some(0.0) };
 }
 
@@ -164,7 +164,7 @@ pub fn family(model: &str) -> Option<&str> {
     plain.or_else(dashed).map(|(family, _)| family).filter(|family| !family.is_empty())
 }
 
-/// What follows `name` on its line of a sorted table.
+/// The rest of the line of `name` in a sorted table.
 fn line<'a>(mut table: &'a str, name: &str) -> Option<&'a str> {
     while !table.is_empty() {
         let (before, after) = table.as_bytes().split_at_checked(table.len() / 2)?;

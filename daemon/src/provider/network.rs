@@ -75,7 +75,7 @@ impl NetworkConfig {
 pub struct Variables(Vec<(&'static str, String)>);
 
 impl Variables {
-    /// Of two spellings the lower-case one counts, as everywhere.
+    /// The lower-case spelling wins over the upper-case one, as everywhere.
     const NAMES: [&str; 10] = [
         "https_proxy",
         "HTTPS_PROXY",

@@ -74,7 +74,7 @@ pub enum FieldValue {
     Plain(String),
     /// The variable that holds it.
     Variable {
-        /// The variable's name.
+        /// The name of an environment variable.
         env: String,
     },
     /// The command that prints it.
@@ -99,9 +99,9 @@ pub enum Part {
 /// A field of a provider or model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Where it goes.
+    /// The part of the request that carries it.
     pub part: Part,
-    /// Its name.
+    /// The name of the header or parameter, as written.
     pub name: String,
     /// Its value, or the source of it.
     pub value: Source,
@@ -112,7 +112,7 @@ pub struct Field {
 pub enum Source {
     /// The value itself.
     Plain(String),
-    /// A secret's.
+    /// The value comes from this source, and is a secret.
     Secret(KeySource),
 }
 

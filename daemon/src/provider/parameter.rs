@@ -58,7 +58,7 @@ const REFUSED: &[&str] = &[
     "unavailable",
 ];
 
-/// What is said of a value or a schema that is refused, not of the parameter as such.
+/// Phrases that refuse a value or a schema, not the parameter as such.
 const OF_A_VALUE: &[&str] = &["supported values", "unsupported value", "invalid schema"];
 
 impl Parameter {

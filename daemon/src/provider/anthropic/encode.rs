@@ -151,7 +151,9 @@ fn tools(compat: &Compat, request: &Request<'_>, marked: bool) -> Items {
     let hosted = if request.tools.is_empty() { Vec::new() } else { hosted::tools(compat.hosted) };
     let mut tools = Items::default();
     tools.push_text(request.tools.rendered(Kind::Anthropic, tool));
-    hosted.iter().chain(&answer).for_each(|tool| tools.push(tool));
+    for tool in hosted.iter().chain(&answer) {
+        tools.push(tool);
+    }
     if marked { tools.with_last_field(MARKER) } else { tools }
 }
 

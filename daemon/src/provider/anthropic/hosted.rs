@@ -204,7 +204,9 @@ pub(super) fn divided(said: &str, next: Option<&ContentBlock>) -> Option<Vec<Val
         let citations = part.get(1).filter(|citations| citations.is_array());
         if let Some(own) = wire::visible(own) {
             let mut block = json!({"type": "text", "text": own});
-            citations.into_iter().for_each(|citations| wire::set(&mut block, "citations", citations.clone()));
+            if let Some(citations) = citations {
+                wire::set(&mut block, "citations", citations.clone());
+            }
             parts.push(block);
         }
     }

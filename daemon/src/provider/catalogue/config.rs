@@ -69,7 +69,7 @@ impl ProviderConfig {
         .consistent()
     }
 
-    /// What is wrong with it as the provider `name`: the key that is at fault, and why.
+    /// Checks it as the provider `name`. Fails with the key that is at fault and the reason.
     pub fn check(&self, name: &str) -> Result<(), (&'static str, String)> {
         let Some(kind) = self.kind.or_else(|| Some(preset::named(name)?.kind)) else {
             let kinds = Kind::ALL.map(Kind::name).join(", ");

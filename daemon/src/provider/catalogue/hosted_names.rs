@@ -8,7 +8,7 @@ use crate::provider::compat::Compat;
 use crate::provider::hosted::Hosted;
 use crate::provider::kind::Kind;
 
-/// What these names in the configuration switch on at a provider of this kind, or what is wrong with them.
+/// The tools that these names switch on at a provider of this kind; fails with what is wrong with the names.
 pub(super) fn hosted_tools(names: &[String], kind: Kind) -> Result<Hosted, String> {
     let mut hosted = Hosted::NONE;
     for name in names {

@@ -73,7 +73,7 @@ impl Catalogue {
         self.lists.keep(provider, listed);
     }
 
-    /// What to ask a model's provider, because neither configuration nor table has the model's window; `None` if one has it.
+    /// The scope of the question for a model's window; `None` if configuration or table has it, so that nothing is asked.
     pub fn scope<'a>(&self, resolved: &'a Resolved) -> Option<Scope<'a>> {
         let entry = self.entries.get(&resolved.provider)?;
         let configured = self.models.get(&resolved.origin).and_then(|model| model.context_window);
@@ -82,7 +82,7 @@ impl Catalogue {
         is_asked.then(|| self.scope_of(&resolved.provider, Some(&resolved.model)))
     }
 
-    /// What to ask a provider for its list, and about `model`.
+    /// The scope of the question for a provider's list, and for `model`.
     pub fn scope_of<'a>(&self, provider: &str, model: Option<&'a str>) -> Scope<'a> {
         let entry = self.entries.get(provider);
         Scope {

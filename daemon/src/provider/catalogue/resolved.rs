@@ -19,6 +19,7 @@ use crate::provider::kind::Kind;
 use crate::provider::models::ModelInfo;
 use crate::provider::own_fields::{Field, Source};
 use crate::provider::setup::setup;
+use crate::provider::types::RequestPrefix;
 use crate::provider::types::ToolSpecs;
 
 /// The secrets of a request.
@@ -47,7 +48,7 @@ pub struct Resolved {
     pub origin: String,
     /// [`crate::provider::types::Request::max_tokens`].
     pub max_tokens: u32,
-    /// Its properties.
+    /// Window, longest answer, prices and default effort.
     pub facts: ModelInfo,
     /// How long a turn waits while it cannot answer.
     pub patience: Patience,
@@ -67,7 +68,8 @@ pub struct Resolved {
 impl Resolved {
     /// The fingerprint of requests apart from messages, for this system prompt and these tools.
     pub fn setup(&self, system: &str, tools: &ToolSpecs) -> PrefixFingerprint {
-        setup((system, tools), &self.origin, (self.kind, self.compat), self.facts.effort, &self.body)
+        let prefix = RequestPrefix { origin: &self.origin, system, tools };
+        setup(&prefix, self.kind, &self.compat, self.facts.effort, &self.body)
     }
 
     /// Without the provider's own tools that are not among `only`, the tools of a session.
@@ -140,7 +142,9 @@ impl Resolved {
     pub fn open(&self, secrets: Secrets) -> Provider {
         let mut target = self.target.clone();
         if let Provider::Http(endpoint) = &mut target {
-            secrets.key.iter().chain(&secrets.fields).for_each(|secret| endpoint.redactor.add(secret));
+            for secret in secrets.key.iter().chain(&secrets.fields) {
+                endpoint.redactor.add(secret);
+            }
             endpoint.key = secrets.key;
             let mut values = secrets.fields.into_iter();
             let value = |field: &Field| match &field.value {

@@ -66,7 +66,9 @@ impl Encoder for GeminiEncoder {
         let mut all = Items::default();
         let functions = request.tools.rendered(Kind::Gemini, tool);
         all.push_text(&encoding::object(&json!({}), &[("functionDeclarations", &[functions])]));
-        hosted::tools(self.compat.hosted).iter().for_each(|tool| all.push(tool));
+        for tool in &hosted::tools(self.compat.hosted) {
+            all.push(tool);
+        }
         let (tools, last) = ([all.as_str()], self.contents.last());
         let comma = if self.contents.closed.is_empty() || last.is_empty() { "" } else { "," };
         let contents = [self.contents.closed.as_str(), comma, last.as_str()];

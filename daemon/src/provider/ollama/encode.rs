@@ -38,15 +38,20 @@ impl OllamaEncoder {
 impl Encoder for OllamaEncoder {
     fn encode(&mut self, request: &Request<'_>) -> HttpRequest {
         if !std::mem::replace(&mut self.began, true) {
-            let system = wire::visible(request.system).map(|system| json!({"role": "system", "content": system}));
-            system.iter().for_each(|system| self.messages.push(system));
+            if let Some(system) = wire::visible(request.system) {
+                self.messages.push(&json!({"role": "system", "content": system}));
+            }
         }
         for message in request.messages.get(self.encoded..).unwrap_or_default() {
             let own = message.is_own(request);
             self.names.add(message, own);
             match message.role {
                 Role::User => user_messages(message, &self.names, request.images, &mut self.messages),
-                Role::Assistant => assistant_message(message, own).iter().for_each(|said| self.messages.push(said)),
+                Role::Assistant => {
+                    if let Some(said) = assistant_message(message, own) {
+                        self.messages.push(&said);
+                    }
+                }
             }
         }
         self.encoded = request.messages.len();

@@ -186,7 +186,9 @@ impl ChatDecoder {
             self.answer.text(&piece, out);
         }
         if let Some(Value::Array(details)) = delta.reasoning_details {
-            details.into_iter().for_each(|detail| self.detail(detail));
+            for detail in details {
+                self.detail(detail);
+            }
         }
         let only = delta.function_call.map(|function| CallDelta {
             index: None,

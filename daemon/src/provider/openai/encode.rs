@@ -58,9 +58,9 @@ impl Encoder for ChatEncoder {
     fn encode(&mut self, request: &Request<'_>) -> HttpRequest {
         if !std::mem::replace(&mut self.began, true) {
             let role = if is(self.compat.developer_role) { "developer" } else { "system" };
-            wire::visible(request.system)
-                .into_iter()
-                .for_each(|system| self.messages.push(&json!({"role": role, "content": system})));
+            if let Some(system) = wire::visible(request.system) {
+                self.messages.push(&json!({"role": role, "content": system}));
+            }
         }
         for message in request.messages.get(self.encoded..).unwrap_or_default() {
             let own = message.is_own(request);

@@ -191,7 +191,9 @@ impl ResponsesDecoder {
                 }
                 let native = Some(json!({ ITEM: item }));
                 let place = self.item(index).place;
-                place.into_iter().for_each(|place| self.answer.touch(place));
+                if let Some(place) = place {
+                    self.answer.touch(place);
+                }
                 match place.and_then(|place| self.answer.blocks.get_mut(place)) {
                     Some(BlockBuilder::Thinking { native: known, .. }) => *known = native,
                     _ => drop(self.answer.open(BlockBuilder::Thinking { text: String::new(), native })),

@@ -49,7 +49,9 @@ impl Encoder for ResponsesEncoder {
         self.encoded = request.messages.len();
         let mut tools = Items::default();
         tools.push_text(request.tools.rendered(Kind::OpenaiResponses, tool));
-        hosted::tools(switched_on(&self.compat, request)).iter().for_each(|tool| tools.push(tool));
+        for tool in &hosted::tools(switched_on(&self.compat, request)) {
+            tools.push(tool);
+        }
         let (tools, input) = ([tools.as_str()], [self.input.as_str()]);
         let lists = [("tools", tools.as_slice()), ("input", &input)];
         let lists = if tools == [""] { &lists[1..] } else { &lists };
@@ -115,10 +117,9 @@ fn user_items(message: &Message, names: &CallNames, images: &Images, input: &mut
         answers = true;
         let blocks = wire::result_blocks(content);
         let texts: Vec<&str> = blocks.iter().filter_map(ContentBlock::as_text).collect();
-        let output = match texts.len() == blocks.len() {
-            true => Value::from(texts.join("\n\n")),
-            false => blocks.iter().filter_map(part).collect(),
-        };
+        let has_only_texts = texts.len() == blocks.len();
+        let output =
+            if has_only_texts { texts.join("\n\n").into() } else { blocks.iter().filter_map(part).collect::<Value>() };
         input.push(&json!({"type": "function_call_output", "call_id": names.get(call_id), "output": output}));
     }
     let mut parts: Vec<Value> = message.content.iter().filter_map(part).collect();
@@ -176,7 +177,9 @@ fn assistant_items(message: &Message, own: bool, on: Hosted, names: &CallNames, 
             _ => None,
         };
         if let Some(item) = item {
-            waiting.drain(..).for_each(|reasoning| input.push(reasoning));
+            for reasoning in waiting.drain(..) {
+                input.push(reasoning);
+            }
             input.push(&item);
         }
     }

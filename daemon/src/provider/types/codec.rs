@@ -20,7 +20,7 @@ pub struct HttpRequest {
     pub path: String,
     /// Headers beside the key's; without a `content-type` that is `application/json`.
     pub headers: Vec<(&'static str, String)>,
-    /// JSON, mostly.
+    /// JSON, or a form where the endpoint takes no JSON.
     pub body: Vec<u8>,
 }
 
@@ -50,7 +50,7 @@ pub trait Codec: fmt::Debug + Send + Sync {
     fn framing(&self) -> Framing;
     /// A decoder for one response.
     fn decoder(&self) -> Box<dyn Decoder>;
-    /// What a response with a status other than 2xx means.
+    /// The failure that a response with a status other than 2xx stands for.
     fn failure(&self, status: u16, body: &[u8]) -> Failure;
     /// Whether answers are asked for as a whole, without streaming.
     fn is_unstreamed(&self) -> bool {
@@ -115,7 +115,7 @@ pub trait Codec: fmt::Debug + Send + Sync {
     fn images(&self) -> Option<&dyn ImageCodec> {
         None
     }
-    /// What asks for the list of models (with GET, without a body), if there is one; [`crate::provider::listing::parse`] reads it.
+    /// The request for the list of models (GET, no body), if there is one; [`crate::provider::listing::parse`] reads the answer.
     fn listing(&self) -> Option<HttpRequest>;
 }
 
@@ -132,7 +132,7 @@ pub trait Decoder: Send {
     fn feed(&mut self, event: &str, data: &str, out: &mut Vec<StreamEvent>);
     /// The body has ended; gives `Failed` unless a terminal event was given before.
     fn finish(&mut self, out: &mut Vec<StreamEvent>);
-    /// What the provider has counted so far, for an answer that never ends.
+    /// The tokens counted so far, for an answer that never ends.
     fn usage(&self) -> Usage;
     /// How much of the answer there is; grows with every piece of it, and with nothing that only says that the provider lives.
     fn gathered(&self) -> usize;

@@ -15,7 +15,7 @@ pub struct Failure {
     pub retry_after: Option<Duration>,
 }
 
-/// Kinds of failure.
+/// The classes of failures, which decide whether an attempt is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureClass {
     /// Unreachable, or no such host. Retried.
@@ -24,7 +24,7 @@ pub enum FailureClass {
     Refused,
     /// 408, 409, 425, 429, 5xx, overloaded, also in mid-stream. Retried.
     Overloaded,
-    /// A timeout. Retried.
+    /// No answer, or silence in it, for longer than the limits allow. Retried.
     Timeout,
     /// The stream is truncated or malformed. Retried.
     Stream,
@@ -89,13 +89,13 @@ pub enum Parameter {
     SchemaWithTools,
     /// The mark that a schema is strict.
     StrictSchema,
-    /// The reasoning effort.
+    /// A number or a word for how hard to think.
     Effort,
-    /// Thinking.
+    /// The field that switches thinking on.
     Thinking,
     /// The session's name for the prompt cache.
     CacheKey,
-    /// What to cache.
+    /// The marks that say which parts of the request to cache.
     CacheControl,
     /// The request for token counts in a stream.
     StreamUsage,
@@ -107,7 +107,7 @@ pub enum Parameter {
     MaxTokens,
     /// The limit of an answer by its new name.
     MaxCompletionTokens,
-    /// Tools.
+    /// The list of tools.
     Tools,
 }
 

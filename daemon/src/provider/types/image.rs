@@ -5,12 +5,12 @@ use serde_json::Value;
 
 use super::codec::HttpRequest;
 
-/// What is wanted.
+/// An image to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageRequest {
-    /// What it shows.
+    /// A description of the image.
     pub prompt: String,
-    /// The pictures that it begins with: the media type, and the bytes.
+    /// Pictures to start from: media type and bytes of each.
     pub pictures: Vec<(&'static str, Vec<u8>)>,
     /// `png`, `jpeg` or `webp`; a provider may have another one.
     pub format: &'static str,
@@ -23,7 +23,7 @@ pub struct ImageRequest {
 pub struct MadeImage {
     /// As its bytes say.
     pub media_type: &'static str,
-    /// The file.
+    /// The content of the image file.
     pub bytes: Vec<u8>,
     /// The tokens of the request and the answer; all 0 if the provider does not say.
     pub usage: Usage,

@@ -12,7 +12,7 @@ pub mod tools;
 pub use codec::{Codec, Decoder, Encoder, Framing, HttpRequest};
 pub use failure::{Failure, FailureClass, Parameter};
 pub use image::{ImageCodec, ImageRequest, MadeImage};
-pub use request::{Images, Message, OutputSchema, Request};
+pub use request::{Images, Message, OutputSchema, Request, RequestPrefix};
 pub use response::{Response, Stop, StreamEvent};
 pub use tools::ToolSpec;
 pub(super) use tools::{ToolJson, ToolSpecs};

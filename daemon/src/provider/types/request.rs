@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::tools::ToolSpecs;
 
-/// What a model is asked in one step.
+/// One request to a model, for one step of a turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// The model's name at its provider.
@@ -28,12 +28,23 @@ pub struct Request<'a> {
     pub cache_key: &'a str,
     /// The images that messages name, as far as they are not encoded yet; one that is not here is said to be missing.
     pub images: &'a Images,
-    /// What the answer has to fit.
+    /// The schema that the answer must fit; absent for free text.
     pub output_schema: Option<OutputSchema<'a>>,
     /// How hard the model is to think.
     pub effort: Effort,
     /// The user's own fields of the body.
     pub own_fields: Option<&'a Map<String, Value>>,
+}
+
+/// The part of a request before the context. While it stays, requests of one context extend each other.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestPrefix<'a> {
+    /// [`Request::origin`].
+    pub origin: &'a str,
+    /// [`Request::system`].
+    pub system: &'a str,
+    /// [`Request::tools`].
+    pub tools: &'a ToolSpecs,
 }
 
 /// Images in base64, by the names of their blobs.
@@ -42,9 +53,9 @@ pub type Images = BTreeMap<BlobId, String>;
 /// A message of the context.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
-    /// Who speaks.
+    /// The user, whose messages carry results too, or the model.
     pub role: Role,
-    /// What is said.
+    /// Text, thinking, images, calls and results, in order.
     pub content: Vec<ContentBlock>,
     /// The `provider/model` that wrote it; its opaque parts go back to that one only.
     pub origin: Option<String>,
@@ -60,7 +71,7 @@ impl Message {
 /// The schema of an answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OutputSchema<'a> {
-    /// JSON Schema.
+    /// The schema, JSON Schema 2020-12.
     pub schema: &'a Value,
     /// The answer is due: no other tool may be called first, where the format can express that.
     pub due: bool,

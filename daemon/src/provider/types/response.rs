@@ -4,21 +4,21 @@ use linger_protocol::message::{ContentBlock, HostedPart, HostedTool, Usage};
 
 use super::failure::Failure;
 
-/// What comes out of a response. After `Done` or `Failed` nothing comes.
+/// An event of a response. Nothing follows `Done` or `Failed`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StreamEvent {
     /// Text for the block with this index in the final content; never empty.
     Text {
         /// Index in [`Response::content`], whose text begins with all that came for it.
         block: u32,
-        /// The piece.
+        /// The next piece of the block; never empty.
         text: String,
     },
-    /// Thinking, likewise.
+    /// A piece of thinking, for the block with this index.
     Thinking {
         /// Index in [`Response::content`].
         block: u32,
-        /// The piece.
+        /// The next piece of the block; never empty.
         text: String,
     },
     /// The arguments of a call of one of our tools, as canonical JSON ([`crate::provider::call_text`]). The first piece comes with the call's name.
@@ -27,10 +27,10 @@ pub enum StreamEvent {
         block: u32,
         /// The tool.
         name: String,
-        /// The piece.
+        /// The next piece of the block; never empty.
         text: String,
     },
-    /// What is said of a tool that the provider runs itself, likewise.
+    /// Text about a tool that the provider runs itself, likewise.
     Hosted {
         /// Index in [`Response::content`].
         block: u32,
@@ -46,11 +46,11 @@ pub enum StreamEvent {
     Counted,
     /// The model is done.
     Done(Response),
-    /// The attempt failed.
+    /// The attempt failed; there is no answer.
     Failed(Failure),
 }
 
-/// A whole answer.
+/// An answer that has ended.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Response {
     /// The blocks, in the provider's order. Tool calls have an empty `call_id`, which the turn fills in.
@@ -58,7 +58,7 @@ pub struct Response {
     pub content: Vec<ContentBlock>,
     /// Why the model stopped, for reporting; whether the turn goes on depends on the content.
     pub stop: Stop,
-    /// What it cost.
+    /// The tokens that it took.
     pub usage: Usage,
 }
 
@@ -70,7 +70,7 @@ pub enum Stop {
     End,
     /// Its answer was cut at the token limit.
     MaxTokens,
-    /// It refused.
+    /// It refused to answer.
     Refusal,
     /// Its provider stopped in the middle of what it runs itself: it is asked again, with this answer at the end of the context.
     Paused,

@@ -16,9 +16,9 @@ use super::super::wire;
 /// A tool as the model sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {
-    /// Its name.
+    /// The name that the model calls it by.
     pub name: String,
-    /// What it is told about it.
+    /// The description that tells the model when and how to call it.
     pub description: String,
     /// JSON Schema of the arguments.
     pub input_schema: Value,

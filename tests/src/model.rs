@@ -9,6 +9,7 @@ mod gate;
 mod http;
 mod record;
 mod reply;
+pub mod wellformed;
 mod wire;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -17,7 +18,6 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-use lingerd::provider::wellformed;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -149,7 +149,7 @@ struct State {
 }
 
 impl State {
-    /// Checks what was left for later; what the product asserts of itself always is, as long turns would wait for it.
+    /// Checks what was left for later; [`wellformed`] always is, as long turns would wait for it.
     fn check_rest(&mut self) {
         let later = self.later;
         for recorded in self.requests.iter_mut().skip(self.checked) {
@@ -158,7 +158,7 @@ impl State {
                 recorded.json = serde_json::from_slice(&recorded.body).unwrap_or_default();
                 wrong = check(&mut self.continuity, recorded);
             }
-            let own = wellformed::validate(recorded.format.product_kind(), &recorded.json).err();
+            let own = wellformed::validate(recorded.format.kind(), &recorded.json).err();
             wrong.extend(own.into_iter().flatten());
             self.violations.extend(wrong.iter().map(|what| said(recorded, what)));
         }

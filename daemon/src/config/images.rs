@@ -8,7 +8,7 @@ use reqwest::Url;
 
 use super::providers::Providers;
 use crate::provider::catalogue::{KeySource, Resolved};
-use crate::provider::image::{ImageRequest, MadeImage, decode, encode, is_supported};
+use crate::provider::image::{ImageRequest, MadeImage, decode};
 use crate::provider::key_source::Lack;
 use crate::provider::models::{Price, Prices};
 use crate::provider::{Provider, driver};
@@ -39,7 +39,7 @@ impl Providers {
             url.host_str().map(str::to_owned)
         };
         let found = |origin: &str| {
-            let resolved = catalogue.resolve(origin).ok().filter(|resolved| is_supported(resolved.kind()))?;
+            let resolved = catalogue.resolve(origin).ok().filter(Resolved::makes_images)?;
             let host = host(&resolved)?;
             Some((resolved, ImageModel { origin: origin.to_owned(), host }))
         };
@@ -62,10 +62,12 @@ impl Providers {
         let Provider::Http(endpoint) = resolved.open(secrets) else {
             return Err("it has no address".to_owned());
         };
-        let (kind, has_pictures) = (resolved.kind(), !request.pictures.is_empty());
-        let asked = encode(kind, &resolved.model, &request)?;
+        let has_pictures = !request.pictures.is_empty();
+        let images = endpoint.codec.images().ok_or("its provider makes no images")?;
+        let asked = images.encode(&resolved.model, &request);
         let answer = driver::get(&endpoint, asked, TIMEOUT, MAX_ANSWER).await.map_err(|failure| failure.message)?;
-        let decoded = task::spawn_blocking(move || decode(kind, &answer)).await;
+        let codec = endpoint.codec.clone();
+        let decoded = task::spawn_blocking(move || decode(codec.as_ref(), &answer)).await;
         let made = decoded.unwrap_or_else(|error| Err(format!("its answer cannot be read: {error}")))?;
         let usage = priced(made.usage, &resolved.facts.prices, &model, has_pictures);
         Ok(MadeImage { usage, ..made })

@@ -39,8 +39,8 @@ use serde_json::Value;
 use toml::de::DeTable;
 
 use crate::mcp::settings::ServerConfig;
+use crate::provider::catalogue::ModelConfig;
 use crate::provider::catalogue::ProviderConfig;
-use crate::provider::models::ModelConfig;
 use crate::provider::network::NetworkConfig;
 pub use attention::Attention;
 pub use delegation::Delegation;

@@ -206,7 +206,7 @@ impl Providers {
         let Ok(catalogue) = self.catalogue() else { return false };
         let Ok(resolved) = catalogue.resolve(model) else { return false };
         let Some(scope) = catalogue.scope(&resolved) else { return false };
-        let asked = if scope.ollama_model.is_some() { &resolved.origin } else { &resolved.provider };
+        let asked = if scope.unlisted_model.is_some() { &resolved.origin } else { &resolved.provider };
         if !self.listed.lock().unwrap_or_else(PoisonError::into_inner).insert(asked.clone()) {
             return false;
         }

@@ -58,7 +58,7 @@ enum Bracket {
     Array,
 }
 
-/// What comes next.
+/// The part of an object that is expected next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum At {
     /// The first brace.

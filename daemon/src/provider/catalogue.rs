@@ -5,9 +5,11 @@
 mod config;
 mod entry;
 mod error;
+mod hosted_names;
 mod key;
 mod learned;
 mod lists;
+mod model_config;
 mod names;
 mod resolved;
 
@@ -20,22 +22,27 @@ use linger_protocol::patience::Patience;
 use reqwest::Url;
 use serde_json::{Map, Value};
 
+use super::address;
+use super::attempt::Provider;
+pub use super::codecs::codec;
 use super::compat::Compat;
 use super::driver::Endpoint;
+pub use super::keys::KeySource;
 use super::keys::{Bearer, Keys};
-use super::models::{ModelConfig, ModelInfo, is_trained_on_patches};
+pub use super::kind::Kind;
+use super::models::{ModelInfo, is_trained_on_patches};
 use super::network::Network;
 use super::output_schema::{self, SchemaStrategy};
 use super::own_fields::{self, Field, FieldValue, Part, Source};
 use super::preset::{PLACEHOLDER, PRESETS};
-use super::{Provider, address, effort, ollama};
 use crate::diagnostics;
-pub use config::{Kind, ProviderConfig};
+pub use config::ProviderConfig;
 use entry::Entry;
 pub use error::ResolveError;
 use lists::Lists;
 pub use lists::Stored;
-pub use resolved::{KeySource, Resolved, Secrets, codec};
+pub use model_config::ModelConfig;
+pub use resolved::{Resolved, Secrets};
 
 /// How many variables a hint names.
 const NAMED: usize = 3;
@@ -249,15 +256,12 @@ impl Catalogue {
         let mut facts = said.override_in(known);
         // What the server refuses counts, whatever was said before.
         facts.window = [facts.window, self.lists.refused_above(name, model)].into_iter().flatten().min();
-        match entry.kind {
-            // Its window is what the request asks for, even if the model could have more.
-            Kind::Ollama => {
-                let num_ctx = entry.compat(said.context_window).num_ctx.unwrap_or(ollama::NUM_CTX);
-                let window = Some(u64::from(num_ctx)).into_iter().chain(self.lists.facts(name, model).window).min();
-                ModelInfo { window, ..facts }
-            }
-            _ => facts,
+        let codec = codec(entry.kind, entry.compat(said.context_window));
+        if let Some(asked) = codec.and_then(|codec| codec.requested_window()) {
+            // Even if the model could have more.
+            facts.window = Some(u64::from(asked)).into_iter().chain(self.lists.facts(name, model).window).min();
         }
+        facts
     }
 
     /// The configured models that stand in for `origin` while it cannot answer, and after how long.
@@ -296,7 +300,8 @@ impl Catalogue {
         let (name, model) = model.split_once('/').unwrap_or((model, ""));
         let entry = self.entries.get(name);
         entry.map_or(SchemaStrategy::PromptOnly, |entry| {
-            output_schema::schema_strategy(entry.kind, self.learned(name, model, entry.compat), model, schema)
+            let compat = self.learned(name, model, entry.compat);
+            output_schema::schema_strategy(codec(entry.kind, compat).as_deref(), compat, model, schema)
         })
     }
 
@@ -304,7 +309,7 @@ impl Catalogue {
     pub fn wraps(&self, model: &str, schema: &Value) -> bool {
         let entry = self.entries.get(model.split('/').next().unwrap_or(model));
         self.schema_strategy(model, schema) != SchemaStrategy::PromptOnly
-            && entry.is_some_and(|entry| output_schema::wraps(entry.kind, schema))
+            && entry.and_then(Entry::codec).is_some_and(|codec| output_schema::wraps(codec.as_ref(), schema))
     }
 
     /// The context window of a model (`provider/model`), in tokens, if known.

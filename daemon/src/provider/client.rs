@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use reqwest::{Certificate, Client};
 
-use super::network::{Roots, Route};
 use super::public::{PrivateHosts, PublicNames};
+use super::route::{Proxy, Roots, Route};
 use super::transport_error::{failed, failure_of};
-use super::{Failure, FailureClass};
+use super::types::{Failure, FailureClass};
 
 use crate::sys::task;
 
@@ -73,7 +73,7 @@ impl Clients {
         connect_timeout: Duration,
         private: Option<PrivateHosts>,
     ) -> Result<Client, Failure> {
-        let secure = secure || route.proxy.as_ref().is_some_and(super::network::Proxy::is_secure);
+        let secure = secure || route.proxy.as_ref().is_some_and(Proxy::is_secure);
         let roots = if secure { route.roots.clone() } else { Roots::default() };
         let traits = (connect_timeout, secure, Route { proxy: route.proxy.clone(), roots }, private);
         if let Some(client) = self.map().get(&traits) {
@@ -110,10 +110,8 @@ fn build((connect_timeout, secure, route, private): &Traits) -> Result<Client, F
         .connect_timeout(*connect_timeout);
     #[cfg(target_os = "linux")]
     let builder = builder.tcp_user_timeout(UNACKNOWLEDGED);
-    let builder = match secure {
-        true => builder.tls_certs_merge(certificates(&route.roots)?),
-        false => builder.tls_certs_only([]),
-    };
+    let builder =
+        if *secure { builder.tls_certs_merge(certificates(&route.roots)?) } else { builder.tls_certs_only([]) };
     let builder = match private {
         Some(private) => builder.dns_resolver(Arc::new(PublicNames(private.clone()))),
         None => builder,

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::catalogue::Kind;
 use super::hosted::Hosted;
 
 /// The flags; an unset flag has the default named here.
@@ -139,42 +138,47 @@ impl Compat {
         serde_json::to_string(&set.collect::<BTreeMap<_, _>>()).unwrap_or_default()
     }
 
-    /// A flag that is set and means nothing to `kind`.
-    pub fn misplaced(&self, kind: Kind) -> Option<&'static str> {
-        use Kind::{Anthropic, Gemini, Ollama, Openai, OpenaiResponses};
-        let set: [(&str, bool, &[Kind]); 24] = [
-            ("max_completion_tokens", self.max_completion_tokens.is_some(), &[Openai]),
-            ("developer_role", self.developer_role.is_some(), &[Openai]),
-            ("prompt_cache_key", self.prompt_cache_key.is_some(), &[Openai, OpenaiResponses]),
-            ("cache_control", self.cache_control.is_some(), &[Openai]),
-            ("streaming", self.streaming.is_some(), &[Openai, OpenaiResponses, Ollama]),
-            ("stream_usage", self.stream_usage.is_some(), &[Openai]),
-            ("usage_cost", self.usage_cost.is_some(), &[Openai]),
-            ("reasoning_content", self.reasoning_content.is_some(), &[Openai]),
-            ("short_call_ids", self.short_call_ids.is_some(), &[Openai]),
-            ("tool_result_name", self.tool_result_name.is_some(), &[Openai]),
-            ("assistant_after_tool", self.assistant_after_tool.is_some(), &[Openai]),
-            ("assistant_after_user", self.assistant_after_user.is_some(), &[Openai]),
-            ("think_open", self.think_open.is_some(), &[Anthropic, Openai, OpenaiResponses, Gemini, Ollama]),
-            ("encrypted_reasoning", self.encrypted_reasoning.is_some(), &[OpenaiResponses]),
-            ("json_schema", self.json_schema.is_some(), &[Anthropic, Openai, OpenaiResponses, Gemini, Ollama]),
-            ("strict_schema", self.strict_schema.is_some(), &[Openai, OpenaiResponses]),
-            ("schema_with_tools", self.schema_with_tools.is_some(), &[Openai, OpenaiResponses, Gemini, Ollama]),
-            ("reasoning_effort", self.reasoning_effort.is_some(), &[Openai, OpenaiResponses]),
-            ("thinking_budget", self.thinking_budget.is_some(), &[Anthropic, Gemini]),
-            ("thinking", self.thinking.is_some(), &[Anthropic, OpenaiResponses, Gemini, Ollama]),
-            ("hosted_with_tools", self.hosted_with_tools.is_some(), &[Gemini]),
-            ("vertex", self.vertex.is_some(), &[Anthropic, Gemini]),
-            ("signature_placeholder", self.signature_placeholder.is_some(), &[Gemini]),
-            ("num_ctx", self.num_ctx.is_some(), &[Ollama]),
+    /// A flag that is set and is not among `known`, those that a wire format reads.
+    pub fn misplaced(&self, known: &[&str]) -> Option<&'static str> {
+        let set: [(&str, bool); 24] = [
+            ("max_completion_tokens", self.max_completion_tokens.is_some()),
+            ("developer_role", self.developer_role.is_some()),
+            ("prompt_cache_key", self.prompt_cache_key.is_some()),
+            ("cache_control", self.cache_control.is_some()),
+            ("streaming", self.streaming.is_some()),
+            ("stream_usage", self.stream_usage.is_some()),
+            ("usage_cost", self.usage_cost.is_some()),
+            ("reasoning_content", self.reasoning_content.is_some()),
+            ("short_call_ids", self.short_call_ids.is_some()),
+            ("tool_result_name", self.tool_result_name.is_some()),
+            ("assistant_after_tool", self.assistant_after_tool.is_some()),
+            ("assistant_after_user", self.assistant_after_user.is_some()),
+            ("think_open", self.think_open.is_some()),
+            ("encrypted_reasoning", self.encrypted_reasoning.is_some()),
+            ("json_schema", self.json_schema.is_some()),
+            ("strict_schema", self.strict_schema.is_some()),
+            ("schema_with_tools", self.schema_with_tools.is_some()),
+            ("reasoning_effort", self.reasoning_effort.is_some()),
+            ("thinking_budget", self.thinking_budget.is_some()),
+            ("thinking", self.thinking.is_some()),
+            ("hosted_with_tools", self.hosted_with_tools.is_some()),
+            ("vertex", self.vertex.is_some()),
+            ("signature_placeholder", self.signature_placeholder.is_some()),
+            ("num_ctx", self.num_ctx.is_some()),
         ];
-        set.into_iter().find(|(_, set, kinds)| *set && !kinds.contains(&kind)).map(|(name, ..)| name)
+        set.into_iter().find(|(name, set)| *set && !known.contains(name)).map(|(name, _)| name)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::codecs::codec;
+    use super::super::kind::Kind;
     use super::*;
+
+    fn flags(kind: Kind) -> &'static [&'static str] {
+        codec(kind, Compat::NONE).map_or(&[], |codec| codec.flags())
+    }
 
     #[test]
     fn what_a_user_sets_goes_before_what_is_known_and_the_rest_stays() {
@@ -201,13 +205,22 @@ mod tests {
              thinking_budget = true\nthinking = true\nhosted_with_tools = true\nvertex = true\nsignature_placeholder = true\nnum_ctx = 1",
         )
         .unwrap();
+        let known: Vec<&str> = Kind::ALL.into_iter().flat_map(flags).copied().collect();
+        assert_eq!(all.misplaced(&known), None);
+        for kind in Kind::ALL {
+            for name in flags(kind) {
+                let value = if *name == "num_ctx" { "1" } else { "true" };
+                let set: Compat = toml::from_str(&format!("{name} = {value}")).unwrap();
+                assert_eq!((set.misplaced(&[]), set.misplaced(flags(kind))), (Some(*name), None), "{kind:?}");
+            }
+        }
         let set = |name: &str| toml::from_str::<Compat>(&format!("{name} = true")).unwrap();
-        assert_eq!(all.misplaced(Kind::Anthropic), Some("max_completion_tokens"));
-        assert_eq!(set("vertex").misplaced(Kind::Gemini), None);
-        assert_eq!(set("vertex").misplaced(Kind::Openai), Some("vertex"));
-        assert_eq!(set("thinking").misplaced(Kind::Openai), Some("thinking"));
-        assert_eq!(set("thinking").misplaced(Kind::Anthropic), None);
-        assert_eq!(set("prompt_cache_key").misplaced(Kind::OpenaiResponses), None);
-        assert_eq!(Compat::NONE.misplaced(Kind::Demo), None);
+        assert_eq!(all.misplaced(flags(Kind::Anthropic)), Some("max_completion_tokens"));
+        assert_eq!(set("vertex").misplaced(flags(Kind::Gemini)), None);
+        assert_eq!(set("vertex").misplaced(flags(Kind::Openai)), Some("vertex"));
+        assert_eq!(set("thinking").misplaced(flags(Kind::Openai)), Some("thinking"));
+        assert_eq!(set("thinking").misplaced(flags(Kind::Anthropic)), None);
+        assert_eq!(set("prompt_cache_key").misplaced(flags(Kind::OpenaiResponses)), None);
+        assert_eq!(Compat::NONE.misplaced(flags(Kind::Demo)), None);
     }
 }

@@ -22,7 +22,9 @@ use linger_protocol::message::{ContentBlock, Role, Usage, text_of};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Message, Request, Response, StreamEvent, call_text, json_size};
+use super::call_text;
+use super::types::{Message, Request, Response, StreamEvent};
+use super::wire::json_size;
 
 /// Between two words.
 const PACE: Duration = Duration::from_millis(15);
@@ -50,9 +52,9 @@ pub struct DemoStream {
     call: VecDeque<StreamEvent>,
     /// When the next word is due.
     due: Option<Instant>,
-    /// What the request has.
+    /// The tokens of the request.
     counted: Usage,
-    /// What it all comes to; taken when it is given.
+    /// The whole answer; taken when it is given out.
     response: Option<Response>,
 }
 
@@ -174,7 +176,7 @@ fn since_prompt(messages: &[Message]) -> (String, Vec<Done<'_>>) {
     (prompt, done)
 }
 
-/// What this step says, and the call that ends it if there is one.
+/// The actions of this step; a call is the last one.
 fn script(prompt: &str, done: &[Done<'_>]) -> Vec<Action> {
     let directives: Vec<Action> = prompt.lines().filter_map(directive).collect();
     if directives.is_empty() {
@@ -244,7 +246,7 @@ fn interesting(listing: &str) -> Option<String> {
     readme.or_else(first).map(str::to_owned)
 }
 
-/// What a call came to, in facts.
+/// A report of a call and its result, in facts.
 fn report(done: &Done<'_>) -> String {
     let argument = |name: &str| done.input.get(name).and_then(Value::as_str).unwrap_or_default();
     // Notes of the tools stand in brackets, and the numbers of a file's lines before a tab.
@@ -276,9 +278,11 @@ fn split(text: &str) -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::attempt::Provider;
+    use super::super::encoding::Encoding;
     use super::super::support::{assistant, call, result, shown_is_kept, user};
-    use super::super::tools::ToolSpecs;
-    use super::super::{Encoding, Images, Provider, ToolSpec};
+    use super::super::types::ToolSpecs;
+    use super::super::types::{Images, ToolSpec};
     use super::*;
 
     /// What the model answers, and how long it takes.

@@ -16,15 +16,18 @@ use reqwest::header::{HeaderMap, HeaderValue};
 use reqwest::{Client, Url};
 use tokio::time::{Instant, timeout_at};
 
+use super::address;
+use super::encoding::Encoding;
 use super::failure::{one_line, spell};
-use super::network::{Network, Route};
+use super::network::Network;
 use super::own_fields::Part;
+use super::route::Route;
 use super::sse::Framer;
 pub use super::timeouts::Timeouts;
 use super::timeouts::{Deadline, Deadlines, silence};
 use super::transport_error::{failed, failure_of, proxy_auth_required, redirect_failure};
+use super::types::{Codec, Decoder, Failure, FailureClass, Request, StreamEvent};
 use super::unstreamed::{Opening, page};
-use super::{Codec, Decoder, Encoding, Failure, FailureClass, Request, StreamEvent, address};
 use crate::diagnostics::secret::{Redactor, Secret};
 use crate::sys::clock;
 use crate::sys::task;
@@ -55,7 +58,7 @@ pub struct Endpoint {
     pub key: Option<Secret>,
     /// Headers and query parameters of the user's own.
     pub fields: Arc<Vec<(Part, String, FieldText)>>,
-    /// Its timeouts.
+    /// How long each part of an answer may take.
     pub limits: Timeouts,
     /// Proxies and certificates.
     pub network: Arc<Network>,
@@ -66,7 +69,7 @@ pub struct Endpoint {
 /// The value of a field.
 #[derive(Clone, Debug)]
 pub enum FieldText {
-    /// As written.
+    /// Written in the configuration; no secret.
     Plain(String),
     /// From a variable or a command.
     Secret(Secret),
@@ -316,15 +319,16 @@ async fn yield_once() {
 /// Fetches a small document, such as a list of models: at most `most` bytes, within `timeout`. With a body it is a POST.
 pub async fn get(
     endpoint: &Endpoint,
-    asked: super::HttpRequest,
+    asked: super::types::HttpRequest,
     timeout: Duration,
     most: usize,
 ) -> Result<Vec<u8>, Failure> {
     let read = async {
         let target = Target::of(endpoint, &asked.path).await?;
-        let request = match asked.body.is_empty() {
-            true => target.client.get(target.url.clone()),
-            false => post(&target, asked.body, &asked.headers),
+        let request = if asked.body.is_empty() {
+            target.client.get(target.url.clone())
+        } else {
+            post(&target, asked.body, &asked.headers)
         };
         let response = send_authorized(endpoint, &target, request, asked.headers).await?;
         read_whole(response, most).await
@@ -346,7 +350,7 @@ async fn read_whole(mut response: reqwest::Response, most: usize) -> Result<Vec<
 }
 
 /// Sends the request; fails unless the response is a success.
-async fn send(endpoint: Endpoint, encoded: super::HttpRequest) -> Result<reqwest::Response, Failure> {
+async fn send(endpoint: Endpoint, encoded: super::types::HttpRequest) -> Result<reqwest::Response, Failure> {
     let target = Target::of(&endpoint, &encoded.path).await?;
     let request = post(&target, encoded.body, &encoded.headers);
     let response = send_authorized(&endpoint, &target, request, encoded.headers).await?;
@@ -361,10 +365,8 @@ async fn send(endpoint: Endpoint, encoded: super::HttpRequest) -> Result<reqwest
 /// A request with this body: JSON, unless the headers to come say otherwise.
 fn post(target: &Target, body: Vec<u8>, headers: &[(&'static str, String)]) -> reqwest::RequestBuilder {
     let request = target.client.post(target.url.clone()).body(body);
-    match headers.iter().any(|(name, _)| *name == "content-type") {
-        true => request,
-        false => request.header("content-type", "application/json"),
-    }
+    let has_type = headers.iter().any(|(name, _)| *name == "content-type");
+    if has_type { request } else { request.header("content-type", "application/json") }
 }
 
 /// Where a request goes: its URL and its route.

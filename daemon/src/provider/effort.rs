@@ -1,47 +1,26 @@
-//! How hard a model thinks, in the words of each wire format. A table, and pure.
+//! How hard a model thinks: the budget of each effort, and the efforts that a model takes. Pure.
 //!
-//! Where a format has no word for an effort, it gets the nearest. Without a word from user or configuration nothing is sent.
+//! Each wire format has its own words for an effort; where it has none, it gets the nearest. Without an effort from user or
+//! configuration nothing is sent.
 
 use linger_protocol::message::{ContentBlock, Role};
 use linger_protocol::session::Effort;
 
-use super::tools::ToolSpecs;
-use super::{Codec, Images, Message, Request};
+use super::types::ToolSpecs;
+use super::types::{Codec, Images, Message, Request};
 
-/// An effort in the words of the formats.
-#[derive(Debug)]
-pub(super) struct Words {
-    effort: Effort,
-    /// Anthropic's `output_config.effort`.
-    pub(super) anthropic: &'static str,
-    /// `reasoning_effort` of Chat Completions, and `reasoning.effort` of Responses.
-    pub(super) openai: &'static str,
-    /// Gemini's `thinkingLevel`, from its third generation on.
-    pub(super) gemini: &'static str,
-    /// Ollama's `think`.
-    pub(super) ollama: &'static str,
-    /// Tokens to think with, for models that want a number. About what the vendors' own programs give.
-    pub(super) budget: u32,
-}
-
-const fn words(effort: Effort, [anthropic, openai, gemini, ollama]: [&'static str; 4], budget: u32) -> Words {
-    Words { effort, anthropic, openai, gemini, ollama, budget }
-}
-
-const WORDS: &[Words] = &[
-    // Gemini's third generation cannot be kept from thinking.
-    words(Effort::None, ["low", "none", "MINIMAL", ""], 0),
-    words(Effort::Minimal, ["low", "minimal", "MINIMAL", "low"], 1_024),
-    words(Effort::Low, ["low", "low", "LOW", "low"], 4_096),
-    words(Effort::Medium, ["medium", "medium", "MEDIUM", "medium"], 8_192),
-    words(Effort::High, ["high", "high", "HIGH", "high"], 16_384),
-    words(Effort::Xhigh, ["xhigh", "xhigh", "XHIGH", "high"], 24_576),
-    words(Effort::Max, ["max", "max", "XHIGH", "high"], 24_576),
-];
-
-/// The words for `effort`; none for what a provider does by itself.
-pub(super) fn of(effort: Effort) -> Option<&'static Words> {
-    WORDS.iter().find(|words| words.effort == effort)
+/// Tokens to think with, for models that want a number; absent for what a provider does by itself. About what the vendors' own
+/// programs give.
+pub(super) fn budget(effort: Effort) -> Option<u32> {
+    Some(match effort {
+        Effort::Auto => return None,
+        Effort::None => 0,
+        Effort::Minimal => 1_024,
+        Effort::Low => 4_096,
+        Effort::Medium => 8_192,
+        Effort::High => 16_384,
+        Effort::Xhigh | Effort::Max => 24_576,
+    })
 }
 
 /// Whether `effort` is asked for, and is more than none.
@@ -91,8 +70,9 @@ pub(super) fn taken(codec: &dyn Codec, model: &str) -> Vec<Effort> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::catalogue::{Kind, codec};
+    use super::super::codecs::codec;
     use super::super::compat::Compat;
+    use super::super::kind::Kind;
     use super::*;
 
     #[test]
@@ -115,10 +95,10 @@ mod tests {
     }
 
     #[test]
-    fn every_effort_has_its_words_and_nothing_said_has_none() {
-        let known: Vec<Effort> = Effort::ALL.into_iter().filter(|effort| of(*effort).is_some()).collect();
+    fn every_effort_has_its_budget_and_none_has_none() {
+        let known: Vec<Effort> = Effort::ALL.into_iter().filter(|effort| budget(*effort).is_some()).collect();
         assert_eq!(known, &Effort::ALL[1..]);
-        assert!(WORDS.is_sorted_by_key(|words| words.budget));
+        assert!(Effort::ALL.into_iter().map(budget).is_sorted());
         assert!(!thinks(Effort::Auto) && !thinks(Effort::None) && thinks(Effort::Minimal));
     }
 }

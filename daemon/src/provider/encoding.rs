@@ -11,17 +11,17 @@ use linger_protocol::id::CallId;
 use linger_protocol::message::{ContentBlock, Role};
 use serde_json::{Map, Value};
 
-use super::tools::ToolSpecs;
-use super::{Codec, Encoder, HttpRequest, Message, Request, own_fields, wire};
+use super::types::{Codec, Encoder, HttpRequest, Message, Request, RequestPrefix, ToolJson};
+use super::{own_fields, wire};
 
-/// What was encoded of one context, to which messages are only ever added. With another codec, model, system prompt or other
+/// The encoded part of one context, to which messages are only ever added. With another codec, model, system prompt or other
 /// tools it starts again from the first message.
 #[derive(Debug, Default)]
 pub struct Encoding(Option<Current>);
 
 #[derive(Debug)]
 struct Current {
-    prefix: Prefix,
+    prefix: PrefixHash,
     encoder: Box<dyn Encoder>,
     /// How many messages it has.
     messages: usize,
@@ -30,29 +30,30 @@ struct Current {
 /// A hash of what requests must have in common for one to extend the other: the codec with its settings, `provider/model`, the
 /// system prompt, and the tools.
 #[derive(Debug, PartialEq, Eq)]
-struct Prefix(u64);
+struct PrefixHash(u64);
 
-impl Prefix {
-    fn of(codec: &dyn Codec, (origin, system, tools): (&str, &str, &ToolSpecs)) -> Self {
+impl PrefixHash {
+    fn of(codec: &dyn Codec, prefix: &RequestPrefix<'_>) -> Self {
         let mut hasher = DefaultHasher::new();
-        (format!("{codec:?}"), origin, system, tools.digest()).hash(&mut hasher);
+        (format!("{codec:?}"), prefix.origin, prefix.system, prefix.tools.digest()).hash(&mut hasher);
         Self(hasher.finish())
     }
 }
 
 impl Encoding {
-    /// How many messages need not be encoded again for a request with this origin, system prompt and tools.
-    pub fn encoded(&self, codec: &dyn Codec, of: (&str, &str, &ToolSpecs)) -> usize {
+    /// How many messages need not be encoded again for a request that begins with `prefix`.
+    pub fn encoded(&self, codec: &dyn Codec, prefix: &RequestPrefix<'_>) -> usize {
         if cfg!(debug_assertions) {
             return 0; // There all is encoded twice.
         }
-        let prefix = Prefix::of(codec, of);
+        let prefix = PrefixHash::of(codec, prefix);
         self.0.as_ref().filter(|current| current.prefix == prefix).map_or(0, |current| current.messages)
     }
 
     /// The request, byte for byte as if nothing had been encoded before.
     pub fn encode(&mut self, codec: &dyn Codec, request: &Request<'_>) -> HttpRequest {
-        let prefix = Prefix::of(codec, (request.origin, request.system, request.tools));
+        let Request { origin, system, tools, .. } = *request;
+        let prefix = PrefixHash::of(codec, &RequestPrefix { origin, system, tools });
         let kept = self.0.take().filter(|current| current.prefix == prefix);
         let current = self.0.insert(kept.unwrap_or_else(|| Current { prefix, encoder: codec.encoder(), messages: 0 }));
         let encoded = current.encoder.encode(request);
@@ -67,7 +68,7 @@ impl Encoding {
 pub(super) struct Items(String);
 
 impl Items {
-    /// Adds a value.
+    /// Adds a value at the end.
     pub(super) fn push(&mut self, value: &Value) {
         self.push_text(&value.to_string());
     }
@@ -89,7 +90,7 @@ impl Items {
         self
     }
 
-    /// The text.
+    /// The values as they stand in a list, without its brackets.
     pub(super) fn as_str(&self) -> &str {
         &self.0
     }
@@ -103,9 +104,17 @@ impl Items {
 impl FromIterator<Value> for Items {
     fn from_iter<I: IntoIterator<Item = Value>>(values: I) -> Self {
         let mut items = Self::default();
-        values.into_iter().for_each(|value| items.push(&value));
+        for value in values {
+            items.push(&value);
+        }
         items
     }
+}
+
+/// A tool as Chat Completions has it, and Ollama: a `function` with `parameters`.
+pub(super) fn function(tool: &ToolJson) -> String {
+    let ToolJson { name, description, schema } = tool;
+    format!(r#"{{"type":"function","function":{{"name":{name},"description":{description},"parameters":{schema}}}}}"#)
 }
 
 /// The object `fields`, and after its fields the lists in `lists`: names and items, which may be cut anywhere.
@@ -220,17 +229,18 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    use super::super::ToolSpec;
     use super::super::anthropic::Anthropic;
-    use super::super::catalogue::{self, Kind};
+    use super::super::catalogue;
     use super::super::compat::Compat;
     use super::super::gemini::Gemini;
     use super::super::hosted::Hosted;
+    use super::super::kind::Kind;
     use super::super::ollama::Ollama;
     use super::super::openai::OpenAi;
-    use super::super::output_schema::{self, OutputSchema, SchemaStrategy};
+    use super::super::output_schema::{self, SchemaStrategy};
     use super::super::responses::Responses;
     use super::super::support::{KINDS, THEIRS, assistant, call, history, mixed_history, request, user};
+    use super::super::types::{OutputSchema, ToolSpec, ToolSpecs};
     use super::super::wellformed::{extends, validate};
     use super::*;
 
@@ -290,7 +300,8 @@ mod tests {
     fn shaped<'a>(kind: Kind, request: Request<'a>, schema: &'a Value, due: Option<bool>) -> Request<'a> {
         let Some(due) = due else { return request };
         let output_schema = Some(OutputSchema { schema, due });
-        match output_schema::schema_strategy(kind, Compat::NONE, request.model, schema) {
+        let codec = catalogue::codec(kind, Compat::NONE);
+        match output_schema::schema_strategy(codec.as_deref(), Compat::NONE, request.model, schema) {
             SchemaStrategy::WithTools => Request { output_schema, ..request },
             SchemaStrategy::WithoutTools if due => Request { output_schema, tools: ToolSpecs::none(), ..request },
             SchemaStrategy::WithoutTools | SchemaStrategy::PromptOnly => request,
@@ -327,7 +338,7 @@ mod tests {
                 let compat = Compat { hosted: Hosted::ALL, ..Compat::NONE };
                 let codec = catalogue::codec(kind, compat).unwrap();
                 let body: Value = serde_json::from_slice(&encoding.encode(codec.as_ref(), &request).body).unwrap();
-                prop_assert_eq!(validate(kind, &body), Ok(()), "{:#}", body);
+                prop_assert_eq!(validate(kind.name(), &body), Ok(()), "{:#}", body);
                 prop_assert_eq!(body.to_string().contains("\"n\":{"), request.output_schema.is_some(), "{:#}", body);
                 if let Some(before) = sent.insert((kind.name(), due), body.clone()) {
                     prop_assert!(extends(&before, &body), "{:#}\n is no prefix of\n{:#}", before, body);

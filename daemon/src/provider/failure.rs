@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::parameter::Parameter;
+use super::types::{Failure, FailureClass, Parameter};
 use super::wire::with_good_escapes;
 use words::{ALTERNATE, ALTERNATE_HINT, HISTORY, IMAGES, NO_IMAGES, NOUNS, QUOTA, REASONING, TOO_LONG};
 
@@ -23,82 +23,6 @@ const MAX_TEXT: usize = 64 << 10;
 
 /// After this word FastAPI echoes the request.
 const INPUT: &str = "\"input\"";
-
-/// Why an attempt failed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Failure {
-    /// Its class, which decides about a retry.
-    pub class: FailureClass,
-    /// One line for users: the provider's message, without secrets.
-    pub message: String,
-    /// The wait that the provider asks for.
-    pub retry_after: Option<Duration>,
-}
-
-/// Kinds of failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FailureClass {
-    /// Unreachable, or no such host. Retried.
-    Connect,
-    /// Connection refused. Retried, but not for long.
-    Refused,
-    /// 408, 409, 425, 429, 5xx, overloaded, also in mid-stream. Retried.
-    Overloaded,
-    /// A timeout. Retried.
-    Timeout,
-    /// The stream is truncated or malformed. Retried.
-    Stream,
-    /// A network setup problem: an untrusted certificate, a proxy that wants a password.
-    Network,
-    /// 401: the key is wrong.
-    Auth,
-    /// 403: the key is known, and may not do this; or something before the provider refuses.
-    Forbidden,
-    /// 402, a quota or credit that is used up: only payment helps, or another month.
-    Quota,
-    /// 404: no such model or address.
-    NotFound,
-    /// The context is larger than the model's window.
-    TooLong,
-    /// The model refuses images, or one of these.
-    Images,
-    /// The provider refuses its own items of earlier messages: signatures, identifiers, the order of calls and results.
-    History,
-    /// A call in the history, made by another model, lacks the thinking before it, even an empty one.
-    Reasoning,
-    /// An optional part of the request is refused.
-    Parameter(Parameter),
-    /// Any other 4xx, no money left, policy.
-    Rejected,
-}
-
-impl FailureClass {
-    /// The next thing for a user to do.
-    pub fn hint(self) -> &'static str {
-        match self {
-            Self::Connect | Self::Refused => "check that the server runs and that base_url is right, then prompt again",
-            Self::Overloaded | Self::Timeout | Self::Stream => "prompt again in a while, or choose another model",
-            Self::Forbidden => {
-                "the key may lack a permission, the API may be off in its project, or your region or network is refused: see the \
-                 provider's message, then the account's settings"
-            }
-            Self::Quota => "top up or raise the limit in the provider's console, or choose another model",
-            Self::Auth => "check the key: `linger key list` shows its source",
-            Self::Network => "check [network] in config.toml and run `linger doctor`, then prompt again",
-            Self::NotFound => "check the model's name and base_url",
-            Self::TooLong => "choose a model with a larger window, or start a new session with a summary of this one",
-            Self::Images => "choose a model that takes images",
-            Self::History => {
-                "summarise the history with /compact, choose another model with /model, or start a new session"
-            }
-            Self::Reasoning => {
-                "with kind openai set `reasoning_content = true` in [providers.NAME.compat], or choose another model with /model"
-            }
-            Self::Parameter(parameter) => parameter.hint(),
-            Self::Rejected => "check the model, its settings and the account, then prompt again",
-        }
-    }
-}
 
 impl Failure {
     /// The context window that the message names, in tokens.

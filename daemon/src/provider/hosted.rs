@@ -7,8 +7,7 @@
 use linger_protocol::message::{ContentBlock, HostedPart, HostedTool};
 use serde_json::Value;
 
-use super::catalogue::{Kind, nearest};
-use super::tools::is_among;
+use super::types::tools::is_among;
 use super::wire;
 
 /// How much of what came of a call is written down for people, in bytes; the provider's own form of it has all.
@@ -20,7 +19,7 @@ const MAX_SOURCES: usize = 12;
 /// The longest title or address of a source, in characters.
 const MAX_SOURCE: usize = 300;
 
-/// What is switched on.
+/// The hosted tools that are switched on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hosted {
     /// The model may search the web.
@@ -33,38 +32,10 @@ impl Hosted {
     /// Nothing; in constants, where `Default` cannot be used.
     pub const NONE: Self = Self { web_search: false, code_execution: false };
 
-    /// Everything.
+    /// All tools, for tests and fuzz targets.
     pub const ALL: Self = Self { web_search: true, code_execution: true };
 
-    /// What these names in the configuration switch on at a provider of this kind, or what is wrong with them.
-    pub fn named(names: &[String], kind: Kind) -> Result<Self, String> {
-        let mut hosted = Self::NONE;
-        for name in names {
-            match HostedTool::ALL.into_iter().find(|tool| tool.name() == name) {
-                Some(HostedTool::WebSearch) => hosted.web_search = true,
-                Some(HostedTool::CodeExecution) => hosted.code_execution = true,
-                _ => {
-                    let known = HostedTool::ALL.map(HostedTool::name);
-                    let near = nearest(name, known.into_iter());
-                    let known = known.join(" or ");
-                    return Err(match near {
-                        Some(near) => format!("unknown tool `{name}`; did you mean `{near}`?"),
-                        None => format!("unknown tool `{name}`: it is {known}"),
-                    });
-                }
-            }
-        }
-        match kind {
-            Kind::Anthropic | Kind::OpenaiResponses | Kind::Gemini => Ok(hosted),
-            _ if names.is_empty() => Ok(hosted),
-            Kind::Openai => {
-                Err("the kind openai has none; the same models have them as kind openai-responses".to_owned())
-            }
-            Kind::Ollama | Kind::Demo => Err(format!("the kind {} has none", kind.name())),
-        }
-    }
-
-    /// Those that are among `only`, the tools of a session.
+    /// Keeps the tools that are among `only`, the tools of a session.
     pub fn limited(self, only: Option<&[String]>) -> Self {
         let has = |tool: HostedTool| is_among(only, tool.name());
         let (web_search, code_execution) = (has(HostedTool::WebSearch), has(HostedTool::CodeExecution));
@@ -77,18 +48,18 @@ impl Hosted {
         on.into_iter().filter_map(|(on, tool)| on.then_some(tool)).collect()
     }
 
-    /// Whether this one is. What one that is not has done is told in words.
+    /// Whether this tool is switched on. The work of one that is not is told in words.
     pub fn has(self, tool: HostedTool) -> bool {
         self.tools().contains(&tool)
     }
 
-    /// Whether nothing is.
+    /// Whether no tool is switched on.
     pub fn is_none(self) -> bool {
         self == Self::NONE
     }
 }
 
-/// What another model reads in the place of a block, and the same one if what its provider wants back is not there.
+/// The text that stands for a block where its native form cannot go: for another model, or if that form is lost.
 pub(crate) fn readable(block: &ContentBlock) -> Option<String> {
     let ContentBlock::Hosted { tool, part, text, .. } = block else { return None };
     let (tool, text) = (tool.name(), wire::visible(text)?);
@@ -99,7 +70,7 @@ pub(crate) fn readable(block: &ContentBlock) -> Option<String> {
     })
 }
 
-/// What is written down of what a tool was given or put out.
+/// The text that is kept of a tool's input or output, cut to [`MAX_SAID`].
 pub(super) fn said(text: &str) -> String {
     let text = wire::without_nul(text.trim());
     if text.len() <= MAX_SAID {
@@ -115,7 +86,7 @@ pub(super) fn queries<'a>(queries: impl IntoIterator<Item = &'a str>) -> String 
     said(&queries.into_iter().collect::<Vec<_>>().join("; "))
 }
 
-/// What a search found: how much, and then a line for each source with its title, if it has one, and address.
+/// The result of a search: the count, then a line for each source with its title, if it has one, and address.
 pub(super) fn sources<'a>(found: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let short = |text: &str| -> String {
         text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(MAX_SOURCE).collect()
@@ -138,7 +109,7 @@ pub(super) fn sources<'a>(found: impl IntoIterator<Item = (&'a str, &'a str)>) -
     said(&format!("{count}\n{}{more}", named.join("\n")))
 }
 
-/// What code put out, and how it ended if that is not well.
+/// The output of code, and its exit code if that is not 0.
 pub(super) fn output(output: &str, errors: &str, status: i64) -> (HostedPart, String) {
     let parts = [output.trim(), errors.trim()];
     let text = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n");

@@ -16,7 +16,7 @@ use crate::diagnostics::secret::{Redactor, Secret};
 pub enum Bearer {
     /// The daemon's own environment.
     Daemon,
-    /// A client's environment.
+    /// The environment of a client.
     Client,
 }
 
@@ -43,6 +43,19 @@ impl fmt::Display for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.provider, self.origin)
     }
+}
+
+/// The source of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeySource {
+    /// The provider needs none.
+    None,
+    /// Held in memory already.
+    Known(Secret),
+    /// Printed by this command, which runs before the first request.
+    Command(String),
+    /// In the keychain, which is asked before the first request.
+    Keychain(Account),
 }
 
 /// The keys that the daemon holds.
@@ -89,7 +102,9 @@ impl Keys {
         let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
         let secret = held.get(variable).map(|held| held.secret.clone());
         // Refresh it: the redactor forgets the least recently used.
-        secret.iter().for_each(|secret| self.redactor.add(secret));
+        if let Some(secret) = &secret {
+            self.redactor.add(secret);
+        }
         secret
     }
 

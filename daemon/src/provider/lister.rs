@@ -4,9 +4,10 @@
 
 use std::time::Duration;
 
+use super::address;
 use super::driver::{self, Endpoint};
 use super::listing::{self, Listed};
-use super::{HttpRequest, address};
+use super::types::HttpRequest;
 
 /// How long a provider may take: most answer in a fraction of a second, and a user waits.
 pub const LIST_TIMEOUT: Duration = Duration::from_secs(4);
@@ -17,13 +18,13 @@ const MAX_LIST: usize = 8 << 20;
 /// The largest answer about one model or server, in bytes: Ollama's has licence and template.
 const MAX_DETAILS: usize = 4 << 20;
 
-/// What is asked of a provider.
+/// How much to ask a provider beside its list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scope<'a> {
     /// A server of one's own, which may know more than its list has: LiteLLM, llama.cpp.
     pub own_server: bool,
-    /// The model that Ollama is asked about.
-    pub ollama_model: Option<&'a str>,
+    /// A model whose properties the list lacks, so that they are asked for too.
+    pub unlisted_model: Option<&'a str>,
 }
 
 /// The models of a provider; `None` if it has no list.
@@ -31,12 +32,14 @@ pub async fn list(endpoint: &Endpoint, scope: Scope<'_>) -> Result<Option<Vec<Li
     let Some(request) = endpoint.codec.listing() else { return Ok(None) };
     let body = driver::get(endpoint, request, LIST_TIMEOUT, MAX_LIST).await.map_err(|failure| failure.message)?;
     let mut models = listing::parse(&body)?;
-    if let Some(model) = scope.ollama_model {
-        let body = serde_json::json!({ "model": model }).to_string().into_bytes();
-        let request = HttpRequest { body, ..HttpRequest::listing("/api/show") };
-        let shown = details(endpoint, request).await;
-        let window = shown.and_then(|body| listing::ollama_window(&body));
-        models.iter_mut().filter(|listed| listed.name == model).for_each(|listed| listed.facts.window = window);
+    if let Some(model) = scope.unlisted_model
+        && let Some(request) = endpoint.codec.model_request(model)
+    {
+        let answer = details(endpoint, request).await;
+        let window = answer.and_then(|answer| endpoint.codec.model_window(&answer));
+        for listed in models.iter_mut().filter(|listed| listed.name == model) {
+            listed.facts.window = window;
+        }
     }
     if scope.own_server && listing::is_llamacpp(&body) {
         let root = address::origin(&endpoint.base_url).unwrap_or_default();

@@ -6,7 +6,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::models::{MAX_WINDOW, ModelInfo, price_of};
+use super::models::{MAX_WINDOW, ModelInfo, plausible_tokens, price_of};
 
 /// The most models of one provider that are taken; the largest has some five hundred.
 pub const MAX_MODELS: usize = 2000;
@@ -43,9 +43,9 @@ const MAX_OUTPUT: [&str; 5] = [
 /// A model in a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listed {
-    /// Its name.
+    /// The name that requests use, without `models/` before it.
     pub name: String,
-    /// What the list says of it.
+    /// Its properties, as far as the list has them.
     pub facts: ModelInfo,
 }
 
@@ -82,14 +82,7 @@ pub fn is_llamacpp(body: &[u8]) -> bool {
 /// The window in llama.cpp's `/props`: of one slot, in tokens.
 pub fn llamacpp_window(body: &[u8]) -> Option<u64> {
     let props: Value = serde_json::from_slice(body).ok()?;
-    tokens(props.pointer("/default_generation_settings/n_ctx")?)
-}
-
-/// The window in Ollama's `/api/show`: `ARCHITECTURE.context_length` of `model_info`, in tokens.
-pub fn ollama_window(body: &[u8]) -> Option<u64> {
-    let shown: Value = serde_json::from_slice(body).ok()?;
-    let mut fields = shown.get("model_info")?.as_object()?.iter();
-    tokens(fields.find(|(name, _)| name.ends_with(".context_length"))?.1)
+    plausible_tokens(props.pointer("/default_generation_settings/n_ctx")?)
 }
 
 /// The models in LiteLLM's `/model/info`: windows in tokens, prices in US dollars per token.
@@ -100,8 +93,8 @@ pub fn litellm_info(body: &[u8]) -> Vec<Listed> {
         let (name, info) = (row.get("model_name")?.as_str()?, row.get("model_info")?);
         let price = |key: &str| price_of(info.get(key)?.as_f64()? * 1e6);
         let mut facts = ModelInfo {
-            window: info.get("max_input_tokens").or_else(|| info.get("max_tokens")).and_then(tokens),
-            max_output: info.get("max_output_tokens").and_then(tokens),
+            window: info.get("max_input_tokens").or_else(|| info.get("max_tokens")).and_then(plausible_tokens),
+            max_output: info.get("max_output_tokens").and_then(plausible_tokens),
             ..ModelInfo::default()
         };
         let usual = &mut facts.prices.usual;
@@ -112,11 +105,6 @@ pub fn litellm_info(body: &[u8]) -> Vec<Listed> {
         Some(Listed { name: name.to_owned(), facts })
     };
     rows.into_iter().flatten().filter_map(one).take(MAX_MODELS).collect()
-}
-
-/// A plausible number of tokens.
-fn tokens(value: &Value) -> Option<u64> {
-    value.as_u64().filter(|tokens| (1..=MAX_WINDOW).contains(tokens))
 }
 
 fn listed(row: &Value) -> Option<Listed> {
@@ -154,6 +142,8 @@ fn listed(row: &Value) -> Option<Listed> {
 mod tests {
     use serde_json::json;
 
+    use super::super::ollama::Ollama;
+    use super::super::types::Codec as _;
     use super::*;
 
     /// The models as text: name, window, longest answer, prices.
@@ -214,12 +204,13 @@ mod tests {
         assert_eq!(llamacpp_window(props.to_string().as_bytes()), Some(2048));
         let shown =
             json!({"license": "x", "model_info": {"general.architecture": "llama", "llama.context_length": 8192}});
-        assert_eq!(ollama_window(shown.to_string().as_bytes()), Some(8192));
+        let ollama = |body: &[u8]| Ollama::default().model_window(body);
+        assert_eq!(ollama(shown.to_string().as_bytes()), Some(8192));
         assert!(is_llamacpp(json!({"data": [{"id": "m", "owned_by": "llamacpp"}]}).to_string().as_bytes()));
         for body in ["", "[]", "{}", r#"{"data": [5]}"#, r#"{"model_info": []}"#] {
             let body = body.as_bytes();
             assert!(!is_llamacpp(body) && litellm_info(body).is_empty(), "{body:?}");
-            assert_eq!((llamacpp_window(body), ollama_window(body)), (None, None));
+            assert_eq!((llamacpp_window(body), ollama(body)), (None, None));
         }
     }
 

@@ -5,20 +5,15 @@
 //! Deliberately absent: the lists of providers, which the catalogue prefers to this table.
 
 use linger_protocol::message::Usage;
-use linger_protocol::patience::Patience;
 use linger_protocol::session::Effort;
-use serde::Deserialize;
-use serde_json::{Map, Value};
-
-use super::catalogue::Kind;
-use super::own_fields::{self, Fields};
+use serde_json::Value;
 
 /// A line a model, sorted by the bytes of its name: `PRESET/MODEL WINDOW MAX_OUTPUT INPUT OUTPUT CACHE_READ CACHE_WRITE`,
 /// and where long requests cost more, up to [`TIERS`] times a threshold and the four prices again; `-` is unknown.
 const TABLE: &str = include_str!("models.txt");
 
 /// The largest plausible price, in dollars per million tokens: a hundred times the dearest of today.
-const MAX_PRICE: f64 = 100_000.0;
+pub(super) const MAX_PRICE: f64 = 100_000.0;
 
 /// The largest plausible window, in tokens: a hundred times the largest of today.
 pub const MAX_WINDOW: u64 = 1_000_000_000;
@@ -27,7 +22,7 @@ pub const MAX_WINDOW: u64 = 1_000_000_000;
 const SAME_PRICE: f64 = 1e-6;
 
 /// How many thresholds a model's prices may have; the script leaves prices with more of them out.
-const TIERS: usize = 3;
+pub(super) const TIERS: usize = 3;
 
 /// The known properties of one model.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -36,7 +31,7 @@ pub struct ModelInfo {
     pub window: Option<u64>,
     /// The largest answer, in tokens.
     pub max_output: Option<u64>,
-    /// Prices of tokens.
+    /// Prices in US dollars, by length of the request.
     pub prices: Prices,
     /// The reasoning effort of sessions that set none.
     pub effort: Effort,
@@ -47,9 +42,9 @@ pub struct ModelInfo {
 /// Prices in US dollars per million tokens, which is micro-dollars per token.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Prices {
-    /// Of a request of any length, or up to the first threshold.
+    /// The prices of a request of any length, or up to the first threshold.
     pub usual: Price,
-    /// Of all tokens of a request that has more than so many, and of its answer; ascending.
+    /// Thresholds in tokens of the request, ascending; above one, its prices hold for all tokens of request and answer.
     pub long: [Option<(u64, Price)>; TIERS],
 }
 
@@ -67,85 +62,8 @@ pub struct Price {
 }
 
 impl Price {
-    /// All prices zero.
+    /// The price of the scripted model.
     pub const FREE: Self = Self { input: Some(0.0), output: Some(0.0), cache_read: Some(0.0), cache_write: Some(0.0) };
-}
-
-/// `[models."provider/model"]` as written.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default, expecting = "a table")]
-pub struct ModelConfig {
-    /// [`ModelInfo::window`].
-    pub context_window: Option<u64>,
-    /// [`ModelInfo::max_output`].
-    pub max_output: Option<u64>,
-    /// [`Price::input`].
-    pub input_price: Option<f64>,
-    /// [`Price::output`].
-    pub output_price: Option<f64>,
-    /// [`Price::cache_read`].
-    pub cache_read_price: Option<f64>,
-    /// [`Price::cache_write`].
-    pub cache_write_price: Option<f64>,
-    /// [`ModelInfo::effort`].
-    pub effort: Option<Effort>,
-    /// [`ModelInfo::apply_patch`].
-    pub apply_patch: Option<bool>,
-    /// Headers of the user's own, in place of the provider's with the same names.
-    pub headers: Fields,
-    /// Query parameters, likewise.
-    pub query: Fields,
-    /// Fields of the body, merged with the provider's.
-    pub body: Map<String, Value>,
-    /// The models that stand in for it, in order, while it cannot answer.
-    pub fallback: Vec<String>,
-    /// How long it may not answer before that.
-    pub fallback_after: Option<Patience>,
-}
-
-impl ModelConfig {
-    /// Fails with the bad key and the reason; `kind` is the provider's.
-    pub fn check(&self, kind: Kind) -> Result<(), (&'static str, String)> {
-        for (key, tokens) in [("context_window", self.context_window), ("max_output", self.max_output)] {
-            if tokens.is_some_and(|tokens| !(1..=MAX_WINDOW).contains(&tokens)) {
-                return Err((key, format!("must be from 1 to {MAX_WINDOW} tokens")));
-            }
-        }
-        own_fields::check(kind, &self.headers, &self.query, &self.body)?;
-        for (key, price) in [
-            ("input_price", self.input_price),
-            ("output_price", self.output_price),
-            ("cache_read_price", self.cache_read_price),
-            ("cache_write_price", self.cache_write_price),
-        ] {
-            if price.is_some_and(|price| price_of(price).is_none()) {
-                return Err((key, format!("must be from 0 to {MAX_PRICE}, in US dollars per million tokens")));
-            }
-        }
-        Ok(())
-    }
-
-    /// `known` with the configured values in place. A configured price counts for requests of every length.
-    pub fn override_in(&self, known: ModelInfo) -> ModelInfo {
-        let priced = self.input_price.or(self.output_price).or(self.cache_read_price).or(self.cache_write_price);
-        let over = |price: Price| Price {
-            input: self.input_price.or(price.input),
-            output: self.output_price.or(price.output),
-            cache_read: self.cache_read_price.or(price.cache_read),
-            cache_write: self.cache_write_price.or(price.cache_write),
-        };
-        ModelInfo {
-            window: self.context_window.or(known.window),
-            max_output: self.max_output.or(known.max_output),
-            prices: Prices {
-                usual: over(known.prices.usual),
-                // A configured price counts for every request.
-                long: if priced.is_some() { [None; TIERS] } else { known.prices.long },
-            },
-            effort: self.effort.unwrap_or(known.effort),
-            apply_patch: self.apply_patch.or(known.apply_patch),
-        }
-    }
 }
 
 impl ModelInfo {
@@ -198,6 +116,11 @@ impl Prices {
     }
 }
 
+/// A number of tokens in a provider's answer, if plausible.
+pub(super) fn plausible_tokens(value: &Value) -> Option<u64> {
+    value.as_u64().filter(|tokens| (1..=MAX_WINDOW).contains(tokens))
+}
+
 /// `dollars` per million tokens, if plausible.
 pub fn price_of(dollars: f64) -> Option<f64> {
     (0.0..=MAX_PRICE).contains(&dollars).then_some(dollars)
@@ -241,7 +164,7 @@ pub fn family(model: &str) -> Option<&str> {
     plain.or_else(dashed).map(|(family, _)| family).filter(|family| !family.is_empty())
 }
 
-/// What follows `name` on its line of a sorted table.
+/// The rest of the line of `name` in a sorted table.
 fn line<'a>(mut table: &'a str, name: &str) -> Option<&'a str> {
     while !table.is_empty() {
         let (before, after) = table.as_bytes().split_at_checked(table.len() / 2)?;
@@ -411,22 +334,5 @@ mod tests {
         ] {
             assert_eq!(is_trained_on_patches(name), expect, "{name}");
         }
-    }
-
-    #[test]
-    fn what_the_user_wrote_wins() {
-        let known = facts("alibaba", "qwen3-coder-plus");
-        assert!(known.prices.long[2].is_some() && known.prices.usual.cache_write.is_none());
-        let window = ModelConfig { context_window: Some(9), ..ModelConfig::default() };
-        assert_eq!(window.override_in(known), ModelInfo { window: Some(9), ..known });
-        let priced = ModelConfig { cache_write_price: Some(0.5), max_output: Some(7), ..ModelConfig::default() };
-        let usual = Price { cache_write: Some(0.5), ..known.prices.usual };
-        let prices = Prices { usual, long: [None; TIERS] };
-        assert_eq!(priced.override_in(known), ModelInfo { max_output: Some(7), prices, ..known });
-        let all = toml::from_str::<ModelConfig>(
-            "context_window = 1\nmax_output = 1\ninput_price = 1\noutput_price = 0\n\
-             cache_read_price = 0.5\ncache_write_price = 2.25",
-        );
-        assert_eq!(all.unwrap().override_in(ModelInfo::default()).prices.usual, flat(1.0, 0.0, 0.5, 2.25));
     }
 }

@@ -5,7 +5,6 @@
 //! not depend on the attached clients.
 //! A password in a proxy's address is a secret: [`Proxy`] does not show it, and the file may not have one.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,9 +12,10 @@ use hyper_util::client::proxy::matcher::Matcher;
 use reqwest::{Client, Url};
 use serde::Deserialize;
 
-use super::address::{authority, is_loopback};
+use super::address::is_loopback;
 use super::client::Clients;
 use super::public::PrivateHosts;
+use super::route::{Proxy, Roots, Route};
 use crate::diagnostics::secret::Secret;
 
 /// The value of `proxy` that turns proxies off, whatever the environment has.
@@ -75,7 +75,7 @@ impl NetworkConfig {
 pub struct Variables(Vec<(&'static str, String)>);
 
 impl Variables {
-    /// Of two spellings the lower-case one counts, as everywhere.
+    /// The lower-case spelling wins over the upper-case one, as everywhere.
     const NAMES: [&str; 10] = [
         "https_proxy",
         "HTTPS_PROXY",
@@ -103,56 +103,6 @@ impl Variables {
     }
 }
 
-/// A proxy. Two are equal if address, password and origin are.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Proxy {
-    url: Url,
-    /// Its origin: a variable, or `network.proxy`.
-    pub named_by: String,
-}
-
-impl Proxy {
-    /// Its address with the password, for the connection.
-    pub fn reveal(&self) -> &Url {
-        &self.url
-    }
-
-    /// Whether the connection to it is encrypted.
-    pub fn is_secure(&self) -> bool {
-        self.url.scheme() == "https"
-    }
-}
-
-impl fmt::Display for Proxy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{} ({})", self.url.scheme(), authority(&self.url), self.named_by)
-    }
-}
-
-impl fmt::Debug for Proxy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-/// Certificates that are trusted beside those of the system.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Roots {
-    /// Files, each with the variable or key that names it.
-    pub files: Vec<(PathBuf, String)>,
-    /// Directories, likewise.
-    pub directories: Vec<(PathBuf, String)>,
-}
-
-/// How one address is reached.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Route {
-    /// The proxy; absent for a direct connection.
-    pub proxy: Option<Proxy>,
-    /// Extra root certificates.
-    pub roots: Roots,
-}
-
 /// Proxies and certificates of all routes.
 #[derive(Debug, Default)]
 pub struct Network {
@@ -178,7 +128,7 @@ impl Network {
                 None => variables.first(names)?,
             };
             let named_by = name.to_owned();
-            Some(parse(value).map(|url| Proxy { url, named_by }).map_err(|problem| format!("{name}: {problem}")))
+            Some(parse(value).map(|url| Proxy::new(url, named_by)).map_err(|problem| format!("{name}: {problem}")))
         };
         let listed = variables.first(&["no_proxy", "NO_PROXY"]).map(|(_, list)| list.to_owned());
         let listed = config.no_proxy.as_ref().map(|list| list.join(",")).or(listed);
@@ -266,7 +216,7 @@ impl Network {
     /// The passwords of proxies, in each form to redact.
     pub fn secrets(&self) -> Vec<Secret> {
         let proxies = [&self.http, &self.https].into_iter().flatten().flatten();
-        proxies.flat_map(|proxy| passwords(&proxy.url)).map(|password| Secret::new(&password)).collect()
+        proxies.flat_map(|proxy| passwords(proxy.reveal())).map(|password| Secret::new(&password)).collect()
     }
 }
 

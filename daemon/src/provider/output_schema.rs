@@ -11,9 +11,9 @@ use std::borrow::Cow;
 use linger_protocol::message::ContentBlock;
 use serde_json::{Value, json};
 
-use super::catalogue::Kind;
 use super::compat::Compat;
-use super::{Response, gemini};
+pub use super::types::OutputSchema;
+use super::types::{Codec, Response};
 pub use strict::without_nulls;
 
 /// The tool that carries the answer where a format has no other means.
@@ -29,15 +29,6 @@ const NAME: &str = "answer";
 /// The field of the wrapping object, for answers that are no objects.
 const INNER: &str = "answer";
 
-/// The schema of an answer.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct OutputSchema<'a> {
-    /// JSON Schema.
-    pub schema: &'a Value,
-    /// The answer is due: no other tool may be called first, where the format can express that.
-    pub due: bool,
-}
-
 /// How a server can be held to a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchemaStrategy {
@@ -49,34 +40,23 @@ pub enum SchemaStrategy {
     WithTools,
 }
 
-/// The strategy for a server with these flags, a `model` and a `schema`.
-pub fn schema_strategy(kind: Kind, compat: Compat, model: &str, schema: &Value) -> SchemaStrategy {
-    let with_tools = match kind {
-        // The scripted model always complies.
-        Kind::Demo => return SchemaStrategy::WithTools,
-        _ if takes_objects(kind) && !is_object(schema) && has_references(schema) => return SchemaStrategy::PromptOnly,
-        // The answer is a tool call.
-        Kind::Anthropic => true,
-        Kind::Openai | Kind::OpenaiResponses => compat.schema_with_tools.unwrap_or(true),
-        Kind::Gemini => compat.schema_with_tools.unwrap_or_else(|| gemini::is_third(model)),
-        // Its grammar excludes tool calls.
-        Kind::Ollama => compat.schema_with_tools.unwrap_or(false),
-    };
-    match (compat.json_schema, with_tools) {
-        (Some(false), _) => SchemaStrategy::PromptOnly,
-        (_, true) => SchemaStrategy::WithTools,
-        (_, false) => SchemaStrategy::WithoutTools,
+/// The strategy for a `model` and a `schema` at a server with these flags; `codec` is absent for the scripted model.
+pub fn schema_strategy(codec: Option<&dyn Codec>, compat: Compat, model: &str, schema: &Value) -> SchemaStrategy {
+    // The scripted model always complies.
+    let Some(codec) = codec else { return SchemaStrategy::WithTools };
+    let is_unenforceable = wraps(codec, schema) && has_references(schema);
+    if is_unenforceable || compat.json_schema == Some(false) {
+        SchemaStrategy::PromptOnly
+    } else if codec.takes_schema_with_tools(model) {
+        SchemaStrategy::WithTools
+    } else {
+        SchemaStrategy::WithoutTools
     }
 }
 
-/// Whether a format enforces only schemas of objects. Other answers are then wrapped in an object with one field.
-fn takes_objects(kind: Kind) -> bool {
-    matches!(kind, Kind::Anthropic | Kind::Openai | Kind::OpenaiResponses)
-}
-
 /// Whether answers for `schema` are wrapped in an object.
-pub fn wraps(kind: Kind, schema: &Value) -> bool {
-    takes_objects(kind) && !is_object(schema)
+pub fn wraps(codec: &dyn Codec, schema: &Value) -> bool {
+    codec.takes_only_objects() && !is_object(schema)
 }
 
 /// The schema itself if it is of an object, else the schema of the wrapping object.
@@ -154,12 +134,13 @@ pub fn answer_call_to_text(response: &mut Response) {
 mod tests {
     use linger_protocol::session::Effort;
 
+    use super::super::codecs::codec;
+    use super::super::kind::Kind;
     use super::super::support::{KINDS, request, user};
-    use crate::diagnostics::secret::Secret;
-
+    use super::super::types::Request;
     use super::super::wellformed::validate;
-    use super::super::{Request, catalogue};
     use super::*;
+    use crate::diagnostics::secret::Secret;
 
     fn object() -> Value {
         json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
@@ -168,7 +149,8 @@ mod tests {
     #[test]
     fn each_format_is_asked_in_its_way() {
         fn check(kind: Kind, compat: Compat, model: &str, schema: &Value, expect: SchemaStrategy) {
-            assert_eq!(schema_strategy(kind, compat, model, schema), expect, "{kind:?} {model} {schema}");
+            let codec = codec(kind, compat);
+            assert_eq!(schema_strategy(codec.as_deref(), compat, model, schema), expect, "{kind:?} {model} {schema}");
         }
         let (list, none) = (json!({"type": "array"}), Compat::NONE);
         check(Kind::Anthropic, none, "m", &object(), SchemaStrategy::WithTools);
@@ -208,8 +190,8 @@ mod tests {
         assert_eq!(json_schema(&list, &Compat::NONE), json!({"name": "answer", "schema": around, "strict": true}));
         assert_eq!(tool(&list)["input_schema"], around);
         assert_eq!(tool(&object())["input_schema"], object());
-        let wrapped = KINDS.map(|kind| wraps(kind, &list));
-        assert_eq!((wrapped, KINDS.map(|kind| wraps(kind, &object()))), ([true, true, true, false, false], [false; 5]));
+        let is_wrapped = |schema: &Value| KINDS.map(|kind| wraps(codec(kind, Compat::NONE).unwrap().as_ref(), schema));
+        assert_eq!((is_wrapped(&list), is_wrapped(&object())), ([true, true, true, false, false], [false; 5]));
         for (came, expect) in [
             (json!({"answer": ["a"]}), json!(["a"])),
             (json!(["a"]), json!(["a"])),
@@ -230,10 +212,10 @@ mod tests {
     ) -> Value {
         let messages = [user(vec![ContentBlock::text("hi")])];
         let body = |compat, output_schema, effort| -> Value {
-            let codec = catalogue::codec(kind, compat).unwrap();
+            let codec = codec(kind, compat).unwrap();
             let request = Request { model, output_schema, effort, max_tokens: 9000, ..request(&messages) };
             let body: Value = serde_json::from_slice(&codec.encoder().encode(&request).body).unwrap();
-            assert_eq!(validate(kind, &body), Ok(()), "{body:#}");
+            assert_eq!(validate(kind.name(), &body), Ok(()), "{body:#}");
             body
         };
         let bare = body(Compat { thinking: None, ..compat }, None, Effort::Auto);
@@ -316,7 +298,7 @@ mod tests {
         let messages = [user(vec![ContentBlock::text("hi")])];
         let own = json!({"temperature": 0.5, "options": {"top_k": 5}, "generationConfig": {"topK": 5}, "text": {"verbosity": "low"}});
         for kind in KINDS {
-            let codec = catalogue::codec(kind, Compat::NONE).unwrap();
+            let codec = codec(kind, Compat::NONE).unwrap();
             let plain = Request { max_tokens: 9000, ..request(&messages) };
             let body = |own_fields| -> Value {
                 let encoded = codec.encoder().encode(&Request { own_fields, ..plain });
@@ -333,7 +315,7 @@ mod tests {
     #[test]
     fn claude_on_vertex_ai_has_its_model_in_the_path_and_its_version_in_the_body() {
         let messages = [user(vec![ContentBlock::text("hi")])];
-        let codec = catalogue::codec(Kind::Anthropic, Compat { vertex: Some(true), ..Compat::NONE }).unwrap();
+        let codec = codec(Kind::Anthropic, Compat { vertex: Some(true), ..Compat::NONE }).unwrap();
         let request = Request { model: "claude-sonnet-5@20260101", ..request(&messages) };
         let encoded = codec.encoder().encode(&request);
         assert_eq!(encoded.path, "/publishers/anthropic/models/claude-sonnet-5@20260101:streamRawPredict");

@@ -11,7 +11,8 @@ use reqwest::header::{HeaderName, HeaderValue};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::catalogue::{KeySource, Kind};
+use super::keys::KeySource;
+use super::types::Codec;
 
 /// The most fields of one table: far more than any server wants.
 const MAX_FIELDS: usize = 64;
@@ -45,80 +46,6 @@ const HEADERS: [&str; 16] = [
 /// Parts of a header's or parameter's name whose value is a secret, in lower case.
 const SECRET: [&str; 7] = ["key", "token", "secret", "password", "credential", "auth", "cookie"];
 
-/// The fields of a body that linger sets, by kind; a dot leads into an object.
-fn own(kind: Kind) -> &'static [&'static str] {
-    match kind {
-        Kind::Anthropic => &[
-            "model",
-            "messages",
-            "system",
-            "stream",
-            "tools",
-            "tool_choice",
-            "max_tokens",
-            "thinking",
-            "output_config.effort",
-            "container",
-            "cache_control",
-        ],
-        Kind::Openai => &[
-            "model",
-            "messages",
-            "stream",
-            "stream_options",
-            "tools",
-            "tool_choice",
-            "functions",
-            "function_call",
-            "max_tokens",
-            "max_completion_tokens",
-            "response_format",
-            "reasoning_effort",
-            "prompt_cache_key",
-            "cache_control",
-            "n",
-        ],
-        Kind::OpenaiResponses => &[
-            "model",
-            "input",
-            "instructions",
-            "stream",
-            "store",
-            "include",
-            "tools",
-            "tool_choice",
-            "max_output_tokens",
-            "text.format",
-            "reasoning.effort",
-            "reasoning.summary",
-            "prompt_cache_key",
-            "previous_response_id",
-            "conversation",
-            "background",
-        ],
-        Kind::Gemini => &[
-            "contents",
-            "systemInstruction",
-            "system_instruction",
-            "tools",
-            "toolConfig",
-            "tool_config",
-            "cachedContent",
-            "generation_config",
-            "generationConfig.maxOutputTokens",
-            "generationConfig.candidateCount",
-            "generationConfig.responseMimeType",
-            "generationConfig.responseSchema",
-            "generationConfig.responseJsonSchema",
-            "generationConfig.thinkingConfig",
-        ],
-        Kind::Ollama => {
-            &["model", "messages", "stream", "tools", "format", "think", "options.num_ctx", "options.num_predict"]
-        }
-        Kind::Demo => &[],
-    }
-}
-
 /// The setting that does what a field of linger's own would.
 fn instead(field: &str) -> &'static str {
     match field.rsplit('.').next().unwrap_or(field) {
@@ -147,7 +74,7 @@ pub enum FieldValue {
     Plain(String),
     /// The variable that holds it.
     Variable {
-        /// The variable's name.
+        /// The name of an environment variable.
         env: String,
     },
     /// The command that prints it.
@@ -172,9 +99,9 @@ pub enum Part {
 /// A field of a provider or model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Where it goes.
+    /// The part of the request that carries it.
     pub part: Part,
-    /// Its name.
+    /// The name of the header or parameter, as written.
     pub name: String,
     /// Its value, or the source of it.
     pub value: Source,
@@ -185,7 +112,7 @@ pub struct Field {
 pub enum Source {
     /// The value itself.
     Plain(String),
-    /// A secret's.
+    /// The value comes from this source, and is a secret.
     Secret(KeySource),
 }
 
@@ -197,16 +124,17 @@ pub fn variables(fields: &Fields) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Fails with the bad key and the reason; `kind` is the provider's.
+/// Fails with the bad key and the reason. `codec` is the provider's wire format; absent for the scripted model.
 pub fn check(
-    kind: Kind,
+    codec: Option<&dyn Codec>,
     headers: &Fields,
     query: &Fields,
     body: &Map<String, Value>,
 ) -> Result<(), (&'static str, String)> {
-    if kind == Kind::Demo && !(headers.is_empty() && query.is_empty() && body.is_empty()) {
-        return Err(("kind", "the kind demo sends no requests".to_owned()));
-    }
+    let Some(codec) = codec else {
+        let is_empty = headers.is_empty() && query.is_empty() && body.is_empty();
+        return if is_empty { Ok(()) } else { Err(("kind", "the kind demo sends no requests".to_owned())) };
+    };
     for (key, fields) in [("headers", headers), ("query", query)] {
         if fields.len() > MAX_FIELDS {
             return Err((key, format!("at most {MAX_FIELDS} fields")));
@@ -215,10 +143,10 @@ pub fn check(
             check_field(key, name, value).map_err(|problem| (key, format!("{name}: {problem}")))?;
         }
     }
-    if super::json_size(body) > MAX_BODY {
+    if super::wire::json_size(body) > MAX_BODY {
         return Err(("body", format!("has more than {MAX_BODY} bytes")));
     }
-    for field in own(kind) {
+    for field in codec.own_fields() {
         let pointer = format!("/{}", field.replace('.', "/"));
         let (first, nested) = field.split_once('.').map_or((*field, false), |(first, _)| (first, true));
         let is_object = body.get(first).is_none_or(Value::is_object);
@@ -290,6 +218,9 @@ pub fn merge(body: &mut Map<String, Value>, own: &Map<String, Value>) {
 mod tests {
     use serde_json::json;
 
+    use super::super::codecs::codec;
+    use super::super::compat::Compat;
+    use super::super::kind::Kind;
     use super::*;
 
     #[derive(Default, Deserialize)]
@@ -302,7 +233,9 @@ mod tests {
 
     fn written(kind: Kind, text: &str) -> Result<(), String> {
         let written: Written = toml::from_str(text).map_err(|error| error.message().to_owned())?;
-        check(kind, &written.headers, &written.query, &written.body).map_err(|(key, why)| format!("{key}: {why}"))
+        let codec = codec(kind, Compat::NONE);
+        check(codec.as_deref(), &written.headers, &written.query, &written.body)
+            .map_err(|(key, why)| format!("{key}: {why}"))
     }
 
     #[test]

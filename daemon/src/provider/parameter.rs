@@ -3,37 +3,7 @@
 //! Deliberately absent: remembering what was refused (the catalogue), and asking again (the turn).
 
 use super::compat::Compat;
-
-/// An optional part of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parameter {
-    /// A JSON Schema for the answer.
-    Schema,
-    /// The same in a request with tools.
-    SchemaWithTools,
-    /// The mark that a schema is strict.
-    StrictSchema,
-    /// The reasoning effort.
-    Effort,
-    /// Thinking.
-    Thinking,
-    /// The session's name for the prompt cache.
-    CacheKey,
-    /// What to cache.
-    CacheControl,
-    /// The request for token counts in a stream.
-    StreamUsage,
-    /// The request for encrypted reasoning.
-    EncryptedReasoning,
-    /// The role of the system prompt.
-    DeveloperRole,
-    /// The limit of an answer by its old name.
-    MaxTokens,
-    /// The limit of an answer by its new name.
-    MaxCompletionTokens,
-    /// Tools.
-    Tools,
-}
+pub use super::types::Parameter;
 
 /// Words in an error, in lower case: all of a row. The first row that fits counts.
 const EXACT: &[(Parameter, &[&str])] = &[
@@ -88,7 +58,7 @@ const REFUSED: &[&str] = &[
     "unavailable",
 ];
 
-/// What is said of a value or a schema that is refused, not of the parameter as such.
+/// Phrases that refuse a value or a schema, not the parameter as such.
 const OF_A_VALUE: &[&str] = &["supported values", "unsupported value", "invalid schema"];
 
 impl Parameter {
@@ -150,32 +120,6 @@ impl Parameter {
                 true
             }
             _ => false,
-        }
-    }
-
-    /// The next thing for a user to do.
-    pub fn hint(self) -> &'static str {
-        match self {
-            Self::Schema => "set `json_schema = false` in [providers.NAME.compat], then prompt again",
-            Self::SchemaWithTools => "set `schema_with_tools = false` in [providers.NAME.compat], then prompt again",
-            Self::StrictSchema => "set `strict_schema = false` in [providers.NAME.compat], then prompt again",
-            Self::Effort => "set `reasoning_effort = false` in [providers.NAME.compat], or choose `--effort auto`",
-            Self::CacheKey => "set `prompt_cache_key = false` in [providers.NAME.compat], then prompt again",
-            Self::CacheControl => "set `cache_control = false` in [providers.NAME.compat], then prompt again",
-            Self::StreamUsage => "set `stream_usage = false` in [providers.NAME.compat], then prompt again",
-            Self::EncryptedReasoning => {
-                "set `encrypted_reasoning = false` in [providers.NAME.compat], then prompt again"
-            }
-            Self::DeveloperRole => "set `developer_role = false` in [providers.NAME.compat], then prompt again",
-            Self::MaxTokens => "set `max_completion_tokens = true` in [providers.NAME.compat], then prompt again",
-            Self::MaxCompletionTokens => {
-                "set `max_completion_tokens = false` in [providers.NAME.compat], then prompt again"
-            }
-            Self::Thinking => "choose `--effort none`, or another model",
-            Self::Tools => {
-                "choose a model that takes tools; a server of your own may need an option for them (vLLM: \
-                 --enable-auto-tool-choice and --tool-call-parser, llama.cpp: --jinja)"
-            }
         }
     }
 }

@@ -6,8 +6,8 @@
 
 use reqwest::Url;
 
-use super::catalogue::Kind;
 use super::compat::Compat;
+use super::kind::Kind;
 
 /// A provider that needs no configuration but its key, if it takes one.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ const TEMPLATES: Compat = Compat {
     ..Compat::NONE
 };
 
-/// In the order of preference for a default. The first of a kind is that kind's vendor.
+/// In the order of preference for a default.
 pub const PRESETS: &[Preset] = &[
     Preset {
         name: "anthropic",
@@ -215,8 +215,7 @@ pub fn named(name: &str) -> Option<&'static Preset> {
 
 /// The vendor of a kind: the default address of a configured provider without a preset.
 pub fn vendor(kind: Kind) -> Option<&'static Preset> {
-    let kind = if kind == Kind::OpenaiResponses { Kind::Openai } else { kind };
-    PRESETS.iter().find(|preset| preset.kind == kind)
+    named(kind.vendor())
 }
 
 /// The preset at an address: the same scheme, host and port.
@@ -238,6 +237,7 @@ pub fn by_address(base_url: &str) -> Option<&'static Preset> {
 mod tests {
     use std::collections::BTreeSet;
 
+    use super::super::codecs::codec;
     use super::*;
 
     #[test]
@@ -245,7 +245,8 @@ mod tests {
         let names: BTreeSet<_> = PRESETS.iter().map(|preset| preset.name).collect();
         assert_eq!(names.len(), PRESETS.len());
         for preset in PRESETS {
-            assert_eq!(preset.compat.misplaced(preset.kind), None, "{}", preset.name);
+            let flags = codec(preset.kind, Compat::NONE).map_or(&[] as &[&str], |codec| codec.flags());
+            assert_eq!(preset.compat.misplaced(flags), None, "{}", preset.name);
             assert_eq!(preset.base_url.is_empty(), preset.kind == Kind::Demo);
             assert!(preset.base_url.is_empty() || Url::parse(preset.base_url).is_ok(), "{}", preset.name);
             let secure = preset.base_url.starts_with("https://") || preset.local || preset.kind == Kind::Demo;

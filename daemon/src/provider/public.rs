@@ -17,7 +17,7 @@ use super::address::{bare, is_loopback};
 pub struct PrivateHosts(Vec<String>);
 
 impl PrivateHosts {
-    /// Those of a configuration.
+    /// The private hosts of a configuration.
     pub fn new(hosts: &[String]) -> Self {
         let mut hosts: Vec<String> = hosts.iter().map(|host| host.trim().to_lowercase()).collect();
         hosts.sort_unstable();

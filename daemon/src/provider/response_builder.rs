@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 
 use super::call_text::{self, CallText};
 use super::failure::whole_line;
+use super::types::{Failure, FailureClass, Response, Stop, StreamEvent};
 use super::wire::{json_size, parse_arguments, set, with_good_escapes};
-use super::{Failure, FailureClass, Response, Stop, StreamEvent};
 
 /// The most bytes of arguments in one answer: far above any file that a model writes.
 const MAX_ARGUMENTS: usize = 8 << 20;
@@ -92,7 +92,7 @@ pub(super) enum BlockBuilder {
 }
 
 impl ResponseBuilder {
-    /// What came, with bad escapes replaced.
+    /// The data that came, with bad escapes replaced.
     pub(super) fn read<'a>(&mut self, data: &'a str) -> Cow<'a, str> {
         let good = with_good_escapes(data);
         self.is_altered = matches!(good, Cow::Owned(_));
@@ -249,9 +249,10 @@ impl ResponseBuilder {
         {
             arguments.push_str(piece);
         }
-        match self.announced.contains_key(&index) {
-            true => self.show_arguments(index, piece, out),
-            false => self.announce(index, out),
+        if self.announced.contains_key(&index) {
+            self.show_arguments(index, piece, out);
+        } else {
+            self.announce(index, out);
         }
     }
 
@@ -339,9 +340,9 @@ impl ResponseBuilder {
             let content: Vec<ContentBlock> = std::mem::take(&mut self.blocks)
                 .into_iter()
                 .enumerate()
-                .map(|(index, block)| match self.altered.contains(&index) {
-                    true => without_opaque(block.close()),
-                    false => block.close(),
+                .map(|(index, block)| {
+                    let closed = block.close();
+                    if self.altered.contains(&index) { without_opaque(closed) } else { closed }
                 })
                 .collect();
             if json_size(&content) > MAX_ANSWER {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use linger_protocol::patience::Patience;
 
-use super::{Failure, FailureClass};
+use super::types::{Failure, FailureClass};
 
 /// How often a step is repeated after an attempt that broke off.
 pub const MAX_BROKEN_OFF: u32 = 5;
@@ -33,15 +33,15 @@ pub struct Tries {
     pub answered_before: bool,
 }
 
-/// What to do after a failed attempt.
+/// The next step after a failed attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Try again.
+    /// Repeat the attempt.
     Again {
-        /// After this long.
+        /// The wait before the attempt.
         after: Duration,
     },
-    /// Do not.
+    /// End the turn with the failure.
     GiveUp {
         /// The reason, appended to the failure's message; absent if that says it all.
         note: Option<String>,

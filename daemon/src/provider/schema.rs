@@ -46,7 +46,7 @@ impl UrlLoader for Nowhere {
     }
 }
 
-/// A compiled schema.
+/// A schema that is compiled once, for checks of many values.
 struct Validator {
     schemas: Schemas,
     whole: SchemaIndex,
@@ -54,7 +54,7 @@ struct Validator {
 
 /// Checks a schema; the error is one line.
 pub fn check(schema: &Value) -> Result<(), String> {
-    let size = crate::provider::json_size(schema);
+    let size = crate::provider::wire::json_size(schema);
     if size > MAX_SCHEMA {
         return Err(format!("it has {size} bytes, and may have {MAX_SCHEMA}"));
     }
@@ -100,7 +100,7 @@ pub fn fit(schema: &Value, content: &[ContentBlock], wrapped: bool) -> Result<Va
     Err(wrong.unwrap_or_default())
 }
 
-/// What is wrong with a value, if it does not fit.
+/// Fails with the reasons why a value does not fit.
 pub fn fits(schema: &Value, value: &Value) -> Result<(), String> {
     faults(&validator(schema)?, value).map_or(Ok(()), Err)
 }

@@ -11,7 +11,7 @@ use linger_protocol::message::{ContentBlock, HostedPart, HostedTool, Role, Usage
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-use super::{Failure, FailureClass, Request, Response, Stop, StreamEvent};
+use super::types::{Failure, FailureClass, Request, Response, Stop, StreamEvent};
 
 /// The script, shared by the test and the provider.
 #[derive(Clone, Debug, Default)]

@@ -7,25 +7,26 @@ use linger_protocol::session::{Effort, PrefixFingerprint};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use super::catalogue::Kind;
 use super::compat::Compat;
-use super::tools::ToolSpecs;
+use super::kind::Kind;
+use super::types::RequestPrefix;
 
 /// The length of a digest, in characters: 64 bits distinguish the few prefixes of a session.
 const DIGEST: usize = 16;
 
-/// The fingerprint for a model with this system prompt and these tools, its provider's wire format and flags, and its default
-/// effort, and the user's own fields of the body.
+/// The fingerprint of requests that begin with `prefix`, for the wire format and flags of the provider, the model's default effort,
+/// and the user's own fields of the body.
 pub fn setup(
-    (system, tools): (&str, &ToolSpecs),
-    origin: &str,
-    (kind, compat): (Kind, Compat),
+    prefix: &RequestPrefix<'_>,
+    kind: Kind,
+    compat: &Compat,
     effort: Effort,
     own_fields: &Map<String, Value>,
 ) -> PrefixFingerprint {
     let hosted_tools = compat.hosted.tools();
     let hosted: Vec<&str> = hosted_tools.iter().map(|tool| tool.name()).collect();
     let (hosted, flags) = (hosted.join(" "), compat.encoded());
+    let RequestPrefix { origin, system, tools } = prefix;
     let (version, tools, effort) = (env!("CARGO_PKG_VERSION"), tools.digest(), effort.name());
     let own_fields = if own_fields.is_empty() { String::new() } else { Value::from(own_fields.clone()).to_string() };
     let digest = short(&format!("{version}\0{system}\0{tools}\0{origin}\0{flags}\0{hosted}\0{effort}{own_fields}"));
@@ -43,8 +44,8 @@ mod tests {
     use linger_protocol::message::HostedTool;
     use serde_json::json;
 
-    use super::super::ToolSpec;
     use super::super::hosted::Hosted;
+    use super::super::types::{ToolSpec, ToolSpecs};
     use super::*;
 
     #[test]
@@ -54,22 +55,26 @@ mod tests {
             ToolSpecs::new(vec![ToolSpec { name: "ls".into(), description: description.into(), input_schema }])
         };
         let (system, lists, shows) = ("You are", tools("Lists"), tools("Shows"));
-        let own = (system, &lists);
+        let own = RequestPrefix { origin: "a/b", system, tools: &lists };
+        let none = Map::new();
+        let of = |prefix: RequestPrefix<'_>, kind, compat: Compat, effort| setup(&prefix, kind, &compat, effort, &none);
         let format = (Kind::Anthropic, Compat::NONE);
+        let usual = |prefix: RequestPrefix<'_>| of(prefix, format.0, format.1, Effort::Auto);
         let hosted = Compat { hosted: Hosted { web_search: true, code_execution: false }, ..Compat::NONE };
         let thinking = Compat { thinking_budget: Some(true), ..Compat::NONE };
-        let plain = setup(own, "a/b", format, Effort::Auto, &Map::new());
-        assert_eq!(plain, setup((system, &tools("Lists")), "a/b", format, Effort::Auto, &Map::new()));
+        let plain = usual(own);
+        assert_eq!(plain, usual(RequestPrefix { tools: &tools("Lists"), ..own }));
         assert_eq!((plain.kind.as_str(), plain.digest.len()), ("anthropic", DIGEST));
+        let cool = json!({ "temperature": 0 });
         let others = [
-            setup(("You were", &lists), "a/b", format, Effort::Auto, &Map::new()),
-            setup((system, &shows), "a/b", format, Effort::Auto, &Map::new()),
-            setup(own, "a/c", format, Effort::Auto, &Map::new()),
-            setup(own, "a/b", (Kind::Openai, Compat::NONE), Effort::Auto, &Map::new()),
-            setup(own, "a/b", (Kind::Anthropic, thinking), Effort::Auto, &Map::new()),
-            setup(own, "a/b", (Kind::Anthropic, hosted), Effort::Auto, &Map::new()),
-            setup(own, "a/b", format, Effort::High, &Map::new()),
-            setup(own, "a/b", format, Effort::Auto, json!({ "temperature": 0 }).as_object().unwrap()),
+            usual(RequestPrefix { system: "You were", ..own }),
+            usual(RequestPrefix { tools: &shows, ..own }),
+            usual(RequestPrefix { origin: "a/c", ..own }),
+            of(own, Kind::Openai, Compat::NONE, Effort::Auto),
+            of(own, Kind::Anthropic, thinking, Effort::Auto),
+            of(own, Kind::Anthropic, hosted, Effort::Auto),
+            of(own, Kind::Anthropic, Compat::NONE, Effort::High),
+            setup(&own, Kind::Anthropic, &Compat::NONE, Effort::Auto, cool.as_object().unwrap()),
         ];
         assert!(others.iter().all(|other| *other != plain), "{others:?}");
         assert_eq!(others[5].hosted_tools, [HostedTool::WebSearch]);

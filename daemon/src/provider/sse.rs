@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use memchr::memchr2;
 
-use super::Framing;
+use super::types::Framing;
 
 /// The largest event or line: the arguments of a call that writes a large file may come in one piece.
 pub const MAX_EVENT: usize = 8 << 20;

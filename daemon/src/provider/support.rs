@@ -7,11 +7,12 @@ use linger_protocol::session::Effort;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::catalogue::Kind;
+use super::call_text;
+use super::kind::Kind;
 use super::sse::Framer;
-use super::tools::ToolSpecs;
+use super::types::ToolSpecs;
+use super::types::{Codec, Images, Message, Request, Response, StreamEvent, ToolSpec};
 use super::wellformed::{extends, validate};
-use super::{Codec, Images, Message, Request, Response, StreamEvent, ToolSpec, call_text};
 
 /// The events of `body`, received in pieces of at most `size` bytes; adjacent pieces of one block are joined.
 pub(super) fn decode(codec: &dyn Codec, body: &str, size: usize) -> Vec<StreamEvent> {
@@ -147,7 +148,9 @@ pub(crate) fn request(messages: &[Message]) -> Request<'_> {
 
 /// The body that `messages` are sent in.
 pub(super) fn body(codec: &dyn Codec, messages: &[Message]) -> Value {
-    serde_json::from_slice(&codec.encoder().encode(&request(messages)).body).unwrap()
+    let body = serde_json::from_slice(&codec.encoder().encode(&request(messages)).body).unwrap();
+    assert_eq!(validate(codec.kind().name(), &body), Ok(()), "{body:#}");
+    body
 }
 
 /// What a format keeps of its provider's: with thinking, with a call, and by itself.
@@ -353,7 +356,7 @@ pub(super) fn check_history(kind: Kind, codec: &dyn Codec, messages: &[Message])
     };
     let bodies: Vec<Value> = (1..=messages.len()).filter(complete).map(|n| body(codec, &messages[..n])).collect();
     for body in &bodies {
-        assert_eq!(validate(kind, body), Ok(()), "{body:#}");
+        assert_eq!(validate(kind.name(), body), Ok(()), "{body:#}");
     }
     for pair in bodies.windows(2) {
         assert!(extends(&pair[0], &pair[1]), "{:#}\n is no prefix of\n{:#}", pair[0], pair[1]);

@@ -10,7 +10,8 @@ use linger_protocol::message::{ContentBlock, Role, Usage};
 use serde_json::{Value, json};
 
 use super::think_tags::{CONTENT, Piece, ThinkTags, is_within_text};
-use super::{Decoder, Message, Response, StreamEvent, wire};
+use super::types::{Decoder, Message, Response, StreamEvent};
+use super::wire;
 
 /// A decoder that splits text at think tags.
 pub(super) struct ThinkDecoder<D> {
@@ -240,10 +241,11 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::catalogue::{Kind, codec};
+    use super::super::codecs::codec;
     use super::super::compat::Compat;
+    use super::super::kind::Kind;
     use super::super::support::{assistant, body, decode, result, shown_is_kept, user};
-    use super::super::{Codec, Stop};
+    use super::super::types::{Codec, Stop};
     use super::*;
 
     fn codecs(compat: Compat) -> [Arc<dyn Codec>; 3] {

@@ -13,7 +13,8 @@ use serde_json::json;
 
 use super::hosted::readable;
 use super::response_builder::ResponseBuilder;
-use super::{Message, StreamEvent, wire};
+use super::types::{Message, StreamEvent};
+use super::wire;
 
 /// The field of a message with text, and maybe thinking.
 pub(super) const CONTENT: &str = "content";
@@ -305,7 +306,8 @@ mod tests {
     use super::super::compat::Compat;
     use super::super::ollama::Ollama;
     use super::super::openai::OpenAi;
-    use super::super::{Codec, support};
+    use super::super::support;
+    use super::super::types::Codec;
     use super::*;
 
     /// What `pieces` come to, with thoughts in brackets and marks in braces.

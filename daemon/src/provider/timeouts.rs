@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::transport_error::failed;
-use super::{Failure, FailureClass};
+use super::types::{Failure, FailureClass};
 
 /// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -22,7 +22,7 @@ const TOTAL: Duration = Duration::from_secs(3600);
 /// How long a provider may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For a connection.
+    /// The time that connecting may take.
     pub connect: Duration,
     /// Deadline a response begins; on a slow machine a model reads its prompt meanwhile.
     pub first_byte: Duration,
@@ -65,7 +65,7 @@ pub(super) struct Deadlines {
 /// The next deadline.
 #[derive(Debug)]
 pub(super) struct Deadline {
-    /// When it is.
+    /// The moment at which the attempt fails.
     pub(super) at: Instant,
     /// Whether it holds even while bytes arrive.
     pub(super) is_hard: bool,
@@ -97,7 +97,7 @@ impl Deadlines {
         }
     }
 
-    /// Bytes arrived.
+    /// Restarts the timeout for silence, because bytes arrived.
     pub(super) fn bytes_arrived(&mut self) {
         self.silence_ends = None;
     }

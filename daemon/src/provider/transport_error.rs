@@ -8,8 +8,8 @@ use reqwest::header::HeaderMap;
 use rustls::CertificateError;
 
 use super::address::{authority, shown};
-use super::network::{Proxy, Route};
-use super::{Failure, FailureClass};
+use super::route::{Proxy, Route};
+use super::types::{Failure, FailureClass};
 
 /// The most names of a certificate in a message.
 const NAMED: usize = 3;

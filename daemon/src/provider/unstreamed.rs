@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::failure::{one_line, page_title};
 use super::transport_error::failed;
+use super::types::{Codec, Failure, FailureClass, Framing};
 use super::wire::with_good_escapes;
-use super::{Codec, Failure, FailureClass, Framing};
 
 /// The failure of a web page in the place of a stream.
 pub(super) fn page(text: &str) -> Failure {
@@ -33,7 +33,7 @@ pub(super) struct Opening {
     /// The wire format that is due.
     pub(super) codec: Arc<dyn Codec>,
     kind: Kind,
-    /// What came of a whole answer.
+    /// The beginning of a whole answer, up to the limit.
     whole: Vec<u8>,
 }
 
@@ -85,7 +85,7 @@ impl Opening {
         (!is_error).then(|| self.codec.as_event(answer).to_string())
     }
 
-    /// What came instead of a stream, now that no more comes. What was cut for some `reason` failed for that.
+    /// The failure of a body that was no stream, now that no more comes; `reason` is why it was cut, if it was.
     pub(super) fn end(&self, reason: Option<&Failure>) -> Option<Failure> {
         if self.kind != Kind::Whole {
             return None;

@@ -1,14 +1,15 @@
 //! JSON helpers of the codecs: text and values that both ends accept, and parts of messages that all formats have.
 //!
-//! Pure. Deliberately absent: building the response (`response_builder`), and errors (`failure`).
+//! Pure, and on the ground of the room: it imports nothing else of it.
+//! Deliberately absent: building the response (`response_builder`), and errors (`failure`).
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
+use linger_protocol::id::BlobId;
 use linger_protocol::message::{ContentBlock, ImageSource};
 use serde::Deserialize;
 use serde_json::{Value, json};
-
-use super::{Images, Message, Request};
 
 /// The largest plausible token count: a thousand times the largest window.
 const MAX_TOKENS: u64 = 1_000_000_000;
@@ -107,11 +108,6 @@ pub(super) fn arguments(input: &Value) -> Value {
     }
 }
 
-/// Whether the opaque parts of `message` may go back.
-pub(super) fn is_own(message: &Message, request: &Request<'_>) -> bool {
-    message.origin.as_deref() == Some(request.origin)
-}
-
 /// A string in `native`, such as a signature or the provider's id.
 pub(super) fn native_str<'a>(native: &'a Option<Value>, name: &str) -> Option<&'a str> {
     native.as_ref()?.get(name)?.as_str()
@@ -147,7 +143,10 @@ pub(super) fn result_blocks(content: &[ContentBlock]) -> Vec<ContentBlock> {
 }
 
 /// The bytes of an image in base64, or the text for the model if they are lost.
-pub(super) fn image<'a>(source: &'a ImageSource, images: &'a Images) -> Result<&'a str, &'static str> {
+pub(super) fn image<'a>(
+    source: &'a ImageSource,
+    images: &'a BTreeMap<BlobId, String>,
+) -> Result<&'a str, &'static str> {
     match source {
         ImageSource::Data { data } => Ok(data),
         ImageSource::Blob { blob, .. } => images.get(blob).map(String::as_str).ok_or(LOST_IMAGE),

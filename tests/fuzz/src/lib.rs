@@ -25,11 +25,14 @@ use lingerd::provider::openai::OpenAi;
 use lingerd::provider::responses::Responses;
 use lingerd::provider::sse::Framer;
 use lingerd::provider::tools::ToolSpecs;
-use lingerd::provider::wellformed::validate_text;
 use lingerd::provider::{Codec, Images, Message, Request, Response, StreamEvent, call_text};
 use lingerd::question::permission::{CallInfo, ResolvedAccess, Rule, Rules, Verdict, decide};
 use lingerd::tool::set::Tools;
 use lingerd::tool::{Access, Workspace};
+use wellformed::validate_text;
+
+#[path = "../../src/model/wellformed/mod.rs"]
+mod wellformed;
 
 /// The largest line of the [`line`] target: small, so that too long ones come often.
 const LINE: usize = 64;
@@ -203,7 +206,7 @@ fn sent_back(codec: &dyn Codec, kind: Kind, mut content: Vec<ContentBlock>) {
     };
     let body = codec.encoder().encode(&request).body;
     let body = String::from_utf8(body).expect("a body is text");
-    assert_eq!(validate_text(kind, &body), Ok(()), "{body}");
+    assert_eq!(validate_text(kind.name(), &body), Ok(()), "{body}");
 }
 
 /// The configuration: what is wrong has a file, a place in it and a reason, and no key in it is repeated.

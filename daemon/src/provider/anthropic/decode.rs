@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::super::response_builder::{BlockBuilder, ResponseBuilder};
+use super::super::types::{Decoder, Failure, FailureClass, Stop, StreamEvent};
 use super::super::wire::{self, Text};
-use super::super::{Decoder, Failure, FailureClass, Stop, StreamEvent};
 use super::hosted::{self, CONTAINER, Parts};
 
 /// The most open blocks. A real server has one at a time; the bound keeps the lookup of each piece cheap.

@@ -5,16 +5,15 @@
 use linger_protocol::message::{ContentBlock, Role};
 use serde_json::{Value, json};
 
-use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
 use super::super::hosted::{Hosted, readable};
+use super::super::kind::Kind;
 use super::super::think_decoder;
-use super::super::tools::Style;
-use super::super::{Encoder, HttpRequest, Images, Message, Request, output_schema, wellformed, wire};
+use super::super::types::{Encoder, HttpRequest, Images, Message, Request, ToolJson};
+use super::super::{output_schema, wire};
 use super::hosted::{self, OpenCalls};
 use super::thinking;
-use crate::fault;
 
 /// The bound for an unknown model; the format requires one.
 const MAX_TOKENS: u32 = 32_000;
@@ -66,7 +65,7 @@ impl Encoder for MessagesEncoder {
         let system = self.system.get_or_insert_with(|| system(request));
         let tools = tools(&self.compat, request, system.is_empty());
         for message in request.messages.get(self.encoded..).unwrap_or_default() {
-            let own = wire::is_own(message, request);
+            let own = message.is_own(request);
             self.names.add(message, own);
             let message = &*think_decoder::with_original_text(message, own);
             let blocks = match message.role {
@@ -98,9 +97,6 @@ impl Encoder for MessagesEncoder {
             wire::set(&mut head, "container", container);
         }
         let body = encoding::object(&head, &lists);
-        if !fault::bug("I4") {
-            debug_assert_eq!(wellformed::validate_text(Kind::Anthropic, &body), Ok(()));
-        }
         if self.compat.vertex == Some(true) {
             let path = format!("/publishers/anthropic/models/{}:streamRawPredict", wire::path_segment(request.model));
             let body = encoding::object(&on_vertex(head.clone()), &lists);
@@ -141,6 +137,12 @@ fn system(request: &Request<'_>) -> Items {
     wire::visible(request.system).map(block).into_iter().collect()
 }
 
+/// A tool as the format has it.
+fn tool(tool: &ToolJson) -> String {
+    let ToolJson { name, description, schema } = tool;
+    format!(r#"{{"name":{name},"description":{description},"input_schema":{schema}}}"#)
+}
+
 /// The tools; the last one is marked if there is no system prompt.
 fn tools(compat: &Compat, request: &Request<'_>, marked: bool) -> Items {
     let answer =
@@ -148,8 +150,10 @@ fn tools(compat: &Compat, request: &Request<'_>, marked: bool) -> Items {
     // A request without tools must be answered without calls.
     let hosted = if request.tools.is_empty() { Vec::new() } else { hosted::tools(compat.hosted) };
     let mut tools = Items::default();
-    tools.push_text(request.tools.rendered(Style::Messages));
-    hosted.iter().chain(&answer).for_each(|tool| tools.push(tool));
+    tools.push_text(request.tools.rendered(Kind::Anthropic, tool));
+    for tool in hosted.iter().chain(&answer) {
+        tools.push(tool);
+    }
     if marked { tools.with_last_field(MARKER) } else { tools }
 }
 

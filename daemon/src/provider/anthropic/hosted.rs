@@ -8,7 +8,8 @@ use linger_protocol::message::{ContentBlock, HostedPart, HostedTool};
 use serde_json::{Value, json};
 
 use super::super::hosted::{self, Hosted, text};
-use super::super::{Message, wire};
+use super::super::types::Message;
+use super::super::wire;
 use super::decode::MAX_OPEN;
 
 /// In an opaque block: the division of the text before it, with the citations of each part.
@@ -203,7 +204,9 @@ pub(super) fn divided(said: &str, next: Option<&ContentBlock>) -> Option<Vec<Val
         let citations = part.get(1).filter(|citations| citations.is_array());
         if let Some(own) = wire::visible(own) {
             let mut block = json!({"type": "text", "text": own});
-            citations.into_iter().for_each(|citations| wire::set(&mut block, "citations", citations.clone()));
+            if let Some(citations) = citations {
+                wire::set(&mut block, "citations", citations.clone());
+            }
             parts.push(block);
         }
     }

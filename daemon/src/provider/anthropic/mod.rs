@@ -11,9 +11,28 @@ mod thinking;
 use linger_protocol::session::Effort;
 
 use super::compat::Compat;
+use super::kind::Kind;
 use super::think_decoder::ThinkDecoder;
-use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
+use super::types::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
 use crate::diagnostics::secret::Secret;
+
+/// The fields of a body that linger sets itself.
+const OWN_FIELDS: &[&str] = &[
+    "model",
+    "messages",
+    "system",
+    "stream",
+    "tools",
+    "tool_choice",
+    "max_tokens",
+    "thinking",
+    "output_config.effort",
+    "container",
+    "cache_control",
+];
+
+/// The flags that this format reads.
+const FLAGS: &[&str] = &["think_open", "json_schema", "thinking_budget", "thinking", "vertex"];
 
 /// The wire format with one server's flags.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,11 +43,6 @@ impl Anthropic {
     pub fn new(compat: Compat) -> Self {
         Self(compat)
     }
-}
-
-/// Whether `effort` has an effect on a model.
-pub fn takes_effort(compat: &Compat, model: &str, effort: Effort) -> bool {
-    thinking::takes(compat, model, effort)
 }
 
 impl Codec for Anthropic {
@@ -53,6 +67,39 @@ impl Codec for Anthropic {
 
     fn failure(&self, status: u16, body: &[u8]) -> Failure {
         Failure::of_response(status, body)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Anthropic
+    }
+
+    fn own_fields(&self) -> &'static [&'static str] {
+        OWN_FIELDS
+    }
+
+    fn flags(&self) -> &'static [&'static str] {
+        FLAGS
+    }
+
+    fn has_hosted_tools(&self) -> Result<(), &'static str> {
+        Ok(())
+    }
+
+    fn needs_max_tokens(&self) -> bool {
+        true
+    }
+
+    fn takes_effort(&self, model: &str, effort: Effort) -> bool {
+        thinking::takes(&self.0, model, effort)
+    }
+
+    /// The answer is a tool call.
+    fn takes_schema_with_tools(&self, _model: &str) -> bool {
+        true
+    }
+
+    fn takes_only_objects(&self) -> bool {
+        true
     }
 
     fn listing(&self) -> Option<HttpRequest> {

@@ -6,7 +6,8 @@ use linger_protocol::session::Effort;
 use serde_json::{Value, json};
 
 use super::super::compat::Compat;
-use super::super::{Request, effort, output_schema, wire};
+use super::super::types::Request;
+use super::super::{effort, output_schema, wire};
 use super::claude::{self, Claude, Form, Off};
 
 /// The smallest thinking budget that the format allows, in tokens.
@@ -50,20 +51,28 @@ pub(super) fn add(head: &mut Value, compat: &Compat, request: &Request<'_>, max_
 fn word(claude: Claude, effort: Effort) -> Option<&'static str> {
     let said = effort::thinks(effort) || claude.off == Off::Never;
     let effort = if effort == Effort::Xhigh && !claude.xhigh { Effort::High } else { effort };
-    Some(effort::of(effort).filter(|_| said && claude.form == Form::Adaptive)?.anthropic)
+    let word = match effort {
+        Effort::Auto => return None,
+        Effort::None | Effort::Minimal | Effort::Low => "low",
+        Effort::Medium => "medium",
+        Effort::High => "high",
+        Effort::Xhigh => "xhigh",
+        Effort::Max => "max",
+    };
+    (said && claude.form == Form::Adaptive).then_some(word)
 }
 
 /// The field `thinking`; absent without an effort, which leaves the model's default.
 fn asked(claude: Claude, compat: &Compat, request: &Request<'_>, max_tokens: u32) -> Option<Value> {
     let effort = if request.effort.is_auto() && compat.thinking == Some(true) { USUAL } else { request.effort };
-    let words = effort::of(effort)?;
+    let budget = effort::budget(effort)?;
     Some(match (effort::thinks(effort), claude.form, claude.off) {
         (_, Form::Nothing, _) | (false, _, Off::Never) => return None,
         (false, _, Off::Disabled) => json!({"type": "disabled"}),
         (false, _, Off::BetweenTools) => json!({"type": "between_tools"}),
         (true, Form::Budget, _) => {
             // Leave tokens for the answer itself.
-            let budget = words.budget.min(max_tokens - max_tokens / 4);
+            let budget = budget.min(max_tokens - max_tokens / 4);
             if budget < MIN_BUDGET {
                 return None;
             }

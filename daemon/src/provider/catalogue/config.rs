@@ -7,43 +7,13 @@ use reqwest::Url;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::hosted_names::hosted_tools;
+use crate::provider::codecs::codec;
 use crate::provider::compat::Compat;
 use crate::provider::driver::Timeouts;
-use crate::provider::hosted::Hosted;
+use crate::provider::kind::Kind;
 use crate::provider::own_fields::{self, Fields};
 use crate::provider::preset;
-
-/// A wire format, as the configuration names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// Anthropic's Messages.
-    Anthropic,
-    /// OpenAI's Chat Completions.
-    Openai,
-    /// OpenAI's Responses.
-    OpenaiResponses,
-    /// Google's Gemini.
-    Gemini,
-    /// Ollama's own.
-    Ollama,
-    /// The built-in scripted model.
-    Demo,
-}
-
-impl Kind {
-    /// Its name in the configuration.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Anthropic => "anthropic",
-            Self::Openai => "openai",
-            Self::OpenaiResponses => "openai-responses",
-            Self::Gemini => "gemini",
-            Self::Ollama => "ollama",
-            Self::Demo => "demo",
-        }
-    }
-}
 
 /// `[providers.NAME]`, as it is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -99,17 +69,18 @@ impl ProviderConfig {
         .consistent()
     }
 
-    /// What is wrong with it as the provider `name`: the key that is at fault, and why.
+    /// Checks it as the provider `name`. Fails with the key that is at fault and the reason.
     pub fn check(&self, name: &str) -> Result<(), (&'static str, String)> {
         let Some(kind) = self.kind.or_else(|| Some(preset::named(name)?.kind)) else {
-            let kinds = "anthropic, openai, openai-responses, gemini, ollama, demo";
+            let kinds = Kind::ALL.map(Kind::name).join(", ");
             return Err(("kind", format!("missing: one of {kinds}")));
         };
-        if let Some(flag) = self.compat.misplaced(kind) {
+        let codec = codec(kind, Compat::NONE);
+        if let Some(flag) = self.compat.misplaced(codec.as_ref().map_or(&[], |codec| codec.flags())) {
             return Err(("compat", format!("{flag} means nothing to the kind {}", kind.name())));
         }
-        Hosted::named(&self.hosted_tools, kind).map_err(|problem| ("hosted_tools", problem))?;
-        own_fields::check(kind, &self.headers, &self.query, &self.body)?;
+        hosted_tools(&self.hosted_tools, kind).map_err(|problem| ("hosted_tools", problem))?;
+        own_fields::check(codec.as_deref(), &self.headers, &self.query, &self.body)?;
         if self.compat.num_ctx == Some(0) {
             return Err(("compat", "num_ctx is 0: no model can work without a context".to_owned()));
         }
@@ -120,8 +91,9 @@ impl ProviderConfig {
             return Err(("api_key_command", "api_key_env is there too; only one of them can be meant".to_owned()));
         }
         let Some(base_url) = &self.base_url else {
-            let nowhere = preset::named(name).is_some_and(|preset| preset.base_url.is_empty()) && kind != Kind::Demo;
-            return if nowhere { Err(("base_url", "missing: where the server is".to_owned())) } else { Ok(()) };
+            let known = preset::named(name).or_else(|| preset::vendor(kind));
+            let is_missing = known.is_none_or(|known| known.base_url.is_empty()) && kind != Kind::Demo;
+            return if is_missing { Err(("base_url", "missing: where the server is".to_owned())) } else { Ok(()) };
         };
         match Url::parse(base_url) {
             Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Ok(()),

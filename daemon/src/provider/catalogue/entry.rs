@@ -1,16 +1,20 @@
 //! A provider of the catalogue: its configuration completed with what is known of its preset and its address. Pure.
 
+use std::sync::Arc;
+
 use linger_protocol::patience::Patience;
 use serde_json::{Map, Value};
 
-use super::{Kind, ProviderConfig};
+use super::ProviderConfig;
+use super::hosted_names::hosted_tools;
+use crate::provider::codecs::codec;
 use crate::provider::compat::Compat;
 use crate::provider::driver::Timeouts;
-use crate::provider::gemini;
-use crate::provider::hosted::Hosted;
+use crate::provider::kind::Kind;
 use crate::provider::models::{self, ModelInfo, Price, Prices};
 use crate::provider::own_fields::Fields;
 use crate::provider::preset;
+use crate::provider::types::Codec;
 
 /// A provider, its configuration completed with defaults.
 #[derive(Clone, Debug)]
@@ -42,16 +46,15 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// `None` for an unknown kind; [`ProviderConfig::check`] reports that.
+    /// `None` for an unknown kind or address; [`ProviderConfig::check`] reports that.
     pub(super) fn new(name: &str, config: &ProviderConfig) -> Option<Self> {
         let named = preset::named(name);
         let kind = config.kind.or(named.map(|preset| preset.kind))?;
-        let vendor = preset::vendor(kind)?;
         // A preset that is given another kind stays where it is: nothing of it goes to the vendor of that kind.
-        let origin = named.unwrap_or(vendor);
-        let base_url = config.base_url.clone().unwrap_or_else(|| origin.base_url.to_owned());
+        let origin = named.or_else(|| preset::vendor(kind));
+        let base_url = config.base_url.clone().or_else(|| Some(origin?.base_url.to_owned()))?;
         // A vendor's key goes only to the vendor, unless configured otherwise.
-        let place = if config.base_url.is_none() { Some(origin) } else { preset::by_address(&base_url) };
+        let place = if config.base_url.is_none() { origin } else { preset::by_address(&base_url) };
         let own = |text: fn(&preset::Preset) -> &'static str| {
             place.map(text).filter(|text| !text.is_empty()).map(str::to_owned)
         };
@@ -63,7 +66,7 @@ impl Entry {
         let withheld = own_key.filter(|_| variable.is_none() && command.is_none());
         let known =
             place.map_or(Compat::NONE, |place| place.compat).or(named.map_or(Compat::NONE, |named| named.compat));
-        let hosted = Hosted::named(&config.hosted_tools, kind).unwrap_or_default();
+        let hosted = hosted_tools(&config.hosted_tools, kind).unwrap_or_default();
         Some(Self {
             kind,
             base_url,
@@ -88,7 +91,7 @@ impl Entry {
 
     /// Whether a model takes hosted tools together with others.
     pub(super) fn combines(&self, model: &str) -> bool {
-        self.kind != Kind::Gemini || gemini::combines(&self.compat, model)
+        self.codec().is_none_or(|codec| codec.combines_hosted_tools(model))
     }
 
     /// The most tokens of an answer: the provider's setting, but not above the model's maximum; without a setting the model's
@@ -96,7 +99,7 @@ impl Entry {
     pub(super) fn max_tokens(&self, facts: &ModelInfo) -> u32 {
         let most = facts.max_output.map(|most| u32::try_from(most).unwrap_or(u32::MAX));
         match (self.max_tokens, most) {
-            (0, Some(most)) if self.kind == Kind::Anthropic => most,
+            (0, Some(most)) if self.codec().is_some_and(|codec| codec.needs_max_tokens()) => most,
             (0, _) | (_, None) => self.max_tokens,
             (said, Some(most)) => said.min(most),
         }
@@ -116,11 +119,17 @@ impl Entry {
         facts
     }
 
-    /// The flags for a model with this configured window. Ollama silently drops tokens beyond the number it is given, so that number
-    /// is the window, at most the provider's setting.
+    /// Its wire format; absent for the scripted model.
+    pub(super) fn codec(&self) -> Option<Arc<dyn Codec>> {
+        codec(self.kind, self.compat)
+    }
+
+    /// The flags for a model with this configured window. Where requests ask for a window, they ask for that one, at most for the
+    /// provider's setting.
     pub(super) fn compat(&self, window: Option<u64>) -> Compat {
-        let said = window.filter(|_| self.kind == Kind::Ollama).map(|said| u32::try_from(said).unwrap_or(u32::MAX));
-        let num_ctx = [said, self.compat.num_ctx].into_iter().flatten().min();
+        let asks = self.codec().is_some_and(|codec| codec.requested_window().is_some());
+        let window = window.filter(|_| asks).map(|window| u32::try_from(window).unwrap_or(u32::MAX));
+        let num_ctx = [window, self.compat.num_ctx].into_iter().flatten().min();
         Compat { num_ctx, ..self.compat }
     }
 }

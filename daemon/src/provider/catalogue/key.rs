@@ -3,9 +3,10 @@
 use linger_protocol::key::{Info, Source};
 
 use super::super::address;
-use super::super::keys::{Account, Bearer};
+use super::super::keys::{Account, Bearer, KeySource};
+use super::super::kind::Kind;
 use super::super::preset::PLACEHOLDER;
-use super::{Catalogue, Entry, KeySource, Kind, ResolveError};
+use super::{Catalogue, Entry, ResolveError};
 
 impl Catalogue {
     /// The keychain account of a provider's key; fails if the provider needs no key or has no address.

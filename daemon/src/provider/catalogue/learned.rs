@@ -3,17 +3,21 @@
 //! Deliberately absent: asking, which takes time ([`crate::provider::lister`]).
 
 use super::lists::Stored;
-use super::{Catalogue, Entry, Kind, Resolved};
+use super::{Catalogue, Entry, Resolved};
 use crate::provider::compat::Compat;
+use crate::provider::kind::Kind;
 use crate::provider::lister::Scope;
 use crate::provider::listing::Listed;
-use crate::provider::parameter::Parameter;
+use crate::provider::types::Parameter;
 
 impl Catalogue {
     /// Sends `reasoning_content` with calls from now on, because the provider asked for it; false if the configuration forbids it.
     pub fn learn_reasoning(&self, origin: &str) -> bool {
         let Some((name, model)) = origin.split_once('/') else { return false };
-        let learns = |entry: &Entry| entry.kind == Kind::Openai && entry.compat.reasoning_content != Some(false);
+        let learns = |entry: &Entry| {
+            let has_flag = entry.codec().is_some_and(|codec| codec.flags().contains(&"reasoning_content"));
+            has_flag && entry.compat.reasoning_content != Some(false)
+        };
         let learns = self.entries.get(name).is_some_and(learns);
         learns
             && self.lists.learn(name, model, |flags| {
@@ -69,7 +73,7 @@ impl Catalogue {
         self.lists.keep(provider, listed);
     }
 
-    /// What to ask a model's provider, because neither configuration nor table has the model's window; `None` if one has it.
+    /// The scope of the question for a model's window; `None` if configuration or table has it, so that nothing is asked.
     pub fn scope<'a>(&self, resolved: &'a Resolved) -> Option<Scope<'a>> {
         let entry = self.entries.get(&resolved.provider)?;
         let configured = self.models.get(&resolved.origin).and_then(|model| model.context_window);
@@ -78,18 +82,21 @@ impl Catalogue {
         is_asked.then(|| self.scope_of(&resolved.provider, Some(&resolved.model)))
     }
 
-    /// What to ask a provider for its list, and about `model`.
+    /// The scope of the question for a provider's list, and for `model`.
     pub fn scope_of<'a>(&self, provider: &str, model: Option<&'a str>) -> Scope<'a> {
         let entry = self.entries.get(provider);
         Scope {
             own_server: entry.is_some_and(|entry| entry.local || entry.place.is_none()),
-            ollama_model: model.filter(|_| entry.is_some_and(|entry| entry.kind == Kind::Ollama)),
+            unlisted_model: model.filter(|model| {
+                let codec = entry.and_then(Entry::codec);
+                codec.is_some_and(|codec| codec.model_request(model).is_some())
+            }),
         }
     }
 
     /// Whether the provider has a list already, or what `scope` asks for.
     pub fn has_list(&self, resolved: &Resolved, scope: Scope<'_>) -> bool {
-        match scope.ollama_model {
+        match scope.unlisted_model {
             Some(model) => self.lists.facts(&resolved.provider, model).window.is_some(),
             None => self.lists.names(&resolved.provider).is_some(),
         }

@@ -19,7 +19,7 @@ type Row = (Option<u64>, Option<u64>, [Option<f64>; 4]);
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stored(BTreeMap<String, StoredList>);
 
-/// One list.
+/// The stored list of one provider.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct StoredList {
     /// The provider's wire format and address.
@@ -85,7 +85,12 @@ impl Lists {
 
     /// Takes over the lists of providers that stay.
     pub(super) fn take_over(&self, before: &Self, stays: impl Fn(&str) -> bool) {
-        let kept: Vec<_> = before.all().iter().filter(|(name, _)| stays(name)).map(own).collect();
+        let kept: Vec<_> = before
+            .all()
+            .iter()
+            .filter(|(name, _)| stays(name))
+            .map(|(name, list)| (name.clone(), list.clone()))
+            .collect();
         self.all().extend(kept);
         let learned: Vec<_> = before
             .learned()
@@ -116,7 +121,7 @@ impl Lists {
         self.windows().insert((provider.to_owned(), model.to_owned()), window);
     }
 
-    /// That window.
+    /// The window that an error named, in tokens.
     pub(super) fn refused_above(&self, provider: &str, model: &str) -> Option<u64> {
         self.windows().get(&(provider.to_owned(), model.to_owned())).copied()
     }
@@ -143,8 +148,4 @@ impl Lists {
         let Some(list) = all.get(provider) else { return ModelInfo::default() };
         list.get(model).or_else(|| list.get(models::family(model)?)).copied().unwrap_or_default()
     }
-}
-
-fn own((name, list): (&String, &BTreeMap<String, ModelInfo>)) -> (String, BTreeMap<String, ModelInfo>) {
-    (name.clone(), list.clone())
 }

@@ -6,8 +6,12 @@
 use linger_protocol::daemon::Model;
 use linger_protocol::session::Effort;
 
-use super::{Catalogue, Entry, Kind, Provider, ResolveError, Resolved, Secrets, codec, effort, nearest};
+use super::{Catalogue, Entry, ResolveError, Resolved, Secrets, nearest};
+use crate::provider::attempt::Provider;
+use crate::provider::codecs::codec;
 use crate::provider::driver::Endpoint;
+use crate::provider::effort;
+use crate::provider::kind::Kind;
 use crate::provider::listing::Listed;
 use crate::provider::models::{self, ModelInfo};
 use crate::provider::preset::{self, PLACEHOLDER, PRESETS};

@@ -7,36 +7,20 @@ use linger_protocol::session::{Effort, PrefixFingerprint};
 use reqwest::Url;
 use serde_json::{Map, Value};
 
-use super::Kind;
 use crate::diagnostics::secret::Secret;
 use crate::provider::address;
-use crate::provider::anthropic::{self, Anthropic};
+use crate::provider::attempt::Provider;
+use crate::provider::codecs::codec;
 use crate::provider::compat::Compat;
 use crate::provider::driver::FieldText;
 use crate::provider::effort;
-use crate::provider::gemini::Gemini;
-use crate::provider::keys::Account;
+use crate::provider::keys::KeySource;
+use crate::provider::kind::Kind;
 use crate::provider::models::ModelInfo;
-use crate::provider::ollama::Ollama;
-use crate::provider::openai::OpenAi;
 use crate::provider::own_fields::{Field, Source};
-use crate::provider::responses::Responses;
 use crate::provider::setup::setup;
-use crate::provider::tools::ToolSpecs;
-use crate::provider::{Codec, Provider};
-
-/// The source of a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeySource {
-    /// The provider needs none.
-    None,
-    /// Already known.
-    Known(Secret),
-    /// Printed by this command, which runs before the first request.
-    Command(String),
-    /// In the keychain, which is asked before the first request.
-    Keychain(Account),
-}
+use crate::provider::types::RequestPrefix;
+use crate::provider::types::ToolSpecs;
 
 /// The secrets of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,13 +42,13 @@ impl From<Option<Secret>> for Secrets {
 pub struct Resolved {
     /// The provider's name.
     pub provider: String,
-    /// The model's name there: [`crate::provider::Request::model`].
+    /// The model's name there: [`crate::provider::types::Request::model`].
     pub model: String,
-    /// `provider/model`: [`crate::provider::Request::origin`].
+    /// `provider/model`: [`crate::provider::types::Request::origin`].
     pub origin: String,
-    /// [`crate::provider::Request::max_tokens`].
+    /// [`crate::provider::types::Request::max_tokens`].
     pub max_tokens: u32,
-    /// Its properties.
+    /// Window, longest answer, prices and default effort.
     pub facts: ModelInfo,
     /// How long a turn waits while it cannot answer.
     pub patience: Patience,
@@ -84,7 +68,8 @@ pub struct Resolved {
 impl Resolved {
     /// The fingerprint of requests apart from messages, for this system prompt and these tools.
     pub fn setup(&self, system: &str, tools: &ToolSpecs) -> PrefixFingerprint {
-        setup((system, tools), &self.origin, (self.kind, self.compat), self.facts.effort, &self.body)
+        let prefix = RequestPrefix { origin: &self.origin, system, tools };
+        setup(&prefix, self.kind, &self.compat, self.facts.effort, &self.body)
     }
 
     /// Without the provider's own tools that are not among `only`, the tools of a session.
@@ -107,12 +92,8 @@ impl Resolved {
 
     /// A warning for an effort that has no effect on this model.
     pub fn idle_effort(&self, effort: Effort) -> Option<String> {
-        let takes = match self.kind {
-            _ if effort.is_auto() => true,
-            Kind::Openai | Kind::OpenaiResponses => self.compat.reasoning_effort != Some(false),
-            Kind::Anthropic => anthropic::takes_effort(&self.compat, &self.model, effort),
-            Kind::Gemini | Kind::Ollama | Kind::Demo => true,
-        };
+        let codec = codec(self.kind, self.compat);
+        let takes = effort.is_auto() || codec.is_none_or(|codec| codec.takes_effort(&self.model, effort));
         (!takes).then(|| format!("{} does not support effort: {} has no effect", self.origin, effort.name()))
     }
 
@@ -135,9 +116,9 @@ impl Resolved {
         self.compat.reasoning_content == Some(true)
     }
 
-    /// Its wire format.
-    pub fn kind(&self) -> Kind {
-        self.kind
+    /// Whether images can be asked of its provider.
+    pub fn makes_images(&self) -> bool {
+        codec(self.kind, self.compat).is_some_and(|codec| codec.images().is_some())
     }
 
     /// Host and port of its endpoint; absent if it needs no network.
@@ -161,7 +142,9 @@ impl Resolved {
     pub fn open(&self, secrets: Secrets) -> Provider {
         let mut target = self.target.clone();
         if let Provider::Http(endpoint) = &mut target {
-            secrets.key.iter().chain(&secrets.fields).for_each(|secret| endpoint.redactor.add(secret));
+            for secret in secrets.key.iter().chain(&secrets.fields) {
+                endpoint.redactor.add(secret);
+            }
             endpoint.key = secrets.key;
             let mut values = secrets.fields.into_iter();
             let value = |field: &Field| match &field.value {
@@ -175,16 +158,4 @@ impl Resolved {
         }
         target
     }
-}
-
-/// The codec of `kind` with these flags; `None` for `demo`.
-pub fn codec(kind: Kind, compat: Compat) -> Option<Arc<dyn Codec>> {
-    Some(match kind {
-        Kind::Anthropic => Arc::new(Anthropic::new(compat)),
-        Kind::Openai => Arc::new(OpenAi::new(compat)),
-        Kind::OpenaiResponses => Arc::new(Responses::new(compat)),
-        Kind::Gemini => Arc::new(Gemini::new(compat)),
-        Kind::Ollama => Arc::new(Ollama::new(compat)),
-        Kind::Demo => return None,
-    })
 }

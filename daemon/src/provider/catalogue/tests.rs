@@ -5,12 +5,12 @@ use linger_protocol::session::Effort;
 
 use super::*;
 use crate::diagnostics::secret::Secret;
-use crate::provider::Encoding;
+use crate::provider::encoding::Encoding;
 use crate::provider::listing::Listed;
 use crate::provider::models::{self, Price, Prices};
-use crate::provider::parameter::Parameter;
 use crate::provider::support::{request, user};
-use crate::provider::tools::ToolSpecs;
+use crate::provider::types::Parameter;
+use crate::provider::types::ToolSpecs;
 
 pub(super) fn catalogue(config: &str, default: &str, keys: &[(&str, &str)]) -> Catalogue {
     let providers: BTreeMap<String, ProviderConfig> = toml::from_str(config).unwrap();
@@ -275,7 +275,7 @@ fn what_a_provider_lists_of_a_model_is_known_from_then_on() {
     assert_eq!(plain.window("work/y"), None);
     assert_eq!(plain.resolve("work/x").unwrap().facts, said);
     assert_eq!(plain.window("ollama/x"), Some(1000), "what is asked for, but no more than the model has");
-    assert_eq!(plain.window("ollama/y"), Some(u64::from(ollama::NUM_CTX)));
+    assert_eq!(plain.window("ollama/y"), Some(32_768));
     // They are stored for the next daemon, which takes those of the same address.
     let stored = serde_json::to_string(&plain.stored_lists()).unwrap();
     let next = catalogue(&config.replace("http://m", "http://elsewhere"), "", &[]);
@@ -317,7 +317,7 @@ fn an_ollama_keeps_in_view_what_is_counted_for_its_window() {
         assert_eq!(body["options"]["num_ctx"], expect, "{spec}");
         assert_eq!((resolved.facts.window, catalogue.window(spec)), (Some(expect), Some(expect)), "{spec}");
     };
-    check("o/any", u64::from(ollama::NUM_CTX));
+    check("o/any", 32_768);
     check("o/large", 131_072);
     check("o/vast", 1_000_000_000);
     // What the provider's table allows is the most.

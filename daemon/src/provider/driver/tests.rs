@@ -9,7 +9,7 @@ use super::super::compat::Compat;
 use super::super::network::{Network, Variables};
 use super::super::openai::OpenAi;
 use super::super::support::{text, user};
-use super::super::{Images, Response, StreamEvent};
+use super::super::types::{Images, Response, StreamEvent};
 use super::*;
 
 const KEY: &str = "sk-very-secret";

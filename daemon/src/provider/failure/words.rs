@@ -57,7 +57,7 @@ pub(super) const QUOTA: [&str; 9] = [
     "payment required",
 ];
 
-/// What is said of images where a request is refused for them, all words of a row: vendors have a dozen ways to say so. The
+/// Phrases of errors that refuse images, all words of a row: vendors have a dozen ways to say so. The
 /// word alone would be too little: a match makes a session do without its images for good.
 pub(super) const IMAGES: [&[&str]; 23] = [
     &["image", "support"],
@@ -87,7 +87,7 @@ pub(super) const IMAGES: [&[&str]; 23] = [
     &["content", "must be a string"],
 ];
 
-/// What is no more than a part of a name or of another word where it does not stand by itself: `llama-90b-vision`, "revision".
+/// Words that count only where they stand by themselves, as they are parts of names and of other words: `llama-90b-vision`, "revision".
 pub(super) const NOUNS: [&str; 2] = ["image", "vision"];
 
 /// How servers of one's own say so, with a status that means something else: llama.cpp, Ollama, vLLM.
@@ -96,18 +96,18 @@ pub(super) const NO_IMAGES: [&str; 3] = ["image input", "not support image", "im
 /// How templates of models say that a user speaks twice in a row. Nothing that could be left out of the history changes that.
 pub(super) const ALTERNATE: &str = "must alternate";
 
-/// What a user can do about it.
+/// The advice for a user whose server insists on alternating roles.
 pub(super) const ALTERNATE_HINT: &str = "with kind openai, `assistant_after_user = true` and `assistant_after_tool = true` in \
     [providers.NAME.compat] put a word of the model's between two of a user's";
 
-/// What is said by servers of models that think, DeepSeek's and Moonshot's, of a call without thinking: all words of a row.
+/// Errors of DeepSeek's and Moonshot's servers about a call without its thinking: all words of a row.
 pub(super) const REASONING: [&[&str]; 3] = [
     &["`reasoning_content`", "must be passed back"],
     &["missing `reasoning_content`"],
     &["reasoning_content is missing"],
 ];
 
-/// What is said of a history that is refused for what it brings back, in lower case: all words of a row.
+/// Errors about provider items in the history, in lower case: all words of a row.
 pub(super) const HISTORY: [&[&str]; 33] = [
     // Anthropic: thinking that it does not know, or that is not where it was; pairs; what is empty.
     &["signature", "thinking"],

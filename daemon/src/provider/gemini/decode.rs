@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::super::failure::whole_line;
 use super::super::response_builder::{BlockBuilder, ResponseBuilder};
+use super::super::types::{Decoder, Failure, FailureClass, Stop, StreamEvent};
 use super::super::wire::{self, Text};
-use super::super::{Decoder, Failure, FailureClass, Stop, StreamEvent};
 use super::encode::{PART, SIGNATURE, SIGNED_BYTES};
 use super::hosted;
 
@@ -279,8 +279,8 @@ impl GeminiDecoder {
 mod tests {
     use linger_protocol::message::{ContentBlock, Usage};
 
-    use super::super::super::Response;
     use super::super::super::support::{call, check_stream, decode, text, thinking, thought};
+    use super::super::super::types::Response;
     use super::super::Gemini;
     use super::*;
 

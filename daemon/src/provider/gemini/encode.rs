@@ -2,15 +2,16 @@
 
 use linger_protocol::id::CallId;
 use linger_protocol::message::{ContentBlock, Role};
+use linger_protocol::session::Effort;
 use serde_json::{Value, json};
 
-use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
 use super::super::hosted::{Hosted, readable};
+use super::super::kind::Kind;
 use super::super::think_decoder;
-use super::super::tools::Style;
-use super::super::{Encoder, HttpRequest, Images, Message, Request, effort, wellformed, wire};
+use super::super::types::{Encoder, HttpRequest, Images, Message, Request, ToolJson};
+use super::super::{effort, wire};
 use super::hosted;
 
 /// In the `native` part of a block: the signature of its part.
@@ -52,7 +53,7 @@ impl Encoder for GeminiEncoder {
     fn encode(&mut self, request: &Request<'_>) -> HttpRequest {
         let placeholder = self.compat.signature_placeholder.unwrap_or_else(|| is_third(request.model));
         for message in request.messages.get(self.encoded..).unwrap_or_default() {
-            let own = wire::is_own(message, request);
+            let own = message.is_own(request);
             self.names.add(message, own);
             let message = &*think_decoder::with_original_text(message, own);
             let parts = match message.role {
@@ -63,9 +64,11 @@ impl Encoder for GeminiEncoder {
         }
         self.encoded = request.messages.len();
         let mut all = Items::default();
-        let functions = request.tools.rendered(Style::Gemini);
+        let functions = request.tools.rendered(Kind::Gemini, tool);
         all.push_text(&encoding::object(&json!({}), &[("functionDeclarations", &[functions])]));
-        hosted::tools(self.compat.hosted).iter().for_each(|tool| all.push(tool));
+        for tool in &hosted::tools(self.compat.hosted) {
+            all.push(tool);
+        }
         let (tools, last) = ([all.as_str()], self.contents.last());
         let comma = if self.contents.closed.is_empty() || last.is_empty() { "" } else { "," };
         let contents = [self.contents.closed.as_str(), comma, last.as_str()];
@@ -73,10 +76,15 @@ impl Encoder for GeminiEncoder {
         let lists = if request.tools.is_empty() { &lists[1..] } else { &lists };
         let head = self.head(request);
         let body = encoding::object(&head, lists);
-        debug_assert_eq!(wellformed::validate_text(Kind::Gemini, &body), Ok(()));
         let body = encoding::with_own_fields(body, head, lists, request.own_fields);
         HttpRequest { path: self.path(request.model), headers: Vec::new(), body }
     }
+}
+
+/// A tool as the format has it.
+fn tool(tool: &ToolJson) -> String {
+    let ToolJson { name, description, schema } = tool;
+    format!(r#"{{"name":{name},"description":{description},"parametersJsonSchema":{schema}}}"#)
 }
 
 impl GeminiEncoder {
@@ -100,13 +108,14 @@ impl GeminiEncoder {
         if self.compat.thinking == Some(true) {
             wire::set(&mut thinking, "includeThoughts", true);
         }
-        if let Some(words) = effort::of(request.effort) {
+        if let Some(budget) = effort::budget(request.effort) {
             if effort::thinks(request.effort) && self.compat.thinking != Some(false) {
                 wire::set(&mut thinking, "includeThoughts", true);
             }
-            match self.compat.thinking_budget.unwrap_or_else(|| !is_third(request.model)) {
-                true => wire::set(&mut thinking, "thinkingBudget", words.budget.max(least_budget(request.model))),
-                false => wire::set(&mut thinking, "thinkingLevel", words.gemini),
+            if self.compat.thinking_budget.unwrap_or_else(|| !is_third(request.model)) {
+                wire::set(&mut thinking, "thinkingBudget", budget.max(least_budget(request.model)));
+            } else {
+                wire::set(&mut thinking, "thinkingLevel", level(request.effort));
             }
         }
         if thinking.as_object().is_some_and(|thinking| !thinking.is_empty()) {
@@ -128,9 +137,20 @@ impl GeminiEncoder {
 
 /// Whether a model is of the third generation or a later one. Earlier ones require no signatures, take
 /// a thinking budget in tokens, and cannot be held to a schema while they have tools.
-pub(in super::super) fn is_third(model: &str) -> bool {
+pub(super) fn is_third(model: &str) -> bool {
     let model = model.rsplit('/').next().unwrap_or_default();
     !["gemini-1", "gemini-2", "gemma"].iter().any(|family| model.starts_with(family))
+}
+
+/// The `thinkingLevel` of an effort, for models from the third generation on, which cannot be kept from thinking.
+fn level(effort: Effort) -> &'static str {
+    match effort {
+        Effort::Auto | Effort::None | Effort::Minimal => "MINIMAL",
+        Effort::Low => "LOW",
+        Effort::Medium => "MEDIUM",
+        Effort::High => "HIGH",
+        Effort::Xhigh | Effort::Max => "XHIGH",
+    }
 }
 
 /// The smallest thinking budget of a model: Gemini 2.5 Pro always thinks, and refuses less (ai.google.dev,
@@ -287,10 +307,10 @@ fn signed_text(text: &str, signed: Option<&Value>, fields: &Value) -> Vec<Value>
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::super::Codec;
     use super::super::super::support::{
         assistant, body, call, check_history, history_of, request, result, thought, user,
     };
+    use super::super::super::types::Codec;
     use super::super::Gemini;
     use super::*;
 

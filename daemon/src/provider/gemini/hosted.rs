@@ -11,7 +11,7 @@ use super::super::hosted::{self, Hosted, text};
 use super::encode::is_third;
 
 /// Whether hosted tools are accepted beside others.
-pub(in super::super) fn combines(compat: &Compat, model: &str) -> bool {
+pub(super) fn combines(compat: &Compat, model: &str) -> bool {
     // Vertex AI lacks the option for that.
     compat.hosted_with_tools.unwrap_or_else(|| compat.vertex != Some(true) && is_third(model))
 }

@@ -8,14 +8,44 @@
 mod decode;
 mod encode;
 mod hosted;
-
-pub(super) use encode::is_third;
-pub(super) use hosted::combines;
+mod image;
 
 use super::compat::Compat;
+use super::kind::Kind;
 use super::think_decoder::ThinkDecoder;
-use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
+use super::types::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest, ImageCodec};
 use crate::diagnostics::secret::Secret;
+use image::GeminiImages;
+
+/// The fields of a body that linger sets itself.
+const OWN_FIELDS: &[&str] = &[
+    "contents",
+    "systemInstruction",
+    "system_instruction",
+    "tools",
+    "toolConfig",
+    "tool_config",
+    "cachedContent",
+    "generation_config",
+    "generationConfig.maxOutputTokens",
+    "generationConfig.candidateCount",
+    "generationConfig.responseMimeType",
+    "generationConfig.responseSchema",
+    "generationConfig.responseJsonSchema",
+    "generationConfig.thinkingConfig",
+];
+
+/// The flags that this format reads.
+const FLAGS: &[&str] = &[
+    "think_open",
+    "json_schema",
+    "schema_with_tools",
+    "thinking_budget",
+    "thinking",
+    "hosted_with_tools",
+    "vertex",
+    "signature_placeholder",
+];
 
 /// The wire format with one server's deviations.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,6 +80,34 @@ impl Codec for Gemini {
 
     fn failure(&self, status: u16, body: &[u8]) -> Failure {
         Failure::of_response(status, body)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Gemini
+    }
+
+    fn own_fields(&self) -> &'static [&'static str] {
+        OWN_FIELDS
+    }
+
+    fn flags(&self) -> &'static [&'static str] {
+        FLAGS
+    }
+
+    fn has_hosted_tools(&self) -> Result<(), &'static str> {
+        Ok(())
+    }
+
+    fn combines_hosted_tools(&self, model: &str) -> bool {
+        hosted::combines(&self.0, model)
+    }
+
+    fn takes_schema_with_tools(&self, model: &str) -> bool {
+        self.0.schema_with_tools.unwrap_or_else(|| encode::is_third(model))
+    }
+
+    fn images(&self) -> Option<&dyn ImageCodec> {
+        Some(&GeminiImages)
     }
 
     fn listing(&self) -> Option<HttpRequest> {

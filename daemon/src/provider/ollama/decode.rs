@@ -7,8 +7,8 @@ use serde_json::{Value, value::RawValue};
 use super::super::compat::Compat;
 use super::super::response_builder::{BlockBuilder, ResponseBuilder};
 use super::super::think_tags::ThinkTags;
+use super::super::types::{Decoder, Failure, Stop, StreamEvent};
 use super::super::wire::{self, Text};
-use super::super::{Decoder, Failure, Stop, StreamEvent};
 
 /// One response.
 #[derive(Debug, Default)]
@@ -140,7 +140,7 @@ mod tests {
     use serde_json::json;
 
     use super::super::super::support::{call, check_stream, decode, text, thinking, unshown};
-    use super::super::super::{Failure, FailureClass, Response};
+    use super::super::super::types::{Failure, FailureClass, Response};
     use super::super::Ollama;
     use super::*;
 

@@ -1,19 +1,20 @@
 //! Requests: a message of the context becomes one or more; each result is a message of its own.
 
 use linger_protocol::message::{ContentBlock, Role};
+use linger_protocol::session::Effort;
 use serde_json::{Value, json};
 
-use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
-use super::super::tools::Style;
-use super::super::{Encoder, HttpRequest, Images, Message, Request, effort, think_tags, wellformed, wire};
+use super::super::kind::Kind;
+use super::super::types::{Encoder, HttpRequest, Images, Message, Request};
+use super::super::{think_tags, wire};
 
 /// The default context window in tokens. The server's own is 4096 on most machines, which instructions, tools and two files fill;
 /// the excess is silently dropped from the beginning. Ollama advises 64000 for agents, but a model of eight billion parameters
 /// needs 128 KiB of memory per token, so a machine with 16 GB can hold half of that.
 /// It is the same in every request: a change reloads the model.
-pub const NUM_CTX: u32 = 32_768;
+pub(super) const NUM_CTX: u32 = 32_768;
 
 /// The requests of one context.
 #[derive(Debug)]
@@ -37,24 +38,28 @@ impl OllamaEncoder {
 impl Encoder for OllamaEncoder {
     fn encode(&mut self, request: &Request<'_>) -> HttpRequest {
         if !std::mem::replace(&mut self.began, true) {
-            let system = wire::visible(request.system).map(|system| json!({"role": "system", "content": system}));
-            system.iter().for_each(|system| self.messages.push(system));
+            if let Some(system) = wire::visible(request.system) {
+                self.messages.push(&json!({"role": "system", "content": system}));
+            }
         }
         for message in request.messages.get(self.encoded..).unwrap_or_default() {
-            let own = wire::is_own(message, request);
+            let own = message.is_own(request);
             self.names.add(message, own);
             match message.role {
                 Role::User => user_messages(message, &self.names, request.images, &mut self.messages),
-                Role::Assistant => assistant_message(message, own).iter().for_each(|said| self.messages.push(said)),
+                Role::Assistant => {
+                    if let Some(said) = assistant_message(message, own) {
+                        self.messages.push(&said);
+                    }
+                }
             }
         }
         self.encoded = request.messages.len();
-        let (tools, messages) = ([request.tools.rendered(Style::Chat)], [self.messages.as_str()]);
+        let (tools, messages) = ([request.tools.rendered(Kind::Ollama, encoding::function)], [self.messages.as_str()]);
         let lists = [("tools", tools.as_slice()), ("messages", &messages)];
         let lists = if tools == [""] { &lists[1..] } else { &lists };
         let head = head(&self.compat, request);
         let body = encoding::object(&head, lists);
-        debug_assert_eq!(wellformed::validate_text(Kind::Ollama, &body), Ok(()));
         let body = encoding::with_own_fields(body, head, lists, request.own_fields);
         HttpRequest { path: "/api/chat".to_owned(), headers: Vec::new(), body }
     }
@@ -67,15 +72,24 @@ fn head(compat: &Compat, request: &Request<'_>) -> Value {
         wire::set(&mut options, "num_predict", request.max_tokens);
     }
     let mut head = json!({"model": request.model, "stream": compat.streaming != Some(false), "options": options});
-    match effort::of(request.effort) {
-        Some(words) if effort::thinks(request.effort) => wire::set(&mut head, "think", words.ollama),
-        Some(_) => wire::set(&mut head, "think", false),
-        None => compat.thinking.into_iter().for_each(|think| wire::set(&mut head, "think", think)),
+    if let Some(think) = think(request.effort, compat) {
+        wire::set(&mut head, "think", think);
     }
     if let Some(output_schema) = request.output_schema {
         wire::set(&mut head, "format", wire::without_nul_in(output_schema.schema));
     }
     head
+}
+
+/// The field `think`; absent if neither effort nor flag asks for something.
+fn think(effort: Effort, compat: &Compat) -> Option<Value> {
+    Some(match effort {
+        Effort::Auto => return compat.thinking.map(Value::from),
+        Effort::None => false.into(),
+        Effort::Minimal | Effort::Low => "low".into(),
+        Effort::Medium => "medium".into(),
+        Effort::High | Effort::Xhigh | Effort::Max => "high".into(),
+    })
 }
 
 /// First each result as a message of its own, then the rest. Images of results follow them.

@@ -9,11 +9,20 @@
 mod decode;
 mod encode;
 
+use serde_json::{Value, json};
+
 use super::compat::Compat;
-use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
+use super::kind::Kind;
+use super::models::plausible_tokens;
+use super::types::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
 use crate::diagnostics::secret::Secret;
 
-pub use encode::NUM_CTX;
+/// The fields of a body that linger sets itself.
+const OWN_FIELDS: &[&str] =
+    &["model", "messages", "stream", "tools", "format", "think", "options.num_ctx", "options.num_predict"];
+
+/// The flags that this format reads.
+const FLAGS: &[&str] = &["streaming", "think_open", "json_schema", "schema_with_tools", "thinking", "num_ctx"];
 
 /// The wire format with one server's deviations.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,6 +59,40 @@ impl Codec for Ollama {
 
     fn is_unstreamed(&self) -> bool {
         self.0.streaming == Some(false)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Ollama
+    }
+
+    fn own_fields(&self) -> &'static [&'static str] {
+        OWN_FIELDS
+    }
+
+    fn flags(&self) -> &'static [&'static str] {
+        FLAGS
+    }
+
+    /// The server silently drops text beyond the number that it is given, so that number is the window.
+    fn requested_window(&self) -> Option<u32> {
+        Some(self.0.num_ctx.unwrap_or(encode::NUM_CTX))
+    }
+
+    /// Its grammar excludes tool calls.
+    fn takes_schema_with_tools(&self, _model: &str) -> bool {
+        self.0.schema_with_tools.unwrap_or(false)
+    }
+
+    fn model_request(&self, model: &str) -> Option<HttpRequest> {
+        let body = json!({ "model": model }).to_string().into_bytes();
+        Some(HttpRequest { body, ..HttpRequest::listing("/api/show") })
+    }
+
+    /// `ARCHITECTURE.context_length` of `model_info`.
+    fn model_window(&self, answer: &[u8]) -> Option<u64> {
+        let shown: Value = serde_json::from_slice(answer).ok()?;
+        let mut fields = shown.get("model_info")?.as_object()?.iter();
+        plausible_tokens(fields.find(|(name, _)| name.ends_with(".context_length"))?.1)
     }
 
     fn listing(&self) -> Option<HttpRequest> {

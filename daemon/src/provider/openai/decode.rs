@@ -7,8 +7,8 @@ use serde_json::{Value, json, value::RawValue};
 use super::super::compat::Compat;
 use super::super::response_builder::{BlockBuilder, ResponseBuilder};
 use super::super::think_tags::ThinkTags;
+use super::super::types::{Decoder, Failure, Response, Stop, StreamEvent};
 use super::super::wire::{self, Text};
-use super::super::{Decoder, Failure, Response, Stop, StreamEvent};
 use super::encode::{DETAILS, EXTRA};
 
 /// One response.
@@ -186,7 +186,9 @@ impl ChatDecoder {
             self.answer.text(&piece, out);
         }
         if let Some(Value::Array(details)) = delta.reasoning_details {
-            details.into_iter().for_each(|detail| self.detail(detail));
+            for detail in details {
+                self.detail(detail);
+            }
         }
         let only = delta.function_call.map(|function| CallDelta {
             index: None,

@@ -3,14 +3,11 @@
 use linger_protocol::message::{ContentBlock, Role};
 use serde_json::{Value, json};
 
-use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
-use super::super::tools::Style;
-use super::super::{
-    Encoder, HttpRequest, Images, Message, Request, effort, output_schema, think_tags, wellformed, wire,
-};
-use crate::fault;
+use super::super::kind::Kind;
+use super::super::types::{Encoder, HttpRequest, Images, Message, Request};
+use super::super::{output_schema, think_tags, wire};
 
 /// OpenRouter's reasoning, which goes back unchanged.
 pub(super) const DETAILS: &str = "reasoning_details";
@@ -61,12 +58,12 @@ impl Encoder for ChatEncoder {
     fn encode(&mut self, request: &Request<'_>) -> HttpRequest {
         if !std::mem::replace(&mut self.began, true) {
             let role = if is(self.compat.developer_role) { "developer" } else { "system" };
-            wire::visible(request.system)
-                .into_iter()
-                .for_each(|system| self.messages.push(&json!({"role": role, "content": system})));
+            if let Some(system) = wire::visible(request.system) {
+                self.messages.push(&json!({"role": role, "content": system}));
+            }
         }
         for message in request.messages.get(self.encoded..).unwrap_or_default() {
-            let own = wire::is_own(message, request);
+            let own = message.is_own(request);
             self.names.add(message, own);
             match message.role {
                 Role::User => self.user_messages(message, request.images),
@@ -79,14 +76,11 @@ impl Encoder for ChatEncoder {
             }
         }
         self.encoded = request.messages.len();
-        let (tools, messages) = ([request.tools.rendered(Style::Chat)], [self.messages.as_str()]);
+        let (tools, messages) = ([request.tools.rendered(Kind::Openai, encoding::function)], [self.messages.as_str()]);
         let lists = [("tools", tools.as_slice()), ("messages", &messages)];
         let lists = if tools == [""] { &lists[1..] } else { &lists };
         let head = head(&self.compat, request);
         let body = encoding::object(&head, lists);
-        if !fault::bug("I4") {
-            debug_assert_eq!(wellformed::validate_text(Kind::Openai, &body), Ok(()));
-        }
         let body = encoding::with_own_fields(body, head, lists, request.own_fields);
         HttpRequest { path: "/chat/completions".to_owned(), headers: Vec::new(), body }
     }
@@ -109,8 +103,8 @@ fn head(compat: &Compat, request: &Request<'_>) -> Value {
         // The server applies it to the last block, so messages stay unchanged.
         wire::set(&mut head, "cache_control", json!({"type": "ephemeral"}));
     }
-    if let Some(words) = effort::of(request.effort).filter(|_| compat.reasoning_effort != Some(false)) {
-        wire::set(&mut head, "reasoning_effort", words.openai);
+    if !request.effort.is_auto() && compat.reasoning_effort != Some(false) {
+        wire::set(&mut head, "reasoning_effort", request.effort.name());
     }
     if let Some(output_schema) = request.output_schema {
         let schema = wire::without_nul_in(&output_schema::json_schema(output_schema.schema, compat));

@@ -6,10 +6,55 @@
 
 mod decode;
 mod encode;
+mod image;
+
+use linger_protocol::session::Effort;
 
 use super::compat::Compat;
-use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
+use super::kind::Kind;
+use super::types::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest, ImageCodec};
 use crate::diagnostics::secret::Secret;
+pub(super) use image::OpenAiImages;
+
+/// The fields of a body that linger sets itself.
+const OWN_FIELDS: &[&str] = &[
+    "model",
+    "messages",
+    "stream",
+    "stream_options",
+    "tools",
+    "tool_choice",
+    "functions",
+    "function_call",
+    "max_tokens",
+    "max_completion_tokens",
+    "response_format",
+    "reasoning_effort",
+    "prompt_cache_key",
+    "cache_control",
+    "n",
+];
+
+/// The flags that this format reads.
+const FLAGS: &[&str] = &[
+    "max_completion_tokens",
+    "developer_role",
+    "prompt_cache_key",
+    "cache_control",
+    "streaming",
+    "stream_usage",
+    "usage_cost",
+    "reasoning_content",
+    "short_call_ids",
+    "tool_result_name",
+    "assistant_after_tool",
+    "assistant_after_user",
+    "think_open",
+    "json_schema",
+    "strict_schema",
+    "schema_with_tools",
+    "reasoning_effort",
+];
 
 /// The wire format with one server's deviations.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,6 +90,38 @@ impl Codec for OpenAi {
 
     fn is_unstreamed(&self) -> bool {
         self.0.streaming == Some(false)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Openai
+    }
+
+    fn own_fields(&self) -> &'static [&'static str] {
+        OWN_FIELDS
+    }
+
+    fn flags(&self) -> &'static [&'static str] {
+        FLAGS
+    }
+
+    fn has_hosted_tools(&self) -> Result<(), &'static str> {
+        Err("; the same models have them as kind openai-responses")
+    }
+
+    fn takes_effort(&self, _model: &str, _effort: Effort) -> bool {
+        self.0.reasoning_effort != Some(false)
+    }
+
+    fn takes_schema_with_tools(&self, _model: &str) -> bool {
+        self.0.schema_with_tools.unwrap_or(true)
+    }
+
+    fn takes_only_objects(&self) -> bool {
+        true
+    }
+
+    fn images(&self) -> Option<&dyn ImageCodec> {
+        Some(&OpenAiImages)
     }
 
     fn listing(&self) -> Option<HttpRequest> {

@@ -198,7 +198,7 @@ fn prune(value: &mut Value, schema: &Value, root: &Value, depth: usize) {
     }
 }
 
-/// What a reference within the schema leads to.
+/// The schema that a reference within `schema` leads to.
 fn target<'a>(schema: &Value, root: &'a Value) -> Option<&'a Value> {
     root.pointer(schema.get("$ref")?.as_str()?.strip_prefix('#')?)
 }

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::super::response_builder::{BlockBuilder, ResponseBuilder};
+use super::super::types::{Decoder, Failure, Stop, StreamEvent};
 use super::super::wire::{self, Text};
-use super::super::{Decoder, Failure, Stop, StreamEvent};
 use super::encode::{ITEM, PHASE};
 use super::hosted::{self, Said};
 
@@ -191,7 +191,9 @@ impl ResponsesDecoder {
                 }
                 let native = Some(json!({ ITEM: item }));
                 let place = self.item(index).place;
-                place.into_iter().for_each(|place| self.answer.touch(place));
+                if let Some(place) = place {
+                    self.answer.touch(place);
+                }
                 match place.and_then(|place| self.answer.blocks.get_mut(place)) {
                     Some(BlockBuilder::Thinking { native: known, .. }) => *known = native,
                     _ => drop(self.answer.open(BlockBuilder::Thinking { text: String::new(), native })),
@@ -259,7 +261,7 @@ mod tests {
     use linger_protocol::message::{ContentBlock, HostedTool, Usage};
 
     use super::super::super::support::{call, check_stream, text, thinking, thought};
-    use super::super::super::{Failure, FailureClass, Response};
+    use super::super::super::types::{Failure, FailureClass, Response};
     use super::super::Responses;
     use super::*;
 

@@ -3,13 +3,13 @@
 use linger_protocol::message::{ContentBlock, Role};
 use serde_json::{Value, json};
 
-use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
 use super::super::hosted::{Hosted, readable};
+use super::super::kind::Kind;
 use super::super::think_decoder;
-use super::super::tools::Style;
-use super::super::{Encoder, HttpRequest, Images, Message, Request, effort, output_schema, wellformed, wire};
+use super::super::types::{Encoder, HttpRequest, Images, Message, Request, ToolJson};
+use super::super::{output_schema, wire};
 use super::hosted;
 
 /// In the `native` part of thinking: the original item.
@@ -38,7 +38,7 @@ impl ResponsesEncoder {
 impl Encoder for ResponsesEncoder {
     fn encode(&mut self, request: &Request<'_>) -> HttpRequest {
         for message in request.messages.get(self.encoded..).unwrap_or_default() {
-            let own = wire::is_own(message, request);
+            let own = message.is_own(request);
             self.names.add(message, own);
             let message = &*think_decoder::with_original_text(message, own);
             match message.role {
@@ -48,17 +48,24 @@ impl Encoder for ResponsesEncoder {
         }
         self.encoded = request.messages.len();
         let mut tools = Items::default();
-        tools.push_text(request.tools.rendered(Style::Responses));
-        hosted::tools(switched_on(&self.compat, request)).iter().for_each(|tool| tools.push(tool));
+        tools.push_text(request.tools.rendered(Kind::OpenaiResponses, tool));
+        for tool in &hosted::tools(switched_on(&self.compat, request)) {
+            tools.push(tool);
+        }
         let (tools, input) = ([tools.as_str()], [self.input.as_str()]);
         let lists = [("tools", tools.as_slice()), ("input", &input)];
         let lists = if tools == [""] { &lists[1..] } else { &lists };
         let head = head(&self.compat, request);
         let body = encoding::object(&head, lists);
-        debug_assert_eq!(wellformed::validate_text(Kind::OpenaiResponses, &body), Ok(()));
         let body = encoding::with_own_fields(body, head, lists, request.own_fields);
         HttpRequest { path: "/responses".to_owned(), headers: Vec::new(), body }
     }
+}
+
+/// A tool as the format has it. Where `strict` is absent the server takes it to be true, and then refuses most schemas.
+fn tool(tool: &ToolJson) -> String {
+    let ToolJson { name, description, schema } = tool;
+    format!(r#"{{"type":"function","name":{name},"description":{description},"parameters":{schema},"strict":false}}"#)
 }
 
 /// The hosted tools of a request; none if it has no tools.
@@ -78,8 +85,8 @@ fn head(compat: &Compat, request: &Request<'_>) -> Value {
     if compat.thinking == Some(true) {
         wire::set(&mut reasoning, "summary", "auto");
     }
-    if let Some(words) = effort::of(request.effort).filter(|_| compat.reasoning_effort != Some(false)) {
-        wire::set(&mut reasoning, "effort", words.openai);
+    if !request.effort.is_auto() && compat.reasoning_effort != Some(false) {
+        wire::set(&mut reasoning, "effort", request.effort.name());
     }
     if reasoning.as_object().is_some_and(|reasoning| !reasoning.is_empty()) {
         wire::set(&mut head, "reasoning", reasoning);
@@ -110,10 +117,9 @@ fn user_items(message: &Message, names: &CallNames, images: &Images, input: &mut
         answers = true;
         let blocks = wire::result_blocks(content);
         let texts: Vec<&str> = blocks.iter().filter_map(ContentBlock::as_text).collect();
-        let output = match texts.len() == blocks.len() {
-            true => Value::from(texts.join("\n\n")),
-            false => blocks.iter().filter_map(part).collect(),
-        };
+        let has_only_texts = texts.len() == blocks.len();
+        let output =
+            if has_only_texts { texts.join("\n\n").into() } else { blocks.iter().filter_map(part).collect::<Value>() };
         input.push(&json!({"type": "function_call_output", "call_id": names.get(call_id), "output": output}));
     }
     let mut parts: Vec<Value> = message.content.iter().filter_map(part).collect();
@@ -171,7 +177,9 @@ fn assistant_items(message: &Message, own: bool, on: Hosted, names: &CallNames, 
             _ => None,
         };
         if let Some(item) = item {
-            waiting.drain(..).for_each(|reasoning| input.push(reasoning));
+            for reasoning in waiting.drain(..) {
+                input.push(reasoning);
+            }
             input.push(&item);
         }
     }

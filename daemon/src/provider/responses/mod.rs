@@ -8,12 +8,48 @@ mod decode;
 mod encode;
 mod hosted;
 
+use linger_protocol::session::Effort;
 use serde_json::{Value, json};
 
 use super::compat::Compat;
+use super::kind::Kind;
+use super::openai::OpenAiImages;
 use super::think_decoder::ThinkDecoder;
-use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
+use super::types::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest, ImageCodec};
 use crate::diagnostics::secret::Secret;
+
+/// The fields of a body that linger sets itself.
+const OWN_FIELDS: &[&str] = &[
+    "model",
+    "input",
+    "instructions",
+    "stream",
+    "store",
+    "include",
+    "tools",
+    "tool_choice",
+    "max_output_tokens",
+    "text.format",
+    "reasoning.effort",
+    "reasoning.summary",
+    "prompt_cache_key",
+    "previous_response_id",
+    "conversation",
+    "background",
+];
+
+/// The flags that this format reads.
+const FLAGS: &[&str] = &[
+    "prompt_cache_key",
+    "streaming",
+    "think_open",
+    "encrypted_reasoning",
+    "json_schema",
+    "strict_schema",
+    "schema_with_tools",
+    "reasoning_effort",
+    "thinking",
+];
 
 /// The wire format with one server's deviations.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,6 +89,38 @@ impl Codec for Responses {
 
     fn as_event(&self, answer: Value) -> Value {
         json!({"type": "response.completed", "response": answer})
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::OpenaiResponses
+    }
+
+    fn own_fields(&self) -> &'static [&'static str] {
+        OWN_FIELDS
+    }
+
+    fn flags(&self) -> &'static [&'static str] {
+        FLAGS
+    }
+
+    fn has_hosted_tools(&self) -> Result<(), &'static str> {
+        Ok(())
+    }
+
+    fn takes_effort(&self, _model: &str, _effort: Effort) -> bool {
+        self.0.reasoning_effort != Some(false)
+    }
+
+    fn takes_schema_with_tools(&self, _model: &str) -> bool {
+        self.0.schema_with_tools.unwrap_or(true)
+    }
+
+    fn takes_only_objects(&self) -> bool {
+        true
+    }
+
+    fn images(&self) -> Option<&dyn ImageCodec> {
+        Some(&OpenAiImages)
     }
 
     fn listing(&self) -> Option<HttpRequest> {

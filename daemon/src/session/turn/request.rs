@@ -19,7 +19,7 @@ use crate::provider::models::Prices;
 use crate::provider::output_schema::{self, OutputSchema};
 use crate::provider::tools::ToolSpecs;
 use crate::provider::{
-    Encoding, Failure, FailureClass, Images, Message, Provider, Request, Response, Stream, StreamEvent,
+    Encoding, Failure, FailureClass, Images, Message, Provider, Request, RequestPrefix, Response, Stream, StreamEvent,
 };
 use crate::session::actor::{Fragment, TurnMessage};
 use crate::sys::task;
@@ -205,7 +205,7 @@ impl Turn {
     ) -> Stream {
         let &Ask { system, tools, messages, shape, .. } = ask;
         let effort = self.effort_of_thought();
-        let encoded = provider.encoded((&resolved.origin, system, tools), encoding);
+        let encoded = provider.encoded(&RequestPrefix { origin: &resolved.origin, system, tools }, encoding);
         let images = self.images(messages.get(encoded..)).await;
         let request = Request {
             model: &resolved.model,

@@ -2,8 +2,8 @@
 
 use linger_protocol::message::{ContentBlock, HostedTool, Usage};
 
-use super::super::super::Response;
 use super::super::super::support::{call, check_stream, text, thinking, thought};
+use super::super::super::types::Response;
 use super::super::Anthropic;
 use super::*;
 

@@ -1,7 +1,7 @@
 //! Streams as many servers send them, and what the decoder makes of them wherever they are cut; what each server counts and charges.
 
 use super::super::super::support::{call, check_stream, text, thinking, thought, unshown};
-use super::super::super::{Codec as _, FailureClass};
+use super::super::super::types::{Codec as _, FailureClass};
 use super::super::OpenAi;
 use super::*;
 

@@ -274,7 +274,7 @@ impl Session {
         let codec = catalogue::codec(kind, Compat::NONE).unwrap();
         let request = Request { origin: kind.name(), ..request(messages) };
         let body: Value = serde_json::from_slice(&self.encoding.encode(codec.as_ref(), &request).body).unwrap();
-        prop_assert_eq!(validate(kind, &body), Ok(()), "{:#}", body);
+        prop_assert_eq!(validate(kind.name(), &body), Ok(()), "{:#}", body);
         if self.named {
             self.sent.clear();
         }

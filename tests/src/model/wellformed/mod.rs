@@ -1,6 +1,7 @@
-//! What a request must be for a provider to take it: invariant I4, as a check of the finished body.
+//! Invariant I4: what a request body must be for a provider to take it.
 //!
-//! The codecs assert it, and the tests' scripted models check with it everything that they are sent.
+//! The scripted model checks every body that it receives, the fuzz targets and the daemon's own unit tests those that they
+//! encode. It imports nothing of the product, so that each of them can include it.
 //! Deliberately absent: whether the model exists and whether the schemas of the tools make sense.
 
 #![allow(clippy::indexing_slicing)] // A field that a JSON value lacks reads as null.
@@ -13,25 +14,23 @@ mod responses;
 
 use serde_json::{Map, Value};
 
-use super::catalogue::Kind;
-
-/// Everything that is wrong with `body`, one line each.
-pub fn validate(kind: Kind, body: &Value) -> Result<(), Vec<String>> {
+/// Everything that is wrong with a `body` for a provider of this kind (as in the configuration), one line each.
+pub fn validate(kind: &str, body: &Value) -> Result<(), Vec<String>> {
     let mut check = Check { problems: Vec::new() };
     match kind {
-        Kind::Anthropic => check.anthropic(body),
-        Kind::Openai => check.openai(body),
-        Kind::OpenaiResponses => check.responses(body),
-        Kind::Gemini => check.gemini(body),
-        Kind::Ollama => check.ollama(body),
-        Kind::Demo => {}
+        "anthropic" => check.anthropic(body),
+        "openai" => check.openai(body),
+        "openai-responses" => check.responses(body),
+        "gemini" => check.gemini(body),
+        "ollama" => check.ollama(body),
+        _ => check.problems.push(format!("unknown wire format {kind}")),
     }
     check.no_nul("body", body);
     if check.problems.is_empty() { Ok(()) } else { Err(check.problems) }
 }
 
 /// [`validate`], for a body that is text.
-pub fn validate_text(kind: Kind, body: &str) -> Result<(), Vec<String>> {
+pub fn validate_text(kind: &str, body: &str) -> Result<(), Vec<String>> {
     let body = serde_json::from_str(body).map_err(|error| vec![error.to_string()])?;
     validate(kind, &body)
 }
@@ -39,9 +38,7 @@ pub fn validate_text(kind: Kind, body: &str) -> Result<(), Vec<String>> {
 /// Whether what is cached of `before` is a prefix of `after`: the same tools and system prompt, and the blocks of its messages
 /// first, whatever the cache markers. Neighbouring messages of one role count as one.
 pub fn extends(before: &Value, after: &Value) -> bool {
-    let (head_before, blocks_before) = flat(before);
-    let (head_after, blocks_after) = flat(after);
-    head_before == head_after && blocks_after.starts_with(&blocks_before)
+    cached_parts(after).starts_with(&cached_parts(before))
 }
 
 /// What a prompt cache compares, in its order: tools and system prompt first, then each block of the messages with its role.
@@ -186,9 +183,9 @@ mod tests {
     use super::*;
 
     /// `change` on a good body gives a problem that has `problem` in it.
-    fn check(kind: Kind, change: impl FnOnce(&mut Value), problem: &str) {
+    fn check(kind: &str, change: impl FnOnce(&mut Value), problem: &str) {
         let good = match kind {
-            Kind::Anthropic => json!({"model": "m", "max_tokens": 1, "messages": [
+            "anthropic" => json!({"model": "m", "max_tokens": 1, "messages": [
                 {"role": "user", "content": [{"type": "text", "text": "hi"}]},
                 {"role": "assistant", "content": [
                     {"type": "tool_use", "id": "a", "name": "ls", "input": {}},
@@ -197,7 +194,7 @@ mod tests {
                     {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": "x"}]},
                     {"type": "tool_result", "tool_use_id": "b", "content": [{"type": "text", "text": "y"}]},
                     {"type": "text", "text": "go on"}]}]}),
-            Kind::OpenaiResponses => {
+            "openai-responses" => {
                 json!({"model": "m", "stream": true, "store": false, "instructions": "s", "input": [
                 {"role": "user", "content": [{"type": "input_text", "text": "hi"}]},
                 {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"},
@@ -206,7 +203,7 @@ mod tests {
                 {"type": "function_call_output", "call_id": "a", "output": "x"},
                 {"type": "function_call_output", "call_id": "b", "output": [{"type": "input_text", "text": "y"}]}]})
             }
-            Kind::Gemini => json!({"contents": [
+            "gemini" => json!({"contents": [
                 {"role": "user", "parts": [{"text": "hi"}]},
                 {"role": "model", "parts": [
                     {"functionCall": {"name": "ls", "args": {}, "id": "1"}, "thoughtSignature": "c2ln"},
@@ -214,7 +211,7 @@ mod tests {
                 {"role": "user", "parts": [
                     {"functionResponse": {"name": "ls", "id": "1", "response": {"output": "x"}}},
                     {"functionResponse": {"name": "read", "response": {"output": "y"}}}]}]}),
-            Kind::Ollama => json!({"model": "m", "stream": true, "options": {"num_ctx": 9}, "messages": [
+            "ollama" => json!({"model": "m", "stream": true, "options": {"num_ctx": 9}, "messages": [
                 {"role": "system", "content": "s"},
                 {"role": "user", "content": "hi"},
                 {"role": "assistant", "content": "", "tool_calls": [
@@ -239,7 +236,7 @@ mod tests {
 
     #[test]
     fn planted_faults_are_found_in_messages() {
-        let check = |change: fn(&mut Value), problem| check(Kind::Anthropic, change, problem);
+        let check = |change: fn(&mut Value), problem| check("anthropic", change, problem);
         check(|body| body["max_token"] = json!(1), "unknown field max_token");
         check(|body| drop(body["messages"][2]["content"].as_array_mut().unwrap().remove(1)), "call b has no result");
         check(|body| body["messages"][2]["content"][1]["tool_use_id"] = json!("a"), "which no call waits for");
@@ -278,7 +275,7 @@ mod tests {
                     {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": "x"}]}]},
                 {"role": "assistant", "content": [result("s2"), {"type": "text", "text": "so"}]},
                 {"role": "user", "content": [{"type": "text", "text": "on"}]}]});
-        assert_eq!(validate(Kind::Anthropic, &good), Ok(()));
+        assert_eq!(validate("anthropic", &good), Ok(()));
         let faults: [(Change, &str); 6] = [
             (|body| body["tools"][0]["type"] = json!("web_search_1"), "unknown kind"),
             (|body| drop(body["messages"][1]["content"].as_array_mut().unwrap().remove(1)), "was left open"),
@@ -295,29 +292,25 @@ mod tests {
         for (change, problem) in faults {
             let mut bad = good.clone();
             change(&mut bad);
-            let problems = validate(Kind::Anthropic, &bad).expect_err(problem);
+            let problems = validate("anthropic", &bad).expect_err(problem);
             assert!(problems.iter().any(|line| line.contains(problem)), "{problem}: {problems:?}");
         }
         let check = |kind, change: Change, problem| check(kind, change, problem);
-        check(Kind::Gemini, |body| body["tools"] = json!([{"googleSearch": {}}]), "toolConfig");
+        check("gemini", |body| body["tools"] = json!([{"googleSearch": {}}]), "toolConfig");
+        check("gemini", |body| body["toolConfig"] = json!({"includeServerSideToolInvocations": true}), "toolConfig");
         check(
-            Kind::Gemini,
-            |body| body["toolConfig"] = json!({"includeServerSideToolInvocations": true}),
-            "toolConfig",
-        );
-        check(
-            Kind::Gemini,
+            "gemini",
             |body| body["contents"][1]["parts"][0] = json!({"toolCall": {}, "toolResponse": {}}),
             "toolCall and toolResponse",
         );
-        check(Kind::OpenaiResponses, |body| body["include"] = json!(["everything"]), "include");
+        check("openai-responses", |body| body["include"] = json!(["everything"]), "include");
         check(
-            Kind::OpenaiResponses,
+            "openai-responses",
             |body| body["input"][1] = json!({"type": "web_search_call", "id": "ws_1", "status": "completed"}),
             "action",
         );
         check(
-            Kind::OpenaiResponses,
+            "openai-responses",
             |body| body["input"][1] = json!({"type": "code_interpreter_call", "id": "c", "container_id": "x"}),
             "code or outputs",
         );
@@ -325,7 +318,7 @@ mod tests {
 
     #[test]
     fn planted_faults_are_found_in_chat_completions() {
-        let check = |change: fn(&mut Value), problem| check(Kind::Openai, change, problem);
+        let check = |change: fn(&mut Value), problem| check("openai", change, problem);
         check(|body| body["max_token"] = json!(1), "unknown field max_token");
         check(|body| drop(body["messages"].as_array_mut().unwrap().pop()), "call b has no result");
         check(|body| body["messages"][4]["tool_call_id"] = json!("a"), "which no call waits for");
@@ -338,7 +331,7 @@ mod tests {
 
     #[test]
     fn planted_faults_are_found_in_responses() {
-        let check = |change: fn(&mut Value), problem| check(Kind::OpenaiResponses, change, problem);
+        let check = |change: fn(&mut Value), problem| check("openai-responses", change, problem);
         fn input(body: &mut Value) -> &mut Vec<Value> {
             body["input"].as_array_mut().unwrap()
         }
@@ -364,7 +357,7 @@ mod tests {
 
     #[test]
     fn planted_faults_are_found_in_gemini() {
-        let check = |change: fn(&mut Value), problem| check(Kind::Gemini, change, problem);
+        let check = |change: fn(&mut Value), problem| check("gemini", change, problem);
         check(|body| body["model"] = json!("m"), "unknown field model");
         check(|body| drop(body["contents"][2]["parts"].as_array_mut().unwrap().pop()), "call read has no result");
         check(|body| body["contents"][2]["parts"].as_array_mut().unwrap().swap(0, 1), "in another order");
@@ -386,7 +379,7 @@ mod tests {
 
     #[test]
     fn planted_faults_are_found_in_ollama() {
-        let check = |change: fn(&mut Value), problem| check(Kind::Ollama, change, problem);
+        let check = |change: fn(&mut Value), problem| check("ollama", change, problem);
         check(|body| body["max_tokens"] = json!(1), "unknown field max_tokens");
         check(|body| body["options"] = json!({"num_predict": 1}), "num_ctx");
         check(|body| drop(body["messages"].as_array_mut().unwrap().pop()), "call read has no result");
@@ -401,29 +394,29 @@ mod tests {
     #[test]
     fn planted_faults_are_found_in_what_shapes_an_answer() {
         let schema = || json!({"type": "object"});
-        check(Kind::Anthropic, |body| body["tool_choice"] = json!({"type": "any"}), "no such tool");
+        check("anthropic", |body| body["tool_choice"] = json!({"type": "any"}), "no such tool");
         let forced = json!({"type": "tool", "name": "final_answer"});
-        check(Kind::Anthropic, |body| body["tool_choice"] = forced, "no such tool");
+        check("anthropic", |body| body["tool_choice"] = forced, "no such tool");
         let thinks = |body: &mut Value| {
             body["tools"] = json!([{"name": "a", "input_schema": {}}]);
             body["thinking"] = json!({"type": "adaptive"});
             body["tool_choice"] = json!({"type": "any"});
         };
-        check(Kind::Anthropic, thinks, "demanded of a model that thinks");
+        check("anthropic", thinks, "demanded of a model that thinks");
         let budget = json!({"type": "enabled", "budget_tokens": 5000});
-        check(Kind::Anthropic, |body| body["thinking"] = budget, "a budget of 5000");
+        check("anthropic", |body| body["thinking"] = budget, "a budget of 5000");
         let hidden = json!({"type": "adaptive", "display": "hidden"});
-        check(Kind::Anthropic, |body| body["thinking"] = hidden, "thinking");
-        check(Kind::Openai, |body| body["reasoning_effort"] = json!("most"), "reasoning_effort");
+        check("anthropic", |body| body["thinking"] = hidden, "thinking");
+        check("openai", |body| body["reasoning_effort"] = json!("most"), "reasoning_effort");
         let open = json!({"name": "answer", "schema": schema(), "strict": true});
         let format = json!({"type": "json_schema", "json_schema": open});
-        check(Kind::Openai, |body| body["response_format"] = format, "strict, and not closed");
-        check(Kind::OpenaiResponses, |body| body["text"] = json!({"format": {"type": "text"}}), "unknown format");
-        check(Kind::OpenaiResponses, |body| body["reasoning"] = json!({"effort": "most"}), "reasoning");
+        check("openai", |body| body["response_format"] = format, "strict, and not closed");
+        check("openai-responses", |body| body["text"] = json!({"format": {"type": "text"}}), "unknown format");
+        check("openai-responses", |body| body["reasoning"] = json!({"effort": "most"}), "reasoning");
         let untyped = json!({"responseJsonSchema": schema()});
-        check(Kind::Gemini, |body| body["generationConfig"] = untyped, "without its type");
-        check(Kind::Ollama, |body| body["think"] = json!("max"), "think");
-        check(Kind::Ollama, |body| body["format"] = json!("x"), "no schema");
+        check("gemini", |body| body["generationConfig"] = untyped, "without its type");
+        check("ollama", |body| body["think"] = json!("max"), "think");
+        check("ollama", |body| body["format"] = json!("x"), "no schema");
     }
 
     #[test]

@@ -10,23 +10,40 @@ use std::sync::{LazyLock, OnceLock};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::{ToolSpec, json_size, wire};
+use super::super::kind::Kind;
+use super::super::wire;
 
-/// The ways in which formats write a tool down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Style {
-    /// Anthropic: `input_schema`.
-    Messages,
-    /// Chat Completions, and Ollama: a `function` with `parameters`.
-    Chat,
-    /// Responses: flat, with `strict`.
-    Responses,
-    /// Gemini: `parametersJsonSchema`.
-    Gemini,
+/// A tool as the model sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolSpec {
+    /// The name that the model calls it by.
+    pub name: String,
+    /// The description that tells the model when and how to call it.
+    pub description: String,
+    /// JSON Schema of the arguments.
+    pub input_schema: Value,
 }
 
-/// How many there are.
-const STYLES: usize = 4;
+/// The parts of a tool as JSON, without NUL: what a wire format writes it down from.
+pub(in super::super) struct ToolJson {
+    /// The name, a string in quotes.
+    pub(in super::super) name: String,
+    /// The description, likewise.
+    pub(in super::super) description: String,
+    /// The schema of the arguments, an object.
+    pub(in super::super) schema: String,
+}
+
+impl ToolJson {
+    fn of(spec: &ToolSpec) -> Self {
+        let text = |text: &str| Value::from(wire::without_nul(text)).to_string();
+        Self {
+            name: text(&spec.name),
+            description: text(&spec.description),
+            schema: wire::without_nul_in(&spec.input_schema).to_string(),
+        }
+    }
+}
 
 /// Whether a tool is among those that a session has: `only` has names, and beginnings of names before a `*`.
 pub fn is_among(only: Option<&[String]>, name: &str) -> bool {
@@ -46,17 +63,17 @@ pub struct ToolSpecs {
     /// About how large each is, in bytes.
     sizes: Vec<usize>,
     digest: String,
-    /// JSON objects with commas between them, by [`Style`].
-    rendered: [OnceLock<String>; STYLES],
+    /// JSON objects with commas between them, by [`Kind`].
+    rendered: [OnceLock<String>; Kind::ALL.len()],
 }
 
 impl ToolSpecs {
     /// These tools, in this order.
     pub fn new(specs: Vec<ToolSpec>) -> Self {
-        let size = |spec: &ToolSpec| spec.name.len() + spec.description.len() + json_size(&spec.input_schema);
+        let size = |spec: &ToolSpec| spec.name.len() + spec.description.len() + wire::json_size(&spec.input_schema);
         let mut specs = Self { sizes: specs.iter().map(size).collect(), specs, ..Self::default() };
         let mut digest = String::new();
-        for byte in Sha256::digest(specs.rendered(Style::Messages)) {
+        for byte in Sha256::digest(specs.written(canonical)) {
             // Writing to a string does not fail.
             let _ = write!(digest, "{byte:02x}");
         }
@@ -90,39 +107,29 @@ impl ToolSpecs {
         self.sizes.iter().copied()
     }
 
-    /// The tools as JSON objects with commas between them; rendered by the first who asks.
-    pub(super) fn rendered(&self, style: Style) -> &str {
-        // There is one for each style.
-        let Some(cell) = self.rendered.get(style as usize) else { return "" };
-        cell.get_or_init(|| {
-            let mut all = String::new();
-            for spec in &self.specs {
-                if !all.is_empty() {
-                    all.push(',');
-                }
-                all.push_str(&object(style, spec));
+    /// The tools as JSON objects with commas between them, each as `write` writes it; rendered once for each kind.
+    pub(in super::super) fn rendered(&self, kind: Kind, write: fn(&ToolJson) -> String) -> &str {
+        // There is one for each kind.
+        let Some(cell) = self.rendered.get(kind as usize) else { return "" };
+        cell.get_or_init(|| self.written(write))
+    }
+
+    fn written(&self, write: fn(&ToolJson) -> String) -> String {
+        let mut all = String::new();
+        for spec in &self.specs {
+            if !all.is_empty() {
+                all.push(',');
             }
-            all
-        })
+            all.push_str(&write(&ToolJson::of(spec)));
+        }
+        all
     }
 }
 
-/// A tool as one style writes it.
-fn object(style: Style, spec: &ToolSpec) -> String {
-    let text = |text: &str| Value::from(wire::without_nul(text)).to_string();
-    let (name, description) = (text(&spec.name), text(&spec.description));
-    let schema = wire::without_nul_in(&spec.input_schema);
-    match style {
-        Style::Messages => format!(r#"{{"name":{name},"description":{description},"input_schema":{schema}}}"#),
-        Style::Chat => format!(
-            r#"{{"type":"function","function":{{"name":{name},"description":{description},"parameters":{schema}}}}}"#
-        ),
-        // Where `strict` is absent the server takes it to be true, and then refuses most schemas.
-        Style::Responses => format!(
-            r#"{{"type":"function","name":{name},"description":{description},"parameters":{schema},"strict":false}}"#
-        ),
-        Style::Gemini => format!(r#"{{"name":{name},"description":{description},"parametersJsonSchema":{schema}}}"#),
-    }
+/// A tool in the form that the digest is made of; stored digests depend on it.
+fn canonical(tool: &ToolJson) -> String {
+    let ToolJson { name, description, schema } = tool;
+    format!(r#"{{"name":{name},"description":{description},"input_schema":{schema}}}"#)
 }
 
 #[cfg(test)]
@@ -141,18 +148,15 @@ mod tests {
     }
 
     #[test]
-    fn each_style_is_json_without_nul() {
+    fn tools_are_json_without_nul_and_rendered_once_for_each_kind() {
         let specs = specs(&["one", "two"]);
-        let list = |style| -> Value { serde_json::from_str(&format!("[{}]", specs.rendered(style))).unwrap() };
-        let (said, schema) = ("does \"two\"\u{fffd}", json!({"type": "object", "a": "\u{fffd}"}));
-        assert_eq!(list(Style::Messages)[1], json!({"name": "two", "description": said, "input_schema": schema}));
-        let function = json!({"name": "two", "description": said, "parameters": schema});
-        assert_eq!(list(Style::Chat)[1], json!({"type": "function", "function": function}));
-        assert_eq!(
-            list(Style::Responses)[1],
-            json!({"type": "function", "name": "two", "description": said, "parameters": schema, "strict": false})
-        );
-        assert_eq!(list(Style::Gemini)[1]["parametersJsonSchema"], schema);
+        let list = |text: &str| -> Value { serde_json::from_str(&format!("[{text}]")).unwrap() };
+        let (description, schema) = ("does \"two\"\u{fffd}", json!({"type": "object", "a": "\u{fffd}"}));
+        let expect = json!({"name": "two", "description": description, "input_schema": schema});
+        assert_eq!(list(specs.rendered(Kind::Anthropic, canonical))[1], expect);
+        let name = |tool: &ToolJson| tool.name.clone();
+        assert_eq!(specs.rendered(Kind::Gemini, name), "\"one\",\"two\"");
+        assert_eq!(specs.rendered(Kind::Gemini, canonical), "\"one\",\"two\"");
     }
 
     #[test]

@@ -8,7 +8,6 @@
 
 mod code;
 mod inline;
-mod languages;
 mod rows;
 mod table;
 #[cfg(test)]

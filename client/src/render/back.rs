@@ -12,7 +12,8 @@ use super::markdown::width::{cut, hang, of};
 use super::markdown::{Look, Prose};
 use super::style::Style;
 use super::table::age;
-use super::{attached, money, reason};
+use super::words::reason;
+use super::{attached, money};
 use crate::terminal::{clean, clean_exact_line, clean_line};
 
 /// Turns that are kept, the last ones: more than any screen has lines for.

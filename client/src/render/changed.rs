@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use linger_protocol::event::{EventBody, Instruction};
 use linger_protocol::session::{Effort, PrefixFingerprint};
 
-use super::Renderer;
+use super::renderer::Renderer;
 use crate::terminal::{Output, clean_line};
 
 impl Renderer {

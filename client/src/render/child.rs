@@ -3,8 +3,9 @@
 use linger_protocol::child::{ChildStatus, ChildUpdate};
 use serde_json::Value;
 
-use super::{Output, Renderer, money};
-use crate::terminal::clean_line;
+use super::money;
+use super::renderer::Renderer;
+use crate::terminal::{Output, clean_line};
 
 /// How much of what a child says is shown, in lines: its session has all of it.
 const SAID: usize = 4;

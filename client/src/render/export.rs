@@ -5,7 +5,7 @@
 use linger_protocol::event::{Event, EventBody};
 use linger_protocol::message::{ContentBlock, Role, StopReason, text_of};
 
-use super::reason;
+use super::words::reason;
 
 /// Bytes of a tool's output that are exported; the session has all of it.
 const MAX_OUTPUT: usize = 16 << 10;

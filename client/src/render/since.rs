@@ -11,7 +11,7 @@ use linger_protocol::permission::Decision;
 use super::money;
 use super::style::Style;
 use super::table::age;
-use super::{decision_text, reason};
+use super::words::{decision_text, reason};
 use crate::terminal::{clean_exact_line, clean_line, cut};
 
 /// Lines of each kind that are shown; a longer list says how many more there are.

@@ -3,7 +3,9 @@
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use super::*;
+use super::style::Style;
+use super::{Renderer, Settings, Thinking};
+use crate::terminal::Output;
 
 fn settings() -> Settings {
     Settings {

@@ -1,13 +1,13 @@
 //! Tool calls as lines: the call, its result, its diff.
 
 use linger_protocol::checkpoint::Checkpoint;
-use linger_protocol::event::{ChangeKind, EventBody, FileChange, NotRestored, Outcome, ToolKind};
+use linger_protocol::event::{ChangeKind, EventBody, Outcome, ToolKind};
 use linger_protocol::id::CallId;
 use linger_protocol::message::{ContentBlock, text_of};
 
 use super::markdown::width;
+use super::renderer::{Call, Renderer};
 use super::style::Style;
-use super::{Call, Renderer};
 use crate::terminal::{Output, clean_exact_line, clean_line, cut};
 
 /// Files that a command changed and that its line names.
@@ -26,17 +26,13 @@ const TAIL: usize = 5;
 const TAIL_FAILED: usize = 15;
 
 impl Renderer {
-    pub(super) fn tool_started(
-        &mut self,
-        call: &CallId,
-        (tool, kind): (&str, ToolKind),
-        action: &str,
-        out: &mut Vec<Output>,
-    ) {
+    pub(super) fn tool_started(&mut self, body: &EventBody, out: &mut Vec<Output>) {
+        let EventBody::ToolStarted { call_id, tool, action, tool_kind, .. } = body else { return };
         self.call_line(tool, action, out);
         self.call_lines(action, out);
-        self.calls.insert(call.clone(), Call { tool: tool.to_owned(), action: action.to_owned(), kind, started: true });
-        self.last_call = Some(call.clone());
+        let call = Call { tool: tool.clone(), action: action.clone(), kind: *tool_kind, started: true };
+        self.calls.insert(call_id.clone(), call);
+        self.last_call = Some(call_id.clone());
     }
 
     fn call_line(&mut self, tool: &str, action: &str, out: &mut Vec<Output>) {
@@ -168,14 +164,10 @@ impl Renderer {
     }
 
     /// The files that were put back, a line each.
-    pub(super) fn undone(
-        &mut self,
-        redo: bool,
-        (changes, failed): (&[FileChange], &[NotRestored]),
-        out: &mut Vec<Output>,
-    ) {
+    pub(super) fn undone(&mut self, body: &EventBody, out: &mut Vec<Output>) {
+        let EventBody::Undone { redo, changes, failed, .. } = body else { return };
         let style = self.settings.style;
-        let what = if redo { "done again" } else { "undone" };
+        let what = if *redo { "done again" } else { "undone" };
         if changes.is_empty() {
             self.say(&style.dim(&format!("nothing was {what}")), out);
         }

@@ -5,7 +5,7 @@ use linger_protocol::id::QuestionId;
 use linger_protocol::permission::Decision;
 use linger_protocol::question::Answer;
 
-use super::{Press, Question};
+use super::one::{Press, Question};
 use crate::connect::Client;
 use crate::difference::Differences;
 use crate::error::Failure;

@@ -1,7 +1,14 @@
 //! What is shown of a question, and what keys and words come to.
 
-use super::shown::LINE;
-use super::*;
+use linger_protocol::question::{Action, Answer, QuestionOption};
+use serde_json::Value;
+
+use super::form;
+use super::one::{Body, NUMBERS, Press, Question};
+use super::open::Questions;
+use super::shown::{LINE, LINES, indent, lines, parts};
+use crate::difference::Differences;
+use crate::render::style::Style;
 
 #[test]
 fn a_line_without_end_is_as_many_as_it_takes() {

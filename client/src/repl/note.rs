@@ -3,7 +3,7 @@
 use linger_protocol::memory::{Add, Scope};
 use linger_protocol::method::MemoryAdd;
 
-use super::Repl;
+use super::state::Repl;
 use crate::error::{Exit, Failure};
 use crate::terminal::clean_line;
 
@@ -26,7 +26,7 @@ impl Repl {
         if text.is_empty() {
             return self.say("#note needs a text: #note run the tests with -p; #note --user is for all projects");
         }
-        let add = Add { cwd: self.cwd.clone(), scope, text: text.to_owned(), name: None };
+        let add = Add { cwd: self.about.cwd.clone(), scope, text: text.to_owned(), name: None };
         match self.attachment.client.call(&MemoryAdd(add)) {
             Ok(note) => self.say(&format!("noted for later sessions: {}", clean_line(&note.path.to_string_lossy()))),
             Err(failure) if failure.exit == Exit::UNREACHABLE => Err(failure),

@@ -9,9 +9,9 @@ use std::process::{Command, Stdio};
 use linger_protocol::checkpoint::Diff;
 use linger_protocol::method::SessionDiff;
 
-use super::Repl;
 use super::output::page;
 use super::slash::Subcommand;
+use super::state::Repl;
 use crate::environment::{now, short_path, working_directory};
 use crate::error::{Exit, Failure};
 use crate::input::Ran;
@@ -103,8 +103,8 @@ impl Repl {
 
     /// Writes the session as Markdown to a new file.
     pub(super) fn export(&mut self, file: Option<String>) -> Result<(), Failure> {
-        let name = file.unwrap_or_else(|| format!("{}.md", self.label.replace('/', "-")));
-        let path = working_directory().unwrap_or_else(|_| self.cwd.clone()).join(name);
+        let name = file.unwrap_or_else(|| format!("{}.md", self.about.label.replace('/', "-")));
+        let path = working_directory().unwrap_or_else(|_| self.about.cwd.clone()).join(name);
         let session = self.attachment.session.to_string();
         let written = subcommand(&["export".to_owned(), session.clone()]).and_then(|(text, is_cut)| {
             if is_cut {

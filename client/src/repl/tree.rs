@@ -4,7 +4,7 @@ use linger_protocol::method::{SessionFork, SessionList, SessionPrompts, SessionR
 use linger_protocol::session::{Info, List};
 use linger_protocol::tree::{Fork, Prompts, Rewind, Uncompact};
 
-use super::Repl;
+use super::state::Repl;
 use crate::connect::parse;
 use crate::environment::now;
 use crate::error::Failure;
@@ -19,7 +19,7 @@ impl Repl {
     pub(super) fn fork(&mut self, at: Option<String>) -> Result<(), Failure> {
         let session = self.attachment.session.clone();
         // What it goes on from is on the screen.
-        let is_shown = at.is_none() && self.running.is_none();
+        let is_shown = at.is_none() && self.turn.running.is_none();
         let fork = Fork { session, at, name: None, key: Some(key()?) };
         match self.attachment.client.call_raw(&SessionFork(fork))? {
             Ok(made) => {

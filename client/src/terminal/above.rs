@@ -13,6 +13,7 @@ use std::time::Duration;
 use unicode_width::UnicodeWidthChar as _;
 
 use super::flow;
+use super::write::write;
 use crate::capacity::Capacity;
 
 /// The shortest time between two redraws: 20 in a second are as smooth as a person can see, and cheap
@@ -139,7 +140,7 @@ impl Above {
         let moves = self.moves(line, at, size);
         if !moves.is_empty() {
             // A terminal that has gone shows nothing.
-            let _ = super::write(&mut std::io::stdout().lock(), &moves);
+            let _ = write(&mut std::io::stdout().lock(), &moves);
         }
     }
 
@@ -271,7 +272,7 @@ impl Above {
     pub(crate) fn take_back(&self, size: Size) {
         let erase = format!("\x1b[A{}", self.erase(size));
         // A terminal that has gone shows nothing.
-        let _ = super::write(&mut std::io::stdout().lock(), &erase);
+        let _ = write(&mut std::io::stdout().lock(), &erase);
         self.end();
     }
 }

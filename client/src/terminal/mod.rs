@@ -12,6 +12,7 @@ pub(crate) mod command;
 mod flow;
 mod keyboard;
 mod signal;
+mod write;
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _};
@@ -27,6 +28,7 @@ pub(crate) use keyboard::{
     Keyboard, discard_typed, is_lent, lend, read_at_once, remember_editing, restore, resume_editing, set_keyboard,
     suspend,
 };
+use write::write;
 
 /// Columns of a terminal that does not tell its size.
 const WIDTH: usize = 80;
@@ -407,11 +409,6 @@ impl Terminal {
 /// Whole lines, as rows of the terminal.
 fn wrapped(lines: &str) -> String {
     Flow::default().push(lines, size().columns)
-}
-
-fn write(to: &mut impl io::Write, text: &str) -> io::Result<()> {
-    to.write_all(text.as_bytes())?;
-    to.flush()
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub(crate) enum Request {
     Merge(Merge),
 }
 
-/// What wakes a command that follows a session.
+/// Everything that wakes a command that follows a session.
 #[derive(Debug)]
 pub(crate) enum Happened {
     /// An event of the session, and the raw `params`.
@@ -61,17 +61,15 @@ pub(crate) enum Happened {
     Key(Key),
     /// A key was pressed that does not belong to the line being read.
     Hotkey(Hotkey),
-    /// A signal came.
     Signal(Signal),
     /// The deadline passed.
     TimedOut,
 }
 
-/// A followed session.
+/// A session that is read from a cursor on, over as many connections as it takes.
 pub(crate) struct Attachment {
     /// The connection; calls over it keep events for [`Attachment::next`].
     pub(crate) client: Client,
-    /// The session.
     pub(crate) session: SessionId,
     deltas: bool,
     /// Whether a person reads along.

@@ -59,7 +59,7 @@ pub fn main() -> ExitCode {
     ExitCode::from(exit.0)
 }
 
-/// What shows the text of a model, piece by piece, on a terminal of so many columns; for the benchmark.
+/// Shows the text of a model, piece by piece, on a terminal of so many columns; for the benchmark.
 #[doc(hidden)]
 pub fn answer(columns: usize) -> impl FnMut(&str) -> String {
     let look = render::markdown::Look { width: columns, markdown: true, color: true, unicode: true, dim: false };

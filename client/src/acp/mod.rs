@@ -262,12 +262,12 @@ impl Bridge {
             }
             EventBody::PermissionRequested { locations, changes, .. } if !answered => {
                 match PendingQuestion::of_event(session, event) {
-                    Some(question) => self.put(session, &question, (locations, changes)),
+                    Some(question) => self.put(session, &question, locations, changes),
                     None => Ok(()),
                 }
             }
             EventBody::QuestionAsked { .. } if !answered => match PendingQuestion::of_event(session, event) {
-                Some(question) => self.put(session, &question, (&[], &[])),
+                Some(question) => self.put(session, &question, &[], &[]),
                 None => Ok(()),
             },
             EventBody::PermissionResolved { permission: question, .. }
@@ -332,13 +332,14 @@ impl Bridge {
         &mut self,
         session: &SessionId,
         question: &PendingQuestion,
-        about: (&[Location], &[FileChange]),
+        at: &[Location],
+        changes: &[FileChange],
     ) -> Result<(), Failure> {
         if self.questions.iter().any(|open| open.question == question.question) {
             return Ok(());
         }
         let client = &mut self.client;
-        let request = match question::ask(session, question, about, self.forms, &mut |id| blob(client, id)) {
+        let request = match question::ask(session, question, at, changes, self.forms, &mut |id| blob(client, id)) {
             Asked::Permission(request) => self.editor.request("session/request_permission", &request)?,
             Asked::Form(request) => self.editor.request("elicitation/create", &request)?,
             Asked::Elsewhere(update) => return self.update(session, *update),

@@ -17,11 +17,10 @@ use serde_json::{Value, json};
 
 use super::update::{Blobs, diffs, locations, note};
 
-/// What a question is to the editor.
+/// A question, as the editor is asked.
 pub(super) enum Asked {
     /// A request for a permission.
     Permission(Box<RequestPermissionRequest>),
-    /// A form.
     Form(Box<CreateElicitationRequest>),
     /// Nothing that it can answer.
     Elsewhere(Box<SessionUpdate>),
@@ -44,7 +43,7 @@ impl Open {
         Self { request, session, question: question.clone(), digest: asked.digest.clone(), kind: asked.kind }
     }
 
-    /// What the editor's answer means; `None` if it gave none: the question waits.
+    /// The meaning of the editor's answer; `None` if it gave none: the question waits.
     pub(super) fn answer(self, result: Option<Value>, key: String) -> Option<Answer> {
         let (answer, value) = match self.kind {
             QuestionKind::Form => form_answer(serde_json::from_value(result?).ok()?)?,
@@ -76,7 +75,8 @@ fn form_answer(response: CreateElicitationResponse) -> Option<(String, Option<Va
 pub(super) fn ask(
     session: &SessionId,
     question: &PendingQuestion,
-    (at, changes): (&[Location], &[FileChange]),
+    at: &[Location],
+    changes: &[FileChange],
     forms: bool,
     blobs: &mut Blobs<'_>,
 ) -> Asked {

@@ -146,7 +146,7 @@ impl Bridge {
             }
             let list = pending::List { session: Some(session.clone()), after: None };
             for question in self.client.call(&QuestionList(list))? {
-                self.put(&session, &question, (&[], &[]))?;
+                self.put(&session, &question, &[], &[])?;
             }
         }
         let (modes, options) = self.choices(&row)?;
@@ -282,7 +282,7 @@ impl Bridge {
         Ok((options::modes(row.mode, modes), self.options(row)?))
     }
 
-    /// What can be chosen for a session, with the efforts that its model takes.
+    /// The options of a session, with the efforts that its model takes.
     pub(super) fn options(&mut self, row: &Info) -> Result<Vec<SessionConfigOption>, Failure> {
         let model = Some(row.model.clone());
         let rows = self.client.call(&ModelList(Models { all: false, model }))?;

@@ -31,7 +31,7 @@ const FIRST: usize = 256;
 /// Gives the bytes of a blob, unless they are too many.
 pub(super) type Blobs<'a> = dyn FnMut(&BlobId) -> Option<Vec<u8>> + 'a;
 
-/// What an editor was told of a session.
+/// The state of a session that an editor knows.
 #[derive(Debug, Default)]
 pub(super) struct Shown {
     calls: HashMap<CallId, Output>,
@@ -191,7 +191,7 @@ impl Shown {
     }
 }
 
-/// What a call did, or would do, to files: those that are text and not too long.
+/// The changes of a call, done or planned, in files that are text and not too long.
 pub(super) fn diffs(changes: &[FileChange], blobs: &mut Blobs<'_>) -> Vec<ToolCallContent> {
     let mut text = |blob: &Option<BlobId>| match blob {
         None => Some(None),
@@ -227,7 +227,7 @@ fn result(content: &[ContentBlock], changes: &[FileChange], blobs: &mut Blobs<'_
     shown
 }
 
-/// What is no text: an image, a resource, or a link to one.
+/// Content other than text: an image, a resource, or a link to one.
 fn other(block: &ContentBlock, blobs: &mut Blobs<'_>) -> Option<Block> {
     match block {
         ContentBlock::ResourceLink { uri, name, media_type, description } => Some(Block::ResourceLink(

@@ -27,7 +27,7 @@ const MAX_CONTENT: u64 = 16 << 10;
 /// The daemon, or its keeper.
 #[derive(Debug)]
 pub(crate) struct Holder {
-    /// Its process.
+    /// The id of the process that holds the lock.
     pub(crate) pid: u32,
     /// Its socket, as it says in the lock's file.
     pub(crate) socket: Option<PathBuf>,

@@ -66,7 +66,7 @@ const AFTER_SIGNAL: Duration = Duration::from_secs(1);
 /// How often one request is sent over new connections before it fails.
 const RESENDS: usize = 3;
 
-/// What a person is told while the client reconnects.
+/// The message while the client reconnects.
 pub(crate) const RECONNECTING: &str = "the connection to the daemon was lost; reconnecting";
 
 /// The variable with the token that a client proves itself by, in place of its process.
@@ -119,7 +119,6 @@ fn token() -> Result<Option<String>, Failure> {
 
 /// The outcome of a request.
 pub(crate) enum Reply {
-    /// Its answer.
     Answered(Result<Box<RawValue>, RpcError>),
     /// The connection was lost, or the daemon is ending: ask the next one.
     Lost,
@@ -138,9 +137,10 @@ impl Client {
     pub(crate) fn open_within(until: Option<Instant>) -> Result<Self, Failure> {
         let client = Self::open_silent(until)?;
         if let Some(error) = &client.welcome.config_error {
-            let hint = match client.welcome.config_stale {
-                true => "correct the file; its last valid content stays in force",
-                false => "correct the file; until then sessions can be read, and no turn starts",
+            let hint = if client.welcome.config_stale {
+                "correct the file; its last valid content stays in force"
+            } else {
+                "correct the file; until then sessions can be read, and no turn starts"
             };
             Terminal::new().say(&format!("warning: {error}\nhint: {hint}"))?;
         }
@@ -191,7 +191,7 @@ impl Client {
         Ok(dial(places)?.map(|stream| Self::over(places.clone(), stream)))
     }
 
-    fn over(places: Places, (reader, writer): Stream) -> Self {
+    fn over(places: Places, Stream { reader, writer }: Stream) -> Self {
         let (sender, events) = mpsc::channel();
         let capacity = Capacity::default();
         listen(reader, 0, sender.clone(), capacity.clone());
@@ -317,7 +317,7 @@ impl Client {
         }
     }
 
-    /// What a client brings again with each attach and prompt: the variables with secrets, and those that say where its desktop is.
+    /// The variables that a client sends again with each attach and prompt: secrets, and those of its desktop.
     pub(crate) fn brought_env(&self) -> BTreeMap<String, String> {
         let desktop = || DESKTOP.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
         match self.proof {
@@ -343,7 +343,7 @@ impl Client {
         &self.welcome.signals
     }
 
-    /// Those with secrets among them, which the daemon loses with a restart.
+    /// The variables with secrets, which the daemon loses with a restart.
     pub(crate) fn secret_env(&self) -> BTreeMap<String, String> {
         match self.proof {
             _ if self.has_token() => BTreeMap::new(),
@@ -352,7 +352,7 @@ impl Client {
         }
     }
 
-    /// What of this environment tools get, and why they do not get the rest.
+    /// The variables that tools get, and why they do not get the rest.
     pub(crate) fn environment(&self) -> (BTreeMap<String, String>, BTreeMap<String, Withheld>) {
         proof::environment(&self.welcome, &self.places)
     }

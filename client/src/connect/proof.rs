@@ -30,7 +30,7 @@ const MAX_CONFIGURATION: u64 = 1 << 20;
 /// The files of a workspace that can have MCP servers.
 const WORKSPACE_FILES: [&str; 2] = [".mcp.json", ".linger/config.toml"];
 
-/// What is known of the process that listens.
+/// The identity of the listening process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Proof {
     /// It is the daemon.
@@ -41,7 +41,7 @@ pub(super) enum Proof {
     Stranger(u32),
 }
 
-/// What the system tells of the process that listens and of the one that holds the lock.
+/// The system's account of the listening process and of the lock's holder.
 #[derive(Clone, Copy, Debug)]
 struct Facts {
     listener: u32,
@@ -155,7 +155,7 @@ pub(super) fn workspace_keys(
     given
 }
 
-/// What of this environment tools get, and why they do not get the rest. `welcome` may name more: those count that the
+/// The variables that tools get, and why they do not get the rest. `welcome` may name more: those count that the
 /// configuration names too.
 pub(super) fn environment(
     welcome: &Welcome,

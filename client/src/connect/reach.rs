@@ -32,8 +32,11 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// at random, since all clients of a daemon lose it at the same moment.
 const PAUSE: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(200)];
 
-/// A connection.
-pub(super) type Stream = (Reader, Writer);
+/// Both ends of a connection.
+pub(crate) struct Stream {
+    pub(super) reader: Reader,
+    pub(super) writer: Writer,
+}
 
 /// Connects if there is a daemon.
 pub(crate) fn dial(places: &Places) -> Result<Option<Stream>, Failure> {
@@ -43,7 +46,7 @@ pub(crate) fn dial(places: &Places) -> Result<Option<Stream>, Failure> {
         Err(error) => return Err(error.into()),
     }
     match blocking::connect(&places.socket) {
-        Ok(stream) => Ok(Some(stream)),
+        Ok((reader, writer)) => Ok(Some(Stream { reader, writer })),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Ok(None),
         Err(error) => {
             Err(Failure::unreachable(format!("cannot connect to the daemon at {}: {error}", places.socket.display()))

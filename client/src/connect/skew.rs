@@ -11,9 +11,10 @@ pub(super) fn skew(daemon: &str, own: &str) -> Option<String> {
         let core = version.split(['-', '+']).next().unwrap_or_default();
         core.split('.').filter_map(|part| part.parse().ok()).collect()
     };
-    let mend = match numbers(daemon) > numbers(own) {
-        true => format!("install linger {daemon} here too"),
-        false => "`linger daemon stop` ends it, and the next command starts the new one; turns continue".to_owned(),
+    let mend = if numbers(daemon) > numbers(own) {
+        format!("install linger {daemon} here too")
+    } else {
+        "`linger daemon stop` ends it, and the next command starts the new one; turns continue".to_owned()
     };
     Some(format!("warning: the daemon is version {}, this is linger {own}: {mend}", clean_line(daemon)))
 }

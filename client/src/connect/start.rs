@@ -40,7 +40,7 @@ const DAEMON: &[&str] = &["--background"];
 /// The outcome of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Started {
-    /// The daemon accepts.
+    /// The daemon accepts connections.
     Ready,
     /// Another process holds the lock: a daemon, perhaps starting or ending, or a keeper.
     Running,

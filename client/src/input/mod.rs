@@ -36,7 +36,6 @@ pub(crate) enum Event {
     Key(Key),
     /// A key with a meaning of its own was pressed while a line was being read.
     Hotkey(Hotkey),
-    /// A signal came.
     Signal(Signal),
 }
 
@@ -56,7 +55,6 @@ pub(crate) enum Hotkey {
     ViMode,
     /// A key that answers the question with this request, pressed alone at an empty line.
     Answer {
-        /// The key.
         key: char,
         /// The request for an answer.
         request: u32,
@@ -72,9 +70,7 @@ pub(crate) enum Names {
     Models,
     /// Efforts that the session's model takes.
     Efforts,
-    /// Sessions.
     Sessions,
-    /// Agents.
     Agents,
     /// Children with a git worktree that can be merged.
     Merges,
@@ -96,7 +92,7 @@ impl Event {
 /// A pressed key, and the request for keys that it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
-    /// What was typed.
+    /// The typed text or key.
     pub(crate) pressed: Pressed,
     /// The count of requests for keys when it was read.
     request: u32,
@@ -107,7 +103,7 @@ pub(crate) struct Key {
 pub(crate) enum Line {
     /// With Enter.
     Text {
-        /// What was typed.
+        /// The typed text or key.
         text: String,
         /// The same with a place in the stead of each long paste: what may name files.
         typed: String,
@@ -131,9 +127,8 @@ pub(crate) enum Line {
 /// A command that the user ran in the terminal.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ran {
-    /// The command.
     pub(crate) command: String,
-    /// What it wrote, as text and bounded; or why it could not be run.
+    /// Its output as text, bounded; or why it could not be run.
     pub(crate) output: Result<String, String>,
     /// Its exit code; absent if a signal ended it.
     pub(crate) code: Option<i32>,
@@ -190,7 +185,7 @@ pub(crate) struct Input {
     pub(crate) above: Option<Above>,
 }
 
-/// A line editor.
+/// Starts a line editor in a thread of its own.
 pub(crate) struct Lines {
     /// Shows the prompt and waits for a line.
     pub(crate) read: Box<dyn FnMut() -> Line + Send>,
@@ -264,7 +259,9 @@ impl Input {
 
     /// Draws the open prompt again.
     pub(crate) fn redraw(&self) {
-        self.above.iter().for_each(Above::redraw);
+        if let Some(above) = &self.above {
+            above.redraw();
+        }
     }
 
     /// Stops reading keys.

@@ -24,7 +24,6 @@ pub(super) const NUMBERS: &str = "123456789";
 /// A question that can be answered here.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Question {
-    /// The question.
     pub(crate) id: QuestionId,
     pub(super) body: Body,
     /// Whether a call or the turn waits for the answer.
@@ -42,7 +41,7 @@ pub(crate) struct Question {
     pub(super) is_check: bool,
     /// The changes of files that it is about, until they were looked at.
     pub(super) changes: Vec<FileChange>,
-    /// What the changes do; none unless all could be looked at.
+    /// The compared changes; empty unless all could be compared.
     pub(super) differences: Differences,
 }
 
@@ -193,13 +192,13 @@ impl Question {
         }
     }
 
-    /// What is said when something was typed that is no answer.
+    /// The reply to typed text that is no answer.
     pub(crate) fn unanswered(&self, style: &Style) -> String {
         let dropped = style.dim("not an answer, ignored: press one of these keys alone; Ctrl-C cancels the turn");
         format!("{dropped}\n{}", self.keys(style, false))
     }
 
-    /// What is said to a key that would allow what was not shown.
+    /// The reply to a key that would allow something that was not shown.
     pub(crate) fn not_yet(style: &Style) -> String {
         style.dim("nothing was allowed: press v first, a part of it was not shown") + "\n"
     }
@@ -219,7 +218,7 @@ impl Question {
         }
     }
 
-    /// What the keys of a permission do.
+    /// The help for the keys of a permission.
     pub(crate) fn help(&self) -> String {
         let grant = match &self.body {
             Body::Permission(action) if !action.grant.is_empty() => clean_exact_line(&action.grant),
@@ -258,7 +257,7 @@ impl Question {
         matches!(&self.body, Body::Permission(action) if matches!(action.tool.as_str(), "edit" | "write" | "apply_patch"))
     }
 
-    /// What would run, less the texts that the difference shows.
+    /// The action and its arguments, without the texts that the difference shows.
     pub(super) fn parts(&self, action: &Action) -> Vec<String> {
         match action.input.as_object() {
             Some(input) if self.is_edit() && !self.differences.is_empty() => {
@@ -363,7 +362,7 @@ fn decision(key: char) -> Option<Decision> {
     })
 }
 
-/// What is said of a question that cannot be shown here.
+/// The message for a question that cannot be shown here.
 pub(crate) fn unknown_kind(row: &PendingQuestion) -> String {
     format!("question {} is of a kind that this linger cannot show: {}", row.question, clean_line(&row.asked.text))
 }

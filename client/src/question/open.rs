@@ -53,7 +53,7 @@ impl Questions {
         self.first().is_some_and(|question| question.answers().contains(key))
     }
 
-    /// What this key comes to for the first question; one that is answered makes room for the next.
+    /// Presses a key for the first question; one that is answered makes room for the next.
     pub(crate) fn press(&mut self, key: char) -> Result<Press, Failure> {
         let means = self.has(key);
         let first = self.open.iter_mut().find(|question| !question.answered);
@@ -114,8 +114,9 @@ impl Questions {
 
     /// The daemon did not take an answer: the question is still to be asked.
     pub(crate) fn again(&mut self, id: &QuestionId) {
-        let refused = self.open.iter_mut().filter(|question| question.id == *id);
-        refused.for_each(|question| question.answered = false);
+        for question in self.open.iter_mut().filter(|question| question.id == *id) {
+            question.answered = false;
+        }
     }
 
     /// Takes a question off, once it is answered.

@@ -25,7 +25,7 @@ pub(super) fn headed(mark: &str, text: &str) -> String {
     out
 }
 
-/// What would run: the action, and each argument but the command or the path that it is.
+/// The parts of an action: its text, and each argument that the text does not repeat.
 pub(super) fn parts(Action { tool, action, input, .. }: &Action) -> Vec<String> {
     let said = |name: &str, value: &str| {
         let path = action.strip_prefix(tool).and_then(|rest| rest.strip_prefix(' '));

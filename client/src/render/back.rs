@@ -28,7 +28,7 @@ const LEAST: usize = 5;
 /// How much is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
-    /// What these lines have room for.
+    /// The space for these lines.
     Lines(usize),
     /// These last turns, whole.
     Turns(usize),
@@ -222,11 +222,13 @@ impl Turn {
                     lines.push(format!("{} {cut}{sign}", style.bullet()));
                 }
                 Item::Answer(text) => {
-                    let room = match Some(n) == last_answer {
-                        true => most.saturating_sub(lines.len()).max(LEAST.min(most)),
-                        // What is said between two calls.
-                        false if most == usize::MAX => most,
-                        false => 1,
+                    let room = if Some(n) == last_answer {
+                        most.saturating_sub(lines.len()).max(LEAST.min(most))
+                    } else if most == usize::MAX {
+                        most
+                    } else {
+                        // Text between two calls.
+                        1
                     };
                     // A row that may be cut has no colours.
                     let rows = drawn(text, Look { color: look.color && room > 1, ..look });
@@ -266,9 +268,8 @@ fn drawn(text: &str, look: Look) -> Vec<String> {
 /// The rows of a text.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let text = clean(text.trim());
-    let rows = |line: &str| match line.is_empty() {
-        true => vec![String::new()],
-        false => hang(line, width).lines().map(str::to_owned).collect(),
+    let rows = |line: &str| {
+        if line.is_empty() { vec![String::new()] } else { hang(line, width).lines().map(str::to_owned).collect() }
     };
     text.lines().flat_map(rows).collect()
 }
@@ -298,10 +299,7 @@ fn last_rows(rows: Vec<String>, room: usize, width: usize, style: Style, indent:
 
 /// The beginning of a line that fits.
 fn cut_line(line: &str, width: usize, style: Style) -> String {
-    match of(line) > width {
-        true => cut(line, width.saturating_sub(1)).to_owned() + style.ellipsis(),
-        false => line.to_owned(),
-    }
+    if of(line) > width { cut(line, width.saturating_sub(1)).to_owned() + style.ellipsis() } else { line.to_owned() }
 }
 
 #[cfg(test)]

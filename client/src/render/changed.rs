@@ -9,7 +9,7 @@ use super::renderer::Renderer;
 use crate::terminal::{Output, clean_line};
 
 impl Renderer {
-    /// What has changed of the session, a line each.
+    /// Prints what has changed of the session, a line each.
     pub(super) fn session_changed(&mut self, body: &EventBody, out: &mut Vec<Output>) {
         let EventBody::SessionChanged {
             model,
@@ -52,12 +52,18 @@ impl Renderer {
         self.changed("tools", only.as_deref().map(|only| if only == "*" { "all" } else { only }), out);
         let brought = mcp_servers.as_ref().map(|all| names(all.iter().map(|server| server.server.as_str())));
         self.changed("MCP servers of the session", brought.as_deref(), out);
-        instructions.iter().flatten().for_each(|file| self.instructions(file, out));
+        for file in instructions.iter().flatten() {
+            self.instructions(file, out);
+        }
         let named = skills.as_ref().map(|all| names(all.iter().map(|skill| skill.name.as_str())));
         self.changed("skills", named.as_deref(), out);
         self.changed("agent", agent.as_ref().map(|it| it.name.as_str()), out);
-        let is_other = model.is_none() && !self.is_new;
-        setup.iter().filter(|_| is_other).for_each(|setup| self.setup(setup, out));
+        if let Some(setup) = setup
+            && model.is_none()
+            && !self.is_new
+        {
+            self.setup(setup, out);
+        }
     }
 
     fn changed(&mut self, what: &str, to: Option<&str>, out: &mut Vec<Output>) {

@@ -33,7 +33,7 @@ impl Renderer {
         self.say(&style.dim(&line), out);
     }
 
-    /// What a child answered, in place of the data that its parent reads.
+    /// Prints a child's answer, in place of the data that its parent reads.
     pub(super) fn child_answered(&mut self, text: &str, out: &mut Vec<Output>) {
         let style = self.settings.style;
         let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
@@ -50,7 +50,7 @@ impl Renderer {
         self.child_said(rest, out);
     }
 
-    /// What a child says that worked in the background.
+    /// Prints the message of a child that worked in the background.
     pub(super) fn child_said(&mut self, text: &str, out: &mut Vec<Output>) {
         let style = self.settings.style;
         for line in text.lines().take(SAID) {
@@ -61,7 +61,7 @@ impl Renderer {
     }
 }
 
-/// What a child does just now, for a row that is redrawn.
+/// The current work of a child, for a row that is redrawn.
 pub(super) fn now(update: &ChildUpdate) -> String {
     let doing = match update.status {
         ChildStatus::Waiting if !update.questions.is_empty() => "waits for an answer",

@@ -26,7 +26,7 @@ const MAX_ACTION: usize = 40;
 /// Columns that are left for what runs in a narrow terminal, before the mode and the time make room for it.
 const MIN_DOING: usize = 20;
 
-/// What a turn is doing.
+/// The current work of a turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Doing {
     /// A request is under way.
@@ -51,11 +51,11 @@ struct Running {
     started_at: u64,
     /// The end of its output.
     tail: String,
-    /// What its child does, if it has one.
+    /// The current work of its child, if it has one.
     child: Option<String>,
 }
 
-/// What is shown while a turn runs.
+/// The rows that are shown while a turn runs.
 pub(crate) struct Live {
     style: Style,
     mode: Mode,
@@ -121,30 +121,8 @@ impl Live {
                 }
                 self.usage += Usage::of_answer(*usage, *interrupted);
             }
-            EventBody::ToolStarted { call_id, tool, action, .. } => {
-                let action = action.strip_prefix(tool.as_str()).unwrap_or(action).trim_start();
-                let first = clean_exact_line(action.lines().next().unwrap_or_default());
-                let mut what: String = first.chars().take(MAX_ACTION).collect();
-                if what.len() < first.len() || action.lines().nth(1).is_some() {
-                    what.push_str(self.style.ellipsis());
-                }
-                let what = format!("{} {what}", clean_line(tool)).trim_end().to_owned();
-                self.calls.push(Running {
-                    call: call_id.clone(),
-                    what,
-                    started_at: event.at,
-                    tail: String::new(),
-                    child: None,
-                });
-            }
-            EventBody::ToolOutputDelta { call_id, text, .. } => {
-                if let Some(running) = self.calls.iter_mut().find(|running| running.call == *call_id) {
-                    running.tail.push_str(text);
-                    let from = running.tail.len().saturating_sub(MAX_TAIL);
-                    let from = (from..).find(|at| running.tail.is_char_boundary(*at)).unwrap_or_default();
-                    running.tail.drain(..from);
-                }
-            }
+            EventBody::ToolStarted { call_id, tool, action, .. } => self.starts(call_id, tool, action, event.at),
+            EventBody::ToolOutputDelta { call_id, text, .. } => self.output(call_id, text),
             EventBody::ChildUpdated(update) => {
                 if let Some(running) = self.calls.iter_mut().find(|running| running.call == update.call_id) {
                     running.child = Some(child::now(update));
@@ -189,6 +167,26 @@ impl Live {
         }
     }
 
+    fn starts(&mut self, call: &CallId, tool: &str, action: &str, started_at: u64) {
+        let action = action.strip_prefix(tool).unwrap_or(action).trim_start();
+        let first = clean_exact_line(action.lines().next().unwrap_or_default());
+        let mut what: String = first.chars().take(MAX_ACTION).collect();
+        if what.len() < first.len() || action.lines().nth(1).is_some() {
+            what.push_str(self.style.ellipsis());
+        }
+        let what = format!("{} {what}", clean_line(tool)).trim_end().to_owned();
+        self.calls.push(Running { call: call.clone(), what, started_at, tail: String::new(), child: None });
+    }
+
+    /// Keeps the end of a call's output.
+    fn output(&mut self, call: &CallId, text: &str) {
+        let Some(running) = self.calls.iter_mut().find(|running| running.call == *call) else { return };
+        running.tail.push_str(text);
+        let from = running.tail.len().saturating_sub(MAX_TAIL);
+        let from = (from..).find(|at| running.tail.is_char_boundary(*at)).unwrap_or_default();
+        running.tail.drain(..from);
+    }
+
     fn begins(&mut self, doing: Doing) {
         self.doing = doing;
         self.calls.clear();
@@ -223,11 +221,10 @@ impl Live {
     }
 
     fn shorten(&self, text: &str, room: usize) -> String {
-        match width(text) > room {
-            true => {
-                crate::terminal::cut(text, room.saturating_sub(width(self.style.ellipsis()))) + self.style.ellipsis()
-            }
-            false => text.to_owned(),
+        if width(text) > room {
+            crate::terminal::cut(text, room.saturating_sub(width(self.style.ellipsis()))) + self.style.ellipsis()
+        } else {
+            text.to_owned()
         }
     }
 

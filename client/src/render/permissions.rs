@@ -20,7 +20,7 @@ pub(crate) fn listing(rules: &[AlwaysRule], now: u64) -> Vec<String> {
     columns(&rules.iter().map(row).collect::<Vec<_>>())
 }
 
-/// What is said of a call.
+/// The explanation of a call's decision.
 pub(crate) fn explained(said: &Explained) -> Vec<String> {
     let Explained { verdict, by, place, mode, cwd, path } = said;
     let word = match verdict {

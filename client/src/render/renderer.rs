@@ -49,12 +49,11 @@ pub(crate) struct Renderer {
     pub(super) midline: Option<Midline>,
     /// The kind of the block that streams, or streamed last.
     pub(super) after: Option<Midline>,
-    /// The streaming block.
     pub(super) block: Option<(MessageId, u32)>,
     /// The text that streams, and the thinking; both behind a gutter.
     pub(super) prose: Prose,
     pub(super) thought: Prose,
-    /// What is held back of answers that have to fit a schema.
+    /// The held-back part of answers that must fit a schema.
     pub(super) shaped: Shaped,
     pub(super) calls: HashMap<CallId, Call>,
     /// The call whose line was printed last.
@@ -119,7 +118,7 @@ impl Renderer {
         self.whole = true;
     }
 
-    /// What is shown of thinking.
+    /// How much thinking is shown.
     pub(crate) fn thinking(&self) -> Thinking {
         self.settings.thinking
     }
@@ -176,10 +175,12 @@ impl Renderer {
         if !thought.is_empty() {
             out.push(Output::Talk(thought));
         }
-        let text = match self.settings.raw {
-            true if self.midline == Some(Midline::Text) => "\n".to_owned(),
-            true => String::new(),
-            false => self.prose.end(),
+        let text = if !self.settings.raw {
+            self.prose.end()
+        } else if self.midline == Some(Midline::Text) {
+            "\n".to_owned()
+        } else {
+            String::new()
         };
         if !text.is_empty() {
             out.push(Output::Text(text));

@@ -16,7 +16,7 @@ const HEADER: [&str; 8] = ["SESSION", "STATE", "CHANGED", "SIZE", "USAGE", "CONT
 /// The columns that are not cut: the others share what a terminal has left.
 const FIXED: usize = 6;
 
-/// Those of them that make room for titles on a narrow terminal, the first one first: size, context, usage, age.
+/// Columns that make room for titles on a narrow terminal, the first one first: size, context, usage, age.
 const DROPPED: [usize; 4] = [3, 5, 4, 2];
 
 /// The least columns for a title, and for a directory; with less room there is none.

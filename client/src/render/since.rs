@@ -17,7 +17,7 @@ use crate::terminal::{clean_exact_line, clean_line, cut};
 /// Lines of each kind that are shown; a longer list says how many more there are.
 const SHOWN: usize = 5;
 
-/// What happened since.
+/// The changes since a person left.
 #[derive(Debug)]
 pub(crate) struct Since {
     left: LastRead,

@@ -68,9 +68,10 @@ impl Renderer {
             // A carriage return begins the line again.
             let line = line.trim_end_matches('\r').rsplit('\r').next().unwrap_or_default().replace('\t', "    ");
             let line = clean_line(&line);
-            let line = match width::of(&line) > room {
-                true => cut(&line, room.saturating_sub(3)) + style.ellipsis(),
-                false => line.into_owned(),
+            let line = if width::of(&line) > room {
+                cut(&line, room.saturating_sub(3)) + style.ellipsis()
+            } else {
+                line.into_owned()
             };
             self.say(&style.dim(&format!("    {line}")), out);
         }
@@ -156,10 +157,11 @@ impl Renderer {
         let more = (taken.changed as usize).saturating_sub(named.len());
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let line = self.settings.style.dim(&format!("  changed {}{more}", named.join(", ")));
-        match self.calls.contains_key(&taken.call_id) {
+        if self.calls.contains_key(&taken.call_id) {
             // Below the call's result, which follows.
-            true => self.changed = Some((taken.call_id.clone(), line)),
-            false => self.say(&line, out),
+            self.changed = Some((taken.call_id.clone(), line))
+        } else {
+            self.say(&line, out)
         }
     }
 

@@ -91,7 +91,7 @@ pub(crate) fn prompts(rows: &[PromptRow], now: u64, by_number: bool) -> Vec<Stri
     columns(&rows.iter().enumerate().map(row).collect::<Vec<_>>())
 }
 
-/// What is said of a session that went back.
+/// The line for a session that went back.
 pub(crate) fn went_back(text: &str, branch: &SessionId, files: usize) -> Vec<String> {
     let mut lines = vec![format!("went back to before \"{}\"", quoted(text))];
     match files {
@@ -103,7 +103,7 @@ pub(crate) fn went_back(text: &str, branch: &SessionId, files: usize) -> Vec<Str
     lines
 }
 
-/// What is said of a compaction that was taken back.
+/// The line for a compaction that was taken back.
 pub(crate) fn taken_back(taken: &Uncompacted) -> String {
     let Uncompacted { messages, tokens, .. } = taken;
     format!("the summary of {messages} messages was taken back: the model reads them again, about {tokens} tokens")
@@ -113,10 +113,7 @@ pub(crate) fn taken_back(taken: &Uncompacted) -> String {
 pub(crate) fn quoted(text: &str) -> String {
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     let line = clean_line(line.trim());
-    match line.chars().count() > QUOTED {
-        true => line.chars().take(QUOTED - 1).chain(['~']).collect(),
-        false => line.into_owned(),
-    }
+    if line.chars().count() > QUOTED { line.chars().take(QUOTED - 1).chain(['~']).collect() } else { line.into_owned() }
 }
 
 #[cfg(test)]

@@ -49,9 +49,10 @@ impl Renderer {
     /// The rest of a wait that was announced before this client attached.
     fn still_waits(&mut self, now: u64, out: &mut Vec<Output>) {
         let Some((until, goes_on)) = self.wait.take().filter(|(until, _)| *until > now) else { return };
-        let line = match goes_on {
-            true => format!("the next attempt is in {} s", (until - now).div_ceil(1000)),
-            false => format!("the provider asks to wait another {}", table::age(now, until)),
+        let line = if goes_on {
+            format!("the next attempt is in {} s", (until - now).div_ceil(1000))
+        } else {
+            format!("the provider asks to wait another {}", table::age(now, until))
         };
         self.say(&self.settings.style.dim(&line), out);
     }

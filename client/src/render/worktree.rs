@@ -9,7 +9,7 @@ use crate::terminal::clean_line;
 /// Characters of a commit that are shown.
 const COMMIT: usize = 12;
 
-/// What is said of a merge.
+/// The line for a merge.
 pub(crate) fn merged(done: &Merged) -> String {
     let Merged { branch, directory, commit, count, .. } = done;
     let files = if *count == 1 { "1 file".to_owned() } else { format!("{count} files") };
@@ -23,7 +23,7 @@ pub(crate) fn takes_back(done: &Merged) -> String {
     clean_line(&text).into_owned()
 }
 
-/// What is said of a worktree whose state has changed.
+/// The line for a worktree whose state has changed.
 pub(crate) fn changed(worktree: &Worktree) -> String {
     let branch = &worktree.branch;
     let text = match worktree.status {
@@ -53,7 +53,7 @@ pub(crate) fn can_merge(info: &Info) -> bool {
     info.state == State::Idle && worktree.is_some_and(|worktree| !is_done(worktree))
 }
 
-/// What is said of worktrees that stay when their sessions go.
+/// The line for a worktree that stays when its session is removed.
 pub(crate) fn kept(worktree: &Worktree) -> String {
     let Worktree { path, branch, .. } = worktree;
     let text = format!("its git worktree {} on {branch} stays: it has changes that are nowhere else", short_path(path));

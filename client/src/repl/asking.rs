@@ -92,7 +92,7 @@ impl Repl {
         Ok(None)
     }
 
-    /// What Esc does now, for the status.
+    /// The effect of Esc now, for the status.
     pub(super) fn way_out(&self) -> String {
         let does = match () {
             () if self.picking.is_some() => "closes the list",
@@ -151,13 +151,13 @@ impl Repl {
     }
 
     /// Handles the line that was written to a question.
-    pub(super) fn written(&mut self, (id, writing): (QuestionId, Writing), line: &Line) -> Result<(), Failure> {
+    pub(super) fn answer_by(&mut self, id: &QuestionId, writing: Writing, line: &Line) -> Result<(), Failure> {
         match line {
             Line::Text { text, .. } if !text.trim().is_empty() => {
                 let answer = match writing {
-                    Writing::Answer => self.asking.questions.write(&id, text.trim()),
-                    Writing::Reason => self.asking.questions.deny(&id, text.trim()),
-                    Writing::Rule => self.asking.questions.always(&id, text.trim()),
+                    Writing::Answer => self.asking.questions.write(id, text.trim()),
+                    Writing::Reason => self.asking.questions.deny(id, text.trim()),
+                    Writing::Rule => self.asking.questions.always(id, text.trim()),
                 };
                 match answer {
                     // What was written is wrong, not the session.

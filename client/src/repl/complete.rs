@@ -29,7 +29,6 @@ pub(super) struct Known {
 
 #[derive(Debug, Default)]
 struct Lists {
-    /// Counts the answers.
     answers: u64,
     names: HashMap<Names, Vec<Choice>>,
 }
@@ -61,14 +60,14 @@ impl Known {
     }
 }
 
-/// What a text may become.
+/// Completions of a text.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Found {
     /// Where in the line it begins.
     start: usize,
-    /// What begins like it.
+    /// Prefix matches.
     begin: Vec<Choice>,
-    /// What is like it in another way; listed behind.
+    /// Other matches, listed behind them.
     others: Vec<Choice>,
 }
 
@@ -127,7 +126,7 @@ fn is_server(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
 }
 
-/// Of these those that begin like the word; if there are none, those that have its letters.
+/// Prefix matches; if none, fuzzy matches.
 fn among(start: usize, word: &str, choices: Vec<Choice>) -> Found {
     let (begin, rest): (Vec<_>, Vec<_>) = choices.into_iter().partition(|choice| choice.text.starts_with(word));
     let rest = if begin.is_empty() { rest } else { Vec::new() };
@@ -157,7 +156,7 @@ pub(super) struct Completer {
 }
 
 impl Completer {
-    /// What takes the place of the line from a byte on to the cursor; `None` if nothing completes it.
+    /// The byte to replace from, up to the cursor, and the text to put there; `None` if nothing completes it.
     pub(super) fn tab(&mut self, typed: &str, known: &Known, places: &[PathBuf]) -> Option<(usize, String)> {
         if self.left.as_deref() == Some(typed) && self.choices.len() > 1 {
             let next = self.chosen.map_or(0, |chosen| (chosen + 1) % self.choices.len());
@@ -189,7 +188,7 @@ impl Completer {
         (self.start, text)
     }
 
-    /// What is listed, and which of it is chosen.
+    /// The choices of the list, and the index of the selected one.
     pub(super) fn list(&self) -> (&[Choice], Option<usize>) {
         (&self.choices, self.chosen)
     }

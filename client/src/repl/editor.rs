@@ -34,7 +34,6 @@ use crate::input::{Event, Hotkey, Line, Lines, Ran};
 use crate::render::style::Style;
 use crate::terminal::{Above, command, discard_typed, lend, read_at_once, remember_editing, size};
 
-/// The prompt.
 pub(super) const PROMPT: &str = "> ";
 
 /// Makes rustyline draw its prompt again and leaves no trace: its printer ends every text with a line
@@ -60,15 +59,14 @@ struct LineEditor {
     sender: Sender<Event>,
 }
 
-/// What an editor is made of.
+/// The parts of an editor.
 pub(super) struct Setup {
     /// The state directory, which has the history files.
     pub(super) state: PathBuf,
-    /// The session's directory.
     pub(super) workspace: Workspace,
     /// How lists are drawn.
     pub(super) style: Style,
-    /// What undrawn lines above the prompt count against.
+    /// The budget for lines above the prompt that are not drawn yet.
     pub(super) capacity: Capacity,
     /// Takes the keys that do not belong to a line.
     pub(super) sender: Sender<Event>,
@@ -101,7 +99,9 @@ pub(super) fn open(setup: Setup) -> Result<(Lines, Keys, Known), Failure> {
     let mut editor = line_editor(setup).map_err(failed)?;
     let (above, keys) = (editor.above.clone(), editor.keys.clone());
     let known = Known::new(editor.sender.clone());
-    editor.editor.helper_mut().into_iter().for_each(|helper| helper.known = Some(known.clone()));
+    if let Some(helper) = editor.editor.helper_mut() {
+        helper.known = Some(known.clone());
+    }
     Ok((Lines { read: Box::new(move || editor.read_line()), above }, keys, known))
 }
 
@@ -171,14 +171,20 @@ impl LineEditor {
             };
             self.keys.begin();
             self.keys.changed(&begun);
-            self.above.iter().for_each(Above::begin);
+            if let Some(above) = &self.above {
+                above.begin();
+            }
             let line = self.editor.readline_with_initial(&prompt, (&begun, ""));
             if matches!(line, Err(ReadlineError::Eof)) && self.keys.answer_digit() {
-                self.above.iter().for_each(|above| above.take_back(size()));
+                if let Some(above) = &self.above {
+                    above.take_back(size());
+                }
                 continue;
             }
             let request = self.above.as_ref().and_then(Above::shown).map(|asked| asked.request);
-            self.above.iter().for_each(Above::end);
+            if let Some(above) = &self.above {
+                above.end();
+            }
             let line = match line {
                 Ok(line) => line,
                 // A key other than Ctrl-C that interrupts on this terminal.
@@ -259,7 +265,9 @@ impl LineEditor {
     fn edit(&self, line: String) -> String {
         let edited = in_editor(&line);
         edited.unwrap_or_else(|error| {
-            self.above.iter().for_each(|above| above.push(&format!("error: {error}\n")));
+            if let Some(above) = &self.above {
+                above.push(&format!("error: {error}\n"));
+            }
             line
         })
     }
@@ -302,7 +310,6 @@ struct Completion {
     workspace: Workspace,
     above: Above,
     keys: Keys,
-    /// The daemon's names.
     known: Option<Known>,
 }
 

@@ -56,7 +56,7 @@ pub(super) enum Ending {
     Leave,
 }
 
-/// What the keys know and do; shared with the editor's thread.
+/// The key bindings and their state; shared with the editor's thread.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     sender: Sender<Event>,
@@ -73,7 +73,7 @@ struct State {
     ending: Ending,
     /// When the prompt opened.
     opened: Instant,
-    /// The last key.
+    /// When the last key was pressed.
     pressed: Option<Instant>,
     /// Whether the line is empty.
     empty: bool,
@@ -81,15 +81,15 @@ struct State {
     held: Option<(char, u32)>,
     /// Counts the keys that were held back.
     count: u64,
-    /// What was pasted into the line.
+    /// Text that was pasted into the line.
     pastes: Pastes,
-    /// What Tab lists.
+    /// The list that Tab opens.
     completer: Completer,
     /// The list that the line chooses from.
     picker: Option<Picker>,
     /// Whether the line answers a question, so that it is text whatever it begins with.
     writing: bool,
-    /// What Tab puts into the empty line that answers a question.
+    /// The text that Tab puts into the empty line that answers a question.
     suggestion: Option<String>,
     /// Whether the editor has vi's keys.
     vi: bool,
@@ -188,7 +188,7 @@ impl Keys {
         self.lock().picker = Some(picker);
     }
 
-    /// What the line that chooses from a list is asked for.
+    /// The title of the open list; `None` if none is open.
     pub(super) fn picks(&self) -> Option<String> {
         self.lock().picker.as_ref().map(|picker| picker.title.clone())
     }

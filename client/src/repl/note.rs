@@ -21,8 +21,8 @@ pub(super) fn parse(line: &str) -> Option<(Scope, &str)> {
 }
 
 impl Repl {
-    /// Writes a note.
-    pub(super) fn note(&mut self, (scope, text): (Scope, &str)) -> Result<(), Failure> {
+    /// Writes a note for later sessions; the model does not see this line.
+    pub(super) fn note(&mut self, scope: Scope, text: &str) -> Result<(), Failure> {
         if text.is_empty() {
             return self.say("#note needs a text: #note run the tests with -p; #note --user is for all projects");
         }

@@ -21,10 +21,9 @@ use crate::mention::{self, with_files};
 impl Repl {
     /// Does what a line says; the exit code, if it says to leave.
     pub(super) fn obey(&mut self, line: Line) -> Result<Option<Exit>, Failure> {
-        if let (Some(writing), Line::Text { .. } | Line::Garbled) = (&self.asking.writing, &line) {
-            let writing = writing.clone();
+        if let (Some((question, writing)), Line::Text { .. } | Line::Garbled) = (self.asking.writing.clone(), &line) {
             self.set_writing(None);
-            return self.written(writing, &line).map(|()| None);
+            return self.answer_by(&question, writing, &line).map(|()| None);
         }
         if let Some(picking) = self.picking.take() {
             return self.choose_by(picking, line);
@@ -58,8 +57,8 @@ impl Repl {
         if matches!(text.trim(), "exit" | "quit" | ":q") {
             return self.leave().map(Some);
         }
-        if let Some(written) = note::parse(&text) {
-            return self.note(written).map(|()| None);
+        if let Some((scope, text)) = note::parse(&text) {
+            return self.note(scope, text).map(|()| None);
         }
         match slash::parse(&text) {
             None => self.prompt(text, &typed, steer.then_some(When::Steer), false)?,
@@ -76,9 +75,12 @@ impl Repl {
     fn prompt(&mut self, text: String, typed: &str, when: Option<When>, expand: bool) -> Result<(), Failure> {
         let session = self.attachment.session.clone();
         let places: Vec<_> = working_directory().ok().into_iter().chain([self.about.cwd.clone()]).collect();
-        let content = with_files(text, typed, &places).map(|content| match self.ran.is_empty() {
-            true => content,
-            false => PromptContent::Blocks(content.into_blocks().into_iter().chain(self.ran.clone()).collect()),
+        let content = with_files(text, typed, &places).map(|content| {
+            if self.ran.is_empty() {
+                content
+            } else {
+                PromptContent::Blocks(content.into_blocks().into_iter().chain(self.ran.clone()).collect())
+            }
         });
         let content = content.and_then(|content| with_resources(&mut self.attachment.client, &session, content));
         let is_sent = content.is_ok();
@@ -99,9 +101,9 @@ impl Repl {
     }
 
     /// Sends what a prompt of an MCP server says.
-    fn server_prompt(&mut self, named: (String, String), words: String) -> Result<(), Failure> {
+    fn server_prompt(&mut self, server: String, prompt: String, words: String) -> Result<(), Failure> {
         let session = self.attachment.session.clone();
-        let content = attachable::prompt(&mut self.attachment.client, &session, named, words);
+        let content = attachable::prompt(&mut self.attachment.client, &session, server, prompt, words);
         self.send(content, None, false)
     }
 
@@ -151,7 +153,7 @@ impl Repl {
     fn slash(&mut self, slash: Slash, typed: &str) -> Result<(), Failure> {
         match slash {
             Slash::Compact(focus) => self.compact(focus),
-            Slash::ServerPrompt { server, prompt, words } => self.server_prompt((server, prompt), words),
+            Slash::ServerPrompt { server, prompt, words } => self.server_prompt(server, prompt, words),
             Slash::Continue => self.continue_turn(),
             Slash::Steer(text) => self.prompt(text, typed, Some(When::Steer), false),
             Slash::Interrupt(text) => self.prompt(text, typed, Some(When::Interrupt), false),

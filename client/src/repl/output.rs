@@ -42,9 +42,10 @@ pub(super) fn page(text: &str) -> Result<(), Failure> {
         child.wait()
     })
     .map_err(failed)
-    .and_then(|status| match status.success() {
-        true => Ok(()),
-        false => {
+    .and_then(|status| {
+        if status.success() {
+            Ok(())
+        } else {
             Err(Failure::new(Exit::FAILED, format!("{pager} ended with {status}"))
                 .hint("set PAGER to a pager you have"))
         }

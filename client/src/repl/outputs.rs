@@ -15,14 +15,14 @@ const MAX_OUTPUT: usize = 256 << 10;
 /// The outputs of the last tool calls.
 #[derive(Debug, Default)]
 pub(super) struct Outputs {
-    /// What the running calls do.
+    /// The actions of the running calls.
     started: HashMap<CallId, String>,
     /// The finished calls: what they did, and their output.
     finished: VecDeque<(String, String)>,
 }
 
 impl Outputs {
-    /// What the call before the `n` last ones did, and its output.
+    /// The action and the output of the call before the `n` last ones.
     pub(super) fn get(&self, n: usize) -> Option<&(String, String)> {
         self.finished.get(n)
     }

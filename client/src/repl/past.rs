@@ -39,7 +39,9 @@ pub(crate) fn past(look: Look, info: Info, room: Room) -> Result<(Vec<String>, I
     if is_whole {
         read(&info.session, None, &until, |event| {
             back.event(event);
-            since.iter_mut().for_each(|since| since.event(event));
+            if let Some(since) = &mut since {
+                since.event(event);
+            }
         })?;
     } else {
         if let (Some(since), Some(left)) = (&mut since, &info.left) {

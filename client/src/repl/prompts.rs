@@ -19,7 +19,7 @@ pub(super) struct Prompts {
     mine: Vec<PromptId>,
     /// Ours that wait for /continue.
     held: Vec<PromptId>,
-    /// Those whose turn started before their request was answered.
+    /// Ours whose turn started before their request was answered.
     begun: Vec<PromptId>,
     /// The latest prompt whose turn started.
     last_begun: Option<PromptId>,
@@ -88,7 +88,7 @@ impl Prompts {
         self.held.append(&mut self.mine);
     }
 
-    /// Those that waited for /continue are sent again.
+    /// The held ones are sent again.
     pub(super) fn release(&mut self) {
         self.mine.append(&mut self.held);
     }

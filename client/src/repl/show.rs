@@ -28,7 +28,7 @@ const MAX_RAN: usize = 8;
 /// The bytes of a subcommand's output that are shown; the log of a long session has more, and `linger log` all of it.
 const MAX_SHOWN: u64 = 16 << 20;
 
-/// What `/init` asks of the model.
+/// The prompt of `/init`.
 const INIT: &str = "\
 Write AGENTS.md at the root of this project: the instructions that a coding agent needs to work here. Look first: at the README, \
 the build files, the layout, the tests, the continuous integration. Then write at most 60 lines of Markdown: what the project is in \

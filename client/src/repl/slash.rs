@@ -12,19 +12,15 @@ use crate::render::near::distance;
 /// A subcommand of `linger` whose output is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subcommand {
-    /// `usage`.
     Usage,
     /// `tools` of the session.
     Tools,
-    /// `answer`.
     Answer,
-    /// `inbox`.
     Inbox,
     /// `log` of the session.
     Log,
 }
 
-/// A slash command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Slash {
     /// Shows the commands, or one of them.
@@ -35,7 +31,7 @@ pub(crate) enum Slash {
     Resume(Option<String>),
     /// Starts a fresh session with an agent.
     Agent(Option<String>),
-    /// Names the session.
+    /// Gives the session a name.
     Rename(String),
     /// Has the model write instructions for itself; the words say more about them.
     Init(Option<String>),
@@ -77,7 +73,7 @@ pub(crate) enum Slash {
     Compact(Option<String>),
     /// Undoes the latest changes of files; true also those that were changed since.
     Undo(bool),
-    /// Makes them again.
+    /// Makes the undone changes again; true also those that were changed since.
     Redo(bool),
     /// Makes a fork, at a message or a prompt, and goes on in it.
     Fork(Option<String>),
@@ -91,15 +87,12 @@ pub(crate) enum Slash {
     Merge(Option<String>),
     /// Leaves; the work continues.
     Detach,
-    /// Lists the sessions.
     Sessions,
     /// Lists the MCP servers.
     Mcp,
     /// Sends a prompt that an MCP server has ready.
     ServerPrompt {
-        /// The server.
         server: String,
-        /// The prompt's name.
         prompt: String,
         /// The arguments.
         words: String,
@@ -110,25 +103,21 @@ pub(crate) enum Slash {
     Dir(bool, Option<String>),
 }
 
-/// What the words behind a command are, as far as Tab completes them.
+/// The kind of words that follow a command, for Tab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Argument {
     /// One of these words.
     Words(&'static [&'static str]),
-    /// A permission mode.
     Mode,
     /// A name that the daemon knows.
     Names(Names),
-    /// A directory.
     Directory,
-    /// A command.
     Command,
 }
 
 /// A command, its argument, what it does, and what its words are.
 type Row = (&'static str, &'static str, &'static str, Option<Argument>);
 
-/// Every command.
 const COMMANDS: &[Row] = &[
     ("/help", "[COMMAND]", "this list, or one of it", Some(Argument::Command)),
     ("/new", "", "a fresh session here; this one stays", None),
@@ -265,7 +254,7 @@ pub(crate) fn parse(line: &str) -> Option<Result<Slash, String>> {
     })
 }
 
-/// No argument.
+/// Refuses an argument.
 fn none(argument: Option<String>, command: &str) -> Result<(), String> {
     argument.map_or(Ok(()), |argument| Err(format!("{command} takes no argument, and got '{argument}'")))
 }
@@ -303,7 +292,7 @@ fn force(argument: Option<String>) -> Result<bool, String> {
     }
 }
 
-/// What `/help` shows: the list and the keys, or one command.
+/// The text of `/help`: the list and the keys, or one command.
 pub(crate) fn help(command: Option<&str>) -> String {
     let row = |(name, argument, what, _): &Row| vec![format!("{name} {argument}"), (*what).to_owned()];
     if let Some(command) = command {
@@ -319,7 +308,7 @@ pub(crate) fn help(command: Option<&str>) -> String {
     lines.join("\n")
 }
 
-/// What else can be typed, and the keys.
+/// Other input, and the keys.
 const KEYS: [&str; 11] = [
     "",
     "@src/main.rs, @src/main.rs:10-40 or @src/ sends the file, lines of it, a list",
@@ -339,7 +328,7 @@ pub(super) fn names() -> Vec<Choice> {
     COMMANDS.iter().map(|(name, _, what, _)| Choice::new(*name, *what)).collect()
 }
 
-/// What the words behind a command are; `None` if it takes none that are known.
+/// The kind of words that follow a command; `None` if Tab knows none.
 pub(super) fn argument(command: &str) -> Option<Argument> {
     COMMANDS.iter().find(|(name, ..)| *name == command)?.3
 }

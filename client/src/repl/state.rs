@@ -25,7 +25,6 @@ use crate::render::live::Live;
 use crate::render::{Renderer, Settings};
 use crate::terminal::Terminal;
 
-/// An interactive session.
 pub(super) struct Repl {
     pub(super) attachment: Attachment,
     pub(super) terminal: Terminal,
@@ -34,7 +33,7 @@ pub(super) struct Repl {
     pub(super) keys: Keys,
     /// The daemon's names that complete a line.
     pub(super) known: Known,
-    /// The editor's directory.
+    /// The directory in which the editor completes names and runs commands.
     pub(super) workspace: Workspace,
     /// How events are shown, in each session that is entered.
     pub(super) settings: Settings,
@@ -65,7 +64,6 @@ pub(super) struct Repl {
 pub(super) struct About {
     /// Its name, or its id.
     pub(super) label: String,
-    /// Its directory.
     pub(super) cwd: PathBuf,
     pub(super) model: String,
     pub(super) mode: Mode,
@@ -75,7 +73,6 @@ pub(super) struct About {
     pub(super) effort: Effort,
 }
 
-/// The session's turn.
 #[derive(Default)]
 pub(super) struct Turn {
     pub(super) running: Option<TurnId>,

@@ -86,9 +86,10 @@ impl Repl {
             return Ok(());
         }
         let asks = self.asking.questions.first().is_some();
-        let rows = match self.turn.running.is_some() && self.caught_up {
-            true => self.live.rows(now(), size().columns, self.prompts.queue().len(), asks, &self.way_out()),
-            false => Vec::new(),
+        let rows = if self.turn.running.is_some() && self.caught_up {
+            self.live.rows(now(), size().columns, self.prompts.queue().len(), asks, &self.way_out())
+        } else {
+            Vec::new()
         };
         Ok(self.terminal.set_live(rows)?)
     }

@@ -239,9 +239,10 @@ impl Repl {
         let (at, about) = (short_path(&info.cwd), format!("{} ({})", info.model, info.mode));
         let Settings { style, markdown, .. } = self.settings;
         let look = Look { width: terminal_width(), markdown, color: style.color, unicode: style.unicode, dim: false };
-        let (lines, info) = match is_shown {
-            true => (Vec::new(), Info { turn_cursor: info.cursor.clone(), ..info }),
-            false => past(look, info, Room::Lines(height()))?,
+        let (lines, info) = if is_shown {
+            (Vec::new(), Info { turn_cursor: info.cursor.clone(), ..info })
+        } else {
+            past(look, info, Room::Lines(height()))?
         };
         lines.iter().try_for_each(|line| self.say_styled(line))?;
         self.say(&format!("session {label} in {at}, {about}"))?;

@@ -61,7 +61,7 @@ pub(crate) enum Color {
     Auto,
     /// Also in a pipe.
     Always,
-    /// Nowhere.
+    /// No colours, not even on a terminal.
     Never,
 }
 
@@ -78,7 +78,7 @@ impl std::str::FromStr for Color {
     }
 }
 
-/// What the command line says about output: when colours are used, and whether Markdown stays as it is.
+/// The command line's choice of output: when colours are used, and whether Markdown stays as it is.
 static CHOSEN: OnceLock<(Color, bool)> = OnceLock::new();
 
 /// Takes what the command line says about output; once, before anything is shown.
@@ -86,7 +86,7 @@ pub(crate) fn choose(color: Color, raw: bool) {
     let _ = CHOSEN.set((color, raw));
 }
 
-/// What the terminal can do, as the environment tells.
+/// The abilities of the terminal, from the environment.
 #[derive(Clone, Debug)]
 pub(crate) struct Capabilities {
     /// Whether stdin is a terminal.
@@ -105,7 +105,6 @@ pub(crate) struct Capabilities {
     pub(crate) unicode: bool,
     /// Whether the cursor can be moved.
     pub(crate) moves: bool,
-    /// Columns.
     pub(crate) width: usize,
 }
 
@@ -168,7 +167,6 @@ pub(crate) fn size() -> Size {
     Size { columns, rows, reflows }
 }
 
-/// An open prompt.
 struct Prompt {
     /// Takes what is drawn above it; absent where the terminal cannot move its cursor: there whole lines are written.
     above: Option<Above>,
@@ -180,7 +178,6 @@ struct Prompt {
 pub(crate) struct Terminal {
     /// Talk goes to stdout too: for `log`, whose data it is.
     pub(crate) one_stream: bool,
-    /// The open prompt.
     prompt: Option<Prompt>,
     /// The line that began while a prompt was open and is not complete yet: its last row is redrawn above the prompt.
     flow: Flow,
@@ -241,7 +238,9 @@ impl Terminal {
 
     /// A line was read: the cursor is at the beginning of the next one.
     pub(crate) fn line_read(&mut self) {
-        self.prompt.iter_mut().for_each(|prompt| prompt.sign = false);
+        if let Some(prompt) = &mut self.prompt {
+            prompt.sign = false;
+        }
     }
 
     /// Whether the last row of a line is redrawn above the prompt.

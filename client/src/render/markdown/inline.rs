@@ -11,7 +11,7 @@ const MAX_SPAN: usize = 300;
 /// … and of a link, whose address may be.
 const MAX_LINK: usize = 2048;
 
-/// Emphasis within emphasis.
+/// Levels of emphasis within emphasis, at most.
 const MAX_DEPTH: usize = 4;
 
 pub(super) const CODE: Ink = Ink::color(36);
@@ -23,15 +23,15 @@ const LINK: Ink = Ink { underline: true, ..Ink::PLAIN };
 enum Found {
     /// More has to come.
     More,
-    /// So many bytes are text.
+    /// This many bytes are text.
     Text(usize),
     /// After this mark of so many bytes the next character is text.
     Escaped(usize),
-    /// So many bytes are code, with marks of so many bytes.
+    /// Code: its bytes, and those of each mark.
     Code(usize, usize),
-    /// So many bytes are emphasis, with marks of so many bytes.
+    /// Emphasis: its bytes, and those of each mark.
     Emphasis(usize, usize, Ink),
-    /// So many bytes are a link: its text and its address.
+    /// A link: its bytes, its text and its address.
     Link(usize, (usize, usize), (usize, usize)),
 }
 
@@ -66,21 +66,23 @@ impl Inline {
 
     fn decide(&mut self, ended: bool, ink: Ink, put: &mut impl FnMut(char, Ink)) {
         let held = std::mem::take(&mut self.held);
-        let left = walk(&held, &mut self.before, (ended, ink, 0), put);
+        let left = walk(&held, &mut self.before, ended, ink, 0, put);
         self.held.push_str(left);
     }
 }
 
 /// A whole text.
 pub(super) fn whole(text: &str, ink: Ink, put: &mut impl FnMut(char, Ink)) {
-    walk(text, &mut None, (true, ink, 0), put);
+    walk(text, &mut None, true, ink, 0, put);
 }
 
 /// Gives what is decided of `text` to `put`; the rest is returned.
 fn walk<'a>(
     mut text: &'a str,
     before: &mut Option<char>,
-    (ended, ink, depth): (bool, Ink, usize),
+    ended: bool,
+    ink: Ink,
+    depth: usize,
     put: &mut impl FnMut(char, Ink),
 ) -> &'a str {
     let part = |text: &'a str, from: usize, to: usize| text.get(from..to).unwrap_or_default();
@@ -106,7 +108,7 @@ fn walk<'a>(
             }
             Found::Emphasis(bytes, mark, emphasis) => {
                 let inner = part(text, mark, bytes - mark);
-                walk(inner, &mut None, (true, ink.and(emphasis), depth + 1), put);
+                walk(inner, &mut None, true, ink.and(emphasis), depth + 1, put);
                 bytes
             }
             Found::Link(bytes, (from, to), (start, end)) => {
@@ -114,7 +116,7 @@ fn walk<'a>(
                 if label == address || label.is_empty() {
                     say(address, ink.and(LINK));
                 } else {
-                    walk(label, &mut None, (true, ink.and(LINK), depth + 1), put);
+                    walk(label, &mut None, true, ink.and(LINK), depth + 1, put);
                     let mut say = |said: &str, ink: Ink| said.chars().for_each(|c| put(c, ink));
                     say(" (", ink.and(ADDRESS));
                     say(address, ink.and(ADDRESS));
@@ -129,7 +131,7 @@ fn walk<'a>(
     text
 }
 
-/// What `text` begins with, given the character before it. The answer for a text is that for each longer one, unless it
+/// Scans the start of `text`, given the character before it. The answer for a text is that for each longer one, unless it
 /// is [`Found::More`].
 fn scan(text: &str, before: Option<char>, ended: bool) -> Found {
     let Some(first) = text.chars().next() else { return Found::More };

@@ -52,7 +52,7 @@ pub(crate) struct Look {
     pub(crate) dim: bool,
 }
 
-/// What a line is.
+/// The form of the current line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
     /// Not known yet: what there is of it is held.
@@ -63,7 +63,7 @@ enum Line {
     Literal,
 }
 
-/// What the beginning of a line says about it; numbers are bytes of the beginning.
+/// The block that a line's beginning starts; numbers are bytes of the beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// More has to come.
@@ -95,7 +95,6 @@ struct Fence {
     length: usize,
     /// Columns before the fence in the source.
     indent: usize,
-    /// Quotes around it.
     quotes: usize,
     lexer: Lexer,
     /// Whether a part of the line is shown: it is longer than what is held.
@@ -115,7 +114,7 @@ pub(crate) struct Prose {
     inline: Inline,
     /// Quotes around the line.
     quotes: usize,
-    /// Those around the line before.
+    /// Quotes around the line before.
     last_quotes: usize,
     lists: Vec<Item>,
     fence: Option<Fence>,
@@ -129,7 +128,7 @@ pub(crate) struct Prose {
 }
 
 impl Prose {
-    /// Nothing yet.
+    /// Starts an empty text.
     pub(crate) fn new(look: Look) -> Self {
         let base = if look.dim { Ink::DIM } else { Ink::PLAIN };
         Self {
@@ -212,10 +211,10 @@ impl Prose {
             Line::Literal => self.rows.put(c, Ink::PLAIN),
             Line::Unknown => {
                 self.lead.push(c);
-                match self.fence.is_some() {
-                    true if self.lead.len() >= MAX_LINE => self.code(false),
-                    true => {}
-                    false => self.decide(false),
+                if self.fence.is_none() {
+                    self.decide(false);
+                } else if self.lead.len() >= MAX_LINE {
+                    self.code(false);
                 }
             }
         }
@@ -316,7 +315,7 @@ impl Prose {
         self.lists.last().map_or(0, |item| item.hang)
     }
 
-    /// What stands before each row of a line in these quotes.
+    /// The prefix of each row of a line in these quotes.
     fn bars(&self, quotes: usize) -> Prefix {
         let mut prefix = Prefix::default();
         let bar = if self.look.unicode { "│ " } else { "| " };
@@ -555,7 +554,7 @@ fn unquoted(line: &str, quotes: usize) -> &str {
     rest
 }
 
-/// What a line is, as far as its beginning says it.
+/// Classifies a line by its beginning.
 fn kind(lead: &str, ended: bool) -> Kind {
     let unclear = |kind: Kind| if ended || lead.len() > MAX_LEAD { kind } else { Kind::Unclear };
     let text = lead.trim_start_matches([' ', '\t']);

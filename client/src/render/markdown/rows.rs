@@ -6,7 +6,7 @@
 use super::width;
 use crate::terminal::MIN_WIDTH;
 
-/// What every row begins with. Lines of linger itself begin in the first column, with a sign or a word; so nothing that
+/// Blanks before every row. Lines of linger itself begin in the first column, with a sign or a word; so nothing that
 /// stands behind the gutter passes for one.
 pub(crate) const GUTTER: usize = 2;
 
@@ -38,7 +38,7 @@ impl Ink {
         Self { color, ..Self::PLAIN }
     }
 
-    /// Both.
+    /// Combines two inks.
     pub(super) fn and(self, other: Self) -> Self {
         Self {
             bold: self.bold || other.bold,
@@ -72,9 +72,8 @@ impl Ink {
 /// The beginning of a row behind the gutter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Prefix {
-    /// What is drawn: marks of quotes and lists, and blanks.
+    /// Marks of quotes and lists, and blanks.
     pub(super) drawn: Vec<(String, Ink)>,
-    /// Its columns.
     pub(super) columns: usize,
 }
 
@@ -94,7 +93,7 @@ impl Prefix {
 /// Rows that are written from left to right.
 #[derive(Debug)]
 pub(super) struct Rows {
-    /// What was written and not taken yet.
+    /// Text that was written and not taken yet.
     out: String,
     /// Columns that a row may have.
     limit: usize,
@@ -158,7 +157,7 @@ impl Rows {
         self.limit - GUTTER
     }
 
-    /// What was written since the last call.
+    /// Takes the text that was written since the last call.
     pub(super) fn take(&mut self) -> String {
         std::mem::take(&mut self.out)
     }

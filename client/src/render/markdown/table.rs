@@ -16,7 +16,7 @@ const MAX_COLUMNS: usize = 24;
 /// The least that a column shrinks to, in columns of the terminal, unless its content is narrower.
 const MIN_COLUMN: usize = 6;
 
-/// Between two columns.
+/// Columns of the separator between two cells.
 const BETWEEN: usize = 3;
 
 const FRAME: Ink = Ink::DIM;

@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 use crate::connect::{Client, is_ending};
 use crate::error::{Exit, Failure};
 use crate::idempotency::key;
-use crate::input::{Event, Hotkey, Key, Line, Signal};
+use crate::input::{Event, Hotkey, InputLine, Key, Signal};
 
 /// A request with an idempotency key; its answer arrives among the events.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ pub(crate) enum Happened {
     /// The connection was lost; call [`Attachment::reattach_soon`], then [`Attachment::reattach`].
     Lost,
     /// A line was typed.
-    Line(Line),
+    Line(InputLine),
     /// A key was pressed.
     Key(Key),
     /// A key was pressed that does not belong to the line being read.

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::update::{Blobs, diffs, locations, note};
 
 /// A question, as the editor is asked.
-pub(super) enum Asked {
+pub(super) enum EditorQuestion {
     /// A request for a permission.
     Permission(Box<RequestPermissionRequest>),
     Form(Box<CreateElicitationRequest>),
@@ -28,7 +28,7 @@ pub(super) enum Asked {
 
 /// A question that the editor was asked.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenQuestion {
     /// The number of our request.
     pub(super) request: u64,
     pub(super) session: SessionId,
@@ -37,7 +37,7 @@ pub(super) struct Open {
     kind: QuestionKind,
 }
 
-impl Open {
+impl OpenQuestion {
     pub(super) fn new(request: u64, session: SessionId, question: &PendingQuestion) -> Self {
         let PendingQuestion { question, asked, .. } = question;
         Self { request, session, question: question.clone(), digest: asked.digest.clone(), kind: asked.kind }
@@ -79,7 +79,7 @@ pub(super) fn ask(
     changes: &[FileChange],
     forms: bool,
     blobs: &mut Blobs<'_>,
-) -> Asked {
+) -> EditorQuestion {
     let PendingQuestion { question: id, asked, .. } = question;
     let call = asked.call.as_ref().map_or_else(|| id.to_string(), ToString::to_string);
     match asked.kind {
@@ -95,20 +95,20 @@ pub(super) fn ask(
             };
             let options = options(asked);
             let update = ToolCallUpdate::new(call, fields);
-            Asked::Permission(Box::new(RequestPermissionRequest::new(session.to_string(), update, options)))
+            EditorQuestion::Permission(Box::new(RequestPermissionRequest::new(session.to_string(), update, options)))
         }
         QuestionKind::Form if forms => match form(session, asked) {
-            Some(request) => Asked::Form(Box::new(request)),
+            Some(request) => EditorQuestion::Form(Box::new(request)),
             None => elsewhere(id, asked),
         },
         _ => elsewhere(id, asked),
     }
 }
 
-fn elsewhere(id: &QuestionId, asked: &Question) -> Asked {
+fn elsewhere(id: &QuestionId, asked: &Question) -> EditorQuestion {
     let text =
         format!("a question waits that this editor cannot show; `linger answer {id}` answers it: {}", asked.text);
-    Asked::Elsewhere(Box::new(note(&text)))
+    EditorQuestion::Elsewhere(Box::new(note(&text)))
 }
 
 fn form(session: &SessionId, asked: &Question) -> Option<CreateElicitationRequest> {

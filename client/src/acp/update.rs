@@ -1,7 +1,7 @@
 //! An event of a session as what ACP calls updates; pure.
 //!
 //! The same events give the same updates, replayed or live. What ACP v1 has no word for (a message that is superseded, a
-//! notice) is said as a thought, so that no editor takes it for the answer.
+//! notice) is chunk as a thought, so that no editor takes it for the answer.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -36,12 +36,12 @@ pub(super) type Blobs<'a> = dyn FnMut(&BlobId) -> Option<Vec<u8>> + 'a;
 pub(super) struct Shown {
     calls: HashMap<CallId, Output>,
     /// The calls that the model still writes.
-    written: HashMap<CallId, Written>,
+    written: HashMap<CallId, ArgumentText>,
 }
 
 /// The arguments of a call that the model writes.
 #[derive(Debug, Default)]
-struct Written {
+struct ArgumentText {
     text: String,
     /// How much of them the editor was told.
     told: usize,
@@ -59,9 +59,9 @@ impl Shown {
     /// The updates of an event. A message that is one of `own` prompts is known to the editor.
     pub(super) fn updates(&mut self, event: &Event, own: &[PromptId], blobs: &mut Blobs<'_>) -> Vec<SessionUpdate> {
         match &event.body {
-            EventBody::TextDelta(delta) => vec![said(SessionUpdate::AgentMessageChunk, &delta.message, &delta.text)],
+            EventBody::TextDelta(delta) => vec![chunk(SessionUpdate::AgentMessageChunk, &delta.message, &delta.text)],
             EventBody::ThinkingDelta(delta) => {
-                vec![said(SessionUpdate::AgentThoughtChunk, &delta.message, &delta.text)]
+                vec![chunk(SessionUpdate::AgentThoughtChunk, &delta.message, &delta.text)]
             }
             EventBody::ToolCallDelta { call_id, name, delta } => self.writes(call_id, name, &delta.text),
             EventBody::Message { role: Role::User, content, message, prompt: Some(prompt), .. } => {
@@ -261,7 +261,7 @@ fn user(message: &MessageId, content: &[ContentBlock], blobs: &mut Blobs<'_>) ->
     content.iter().filter_map(block).map(chunk).collect()
 }
 
-fn said(kind: fn(ContentChunk) -> SessionUpdate, message: &MessageId, text: &str) -> SessionUpdate {
+fn chunk(kind: fn(ContentChunk) -> SessionUpdate, message: &MessageId, text: &str) -> SessionUpdate {
     kind(ContentChunk::new(Block::from(text.to_owned())).message_id(id(message)))
 }
 

@@ -140,13 +140,13 @@ impl Search {
     }
 
     /// For a client that lost its daemon.
-    pub(super) fn again() -> Self {
+    pub(super) fn retry() -> Self {
         Self { after_loss: true, start_at: KEEPER, give_up_at: COME_BACK, ..Self::first() }
     }
 
     /// For a terminal whose session was attached: one that somebody stopped is awaited, and not started.
     pub(super) fn attached() -> Self {
-        Self { waits: true, ..Self::again() }
+        Self { waits: true, ..Self::retry() }
     }
 
     fn next(&mut self, now: Duration) -> Step {
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn after_a_loss_a_keeper_has_time_to_bring_the_daemon_back() {
-        let mut search = Search::again();
+        let mut search = Search::retry();
         assert_eq!(search.next(Duration::ZERO), Step::Wait(ms(1)));
         assert_eq!(search.next(ms(1)), Step::Wait(ms(2)));
         assert_eq!(search.next(ms(490)), Step::Wait(ms(4)));
@@ -248,7 +248,7 @@ mod tests {
     fn a_start_that_fails_ends_a_command_and_is_tried_again_after_a_loss() {
         let full = || Err(Failure::unreachable("the disk is full"));
         assert_eq!(steps(Search::first(), full).1, full().map(|_: Started| Step::Start));
-        let (starts, end) = steps(Search::again(), full);
+        let (starts, end) = steps(Search::retry(), full);
         assert_eq!((starts.len(), end), (15, Ok(Step::GiveUp(full().err()))));
     }
 }

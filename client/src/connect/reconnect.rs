@@ -20,7 +20,7 @@ impl Client {
         if io::stderr().is_terminal() {
             Terminal::new().say(RECONNECTING)?;
         }
-        self.reconnect_by(Search::again)
+        self.reconnect_by(Search::retry)
     }
 
     /// Reconnects if the daemon is back at once, as with a keeper; false if it is not.

@@ -131,7 +131,7 @@ fn in_scope(command: Command, places: &Places) -> Result<Scoped, Failure> {
             Ok(Scoped::Started(started))
         }
         // This is the daemon's own error.
-        Ok(Err(words)) if words.lines().any(|line| line.starts_with("error: ")) => Err(told(&words, places)),
+        Ok(Err(words)) if words.lines().any(|line| line.starts_with("error: ")) => Err(start_failure(&words, places)),
         Ok(Err(words)) => Ok(Scoped::Failed(words)),
         Err(_) => Ok(Scoped::Silent(attempt)),
     }
@@ -267,7 +267,7 @@ impl Attempt {
         let answer = self.answer.recv_timeout(START);
         self.leave();
         match answer {
-            Ok(answer) => answer.map_err(|words| told(&words, places)),
+            Ok(answer) => answer.map_err(|words| start_failure(&words, places)),
             Err(_) => {
                 let text = format!("the daemon did not start within {} s", START.as_secs());
                 Err(Failure::unreachable(text).hint(format!("see {}", places.log().display())))
@@ -303,7 +303,7 @@ fn first_word(stdout: Option<ChildStdout>, stderr: Option<ChildStderr>) -> Resul
 }
 
 /// The daemon's error text as a failure of ours.
-fn told(words: &str, places: &Places) -> Failure {
+fn start_failure(words: &str, places: &Places) -> Failure {
     let with = |prefix| words.lines().find_map(|line| line.strip_prefix(prefix));
     let message = with("error: ").or_else(|| words.lines().find(|line| !line.trim().is_empty()));
     let failure = match message {

@@ -31,7 +31,7 @@ pub(crate) enum Event {
     /// The daemon refused the connection with this number and would refuse another one too.
     Refused(u32, Failure),
     /// The line editor returned.
-    Line(Line),
+    Line(InputLine),
     /// A key was pressed while keys were read; see [`Input::counts`].
     Key(Key),
     /// A key with a meaning of its own was pressed while a line was being read.
@@ -85,7 +85,7 @@ pub(crate) enum Names {
 impl Event {
     /// Whether a person wants to stop what is going on, or the process is told to.
     pub(crate) fn is_stop(&self) -> bool {
-        matches!(self, Self::Signal(_) | Self::Hotkey(Hotkey::Interrupt { .. }) | Self::Line(Line::End))
+        matches!(self, Self::Signal(_) | Self::Hotkey(Hotkey::Interrupt { .. }) | Self::Line(InputLine::End))
     }
 }
 
@@ -100,7 +100,7 @@ pub(crate) struct Key {
 
 /// A line, by how it ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Line {
+pub(crate) enum InputLine {
     /// With Enter.
     Text {
         /// The typed text or key.
@@ -188,7 +188,7 @@ pub(crate) struct Input {
 /// Starts a line editor in a thread of its own.
 pub(crate) struct Lines {
     /// Shows the prompt and waits for a line.
-    pub(crate) read: Box<dyn FnMut() -> Line + Send>,
+    pub(crate) read: Box<dyn FnMut() -> InputLine + Send>,
     /// Takes whole lines meanwhile.
     pub(crate) above: Option<Above>,
 }
@@ -253,7 +253,7 @@ impl Input {
     }
 
     /// Whether a key answers the latest request; an earlier one was meant for another question.
-    pub(crate) fn counts(&self, key: Key) -> bool {
+    pub(crate) fn is_current(&self, key: Key) -> bool {
         key.request == lock(&self.keys).request
     }
 

@@ -4,12 +4,13 @@ use linger_protocol::event::{Event, EventBody, FileChange};
 use linger_protocol::id::{QuestionId, SessionId};
 use linger_protocol::permission::Decision;
 use linger_protocol::question::{
-    Action, AlreadyAnswered, Answer, Blocks, PendingQuestion, Question as Asked, QuestionKind, QuestionOption, Subject,
+    Action, AlreadyAnswered, Answer, Blocks, PendingQuestion, Question as AskedQuestion, QuestionKind, QuestionOption,
+    Subject,
 };
 use serde_json::Value;
 
 use super::form::{fields, is_fields, only_text};
-use super::shown::{LINES, headed, indent, lines, parts, short_grant};
+use super::shown::{LINES, heading, indent, lines, parts, short_grant};
 use crate::difference::Differences;
 use crate::environment::short_path;
 use crate::error::Failure;
@@ -87,7 +88,7 @@ impl Question {
 
     /// The question of a row of `question/list`, if it is of a kind that can be shown.
     pub(crate) fn of_pending(row: &PendingQuestion) -> Option<Self> {
-        let Asked { kind, blocks, text, options, schema, permission, digest, .. } = &row.asked;
+        let AskedQuestion { kind, blocks, text, options, schema, permission, digest, .. } = &row.asked;
         let body = match (kind, permission) {
             (QuestionKind::Permission, Some(action)) => Body::Permission(action.clone()),
             (QuestionKind::Choice, _) => Body::Choice(text.clone(), options.clone()),
@@ -128,14 +129,14 @@ impl Question {
                 out
             }
             Body::Form(text, schema) => {
-                let mut out = headed(&mark, text);
+                let mut out = heading(&mark, text);
                 for field in fields(schema) {
                     out.push_str(&format!("    {}\n", clean_line(&field)));
                 }
                 out
             }
             Body::Choice(text, options) => {
-                let mut out = headed(&mark, text);
+                let mut out = heading(&mark, text);
                 let numbers = NUMBERS.chars().map(String::from).chain(std::iter::repeat("-".to_owned()));
                 for (number, option) in numbers.zip(options) {
                     let (label, name) = (clean_line(&option.label), clean_line(&option.name));

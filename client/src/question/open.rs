@@ -104,7 +104,7 @@ impl Questions {
     }
 
     /// Fetches what the change of the first question would do. What cannot be fetched is not shown; then its arguments are.
-    pub(crate) fn look(&mut self, client: &mut Client) {
+    pub(crate) fn fetch_differences(&mut self, client: &mut Client) {
         let Some(question) = self.open.iter_mut().find(|question| !question.answered) else { return };
         if !question.is_edit() {
             return;
@@ -113,7 +113,7 @@ impl Questions {
     }
 
     /// The daemon did not take an answer: the question is still to be asked.
-    pub(crate) fn again(&mut self, id: &QuestionId) {
+    pub(crate) fn reopen(&mut self, id: &QuestionId) {
         for question in self.open.iter_mut().filter(|question| question.id == *id) {
             question.answered = false;
         }

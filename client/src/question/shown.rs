@@ -16,7 +16,7 @@ pub(super) const LINE: usize = 160;
 const MAX_GRANT: usize = 40;
 
 /// The text of a question: its first line behind the mark, the rest below.
-pub(super) fn headed(mark: &str, text: &str) -> String {
+pub(super) fn heading(mark: &str, text: &str) -> String {
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     let mut out = format!("{mark} {}\n", clean_exact(first));
     if !rest.is_empty() {

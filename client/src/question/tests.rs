@@ -159,7 +159,7 @@ fn nothing_is_allowed_that_was_not_shown() {
     assert_eq!(long.press('v').unwrap(), Press::Show);
     assert!(text(&long).contains("    echo 31\n") && !text(&long).contains("not shown"));
     assert!(matches!(long.press('y').unwrap(), Press::Answer(_)) && long.first().is_none());
-    long.again(&"q1".into());
+    long.reopen(&"q1".into());
     assert!(long.first().is_some_and(|question| !question.is_cut()), "a refused answer loses no question");
     let mut denied = asked(command(400));
     assert!(matches!(denied.press('n').unwrap(), Press::Answer(answer) if answer.answer == "reject_once"));

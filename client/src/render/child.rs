@@ -34,24 +34,24 @@ impl Renderer {
     }
 
     /// Prints a child's answer, in place of the data that its parent reads.
-    pub(super) fn child_answered(&mut self, text: &str, out: &mut Vec<Output>) {
+    pub(super) fn say_child_answer(&mut self, text: &str, out: &mut Vec<Output>) {
         let style = self.settings.style;
         let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
-        let Some(Ok(Value::Object(data))) = values.next() else { return self.child_said(text, out) };
+        let Some(Ok(Value::Object(data))) = values.next() else { return self.say_child(text, out) };
         // Where its changes are, if they are in a git worktree.
         let rest = text.get(values.byte_offset()..).unwrap_or_default().trim();
         if let Some(answer) = data.get("answer").and_then(Value::as_str) {
-            self.child_said(answer, out);
+            self.say_child(answer, out);
         }
         for caveat in data.get("caveats").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
             let short: String = caveat.chars().take(SAID_LINE).collect();
             self.say(&style.dim(&format!("  caveat: {}", clean_line(&short))), out);
         }
-        self.child_said(rest, out);
+        self.say_child(rest, out);
     }
 
     /// Prints the message of a child that worked in the background.
-    pub(super) fn child_said(&mut self, text: &str, out: &mut Vec<Output>) {
+    pub(super) fn say_child(&mut self, text: &str, out: &mut Vec<Output>) {
         let style = self.settings.style;
         for line in text.lines().take(SAID) {
             let short: String = line.chars().take(SAID_LINE).collect();

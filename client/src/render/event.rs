@@ -24,7 +24,7 @@ impl Renderer {
             EventBody::ChildUpdated(update) => self.child(update, out),
             EventBody::PromptAccepted { prompt, content, by, .. } => self.accepted(prompt, content, by.as_deref()),
             EventBody::Message { role: Role::User, asks: Some(asks), content, prompt, .. } => {
-                self.asked(*asks, content, prompt.as_ref(), out);
+                self.say_request(*asks, content, prompt.as_ref(), out);
             }
             EventBody::Message { role: Role::User, content, prompt, .. } => self.prompt(content, prompt.as_ref(), out),
             EventBody::Message { content, interrupted, cut, .. } => self.answer(content, *interrupted, *cut, out),
@@ -48,10 +48,10 @@ impl Renderer {
             }
             EventBody::PermissionResolved { decision, by, reason, .. } => {
                 let answer = (*decision != Decision::Cancelled).then(|| decision_text(*decision));
-                self.resolved(answer, by, reason.as_deref(), out);
+                self.say_answer(answer, by, reason.as_deref(), out);
             }
             EventBody::QuestionResolved { answer, by, reason, .. } => {
-                self.resolved(answer.as_deref(), by, reason.as_deref(), out);
+                self.say_answer(answer.as_deref(), by, reason.as_deref(), out);
             }
             EventBody::SessionChanged { .. } => self.session_changed(&event.body, out),
             EventBody::CompactionStarted { .. }
@@ -65,7 +65,7 @@ impl Renderer {
             EventBody::TurnStarted { .. } => (self.wait, self.busy) = (None, true),
             EventBody::TurnFinished { .. } => self.turn_finished(&event.body, out),
             EventBody::CaughtUp {} => self.caught_up(event.at, out),
-            EventBody::PromptUnqueued { prompt, by, .. } => self.unqueued(prompt, by.as_deref(), out),
+            EventBody::PromptUnqueued { prompt, by, .. } => self.say_unqueued(prompt, by.as_deref(), out),
             EventBody::SessionCreated { .. }
             | EventBody::PermissionRequested { .. }
             | EventBody::QuestionAsked { .. }
@@ -101,9 +101,9 @@ impl Renderer {
     }
 
     /// Prints a message that the daemon wrote in the user's place.
-    fn asked(&mut self, asks: Asks, content: &[ContentBlock], prompt: Option<&PromptId>, out: &mut Vec<Output>) {
+    fn say_request(&mut self, asks: Asks, content: &[ContentBlock], prompt: Option<&PromptId>, out: &mut Vec<Output>) {
         let line = match asks {
-            Asks::Child => return self.child_said(&text_of(content), out),
+            Asks::Child => return self.say_child(&text_of(content), out),
             Asks::Again => lines::asked_again(content),
             // The text goes on where it stopped.
             Asks::GoOn if self.cut => return,
@@ -144,7 +144,7 @@ impl Renderer {
     }
 
     /// The end of a question: its answer, or without one what withdrew it.
-    fn resolved(&mut self, answer: Option<&str>, by: &str, reason: Option<&str>, out: &mut Vec<Output>) {
+    fn say_answer(&mut self, answer: Option<&str>, by: &str, reason: Option<&str>, out: &mut Vec<Output>) {
         let by = clean_line(by);
         let line = match answer {
             None => format!("not answered: {by}"),
@@ -167,7 +167,7 @@ impl Renderer {
         }
     }
 
-    fn unqueued(&mut self, prompt: &PromptId, by: Option<&str>, out: &mut Vec<Output>) {
+    fn say_unqueued(&mut self, prompt: &PromptId, by: Option<&str>, out: &mut Vec<Output>) {
         let by = by.filter(|by| *by != self.settings.me).map(|by| format!(" by {}", clean_line(by)));
         let text = self.waiting.remove(prompt).filter(|text| !text.is_empty());
         let text = text.map(|text| format!(": {text}")).unwrap_or_default();

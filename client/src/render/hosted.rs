@@ -73,7 +73,7 @@ fn lines(tool: HostedTool, part: HostedPart, text: &str, width: usize, style: &S
         HostedPart::Result => (format!("{} ", style.good()), MAX_LINES),
         HostedPart::Error => (format!("{} ", style.bad()), MAX_LINES),
     };
-    let room = width.saturating_sub(tool.name().len() + 8).max(10);
+    let space = width.saturating_sub(tool.name().len() + 8).max(10);
     let mut shown = head;
     for (n, line) in text.split('\n').enumerate() {
         if n == most {
@@ -89,7 +89,7 @@ fn lines(tool: HostedTool, part: HostedPart, text: &str, width: usize, style: &S
         }
         // A tab takes more room than one character, and how much the terminal says.
         let clean = clean_line(line).replace('\t', " ");
-        let fits = cut(&clean, room);
+        let fits = cut(&clean, space);
         shown.push_str(fits);
         if fits.len() < clean.len() {
             shown.push_str(style.ellipsis());

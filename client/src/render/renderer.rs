@@ -9,7 +9,7 @@ use linger_protocol::id::{CallId, MessageId, PromptId};
 
 use super::first_line::FirstLine;
 use super::markdown::width::hang_lines;
-use super::markdown::{Look, Prose};
+use super::markdown::{Layout, Prose};
 use super::settings::{Settings, Thinking};
 use super::shaped::Shaped;
 use super::style::Style;
@@ -87,14 +87,14 @@ impl Renderer {
     /// A renderer for a new screen.
     pub(crate) fn new(settings: Settings) -> Self {
         let Style { color, unicode } = settings.style;
-        let look = Look { width: settings.width, markdown: settings.markdown, color, unicode, dim: false };
+        let layout = Layout { width: settings.width, markdown: settings.markdown, color, unicode, dim: false };
         Self {
             settings,
             midline: None,
             after: None,
             block: None,
-            prose: Prose::new(look),
-            thought: Prose::new(Look { markdown: false, dim: true, ..look }),
+            prose: Prose::new(layout),
+            thought: Prose::new(Layout { markdown: false, dim: true, ..layout }),
             shaped: Shaped::default(),
             calls: HashMap::new(),
             last_call: None,

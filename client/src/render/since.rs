@@ -77,10 +77,10 @@ impl Since {
             }
             EventBody::PermissionResolved { permission, decision, by, .. } => {
                 let answer = (*decision != Decision::Cancelled).then(|| decision_text(*decision));
-                self.resolved(permission.as_str(), answer, by, is_new);
+                self.say_answer(permission.as_str(), answer, by, is_new);
             }
             EventBody::QuestionResolved { question, answer, by, .. } => {
-                self.resolved(question.as_str(), answer.as_deref(), by, is_new);
+                self.say_answer(question.as_str(), answer.as_deref(), by, is_new);
             }
             EventBody::TurnFinished { stop_reason, usage, .. } if is_new => {
                 self.turns += 1;
@@ -114,7 +114,7 @@ impl Since {
         }
     }
 
-    fn resolved(&mut self, id: &str, answer: Option<&str>, by: &str, is_new: bool) {
+    fn say_answer(&mut self, id: &str, answer: Option<&str>, by: &str, is_new: bool) {
         let asked = self.asked.remove(id).unwrap_or_default();
         if let Some(answer) = answer.filter(|_| is_new) {
             self.answered.push(format!("{}: {} by {}", first_line(&asked), clean_line(answer), clean_line(by)));
@@ -161,8 +161,8 @@ impl Since {
             if over > 0 {
                 lines.push(style.dim(&format!("  {} more", counted(over, noun))));
             }
-            let room = width.saturating_sub(3);
-            lines.extend(list.iter().skip(over).map(|line| format!("  {}", cut(line, room))));
+            let space = width.saturating_sub(3);
+            lines.extend(list.iter().skip(over).map(|line| format!("  {}", cut(line, space))));
         }
         lines
     }

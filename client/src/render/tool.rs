@@ -41,19 +41,19 @@ impl Renderer {
         // Most actions begin with the name of their tool.
         let action =
             action.strip_prefix(tool.as_str()).filter(|rest| rest.starts_with(' ')).unwrap_or(action).trim_start();
-        let room = self.settings.width.saturating_sub(tool.chars().count() + 4);
-        let action = one_line(action, room, &style);
+        let space = self.settings.width.saturating_sub(tool.chars().count() + 4);
+        let action = one_line(action, space, &style);
         let line = format!("{} {} {action}", style.bullet(), style.bold(&tool));
         self.say(line.trim_end(), out);
     }
 
     /// The lines of an action behind its first one.
     fn call_lines(&mut self, action: &str, out: &mut Vec<Output>) {
-        let (style, room) = (self.settings.style, self.settings.width.saturating_sub(4));
+        let (style, space) = (self.settings.style, self.settings.width.saturating_sub(4));
         let rest = action.lines().count().saturating_sub(1);
         let most = if self.whole { usize::MAX } else { MAX_ACTION };
         for line in action.lines().skip(1).take(most) {
-            self.say(&format!("    {}", one_line(line, room, &style)), out);
+            self.say(&format!("    {}", one_line(line, space, &style)), out);
         }
         if rest > most {
             self.say(&style.dim(&format!("    ({} more lines)", rest - most)), out);
@@ -62,14 +62,14 @@ impl Renderer {
 
     /// The last lines of an output.
     fn tail(&mut self, text: &str, most: usize, out: &mut Vec<Output>) {
-        let (style, room) = (self.settings.style, self.settings.width.saturating_sub(5));
+        let (style, space) = (self.settings.style, self.settings.width.saturating_sub(5));
         let lines: Vec<&str> = text.lines().collect();
         for line in lines.iter().skip(lines.len().saturating_sub(most)) {
             // A carriage return begins the line again.
             let line = line.trim_end_matches('\r').rsplit('\r').next().unwrap_or_default().replace('\t', "    ");
             let line = clean_line(&line);
-            let line = if width::of(&line) > room {
-                cut(&line, room.saturating_sub(3)) + style.ellipsis()
+            let line = if width::of(&line) > space {
+                cut(&line, space.saturating_sub(3)) + style.ellipsis()
             } else {
                 line.into_owned()
             };
@@ -132,7 +132,7 @@ impl Renderer {
         match outcome {
             // Of a file that was read too.
             Outcome::Ran if self.whole => self.tail(said, usize::MAX, out),
-            Outcome::Ran if good && is_delegate => self.child_answered(text.trim(), out),
+            Outcome::Ran if good && is_delegate => self.say_child_answer(text.trim(), out),
             Outcome::Ran if good && executes => self.tail(said, TAIL, out),
             // Without an exit code its first line stands above.
             Outcome::Ran if !good && exit.is_some() => self.tail(said, TAIL_FAILED, out),
@@ -218,10 +218,10 @@ fn output(text: &str, exited: bool) -> &str {
 }
 
 /// The first line of `text`, cut to `room` columns.
-fn one_line(text: &str, room: usize, style: &Style) -> String {
+fn one_line(text: &str, space: usize, style: &Style) -> String {
     let mut lines = text.lines();
     let first = clean_exact_line(lines.next().unwrap_or_default());
-    let cut = width::cut(&first, room.max(10));
+    let cut = width::cut(&first, space.max(10));
     let more = cut.len() < first.len() || lines.next().is_some();
     if more { format!("{cut}{}", style.ellipsis()) } else { cut.to_owned() }
 }

@@ -17,7 +17,7 @@ const MAX_DEPTH: usize = 8;
 
 /// The sessions in the order of a tree, each with its depth: forks under their origins, children under their parents. A session
 /// whose origin is not among the rows is a root; roots keep their order.
-pub(crate) fn arranged(rows: &[Info]) -> Vec<(usize, Info)> {
+pub(crate) fn arrange(rows: &[Info]) -> Vec<(usize, Info)> {
     let ids: BTreeSet<&SessionId> = rows.iter().map(|row| &row.session).collect();
     let above = |row: &Info| {
         let origin = row.origin.as_ref().map(|origin| origin.session.clone()).or_else(|| row.parent.clone());
@@ -47,7 +47,7 @@ pub(crate) fn titled(placed: Vec<(usize, Info)>) -> Vec<Info> {
 
 /// The tree that a session is in: its root, and everything below that.
 pub(crate) fn around(rows: &[Info], session: &SessionId) -> Vec<(usize, Info)> {
-    let placed = arranged(rows);
+    let placed = arrange(rows);
     let Some(at) = placed.iter().position(|(_, row)| row.session == *session) else { return Vec::new() };
     let first = placed.get(..=at).unwrap_or_default().iter().rposition(|(depth, _)| *depth == 0).unwrap_or(at);
     let rest = placed.into_iter().skip(first);
@@ -148,17 +148,17 @@ mod tests {
             row("lost", Some("removed"), 5),
         ];
         let all = [(0, "x"), (0, "a"), (1, "b"), (2, "d"), (1, "c"), (0, "lost")];
-        check(&arranged(&rows), &all);
+        check(&arrange(&rows), &all);
         check(&around(&rows, &"d".into()), &[(0, "a"), (1, "b"), (2, "d"), (1, "c")]);
         check(&around(&rows, &"x".into()), &[(0, "x")]);
         check(&around(&rows, &"none".into()), &[]);
-        assert_eq!(titled(arranged(&rows))[3].name.as_deref(), Some("  - "));
+        assert_eq!(titled(arrange(&rows))[3].name.as_deref(), Some("  - "));
     }
 
     #[test]
     fn a_cycle_of_damaged_rows_is_no_endless_tree() {
         let rows = [row("a", Some("b"), 1), row("b", Some("a"), 2), row("c", Some("c"), 3)];
-        check(&arranged(&rows), &[(0, "c")]);
+        check(&arrange(&rows), &[(0, "c")]);
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl Renderer {
         // It was said when the compaction failed.
         let known = self.not_compacted.take();
         let detail = detail.as_deref().filter(|detail| known.as_deref() != Some(*detail));
-        self.finished(*stop_reason, detail, &spent.join("; "), out);
+        self.say_end(*stop_reason, detail, &spent.join("; "), out);
         if let Some(hint) = hint.as_deref().filter(|_| *stop_reason != StopReason::EndTurn) {
             self.say(&format!("hint: {}", clean_line(hint)), out);
         }
@@ -48,8 +48,8 @@ impl Renderer {
 
     /// The rest of a wait that was announced before this client attached.
     fn still_waits(&mut self, now: u64, out: &mut Vec<Output>) {
-        let Some((until, goes_on)) = self.wait.take().filter(|(until, _)| *until > now) else { return };
-        let line = if goes_on {
+        let Some((until, continues)) = self.wait.take().filter(|(until, _)| *until > now) else { return };
+        let line = if continues {
             format!("the next attempt is in {} s", (until - now).div_ceil(1000))
         } else {
             format!("the provider asks to wait another {}", table::age(now, until))
@@ -57,7 +57,7 @@ impl Renderer {
         self.say(&self.settings.style.dim(&line), out);
     }
 
-    fn finished(&mut self, stop_reason: StopReason, detail: Option<&str>, spent: &str, out: &mut Vec<Output>) {
+    fn say_end(&mut self, stop_reason: StopReason, detail: Option<&str>, spent: &str, out: &mut Vec<Output>) {
         self.end_text(out);
         self.fresh_line(out);
         self.block = None;

@@ -10,11 +10,11 @@ use linger_protocol::session::Set;
 use super::state::{Repl, Writing};
 use crate::error::{Exit, Failure};
 use crate::follow::Request;
-use crate::input::{Hotkey, Line};
+use crate::input::{Hotkey, InputLine};
 use crate::question::{Press, Question};
 use crate::render::markdown::width::hang_lines;
 use crate::render::style::Style;
-use crate::terminal::{Asked, terminal_width};
+use crate::terminal::{KeyRequest, terminal_width};
 
 impl Repl {
     /// Shows the first open question; without one no key answers anything.
@@ -30,14 +30,14 @@ impl Repl {
             return Ok(());
         }
         let client = &mut self.attachment.client;
-        self.asking.questions.look(client);
+        self.asking.questions.fetch_differences(client);
         let Some(question) = self.asking.questions.first() else { return Ok(()) };
         let style = self.renderer.style();
         let mut lines = Vec::new();
         self.renderer.fresh_line(&mut lines);
         let alone = self.input.above.is_some() && !self.keys.is_typing();
         let text = shown(question, &style) + &question.keys(&style, !alone);
-        let asked = Asked { request: self.asking.request, keys: question.answers(), alone };
+        let asked = KeyRequest { request: self.asking.request, keys: question.answers(), alone };
         self.terminal.print(lines)?;
         self.terminal.ask(&hang_lines(&text, terminal_width()), asked)?;
         self.asking.is_shown = true;
@@ -151,9 +151,9 @@ impl Repl {
     }
 
     /// Handles the line that was written to a question.
-    pub(super) fn answer_by(&mut self, id: &QuestionId, writing: Writing, line: &Line) -> Result<(), Failure> {
+    pub(super) fn answer_by(&mut self, id: &QuestionId, writing: Writing, line: &InputLine) -> Result<(), Failure> {
         match line {
-            Line::Text { text, .. } if !text.trim().is_empty() => {
+            InputLine::Text { text, .. } if !text.trim().is_empty() => {
                 let answer = match writing {
                     Writing::Answer => self.asking.questions.write(id, text.trim()),
                     Writing::Reason => self.asking.questions.deny(id, text.trim()),

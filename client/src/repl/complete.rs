@@ -62,7 +62,7 @@ impl Known {
 
 /// Completions of a text.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Found {
+struct Completions {
     /// Where in the line it begins.
     start: usize,
     /// Prefix matches.
@@ -71,12 +71,12 @@ struct Found {
     others: Vec<Choice>,
 }
 
-fn found(typed: &str, known: &Known, places: &[PathBuf]) -> Option<Found> {
+fn find(typed: &str, known: &Known, places: &[PathBuf]) -> Option<Completions> {
     if let Some(files) = files::mentioned(typed, places) {
         let choices = |names: Vec<String>| names.into_iter().map(|name| Choice::new(name, "")).collect::<Vec<_>>();
         let (mut begin, others) = (choices(files.begin), choices(files.fuzzy));
         begin.extend(resources(typed, files.start, known));
-        return Some(Found { start: files.start, begin, others });
+        return Some(Completions { start: files.start, begin, others });
     }
     if !typed.starts_with('/') || typed.contains('\n') {
         return None;
@@ -95,7 +95,7 @@ fn found(typed: &str, known: &Known, places: &[PathBuf]) -> Option<Found> {
         Argument::Directory => {
             let text = words.trim_start();
             let names = files::directories(text, places).into_iter().map(|name| Choice::new(name, "")).collect();
-            return Some(Found { start: typed.len() - text.len(), begin: names, others: Vec::new() });
+            return Some(Completions { start: typed.len() - text.len(), begin: names, others: Vec::new() });
         }
         _ if !first => return None,
         Argument::Mode => Mode::ALL.map(|mode| Choice::new(mode.to_string(), mode.description())).to_vec(),
@@ -127,12 +127,12 @@ fn is_server(name: &str) -> bool {
 }
 
 /// Prefix matches; if none, fuzzy matches.
-fn among(start: usize, word: &str, choices: Vec<Choice>) -> Found {
+fn among(start: usize, word: &str, choices: Vec<Choice>) -> Completions {
     let (begin, rest): (Vec<_>, Vec<_>) = choices.into_iter().partition(|choice| choice.text.starts_with(word));
     let rest = if begin.is_empty() { rest } else { Vec::new() };
     let mut others: Vec<_> = rest.into_iter().filter_map(|it| Some((files::score(word, &it.text)?, it))).collect();
     others.sort_by_key(|(score, _)| *score);
-    Found { start, begin, others: others.into_iter().map(|(_, choice)| choice).collect() }
+    Completions { start, begin, others: others.into_iter().map(|(_, choice)| choice).collect() }
 }
 
 /// The longest beginning that all have.
@@ -165,7 +165,7 @@ impl Completer {
             return Some(self.leave(typed, text));
         }
         *self = Self::default();
-        let Found { start, begin, others } = found(typed, known, places)?;
+        let Completions { start, begin, others } = find(typed, known, places)?;
         self.start = start;
         let word = typed.get(start..).unwrap_or_default();
         let only = match (begin.as_slice(), others.as_slice()) {

@@ -30,7 +30,7 @@ use super::keys::{Ending, Keys};
 use crate::capacity::Capacity;
 use crate::environment::working_directory;
 use crate::error::{Exit, Failure};
-use crate::input::{Event, Hotkey, Line, Lines, Ran};
+use crate::input::{Event, Hotkey, InputLine, Lines, Ran};
 use crate::render::style::Style;
 use crate::terminal::{Above, command, discard_typed, lend, read_at_once, remember_editing, size};
 
@@ -157,7 +157,7 @@ fn wants_vi() -> bool {
 
 impl LineEditor {
     /// Shows the prompt and waits for a line.
-    fn read_line(&mut self) -> Line {
+    fn read_line(&mut self) -> InputLine {
         self.enter_workspace();
         let mut begun = String::new();
         // What was typed before the line went to `$EDITOR`, if there were pastes in it.
@@ -181,7 +181,7 @@ impl LineEditor {
                 }
                 continue;
             }
-            let request = self.above.as_ref().and_then(Above::shown).map(|asked| asked.request);
+            let request = self.above.as_ref().and_then(Above::shown_question).map(|asked| asked.request);
             if let Some(above) = &self.above {
                 above.end();
             }
@@ -194,17 +194,17 @@ impl LineEditor {
                 }
                 Err(ReadlineError::Io(error)) if error.kind() == std::io::ErrorKind::InvalidData => {
                     discard_typed();
-                    return Line::Garbled;
+                    return InputLine::Garbled;
                 }
-                Err(_) => return Line::End,
+                Err(_) => return InputLine::End,
             };
             let (whole, pasted) = self.keys.whole(&line);
             // A terminal that cannot move its cursor does not mark what is pasted: the lines of a paste are there at once.
             let pasted = pasted || (self.above.is_none() && self.keys.has_just_opened());
             let ending = self.keys.ending();
             match ending {
-                Ending::Leave => return Line::End,
-                Ending::Pick => return Line::Picked(self.keys.picked()),
+                Ending::Leave => return InputLine::End,
+                Ending::Pick => return InputLine::Picked(self.keys.picked()),
                 Ending::Editor => {
                     typed = typed.or_else(|| (whole != line).then_some(line));
                     begun = self.edit(whole);
@@ -216,14 +216,14 @@ impl LineEditor {
                     return match text.trim().strip_prefix('!').map(str::trim) {
                         Some(command) if !command.is_empty() && can_run => {
                             if pasted || command.contains('\n') {
-                                Line::NotRun
+                                InputLine::NotRun
                             } else {
                                 self.run(command.to_owned())
                             }
                         }
                         _ => {
                             let typed = typed.unwrap_or_else(|| line.replace("\\\n", "\n"));
-                            Line::Text { text, typed, steer: ending == Ending::Steer, request }
+                            InputLine::Text { text, typed, steer: ending == Ending::Steer, request }
                         }
                     };
                 }
@@ -242,13 +242,13 @@ impl LineEditor {
     }
 
     /// Runs a command of the user's own.
-    fn run(&self, command: String) -> Line {
+    fn run(&self, command: String) -> InputLine {
         let ran = command::run(&command, &self.cwd);
         let (output, code) = match ran {
             Ok((output, status)) => (Ok(output), command::code(status)),
             Err(error) => (Err(format!("{error} (in {})", self.cwd.display())), None),
         };
-        Line::Ran(Ran { command, output, code })
+        InputLine::Ran(Ran { command, output, code })
     }
 
     fn remember(&mut self, line: String) {
@@ -352,7 +352,7 @@ impl Hinter for Completion {
 impl Highlighter for Completion {
     fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, default: bool) -> Cow<'b, str> {
         // A key that is waited for after a digit: reading ends without one.
-        read_at_once(!default && self.keys.counts(prompt));
+        read_at_once(!default && self.keys.takes_digit(prompt));
         remember_editing();
         self.keys.searching.store(!default, Ordering::SeqCst);
         if default {

@@ -15,13 +15,15 @@ use crate::environment::{absolute, working_directory};
 use crate::error::{Exit, Failure};
 use crate::follow::Request;
 use crate::idempotency::key;
-use crate::input::Line;
+use crate::input::InputLine;
 use crate::mention::{self, with_files};
 
 impl Repl {
     /// Does what a line says; the exit code, if it says to leave.
-    pub(super) fn obey(&mut self, line: Line) -> Result<Option<Exit>, Failure> {
-        if let (Some((question, writing)), Line::Text { .. } | Line::Garbled) = (self.asking.writing.clone(), &line) {
+    pub(super) fn obey(&mut self, line: InputLine) -> Result<Option<Exit>, Failure> {
+        if let (Some((question, writing)), InputLine::Text { .. } | InputLine::Garbled) =
+            (self.asking.writing.clone(), &line)
+        {
             self.set_writing(None);
             return self.answer_by(&question, writing, &line).map(|()| None);
         }
@@ -30,19 +32,19 @@ impl Repl {
         }
         let (text, typed, steer, request) = match line {
             // The list that it was chosen from belongs to a session that was left.
-            Line::Picked(_) => return Ok(None),
-            Line::Ran(ran) => return self.ran(ran).map(|()| None),
-            Line::NotRun => {
+            InputLine::Picked(_) => return Ok(None),
+            InputLine::Ran(ran) => return self.keep_output(ran).map(|()| None),
+            InputLine::NotRun => {
                 let why = "error: a command runs only if it was typed as one line; nothing was run or sent";
                 self.say(&format!("{why}\nhint: type it, or leave the ! out to send it to the model"))?;
                 return Ok(None);
             }
-            Line::End => return self.leave().map(Some),
-            Line::Garbled => {
+            InputLine::End => return self.leave().map(Some),
+            InputLine::Garbled => {
                 self.say("error: the line was not UTF-8 and is lost\nhint: set the terminal to UTF-8")?;
                 return Ok(None);
             }
-            Line::Text { text, typed, steer, request } => (text, typed, steer, request),
+            InputLine::Text { text, typed, steer, request } => (text, typed, steer, request),
         };
         if text.trim().is_empty() {
             return Ok(None);

@@ -79,7 +79,7 @@ impl Picker {
     }
 
     /// The choice that a line names: by its number in the list or by its letters; `None` if it is neither.
-    pub(crate) fn meant(&self, line: &str) -> Option<String> {
+    pub(crate) fn find(&self, line: &str) -> Option<String> {
         let line = line.trim();
         if let Some(choice) = self.choices.iter().find(|choice| choice.text == line) {
             return Some(choice.text.clone());
@@ -126,7 +126,7 @@ mod tests {
     fn a_line_means_a_number_or_the_letters_of_one_thing() {
         let picker = picker();
         assert_eq!(picker.numbered(), ["  1 mock/large  dear", "* 2 mock/small  cheap", "  3 other/large"]);
-        let meant = |line: &str| picker.meant(line);
+        let meant = |line: &str| picker.find(line);
         assert_eq!(meant(" 2 ").as_deref(), Some("mock/small"));
         assert_eq!(meant("other/large").as_deref(), Some("other/large"));
         assert_eq!(meant("small").as_deref(), Some("mock/small"));

@@ -129,7 +129,7 @@ impl Repl {
     }
 
     /// Keeps what a command of the user's own wrote for the next prompt, and says so.
-    pub(super) fn ran(&mut self, Ran { command, output, code }: Ran) -> Result<(), Failure> {
+    pub(super) fn keep_output(&mut self, Ran { command, output, code }: Ran) -> Result<(), Failure> {
         let output = match output {
             Ok(output) => output,
             Err(error) => {

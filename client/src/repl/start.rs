@@ -21,22 +21,22 @@ use crate::render::{Renderer, Settings, Thinking};
 use crate::terminal::{Capabilities, Terminal, terminal_width};
 
 /// Fails unless this is a terminal with a person at it.
-pub(crate) fn needs_terminal(look: &Capabilities, instead: &str) -> Result<(), Failure> {
+pub(crate) fn needs_terminal(capabilities: &Capabilities, instead: &str) -> Result<(), Failure> {
     // Questions are shown on stderr, so it has to be a terminal too.
-    if look.stdout && look.can_ask() {
+    if capabilities.stdout && capabilities.can_ask() {
         return Ok(());
     }
     Err(Failure::usage("an interactive session needs a terminal on stdin, stdout and stderr").hint(instead))
 }
 
 /// Attaches to a session and runs until the user leaves.
-pub(crate) fn repl(client: Client, look: &Capabilities, info: Info) -> Result<Exit, Failure> {
-    let style = Style { color: look.color, unicode: look.unicode };
+pub(crate) fn repl(client: Client, capabilities: &Capabilities, info: Info) -> Result<Exit, Failure> {
+    let style = Style { color: capabilities.color, unicode: capabilities.unicode };
     let settings = Settings {
         style,
-        width: look.width,
+        width: capabilities.width,
         raw: false,
-        markdown: look.markdown,
+        markdown: capabilities.markdown,
         deltas: true,
         thinking: Thinking::Show,
         usage: true,
@@ -66,7 +66,7 @@ pub(crate) fn repl(client: Client, look: &Capabilities, info: Info) -> Result<Ex
         live: Live::new(style, info.mode, info.context_window),
         outputs: Outputs::default(),
         attention: Attention::default(),
-        escapes: look.moves,
+        escapes: capabilities.moves,
         input,
         keys,
         known,

@@ -205,7 +205,7 @@ impl Repl {
     /// Prints a line of our own that is clean and styled.
     pub(super) fn say_styled(&mut self, line: &str) -> Result<(), Failure> {
         self.fresh_line()?;
-        Ok(self.terminal.past(&format!("{line}\n"))?)
+        Ok(self.terminal.print_styled(&format!("{line}\n"))?)
     }
 
     pub(super) fn complain(&mut self, failure: Failure) -> Result<(), Failure> {

@@ -13,7 +13,7 @@ use crate::connect::{RECONNECTING, parse};
 use crate::environment::now;
 use crate::error::{Exit, Failure};
 use crate::follow::{Happened, Request};
-use crate::input::{Line, Signal};
+use crate::input::{InputLine, Signal};
 use crate::question::too_late;
 use crate::render::worktree;
 use crate::terminal::{resume_editing, size};
@@ -118,7 +118,7 @@ impl Repl {
                 self.complain(error.into())?;
                 match request {
                     Request::Answer(answer) => {
-                        self.asking.questions.again(&answer.question);
+                        self.asking.questions.reopen(&answer.question);
                         self.show_question()?;
                     }
                     Request::Cancel(_) => self.turn.cancelling = false,
@@ -139,7 +139,7 @@ impl Repl {
     }
 
     /// Handles a line, and reads the next one.
-    fn line(&mut self, line: Line) -> Result<Option<Exit>, Failure> {
+    fn line(&mut self, line: InputLine) -> Result<Option<Exit>, Failure> {
         self.open = false;
         self.terminal.line_read();
         let exit = self.obey(line)?;
@@ -163,12 +163,12 @@ impl Repl {
             // From a terminal without an editor, which has dropped the line, or between two lines.
             Signal::Interrupt if self.turn.running.is_some() => self.cancel().map(|()| None),
             Signal::Interrupt => Ok(None),
-            Signal::Continued => self.again().map(|()| None),
+            Signal::Continued => self.resume_terminal().map(|()| None),
         }
     }
 
     /// Restores the terminal's mode after Ctrl-Z, and shows the question again.
-    fn again(&mut self) -> Result<(), Failure> {
+    fn resume_terminal(&mut self) -> Result<(), Failure> {
         if self.input.above.is_some() {
             resume_editing();
             self.input.redraw();

@@ -23,10 +23,10 @@ use crate::environment::{now, short_path, umask};
 use crate::error::{Exit, Failure};
 use crate::follow::Request;
 use crate::idempotency::key;
-use crate::input::{Line, Names};
-use crate::render::back::Room;
+use crate::input::{InputLine, Names};
+use crate::render::back::Space;
 use crate::render::live::Live;
-use crate::render::markdown::Look;
+use crate::render::markdown::Layout;
 use crate::render::table::age;
 use crate::render::{Renderer, Settings, money, worktree};
 use crate::terminal::{clean_line, terminal_width};
@@ -149,12 +149,12 @@ impl Repl {
     }
 
     /// Handles the line that chooses.
-    pub(super) fn choose_by(&mut self, picking: Picking, line: Line) -> Result<Option<Exit>, Failure> {
+    pub(super) fn choose_by(&mut self, picking: Picking, line: InputLine) -> Result<Option<Exit>, Failure> {
         let chosen = match line {
-            Line::End => return self.leave().map(Some),
-            Line::Picked(chosen) => chosen,
-            Line::Text { text, .. } => picking.picker.meant(&text),
-            Line::Garbled | Line::Ran(_) | Line::NotRun => None,
+            InputLine::End => return self.leave().map(Some),
+            InputLine::Picked(chosen) => chosen,
+            InputLine::Text { text, .. } => picking.picker.find(&text),
+            InputLine::Garbled | InputLine::Ran(_) | InputLine::NotRun => None,
         };
         match (picking.target, chosen) {
             (_, None) => self.say("nothing was chosen")?,
@@ -238,11 +238,12 @@ impl Repl {
         let label = info.name.clone().unwrap_or_else(|| info.session.to_string());
         let (at, about) = (short_path(&info.cwd), format!("{} ({})", info.model, info.mode));
         let Settings { style, markdown, .. } = self.settings;
-        let look = Look { width: terminal_width(), markdown, color: style.color, unicode: style.unicode, dim: false };
+        let layout =
+            Layout { width: terminal_width(), markdown, color: style.color, unicode: style.unicode, dim: false };
         let (lines, info) = if is_shown {
             (Vec::new(), Info { turn_cursor: info.cursor.clone(), ..info })
         } else {
-            past(look, info, Room::Lines(height()))?
+            past(layout, info, Space::Lines(height()))?
         };
         lines.iter().try_for_each(|line| self.say_styled(line))?;
         self.say(&format!("session {label} in {at}, {about}"))?;

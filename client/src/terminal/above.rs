@@ -57,14 +57,14 @@ struct Drawing {
     /// Whether the line has ended: the rows are erased.
     ended: bool,
     /// The question whose text is in `lines`.
-    asked: Option<Asked>,
+    asked: Option<KeyRequest>,
     /// The question that is on the screen.
-    shown: Option<Asked>,
+    shown: Option<KeyRequest>,
 }
 
 /// A question on the screen, and the keys that answer it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct KeyRequest {
     /// Which request for an answer it is.
     pub(crate) request: u32,
     /// The keys with a meaning.
@@ -174,7 +174,7 @@ impl Above {
     }
 
     /// Adds the text of a question; its keys count once it is drawn.
-    pub(crate) fn ask(&self, text: &str, asked: Asked) {
+    pub(crate) fn ask(&self, text: &str, asked: KeyRequest) {
         self.capacity.take_lines(text.len());
         let mut drawing = self.lock();
         drawing.lines.push_str(text);
@@ -190,7 +190,7 @@ impl Above {
     }
 
     /// The question that is on the screen.
-    pub(crate) fn shown(&self) -> Option<Asked> {
+    pub(crate) fn shown_question(&self) -> Option<KeyRequest> {
         self.lock().shown
     }
 
@@ -579,12 +579,12 @@ mod tests {
     #[test]
     fn a_question_counts_once_it_is_drawn() {
         let above = Above::default();
-        let asked = Asked { request: 1, keys: "yn", alone: true };
+        let asked = KeyRequest { request: 1, keys: "yn", alone: true };
         above.ask("? bash\n", asked);
-        assert_eq!(above.shown(), None);
+        assert_eq!(above.shown_question(), None);
         above.draw(SIZE);
-        assert_eq!(above.shown(), Some(asked));
+        assert_eq!(above.shown_question(), Some(asked));
         above.unask();
-        assert_eq!(above.shown(), None);
+        assert_eq!(above.shown_question(), None);
     }
 }

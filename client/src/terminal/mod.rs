@@ -19,7 +19,7 @@ use std::io::{self, IsTerminal as _};
 use std::sync::OnceLock;
 
 use crate::error::Failure;
-pub(crate) use above::{Above, Asked, Size};
+pub(crate) use above::{Above, KeyRequest, Size};
 use flow::Flow;
 pub(crate) use flow::{cut, width};
 
@@ -210,7 +210,7 @@ impl Terminal {
         self.column = 0;
         write(&mut io::stdout(), "\r\x1b[2K")?;
         let rows = self.flow.push(&row, columns);
-        self.whole(&rows)
+        self.print_lines(&rows)
     }
 
     /// The prompt is closed: everything is written straight through again, what was not drawn yet first.
@@ -255,7 +255,7 @@ impl Terminal {
         }
         self.live = rows;
         if self.prompt.is_some() {
-            return self.whole("");
+            return self.print_lines("");
         }
         let mut out = self.erase_status();
         if let Some(status) = self.live.last() {
@@ -316,11 +316,11 @@ impl Terminal {
             return self.write(text);
         }
         let rows = self.flow.push(text, size().columns);
-        self.whole(&rows)
+        self.print_lines(&rows)
     }
 
     /// Prints whole lines, past a line that is not complete, and what is redrawn below them.
-    fn whole(&mut self, lines: &str) -> io::Result<()> {
+    fn print_lines(&mut self, lines: &str) -> io::Result<()> {
         match &mut self.prompt {
             Some(Prompt { above: Some(above), .. }) => {
                 let row = Some(self.flow.row().to_owned()).filter(|row| !row.is_empty());
@@ -337,7 +337,7 @@ impl Terminal {
     }
 
     /// Prints the text of a question, whose keys count once it is on the screen.
-    pub(crate) fn ask(&mut self, text: &str, asked: Asked) -> io::Result<()> {
+    pub(crate) fn ask(&mut self, text: &str, asked: KeyRequest) -> io::Result<()> {
         match &self.prompt {
             Some(Prompt { above: Some(above), .. }) => {
                 above.ask(&wrapped(text), asked);
@@ -392,16 +392,16 @@ impl Terminal {
     }
 
     /// Prints whole lines that are clean and styled, past a line that is not complete.
-    pub(crate) fn past(&mut self, lines: &str) -> io::Result<()> {
+    pub(crate) fn print_styled(&mut self, lines: &str) -> io::Result<()> {
         match self.prompt {
-            Some(_) => self.whole(&wrapped(lines)),
+            Some(_) => self.print_lines(&wrapped(lines)),
             None => self.talk(lines),
         }
     }
 
     /// Prints cleaned lines of talk, past a line that is not complete.
     pub(crate) fn say(&mut self, lines: &str) -> io::Result<()> {
-        self.past(&format!("{}\n", clean(lines)))
+        self.print_styled(&format!("{}\n", clean(lines)))
     }
 }
 

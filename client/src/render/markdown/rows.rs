@@ -153,7 +153,7 @@ impl Rows {
     }
 
     /// Columns behind the gutter.
-    pub(super) fn room(&self) -> usize {
+    pub(super) fn space(&self) -> usize {
         self.limit - GUTTER
     }
 
@@ -169,14 +169,14 @@ impl Rows {
 
     /// A line begins: its first row with `first`, further ones with `next`. Half of the row is left for words.
     pub(super) fn begin(&mut self, first: Prefix, next: Prefix) {
-        let fits = |prefix: Prefix| if prefix.columns > self.room() / 2 { Prefix::default() } else { prefix };
+        let fits = |prefix: Prefix| if prefix.columns > self.space() / 2 { Prefix::default() } else { prefix };
         (self.first, self.next) = (Some(fits(first)), fits(next));
         (self.blanks, self.marks) = (0, None);
     }
 
     /// Further rows of the line begin like this.
     pub(super) fn set_next(&mut self, next: Prefix) {
-        if next.columns <= self.room() / 2 {
+        if next.columns <= self.space() / 2 {
             self.next = next;
         }
     }
@@ -213,7 +213,7 @@ impl Rows {
         // A row can end on either side of a wide character.
         let wide = columns > 1;
         let prefix = self.next.columns.max(self.first.as_ref().map_or(0, |first| first.columns));
-        let full = self.taken + columns > self.room() - prefix;
+        let full = self.taken + columns > self.space() - prefix;
         if wide || full {
             self.place();
         }
@@ -255,8 +255,8 @@ impl Rows {
             // Blanks at the beginning of a line are its own; those at which it is broken are not.
             let broken = self.first.is_none();
             self.open_row();
-            let room = self.limit.saturating_sub(self.column + self.taken);
-            self.blanks = if broken { 0 } else { self.blanks.min(room) };
+            let space = self.limit.saturating_sub(self.column + self.taken);
+            self.blanks = if broken { 0 } else { self.blanks.min(space) };
         }
         self.out.extend(std::iter::repeat_n(' ', self.blanks));
         self.out.push_str(&self.word);

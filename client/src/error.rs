@@ -149,7 +149,7 @@ impl Failure {
                 let passing = error.code() == Some(Code::TooMuch);
                 Self { exit: Exit::UNREACHABLE, passing, ..Self::from(error) }
             }
-            Err(error) => Self::unreachable(format!("what the daemon sent is not understood: {error}"))
+            Err(error) => Self::unreachable(format!("cannot parse the daemon's message: {error}"))
                 .hint("`linger doctor` says what is wrong"),
         }
     }

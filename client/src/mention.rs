@@ -162,7 +162,7 @@ impl Mentioned {
             }
             number += 1;
             if line.contains(&0) {
-                return Err(self.bad("is binary").hint("leave the `@` out: the agent's tools can look at it"));
+                return Err(self.bad("is binary").hint("drop the `@`: the agent's tools can look at it"));
             }
             if number < from || number > to || left == 0 {
                 continue;

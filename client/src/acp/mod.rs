@@ -122,7 +122,7 @@ impl Bridge {
                     self.line(&text)?;
                 }
                 Event::Line(InputLine::Garbled) => {
-                    return Err(Failure::usage("standard input has a line that is too long, or no UTF-8"));
+                    return Err(Failure::usage("a line on standard input is too long or not UTF-8"));
                 }
                 Event::Line(InputLine::End) | Event::Signal(_) => return Ok(Exit::GOOD),
                 Event::Incoming(_, Incoming::Event(notification, _)) => self.event(&notification)?,
@@ -354,7 +354,7 @@ impl Bridge {
         let open = self.questions.remove(at);
         let (session, question) = (open.session.clone(), open.question.clone());
         let text = match open.answer(result, key()?) {
-            None => format!("the question waits; `linger answer {question}` answers it"),
+            None => format!("the question is still open; answer it with `linger answer {question}`"),
             // Another client may have been first, whose answer then counts: its event follows.
             Some(answer) => match self.client.call_raw(&QuestionAnswer(answer))? {
                 Ok(_) => return Ok(()),

@@ -106,8 +106,7 @@ pub(super) fn ask(
 }
 
 fn elsewhere(id: &QuestionId, asked: &Question) -> EditorQuestion {
-    let text =
-        format!("a question waits that this editor cannot show; `linger answer {id}` answers it: {}", asked.text);
+    let text = format!("this editor cannot show a question; answer it with `linger answer {id}`: {}", asked.text);
     EditorQuestion::Elsewhere(Box::new(note(&text)))
 }
 

@@ -47,7 +47,7 @@ impl Bridge {
             .mcp_capabilities(McpCapabilities::new().http(true))
             .prompt_capabilities(PromptCapabilities::new().image(true).embedded_context(true))
             .session_capabilities(sessions);
-        let method = AuthMethodAgent::new(KEY, "Key of a provider").description(
+        let method = AuthMethodAgent::new(KEY, "Provider key").description(
             "In a terminal: `linger key set PROVIDER` stores a key in the keychain; or set its variable where the editor is started",
         );
         let response = InitializeResponse::new(ProtocolVersion::V1)
@@ -295,7 +295,7 @@ impl Bridge {
         let list = List { matching: Some(session.to_owned()), ..List::default() };
         let rows = self.client.call(&SessionList(list))?;
         let row = rows.into_iter().find(|row| row.session.as_str() == session);
-        let unknown = || format!("unknown session {session}; `linger ls` lists those that exist");
+        let unknown = || format!("unknown session {session}; `linger ls` lists the sessions");
         Ok(row.ok_or_else(|| Error::new(ErrorCode::ResourceNotFound.into(), unknown())))
     }
 }

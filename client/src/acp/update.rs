@@ -71,7 +71,7 @@ impl Shown {
                 vec![note(&text_of(content))]
             }
             EventBody::Message { role: Role::Assistant, content, message, .. } => self.answer(message, content),
-            EventBody::MessageSuperseded { .. } => vec![note("the answer above was cut off; it is repeated")],
+            EventBody::MessageSuperseded { .. } => vec![note("retrying this step; ignore the text above")],
             EventBody::CheckStarted { call_id, command, .. } => {
                 self.calls.entry(call_id.clone()).or_default();
                 let call = ToolCall::new(call_id.to_string(), format!("check: {command}")).kind(ToolKind::Execute);

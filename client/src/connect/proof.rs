@@ -118,9 +118,8 @@ pub(super) fn stranger(pid: u32, places: &Places) -> Failure {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     let name = if name.trim().is_empty() { String::new() } else { format!(" ({})", clean_line(name.trim())) };
     let socket = places.socket.display();
-    Failure::unreachable(format!("process {pid}{name} listens at {socket}, and it is not the daemon")).hint(format!(
-        "it was told no more than this client's name; end it and delete {socket}: the daemon makes it again"
-    ))
+    Failure::unreachable(format!("process {pid}{name} listens at {socket}, but it is not the daemon"))
+        .hint(format!("it received only this client's name; end it and delete {socket}: the daemon creates it again"))
 }
 
 /// The provider keys of this environment among `wanted`: those of known providers, and those that the configuration names.

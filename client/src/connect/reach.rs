@@ -93,7 +93,7 @@ pub(super) fn reach(
 fn not_accepting(places: &Places) -> Failure {
     let message = match holder::find(places) {
         Some(holder) => format!("the daemon (process {}) does not accept connections", holder.pid),
-        None => "the daemon was started and does not accept connections".to_owned(),
+        None => "the daemon was started but does not accept connections".to_owned(),
     };
     Failure::unreachable(message)
         .hint(format!("see {}; `linger daemon stop` ends a daemon that hangs", places.log().display()))
@@ -167,7 +167,7 @@ impl Search {
         self.start_at = now + AGAIN;
         self.failed = Some(
             Failure::unreachable("the daemon was stopped")
-                .hint("any command starts it, `linger daemon start` too; then running turns continue"),
+                .hint("any command starts it again; running turns then continue"),
         );
     }
 

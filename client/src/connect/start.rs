@@ -94,7 +94,7 @@ pub(crate) fn gateway(places: &Places, arguments: &[String]) -> Result<Started, 
 
 /// The gateway's error text as a failure of ours.
 fn gateway_failed(words: &str) -> Failure {
-    let error = words.lines().find_map(|line| line.strip_prefix("error: ")).unwrap_or("it has said nothing");
+    let error = words.lines().find_map(|line| line.strip_prefix("error: ")).unwrap_or("it printed no error");
     Failure::new(Exit::FAILED, format!("the gateway does not start: {error}"))
         .hint("`linger config get gateway` shows its settings, `linger config set gateway.listen ADDRESS:PORT` changes where it listens")
 }
@@ -180,7 +180,7 @@ pub(crate) fn recover(places: &Places) -> Result<Recovered, Failure> {
     if !output.status.success() {
         let words = String::from_utf8_lossy(&output.stderr);
         let said = |prefix| words.lines().find_map(|line| line.strip_prefix(prefix));
-        let error = said("error: ").unwrap_or("it has said nothing");
+        let error = said("error: ").unwrap_or("it printed no error");
         let hint = said("hint: ").map_or_else(|| format!("see {}", places.log().display()), str::to_owned);
         return Err(Failure::new(Exit::FAILED, format!("the repair failed: {error}")).hint(hint));
     }

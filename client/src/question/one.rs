@@ -121,7 +121,7 @@ impl Question {
             Body::Permission(action) => {
                 let (tool, cwd) = (style.bold(&clean_line(&action.tool)), short_path(&action.cwd));
                 let asked = self.rule.as_deref().map(|rule| format!(" (the rule {rule} asks)")).unwrap_or_default();
-                let who = if self.is_check { "the check of this turn".to_owned() } else { tool };
+                let who = if self.is_check { "this turn's check".to_owned() } else { tool };
                 let mut out =
                     format!("{mark} {who} wants to run in {}{}\n", clean_line(&cwd), clean_exact_line(&asked));
                 self.parts(action).iter().for_each(|part| indent(&mut out, part, most));
@@ -169,7 +169,7 @@ impl Question {
             Body::Permission(_) if self.is_cut() => {
                 let [v, n, r] = ["v", "n", "r"].map(key);
                 let reason = if self.writes { format!("  {r} no, and why") } else { String::new() };
-                format!("{v} show all of it before you can allow it  {n} no{reason}{enter}\n")
+                format!("{v} show the rest before allowing  {n} no{reason}{enter}\n")
             }
             Body::Permission(action) => {
                 let grant =
@@ -180,28 +180,28 @@ impl Question {
                 format!("{y} once  {s} this session  {a} always{grant}{edits}  {n} no{more}{enter}\n")
             }
             Body::Choice(_, options) if options.len() > NUMBERS.len() => {
-                format!("a number answers{enter}; the others: {}\n", self.elsewhere())
+                format!("press a number to answer{enter}; the others: {}\n", self.elsewhere())
             }
-            Body::Choice(..) => format!("a number answers{enter}\n"),
+            Body::Choice(..) => format!("press a number to answer{enter}\n"),
             Body::Form(_, schema) if self.writes && only_text(schema).is_some() => {
-                format!("{} write an answer  {} declines{enter}\n", key("w"), key("n"))
+                format!("{} type an answer  {} decline{enter}\n", key("w"), key("n"))
             }
             Body::Form(..) if self.writes => {
-                format!("{} write the fields as {{…}}  {} declines{enter}\n", key("w"), key("n"))
+                format!("{} type the fields as {{…}}  {} decline{enter}\n", key("w"), key("n"))
             }
-            Body::Form(..) => format!("{} declines{enter}; {}\n", key("n"), self.elsewhere()),
+            Body::Form(..) => format!("{} decline{enter}; {}\n", key("n"), self.elsewhere()),
         }
     }
 
     /// The reply to typed text that is no answer.
     pub(crate) fn unanswered(&self, style: &Style) -> String {
-        let dropped = style.dim("not an answer, ignored: press one of these keys alone; Ctrl-C cancels the turn");
+        let dropped = style.dim("ignored: press one of these keys alone; Ctrl-C cancels the turn");
         format!("{dropped}\n{}", self.keys(style, false))
     }
 
     /// The reply to a key that would allow something that was not shown.
     pub(crate) fn not_yet(style: &Style) -> String {
-        style.dim("nothing was allowed: press v first, a part of it was not shown") + "\n"
+        style.dim("press v to see the rest first") + "\n"
     }
 
     /// The keys that mean something. Those that allow it do so while a part is not shown, too: they say what is missing, and never
@@ -226,17 +226,17 @@ impl Question {
             _ => "this call".to_owned(),
         };
         let mut lines = vec![
-            "y  runs it, this once".to_owned(),
-            format!("s  runs it, and whatever fits {grant} in this session"),
-            format!("a  runs it, and writes the rule {grant} into the configuration"),
-            "A  the same with a rule that you edit first".to_owned(),
+            "y  run it this once".to_owned(),
+            format!("s  run it, and anything that matches {grant} in this session"),
+            format!("a  run it, and add the rule {grant} to the configuration"),
+            "A  the same, but edit the rule first".to_owned(),
         ];
         if self.is_edit() {
-            lines.push("e  mode edit: changes of files in the workspace run without asking".to_owned());
+            lines.push("e  switch to mode edit: file changes in the workspace run without asking".to_owned());
         }
-        lines.push("n  does not run it; r asks you why, and the model reads that".to_owned());
-        lines.push(format!("x  does not run it, and writes a rule that refuses {grant} from now on"));
-        lines.push("v  shows all of it; Esc stops the turn; Shift-Tab changes the mode".to_owned());
+        lines.push("n  do not run it; r also asks for a reason, which the model reads".to_owned());
+        lines.push(format!("x  do not run it, and add a rule that denies {grant} from now on"));
+        lines.push("v  show all of it; Esc stops the turn; Shift-Tab changes the mode".to_owned());
         lines.join("\n")
     }
 
@@ -330,7 +330,7 @@ impl Question {
             }
             _ => {
                 let value = serde_json::from_str(word);
-                value.map(Some).map_err(|error| Failure::usage(format!("the fields are not JSON: {error}")))
+                value.map(Some).map_err(|error| Failure::usage(format!("the fields are not valid JSON: {error}")))
             }
         }
     }
@@ -365,7 +365,7 @@ fn decision(key: char) -> Option<Decision> {
 
 /// The message for a question that cannot be shown here.
 pub(crate) fn unknown_kind(row: &PendingQuestion) -> String {
-    format!("question {} is of a kind that this linger cannot show: {}", row.question, clean_line(&row.asked.text))
+    format!("this version of linger cannot show question {}: {}", row.question, clean_line(&row.asked.text))
 }
 
 /// An answer as people say it.
@@ -380,7 +380,7 @@ pub(crate) fn too_late(data: Option<Value>) -> String {
         Some(AlreadyAnswered { answer: Some(answer), by, .. }) => {
             format!("already answered: {} by {}", answer_text(&answer), clean_line(&by))
         }
-        Some(AlreadyAnswered { answer: None, by, .. }) => format!("no longer asked: {}", clean_line(&by)),
+        Some(AlreadyAnswered { answer: None, by, .. }) => format!("no longer open: {}", clean_line(&by)),
         None => "already answered".to_owned(),
     }
 }

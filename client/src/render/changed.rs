@@ -35,7 +35,7 @@ impl Renderer {
         };
         if let Some(binned) = binned {
             let line =
-                if *binned { "the session was put into the bin" } else { "the session was taken out of the bin" };
+                if *binned { "the session was moved to the bin" } else { "the session was restored from the bin" };
             self.say(&self.settings.style.dim(line), out);
         }
         self.changed("model", model.as_deref(), out);
@@ -75,8 +75,12 @@ impl Renderer {
     /// The requests to the same model changed.
     fn setup(&mut self, setup: &PrefixFingerprint, out: &mut Vec<Output>) {
         let named: Vec<&str> = setup.hosted_tools.iter().map(|tool| tool.name()).collect();
-        let tools = if named.is_empty() { String::new() } else { format!("; it runs {} itself", named.join(" and ")) };
-        let line = format!("requests to the provider change from here on: its configuration or linger changed{tools}");
+        let tools = if named.is_empty() {
+            String::new()
+        } else {
+            format!("; the provider runs {} itself", named.join(" and "))
+        };
+        let line = format!("note: system prompt or tools changed; the provider's cache starts over{tools}");
         self.say(&self.settings.style.dim(&line), out);
     }
 
@@ -86,7 +90,7 @@ impl Renderer {
         let line = match file.cut {
             0 => style.dim(&format!("read {}, {} bytes", clean_line(&path), file.bytes)),
             cut => style.yellow(&format!(
-                "warning: {cut} bytes of {} were left out, {} were read",
+                "warning: {cut} bytes of {} were left out, the first {} were read",
                 clean_line(&path),
                 file.bytes
             )),

@@ -19,9 +19,9 @@ impl Renderer {
         let style = self.settings.style;
         let (agent, child) = (clean_line(&update.agent), clean_line(update.child.as_str()));
         let line = match update.status {
-            ChildStatus::Started => format!("{agent} begins in {child}; `linger attach {child}` shows it"),
+            ChildStatus::Started => format!("{agent} started as {child}; `linger attach {child}` shows it"),
             ChildStatus::Waiting if update.questions.is_empty() => {
-                format!("{agent} ({child}) waits: `linger attach {child}`")
+                format!("{agent} ({child}) is waiting: `linger attach {child}`")
             }
             ChildStatus::Waiting => {
                 let question = update.questions.first().map(|id| clean_line(id.as_str())).unwrap_or_default();

@@ -109,7 +109,7 @@ impl Renderer {
             Asks::GoOn if self.cut => return,
             Asks::GoOn => "asked to continue another model's answer".to_owned(),
             // The words of the check are the output of its call.
-            Asks::Check => "the check did not pass; the model reads why".to_owned(),
+            Asks::Check => "the check failed; the model reads why".to_owned(),
             // It was shown as the output of its call, or as an event of its own.
             Asks::Output | Asks::Ended | Asks::Mode => return,
             Asks::Schema | Asks::Unknown => return self.prompt(content, prompt, out),
@@ -171,7 +171,7 @@ impl Renderer {
         let by = by.filter(|by| *by != self.settings.me).map(|by| format!(" by {}", clean_line(by)));
         let text = self.waiting.remove(prompt).filter(|text| !text.is_empty());
         let text = text.map(|text| format!(": {text}")).unwrap_or_default();
-        self.say_dim(&format!("a queued prompt was taken back{}{text}", by.unwrap_or_default()), out);
+        self.say_dim(&format!("a queued prompt was removed{}{text}", by.unwrap_or_default()), out);
     }
 
     fn prompt(&mut self, content: &[ContentBlock], prompt: Option<&PromptId>, out: &mut Vec<Output>) {

@@ -7,11 +7,11 @@ use linger_protocol::tree::{Forked, Rewound};
 
 use crate::terminal::{clean_exact_line, clean_line};
 
-pub(super) const SUPERSEDED: &str = "the interrupted text does not count; the step is repeated";
+pub(super) const SUPERSEDED: &str = "retrying this step; ignore the text above";
 
 pub(super) fn check(failed: u32, tries: u32) -> String {
     let again = if failed == 0 { String::new() } else { format!(" (after try {failed} of {tries})") };
-    format!("the check runs{again}")
+    format!("running the check{again}")
 }
 
 /// The first line of what is wrong with an answer.
@@ -25,7 +25,7 @@ pub(super) fn background_ended(background: &str, exit: Option<&Exit>, reason: Op
         Some(code) => format!("exit code {code}"),
         None => reason.unwrap_or("killed").to_owned(),
     };
-    format!("{background} in the background has ended: {}", clean_line(&how))
+    format!("background command {background} has ended: {}", clean_line(&how))
 }
 
 pub(super) fn forked(fork: &Forked) -> String {
@@ -34,16 +34,16 @@ pub(super) fn forked(fork: &Forked) -> String {
 }
 
 pub(super) fn rewound(back: &Rewound) -> String {
-    let line = format!("went back to before prompt {}; what was left is session {}", back.prompt, back.branch);
+    let line = format!("went back to before prompt {}; the old branch is session {}", back.prompt, back.branch);
     clean_line(&line).into_owned()
 }
 
 /// The events that cannot be read any more.
 pub(super) fn lost(first: u64, last: u64) -> String {
     if first == last {
-        format!("event {first} could not be read any more")
+        format!("event {first} can no longer be read")
     } else {
-        format!("events {first} to {last} could not be read any more")
+        format!("events {first} to {last} can no longer be read")
     }
 }
 
@@ -51,7 +51,7 @@ pub(super) fn lost(first: u64, last: u64) -> String {
 pub(super) fn question(body: &EventBody) -> Option<String> {
     match body {
         EventBody::PermissionRequested { permission, tool, action, about, .. } => {
-            let tool = if *about == Some(Subject::Check) { "the check of this turn:" } else { tool };
+            let tool = if *about == Some(Subject::Check) { "this turn's check:" } else { tool };
             Some(format!("? {permission}: {} {}", clean_line(tool), clean_exact_line(action)))
         }
         EventBody::QuestionAsked { question, asked } => Some(format!("? {question}: {}", clean_line(&asked.text))),

@@ -9,7 +9,7 @@ use crate::terminal::clean_exact_line;
 /// A line for each rule that an answer added: its age, the workspace, the rule.
 pub(crate) fn listing(rules: &[AlwaysRule], now: u64) -> Vec<String> {
     if rules.is_empty() {
-        return vec!["nothing is always allowed or denied; an answer `always` or `never` adds a rule".to_owned()];
+        return vec!["no rules yet; an answer `always` or `never` adds one".to_owned()];
     }
     let row = |row: &AlwaysRule| {
         let age = row.at.map_or_else(|| "-".to_owned(), |at| age(at, now));

@@ -54,6 +54,6 @@ impl std::str::FromStr for Thinking {
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         let known = [Self::Show, Self::Hide, Self::Summary].into_iter().find(|known| known.to_string() == name);
-        known.ok_or_else(|| format!("unknown word '{name}' for thinking: show, hide or summary"))
+        known.ok_or_else(|| format!("unknown value '{name}' for thinking: show, hide or summary"))
     }
 }

@@ -119,7 +119,7 @@ impl Renderer {
         let sign = if good { style.good() } else { style.bad() };
         let file = file
             .as_ref()
-            .map(|file| format!(", all of it in {}", clean_line(&file.to_string_lossy())))
+            .map(|file| format!(", full output in {}", clean_line(&file.to_string_lossy())))
             .unwrap_or_default();
         self.say(&format!("{sign} {result}{file}"), out);
         for block in content {
@@ -184,7 +184,7 @@ impl Renderer {
         }
         for left in failed {
             let (path, reason) = (left.path.to_string_lossy(), clean_line(&left.reason));
-            self.say(&style.yellow(&format!("left as it is: {}: {reason}", clean_line(&path))), out);
+            self.say(&style.yellow(&format!("left unchanged: {}: {reason}", clean_line(&path))), out);
         }
     }
 

@@ -99,14 +99,14 @@ pub(crate) fn went_back(text: &str, branch: &SessionId, files: usize) -> Vec<Str
         1 => lines.push("1 file was put back; `linger redo` makes the change again".to_owned()),
         more => lines.push(format!("{more} files were put back; `linger redo` makes the changes again")),
     }
-    lines.push(format!("what was left is session {branch}: `linger attach {branch}`"));
+    lines.push(format!("the old branch is session {branch}: `linger attach {branch}`"));
     lines
 }
 
 /// The line for a compaction that was taken back.
 pub(crate) fn taken_back(taken: &Uncompacted) -> String {
     let Uncompacted { messages, tokens, .. } = taken;
-    format!("the summary of {messages} messages was taken back: the model reads them again, about {tokens} tokens")
+    format!("summary undone: the model reads {messages} messages again, about {tokens} tokens")
 }
 
 /// The beginning of a text, in one line.

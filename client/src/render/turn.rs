@@ -50,7 +50,7 @@ impl Renderer {
     fn still_waits(&mut self, now: u64, out: &mut Vec<Output>) {
         let Some((until, continues)) = self.wait.take().filter(|(until, _)| *until > now) else { return };
         let line = if continues {
-            format!("the next attempt is in {} s", (until - now).div_ceil(1000))
+            format!("next attempt in {} s", (until - now).div_ceil(1000))
         } else {
             format!("the provider asks to wait another {}", table::age(now, until))
         };

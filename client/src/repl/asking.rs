@@ -57,8 +57,10 @@ impl Repl {
         let why = match (self.asking.is_shown, request.is_none_or(|request| request == self.asking.request)) {
             (true, true) => return self.press(key),
             // A question that was not on the screen yet, or another one, is not what it answers.
-            (true, false) => "not an answer: the question came while you typed",
-            (false, _) => "not sent: this question still waits; once more answers it, more words are a prompt",
+            (true, false) => "not taken as an answer: the question appeared while you were typing",
+            (false, _) => {
+                "not sent: this question is still open; press the key again to answer, or type more for a prompt"
+            }
         };
         self.say(why)?;
         self.show_question()
@@ -76,9 +78,9 @@ impl Repl {
             Hotkey::Interrupt { empty: true } if self.turn.cancelling => return self.leave().map(Some),
             Hotkey::Interrupt { empty: true } if self.turn.running.is_some() => self.cancel()?,
             Hotkey::Interrupt { .. } => self.say(match (&self.turn.running, self.turn.offered) {
-                (Some(_), _) => "Ctrl-C again cancels the turn, Ctrl-D leaves",
+                (Some(_), _) => "press Ctrl-C again to cancel the turn, Ctrl-D to leave",
                 (None, true) => "the turn was interrupted: /continue resumes it, /cancel ends it, Ctrl-D leaves",
-                (None, false) => "Ctrl-D leaves; /help for help",
+                (None, false) => "Ctrl-D to leave, /help for help",
             })?,
             Hotkey::NextMode => self.cycle_mode()?,
             Hotkey::Answer { key, request } if request == self.asking.request => self.press(key)?,
@@ -130,10 +132,10 @@ impl Repl {
                 self.set_mode(Mode::Edit)?;
                 return Ok(());
             }
-            Press::Write => return self.begin_writing(Writing::Answer, "write the answer"),
-            Press::Reason => return self.begin_writing(Writing::Reason, "write the reason, which the model reads"),
+            Press::Write => return self.begin_writing(Writing::Answer, "type your answer"),
+            Press::Reason => return self.begin_writing(Writing::Reason, "type the reason for the model"),
             Press::Rule(rule) => {
-                self.begin_writing(Writing::Rule, "write the rule; Tab gives the one that was shown")?;
+                self.begin_writing(Writing::Rule, "type the rule (Tab: the suggested one)")?;
                 self.keys.suggest(rule);
                 return Ok(());
             }
@@ -164,7 +166,7 @@ impl Repl {
                     Err(failure) if failure.exit == Exit::USAGE => self.complain(failure)?,
                     Err(failure) => return Err(failure),
                     Ok(Some(answer)) => self.attachment.request(Request::Answer(answer))?,
-                    Ok(None) => self.say("no longer asked; the line was not sent")?,
+                    Ok(None) => self.say("the question is no longer open; your answer was not sent")?,
                 }
             }
             _ => self.say("no answer was sent")?,

@@ -278,7 +278,7 @@ fn in_editor(text: &str) -> Result<String, String> {
     let set = |name| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
     let editor = set("VISUAL").or_else(|| set("EDITOR")).unwrap_or_else(|| "vi".to_owned());
     let mut random = [0; 8];
-    getrandom::fill(&mut random).map_err(|error| format!("no random bytes: {error}"))?;
+    getrandom::fill(&mut random).map_err(|error| format!("cannot get random bytes: {error}"))?;
     let name: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
     let path = std::env::temp_dir().join(format!("linger-{name}.md"));
     let write = |path: &Path| -> std::io::Result<()> {

@@ -92,7 +92,7 @@ impl Repl {
             When::Queue if waits => {
                 format!("queued {}; /queue lists, /unqueue takes back", self.prompts.queue().len())
             }
-            When::Steer if self.turn.running.is_some() => "steers the turn before its next step".to_owned(),
+            When::Steer if self.turn.running.is_some() => "will be read before the next step".to_owned(),
             _ => return Ok(()),
         };
         let line = self.renderer.style().dim(&line);

@@ -41,7 +41,7 @@ impl Repl {
         let rows = self.attachment.client.call(&SessionList(List { matching, ..List::default() }))?;
         let dirs = rows.iter().flat_map(|row| &row.additional_directories).map(|dir| dir.display().to_string());
         let dirs = dirs.collect::<Vec<_>>().join("\n");
-        self.say(if dirs.is_empty() { "no added directory" } else { &dirs })
+        self.say(if dirs.is_empty() { "no added directories" } else { &dirs })
     }
 
     /// Lists the rules that answers added.
@@ -69,6 +69,6 @@ fn providers(rows: &[Model], current: &str) -> Vec<String> {
         vec![mark.to_owned(), provider, begins]
     });
     let mut lines = columns(&cells.collect::<Vec<_>>());
-    lines.push("`linger models` lists all models, and what the other providers lack".to_owned());
+    lines.push("`linger models` lists all models and what the other providers are missing".to_owned());
     lines
 }

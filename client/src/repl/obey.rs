@@ -35,13 +35,13 @@ impl Repl {
             InputLine::Picked(_) => return Ok(None),
             InputLine::Ran(ran) => return self.keep_output(ran).map(|()| None),
             InputLine::NotRun => {
-                let why = "error: a command runs only if it was typed as one line; nothing was run or sent";
-                self.say(&format!("{why}\nhint: type it, or leave the ! out to send it to the model"))?;
+                let why = "error: a ! command must be typed as one line; nothing was run or sent";
+                self.say(&format!("{why}\nhint: type it, or remove the ! to send it to the model"))?;
                 return Ok(None);
             }
             InputLine::End => return self.leave().map(Some),
             InputLine::Garbled => {
-                self.say("error: the line was not UTF-8 and is lost\nhint: set the terminal to UTF-8")?;
+                self.say("error: the line was not valid UTF-8 and was dropped\nhint: set the terminal to UTF-8")?;
                 return Ok(None);
             }
             InputLine::Text { text, typed, steer, request } => (text, typed, steer, request),
@@ -54,7 +54,7 @@ impl Repl {
         }
         self.set_aside();
         if text.trim() == "!" {
-            return self.say("write the command behind the !, such as !make").map(|()| None);
+            return self.say("type a command after the !, for example !make").map(|()| None);
         }
         if matches!(text.trim(), "exit" | "quit" | ":q") {
             return self.leave().map(Some);
@@ -88,7 +88,7 @@ impl Repl {
         let is_sent = content.is_ok();
         self.send(content, when, expand)?;
         for name in mention::missing(typed, &places).into_iter().filter(|_| is_sent) {
-            self.say(&format!("@{name} names no file here; it was sent as text"))?;
+            self.say(&format!("@{name}: no such file, sent as plain text"))?;
         }
         Ok(())
     }
@@ -231,7 +231,7 @@ impl Repl {
     fn unqueue(&mut self, n: Option<usize>) -> Result<(), Failure> {
         let prompt = n.and_then(|n| self.prompts.queue().get(n - 1)).map(|(prompt, _)| prompt.clone());
         if n.is_some() && prompt.is_none() {
-            return self.say("there is no such queued prompt; /queue lists what is queued");
+            return self.say("no such queued prompt; /queue lists them");
         }
         let unqueue = Unqueue { session: self.attachment.session.clone(), prompt, key: Some(key()?) };
         match self.attachment.client.call_raw(&SessionUnqueue(unqueue))? {

@@ -13,9 +13,9 @@ impl Repl {
         let n = n.unwrap_or(1);
         let Some((action, text)) = self.outputs.get(n - 1) else {
             return self.say(&match self.outputs.len() {
-                0 => "no tool has run since you attached; `linger log --full` has all of it".to_owned(),
-                1 => "only the last output is here; `linger log` has all of it".to_owned(),
-                most => format!("only the last {most} outputs are here; `linger log --full` has all of it"),
+                0 => "no tool has run since you attached; `linger log --full` has earlier output".to_owned(),
+                1 => "only the last output is kept here; `linger log --full` has the rest".to_owned(),
+                most => format!("only the last {most} outputs are kept here; `linger log --full` has the rest"),
             });
         };
         let text = format!("{}\n\n{}\n", clean(action), clean(text));

@@ -43,7 +43,7 @@ impl Outputs {
                 let end = (0..=MAX_OUTPUT.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
                 text.truncate(end.unwrap_or_default());
                 if let Some(file) = file {
-                    text.push_str(&format!("\n[all of it is in {}]", file.display()));
+                    text.push_str(&format!("\n[full output in {}]", file.display()));
                 }
                 self.finished.push_front((action, text));
                 self.finished.truncate(KEPT);

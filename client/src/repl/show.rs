@@ -51,7 +51,7 @@ impl Repl {
             std::iter::once(name.to_owned()).chain(of_session.then_some(session)).chain(words).collect();
         let text = match subcommand(&arguments) {
             Ok((text, false)) => text,
-            Ok((text, true)) => format!("{text}[cut here; `linger {}` shows all of it]\n", arguments.join(" ")),
+            Ok((text, true)) => format!("{text}[cut here; `linger {}` shows the rest]\n", arguments.join(" ")),
             Err(failure) => return self.complain(failure),
         };
         if paged {
@@ -109,7 +109,7 @@ impl Repl {
         let written = subcommand(&["export".to_owned(), session.clone()]).and_then(|(text, is_cut)| {
             if is_cut {
                 let hint = format!("`linger export {session} > FILE` writes all of it");
-                return Err(Failure::usage("the session is too long to be written from here").hint(hint));
+                return Err(Failure::usage("the session is too long to export from here").hint(hint));
             }
             // What is there may be of worth.
             let file = OpenOptions::new().write(true).create_new(true).open(&path);
@@ -146,7 +146,7 @@ impl Repl {
         self.ran.push(attached::block(&heading, &output));
         let over = self.ran.len().saturating_sub(MAX_RAN);
         self.ran.drain(..over);
-        let dim = self.renderer.style().dim(&format!("{how}its output goes with your next prompt"));
+        let dim = self.renderer.style().dim(&format!("{how}its output will be sent with your next prompt"));
         self.say_styled(&dim)
     }
 
@@ -163,14 +163,14 @@ impl Repl {
             |style: Style| differences(&found, Form { style, stat: false, gutter: "  ", base: &base }).join("\n");
         let styled = text(self.renderer.style());
         if found.files.is_empty() {
-            self.say("no file is other than before, as far as this session changed it")?;
+            self.say("this session has changed no files")?;
         } else if styled.lines().count() + 4 < size().rows {
             self.say_styled(&styled)?;
         } else {
             // A pager shows no colours unless it is told to.
             self.paged(&text(Style { color: false, unicode: true }))?;
         }
-        found.missing.iter().try_for_each(|missing| self.say(&format!("not in it: {missing}")))
+        found.missing.iter().try_for_each(|missing| self.say(&format!("not included: {missing}")))
     }
 }
 

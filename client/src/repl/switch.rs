@@ -124,10 +124,10 @@ impl Repl {
     /// Lets the user choose from a list: the next line does.
     pub(super) fn choose(&mut self, target: Target) -> Result<(), Failure> {
         let (title, names, none) = match target {
-            Target::Model => ("model", Names::Models, "no model can be used; `linger models` says what is missing"),
-            Target::Agent => ("agent", Names::Agents, "no agents here; `linger help extending` says where they lie"),
-            Target::Session => ("session", Names::Sessions, "there is no other session"),
-            Target::Merge => ("child", Names::Merges, "no child has a git worktree that can be merged now"),
+            Target::Model => ("model", Names::Models, "no model is ready; `linger models` says what is missing"),
+            Target::Agent => ("agent", Names::Agents, "no agents here; see `linger help extending`"),
+            Target::Session => ("session", Names::Sessions, "no other sessions"),
+            Target::Merge => ("child", Names::Merges, "no child has a git worktree to merge"),
         };
         let choices = match self.names(names) {
             Err(failure) if failure.exit != Exit::UNREACHABLE && !failure.interrupted => return self.complain(failure),
@@ -138,11 +138,16 @@ impl Repl {
         }
         let picker = Picker::new(title, choices, (target == Target::Model).then_some(self.about.model.as_str()));
         if self.input.above.is_some() {
-            self.say("letters narrow the list, arrows or Tab move in it, Enter takes, Esc leaves")?;
+            let keys = if self.settings.style.unicode {
+                "type to filter · ↑↓ move · Enter select · Esc cancel"
+            } else {
+                "type to filter, arrows move, Enter selects, Esc cancels"
+            };
+            self.say(keys)?;
             self.keys.pick(picker.clone());
         } else {
             picker.numbered().iter().try_for_each(|line| self.say(line))?;
-            self.say("a number or a name chooses, an empty line leaves")?;
+            self.say("type a number or a name; an empty line cancels")?;
         }
         self.picking = Some(Picking { target, picker });
         Ok(())
@@ -157,7 +162,7 @@ impl Repl {
             InputLine::Garbled | InputLine::Ran(_) | InputLine::NotRun => None,
         };
         match (picking.target, chosen) {
-            (_, None) => self.say("nothing was chosen")?,
+            (_, None) => self.say("nothing was selected")?,
             (Target::Model, Some(model)) => self.set_model(model)?,
             (Target::Agent, Some(agent)) => self.fresh(Some(agent))?,
             (Target::Session, Some(session)) => self.resume(&session)?,
@@ -195,7 +200,7 @@ impl Repl {
     pub(super) fn resume(&mut self, named: &str) -> Result<(), Failure> {
         let Some(found) = self.find(named, "/resume")? else { return Ok(()) };
         if found.session == self.attachment.session {
-            return self.say("you are in this session");
+            return self.say("you are already in this session");
         }
         self.go_over(found, false)
     }
@@ -218,9 +223,7 @@ impl Repl {
         match <[Info; 1]>::try_from(rows) {
             Ok([info]) => return Ok(Some(info)),
             Err(rows) if rows.is_empty() && named.chars().count() < MIN_PREFIX => {
-                self.say(&format!(
-                    "no session '{named}'; the beginning of an id has at least {MIN_PREFIX} characters"
-                ))?;
+                self.say(&format!("no session '{named}'; an id prefix needs at least {MIN_PREFIX} characters"))?;
             }
             Err(rows) if rows.is_empty() => self.say(&format!("no session '{named}'; {command} alone lists them"))?,
             Err(rows) => self.say(&format!("{} sessions begin with '{named}'", rows.len()))?,

@@ -73,7 +73,7 @@ impl std::str::FromStr for Color {
             "auto" => Ok(Self::Auto),
             "always" => Ok(Self::Always),
             "never" => Ok(Self::Never),
-            _ => Err(format!("unknown word '{name}' for colours: auto, always or never")),
+            _ => Err(format!("unknown value '{name}' for colours: auto, always or never")),
         }
     }
 }

@@ -50,11 +50,12 @@ pub(crate) fn with_resources(
     Ok(PromptContent::Blocks(blocks))
 }
 
-/// What a prompt of a server says; `text` has its arguments.
+/// The content of a server's prompt; `text` has its arguments.
 pub(crate) fn prompt(
     client: &mut Client,
     session: &SessionId,
-    (server, prompt): (String, String),
+    server: String,
+    prompt: String,
     text: String,
 ) -> Result<PromptContent, Failure> {
     let request = GetPrompt { session: session.clone(), server, prompt, arguments: Default::default(), text };
@@ -64,9 +65,10 @@ pub(crate) fn prompt(
 
 /// The typed text is at fault, and not the session, unless the daemon is gone.
 fn of_text(failure: Failure) -> Failure {
-    match failure.interrupted || failure.is_no_answer() || failure.exit == Exit::UNREACHABLE {
-        true => failure,
-        false => Failure { exit: Exit::USAGE, ..failure },
+    if failure.interrupted || failure.is_no_answer() || failure.exit == Exit::UNREACHABLE {
+        failure
+    } else {
+        Failure { exit: Exit::USAGE, ..failure }
     }
 }
 

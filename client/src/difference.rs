@@ -17,12 +17,12 @@ use crate::terminal::clean_exact_line;
 /// The bytes of a call's changes that are compared here; of larger ones the arguments are shown.
 const MAX_COMPARED: u64 = 2 << 20;
 
-/// What a call does to each file.
+/// The changes that a call makes, file by file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Differences(Vec<(PathBuf, ChangeKind, Difference)>);
 
 impl Differences {
-    /// What these changes do; nothing unless all of it can be fetched and compared, for then the arguments say it.
+    /// Compares these changes; empty unless all of them can be fetched and compared: then the arguments are shown.
     pub(crate) fn of(client: &mut Client, changes: Vec<FileChange>) -> Self {
         if changes.iter().map(|change| change.bytes).fold(0, u64::saturating_add) > MAX_COMPARED {
             return Self::default();

@@ -46,11 +46,10 @@ impl Exit {
 /// Why a command failed.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Failure {
-    /// The exit code.
     pub(crate) exit: Exit,
-    /// What is wrong, in one line; `None` to end silently.
+    /// The error in one line; `None` to end silently.
     pub(crate) message: Option<String>,
-    /// What to do next.
+    /// The next thing to do.
     pub(crate) hint: Option<String>,
     /// Whether it may be over in a moment.
     pub(crate) passing: bool,
@@ -150,7 +149,7 @@ impl Failure {
                 let passing = error.code() == Some(Code::TooMuch);
                 Self { exit: Exit::UNREACHABLE, passing, ..Self::from(error) }
             }
-            Err(error) => Self::unreachable(format!("what the daemon sent is not understood: {error}"))
+            Err(error) => Self::unreachable(format!("cannot parse the daemon's message: {error}"))
                 .hint("`linger doctor` says what is wrong"),
         }
     }

@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 use crate::connect::{Client, is_ending};
 use crate::error::{Exit, Failure};
 use crate::idempotency::key;
-use crate::input::{Event, Hotkey, Key, Line, Signal};
+use crate::input::{Event, Hotkey, InputLine, Key, Signal};
 
 /// A request with an idempotency key; its answer arrives among the events.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ pub(crate) enum Request {
     Merge(Merge),
 }
 
-/// What wakes a command that follows a session.
+/// Everything that wakes a command that follows a session.
 #[derive(Debug)]
 pub(crate) enum Happened {
     /// An event of the session, and the raw `params`.
@@ -56,22 +56,20 @@ pub(crate) enum Happened {
     /// The connection was lost; call [`Attachment::reattach_soon`], then [`Attachment::reattach`].
     Lost,
     /// A line was typed.
-    Line(Line),
+    Line(InputLine),
     /// A key was pressed.
     Key(Key),
     /// A key was pressed that does not belong to the line being read.
     Hotkey(Hotkey),
-    /// A signal came.
     Signal(Signal),
     /// The deadline passed.
     TimedOut,
 }
 
-/// A followed session.
+/// A session that is read from a cursor on, over as many connections as it takes.
 pub(crate) struct Attachment {
     /// The connection; calls over it keep events for [`Attachment::next`].
     pub(crate) client: Client,
-    /// The session.
     pub(crate) session: SessionId,
     deltas: bool,
     /// Whether a person reads along.

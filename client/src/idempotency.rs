@@ -7,6 +7,7 @@ use crate::error::{Exit, Failure};
 /// A new key: 128 random bits. Fails if the system has no entropy.
 pub(crate) fn key() -> Result<String, Failure> {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| Failure::new(Exit::FAILED, format!("no random bytes: {error}")))?;
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Failure::new(Exit::FAILED, format!("cannot get random bytes: {error}")))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -59,11 +59,11 @@ pub fn main() -> ExitCode {
     ExitCode::from(exit.0)
 }
 
-/// What shows the text of a model, piece by piece, on a terminal of so many columns; for the benchmark.
+/// Shows the text of a model, piece by piece, on a terminal of so many columns; for the benchmark.
 #[doc(hidden)]
 pub fn answer(columns: usize) -> impl FnMut(&str) -> String {
-    let look = render::markdown::Look { width: columns, markdown: true, color: true, unicode: true, dim: false };
-    let mut prose = render::markdown::Prose::new(look);
+    let layout = render::markdown::Layout { width: columns, markdown: true, color: true, unicode: true, dim: false };
+    let mut prose = render::markdown::Prose::new(layout);
     move |text| prose.push(&terminal::clean(text))
 }
 

@@ -59,7 +59,7 @@ pub(crate) fn with_files(text: String, typed: &str, places: &[PathBuf]) -> Resul
     Ok(PromptContent::Blocks(content.into_blocks().into_iter().chain(blocks).collect()))
 }
 
-/// What goes with the words of a prompt, in a few words each; nothing for words alone.
+/// The attachments of a prompt, in a few words each; `None` for words alone.
 pub(crate) fn with(content: &PromptContent) -> Option<String> {
     let PromptContent::Blocks(blocks) = content else { return None };
     let (_, with) = attached::shown(blocks);
@@ -70,10 +70,9 @@ pub(crate) fn with(content: &PromptContent) -> Option<String> {
 pub(crate) fn missing(typed: &str, places: &[PathBuf]) -> Vec<String> {
     let looks = |text: &str| text.contains(['/', '.']) && !text.contains(':') && !is_address(text);
     let names = named(typed).into_iter().map(|name| (mentioned(&name, typed, places).is_none(), name));
-    let shown = names.filter(|(is_missing, _)| *is_missing).map(|(_, name)| match name.quoted {
-        true => name.text,
-        false => name.text.trim_end_matches(PUNCTUATION).to_owned(),
-    });
+    let shown = names
+        .filter(|(is_missing, _)| *is_missing)
+        .map(|(_, name)| if name.quoted { name.text } else { name.text.trim_end_matches(PUNCTUATION).to_owned() });
     let mut missing: Vec<String> = shown.filter(|text| looks(text)).collect();
     missing.dedup();
     missing
@@ -86,7 +85,7 @@ struct Mentioned {
     lines: Option<(usize, usize)>,
 }
 
-/// What a name stands for; `None` if it stands for no file.
+/// Resolves a name; `None` if it names no file.
 fn mentioned(name: &Name, text: &str, places: &[PathBuf]) -> Option<Mentioned> {
     let mut readings: Vec<(&str, Option<(usize, usize)>)> = Vec::new();
     if name.quoted {
@@ -163,7 +162,7 @@ impl Mentioned {
             }
             number += 1;
             if line.contains(&0) {
-                return Err(self.bad("is binary").hint("leave the `@` out: the agent's tools can look at it"));
+                return Err(self.bad("is binary").hint("drop the `@`: the agent's tools can look at it"));
             }
             if number < from || number > to || left == 0 {
                 continue;

@@ -351,7 +351,7 @@ fn a_kind_of_question_that_is_not_known_is_listed_and_left_to_others() {
     });
     let ran = fake.run(&["answer", "q1", "stop"]);
     assert_eq!(ran.code, Some(1));
-    assert!(ran.err.contains("of a kind that this linger cannot show"), "{}", ran.err);
+    assert!(ran.err.contains("this version of linger cannot show question"), "{}", ran.err);
 }
 
 #[test]
@@ -548,8 +548,8 @@ fn a_broken_configuration_is_told_of_by_every_command() {
         assert_eq!((ran.code, ran.out.lines().count()), (Some(0), 1));
         assert_eq!(ran.err, format!("warning: config.toml:3: no such key\nhint: {hint}\n"));
     };
-    check(true, "correct the file; its last valid content stays in force");
-    check(false, "correct the file; until then sessions can be read, and no turn starts");
+    check(true, "fix the file; until then its last valid content is used");
+    check(false, "fix the file; until then sessions can be read, but no turn starts");
 }
 
 #[test]

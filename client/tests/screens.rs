@@ -210,7 +210,7 @@ fn a_question_shows_what_would_run_and_its_keys() {
         turn(daemon);
         daemon.question(10);
     };
-    screen("question", script, &[("run the tests\r", "y once*"), ("?", "v  shows all*")]);
+    screen("question", script, &[("run the tests\r", "y once*"), ("?", "v  show all*")]);
 }
 
 #[test]

@@ -164,7 +164,7 @@ async fn run_with_stream_says_what_of_its_text_does_not_count() {
             before.len() <= 1 && before.iter().all(|line| answer(&prompt).starts_with(line)),
             "kill {n}: {output:?}"
         );
-        let told = output.stderr.contains("the interrupted text does not count");
+        let told = output.stderr.contains("retrying this step; ignore the text above");
         assert!(told || before.is_empty(), "kill {n}: {output:?}");
         cut += before.len();
     }

@@ -72,10 +72,10 @@ async fn the_command_says_what_was_replaced_and_so_does_the_log() {
     model.push([Reply::text(SUMMARY)]);
     let done = daemon.cli(&["compact", &session, "the", "reasons"]).run().await;
     assert_eq!((done.code, done.stdout.as_str()), (0, ""), "{}", done.stderr);
-    assert!(done.stderr.contains("compacted: a summary stands for 1 older message; "), "{}", done.stderr);
+    assert!(done.stderr.contains("compacted: a summary replaces 1 older message; "), "{}", done.stderr);
     assert!(model.requests()[1].last_words().ends_with("the reasons"));
     let log = daemon.cli(&["log", &session]).run().await;
-    assert!(log.stdout.contains("compacted: a summary stands for 1 older message; "), "{}", log.stdout);
+    assert!(log.stdout.contains("compacted: a summary replaces 1 older message; "), "{}", log.stdout);
     model.push([Reply::text("I will not").stop("refusal")]);
     let vain = daemon.cli(&["compact", &session]).run().await;
     assert_eq!(vain.code, 1, "{}", vain.stderr);

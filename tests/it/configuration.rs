@@ -75,7 +75,11 @@ async fn a_configuration_that_is_no_text_is_named_with_its_line() {
     })
     .await;
     let output = daemon.cli(&["ls"]).run().await.exits(0);
-    assert!(output.stderr.contains("config.toml") && output.stderr.contains("stays in force"), "{}", output.stderr);
+    assert!(
+        output.stderr.contains("config.toml") && output.stderr.contains("last valid content is used"),
+        "{}",
+        output.stderr
+    );
 }
 
 #[tokio::test]

@@ -98,8 +98,8 @@ async fn a_process_that_took_the_daemons_socket_is_named_and_gets_no_key() {
     assert!(heard.lock().unwrap().iter().all(|line| line.contains("daemon/hello")), "{heard:?}");
     // Where the user has named the socket, it may be the end of a tunnel.
     let named = |args: &[&str]| cli(args).env("LINGER_SOCKET", socket.to_str().unwrap());
-    named(&["ls"]).run().await.exits(0).says("cannot tell whether");
-    named(&["new"]).run().await.exits(0).says("cannot tell whether");
+    named(&["ls"]).run().await.exits(0).says("cannot verify that");
+    named(&["new"]).run().await.exits(0).says("cannot verify that");
     named(&["key", "set", "anthropic"]).stdin("canary-of-stdin").run().await.fails_with_hint(5).says("no key is sent");
     let heard = heard.lock().unwrap().join("\n");
     assert!(heard.contains("session/create") && !heard.contains("canary"), "{heard}");
@@ -163,7 +163,7 @@ async fn usurped(how: &str) {
     let ls = daemon.cli(&["ls"]).env("ANTHROPIC_API_KEY", "canary").run().await;
     match how {
         // A daemon that took its dead keeper's place looks the same.
-        "lock" => ls.says("cannot tell whether"),
+        "lock" => ls.says("cannot verify that"),
         _ => ls.fails_with_hint(5).says("it is not the daemon").says(&usurper),
     };
     let heard = std::fs::read_to_string(daemon.workspace().join("heard")).unwrap();
@@ -200,10 +200,10 @@ async fn a_daemon_that_took_its_dead_keepers_place_gets_no_key_until_it_is_start
         (status["keeper"] == pid).then_some(())
     })
     .await;
-    daemon.cli(&["ls"]).run().await.exits(0).says("cannot tell whether").says("`linger daemon stop`");
+    daemon.cli(&["ls"]).run().await.exits(0).says("cannot verify that").says("`linger daemon stop`");
     daemon.cli(&["daemon", "stop"]).run().await.exits(0);
     let ls = daemon.cli(&["ls"]).run().await.exits(0);
-    assert!(!ls.stderr.contains("cannot tell whether"), "{ls:?}");
+    assert!(!ls.stderr.contains("cannot verify that"), "{ls:?}");
     daemon.cli(&["daemon", "stop"]).run().await.exits(0);
 }
 
@@ -351,7 +351,7 @@ async fn in_the_queue(daemon: &Daemon, path: &Path) {
         daemon.launch().await;
     });
     let early = early.exits(0);
-    assert!(!early.stderr.contains("cannot tell"), "{early:?}");
+    assert!(!early.stderr.contains("cannot verify"), "{early:?}");
 }
 
 /// Connections to a socket of this path, accepted or not, as the system lists them.

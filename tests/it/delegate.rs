@@ -232,7 +232,7 @@ async fn a_worktree_survives_a_kill_and_a_person_merges_it_and_no_tool_does() {
     let place = daemon.dirs.database().with_file_name("worktrees");
     assert_eq!(std::fs::read_dir(&place).unwrap().count(), 1, "there is one worktree");
     let listed = daemon.cli(&["ls"]).run().await.exits(0).stdout;
-    assert!(listed.contains(&format!("worktree on linger/{id}: `linger merge {id}` merges")), "{listed}");
+    assert!(listed.contains(&format!("worktree on linger/{id}: merge it with `linger merge {id}`")), "{listed}");
 
     // A process of a tool's cannot merge; a person can.
     back.turn(&session, &format!("run {} merge {id}", linger(&daemon))).await;
@@ -266,14 +266,14 @@ async fn merge_at_the_prompt_offers_the_children_and_says_how_it_is_taken_back()
     terminal.shows("it is done").await;
     terminal.prompts().await;
     terminal.line("/merge");
-    terminal.shows("letters narrow the list").await;
+    terminal.shows("type to filter").await;
     terminal.keys("\r");
     terminal.shows("merged linger/").await;
-    terminal.shows("takes it back").await;
+    terminal.shows("undo it with").await;
     assert_eq!(std::fs::read_to_string(daemon.workspace().join("new")).unwrap(), "new\n");
     terminal.prompts().await;
     terminal.line("/merge");
-    terminal.shows("no child has a git worktree that can be merged now").await;
+    terminal.shows("no child has a git worktree to merge").await;
     assert_eq!(terminal.leaves().await, 0);
     daemon.check(&[], &model);
 }

@@ -104,7 +104,7 @@ async fn repair_leaves_out_what_is_lost_and_nothing_that_waits_or_came_later() {
     assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "once\n");
     daemon.check(&[&after], &model);
     let log = daemon.cli(&["log", &session]).run().await.exits(0);
-    assert!(log.stdout.contains(&format!("event {lost} could not be read any more")), "{log:?}");
+    assert!(log.stdout.contains(&format!("event {lost} can no longer be read")), "{log:?}");
     stop(&daemon).await;
 }
 

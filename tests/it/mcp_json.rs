@@ -41,7 +41,7 @@ async fn servers_of_a_workspace_run_once_they_are_trusted_and_get_the_variables_
 
     // Before: shown, and not run.
     let listed = daemon.cli(&["mcp", "list"]).run().await.exits(0).stdout;
-    assert!(listed.contains("waits for trust") && listed.contains(".mcp.json"), "{listed}");
+    assert!(listed.contains("not trusted yet") && listed.contains(".mcp.json"), "{listed}");
     let run = daemon.cli(&["run", "--json", "go"]).run().await.exits(0);
     assert!(run.stdout.contains("no such tool") && run.stdout.contains("linger trust"), "{run:?}");
     assert!(run.stdout.contains("mcpServers.old.type: the type sse"), "{run:?}");
@@ -83,7 +83,7 @@ async fn servers_of_a_workspace_run_once_they_are_trusted_and_get_the_variables_
     assert!(trusted.contains("mcpServers.s"), "{trusted}");
     daemon.cli(&["trust", "--revoke"]).run().await.exits(0);
     let listed = daemon.cli(&["mcp", "list"]).run().await.exits(0).stdout;
-    assert!(listed.contains("waits for trust") && !listed.contains("changed"), "{listed}");
+    assert!(listed.contains("not trusted yet") && !listed.contains("changed"), "{listed}");
     assert!(!daemon.log().contains(secret));
     daemon.check(&[], &model);
 }

@@ -57,7 +57,7 @@ async fn a_file_that_a_line_names_goes_with_it_and_people_see_its_name_alone() {
     terminal.line("and @src/gone.rs of @user");
     terminal.shows_times("seen", 2).await;
     assert_eq!(model.requests()[1].last_words(), "and @src/gone.rs of @user");
-    has(&terminal, "@src/gone.rs names no file here; it was sent as text").await;
+    has(&terminal, "@src/gone.rs: no such file, sent as plain text").await;
     assert!(!terminal.screen().contains("@user names no file"), "{}", terminal.screen());
     fs::write(daemon.workspace().join("a.out"), b"\x7fELF\0").unwrap();
     terminal.line("what is @a.out?");
@@ -90,13 +90,12 @@ async fn tab_lists_above_the_line_and_goes_through_the_list_and_the_next_key_tak
     fs::write(daemon.workspace().join(".gitignore"), "target\n").unwrap();
     let mut terminal = open(&daemon).await;
     terminal.keys("/mod\t");
-    let rows =
-        ["  /model  the model from the next step on; alone: choose", "  /mode   what runs without asking", "> /mode"];
+    let rows = ["  /model  change the model; alone: choose", "  /mode   what runs without asking", "> /mode"];
     ends(&terminal, &rows).await;
     terminal.keys("\t");
-    ends(&terminal, &[" ▸/model  the model from the next step on; alone: choose", rows[1], "> /model"]).await;
+    ends(&terminal, &[" ▸/model  change the model; alone: choose", rows[1], "> /model"]).await;
     terminal.keys(" ");
-    terminal.until_rows("the list is gone", |rows| !rows.iter().any(|row| row.contains("next step on"))).await;
+    terminal.until_rows("the list is gone", |rows| !rows.iter().any(|row| row.contains("change the model"))).await;
     terminal.keys(CTRL_U);
     terminal.keys("/mode pl\t");
     ends(&terminal, &["> /mode plan"]).await;
@@ -167,7 +166,7 @@ async fn a_paste_is_one_prompt_and_shown_short_and_runs_nothing() {
     terminal.keys("\x03");
     ends(&terminal, &[">"]).await;
     terminal.line(&pasted("!touch ran"));
-    terminal.shows("a command runs only if it was typed as one line").await;
+    terminal.shows("a ! command must be typed as one line").await;
     assert!(!daemon.workspace().join("ran").exists());
     assert_eq!(terminal.leaves().await, 0);
     assert_eq!(model.requests().len(), 1);
@@ -186,7 +185,7 @@ async fn a_command_of_the_users_own_runs_in_a_terminal_and_its_output_goes_with_
     // What is typed is the command's.
     terminal.line("a word");
     terminal.shows("got-a word").await;
-    has(&terminal, "exit code 3; its output goes with your next prompt").await;
+    has(&terminal, "exit code 3; its output will be sent with your next prompt").await;
     assert!(model.requests().is_empty());
     terminal.prompts().await;
     terminal.line("why?");
@@ -204,7 +203,7 @@ async fn a_command_of_the_users_own_runs_in_a_terminal_and_its_output_goes_with_
     terminal.line("!echo beg''un; sleep 1000");
     terminal.shows("begun").await;
     terminal.keys("\x03");
-    has(&terminal, "exit code 130; its output goes with your next prompt").await;
+    has(&terminal, "exit code 130; its output will be sent with your next prompt").await;
     assert_eq!(terminal.leaves().await, 0);
     daemon.check(&[], &model);
 }
@@ -272,13 +271,13 @@ async fn another_session_is_chosen_from_a_list_that_letters_narrow() {
     terminal.keys(CTRL_U);
     terminal.until_rows("the list", |rows| rows[rows.len() - 2].starts_with("  ")).await;
     terminal.keys(&format!("{DOWN}{ESC}"));
-    has(&terminal, "nothing was chosen").await;
+    has(&terminal, "nothing was selected").await;
     assert_eq!(terminal.leaves().await, 0);
     // Without a cursor to move there are numbers.
     let mut dumb = daemon.pty_on("dumb", &["attach", "alpha"]);
     dumb.shows("/help").await;
     dumb.line("/resume");
-    dumb.shows("a number or a name chooses").await;
+    dumb.shows("type a number or a name").await;
     dumb.line("gamma");
     // What happened there comes before the prompt.
     dumb.until_rows(
@@ -311,7 +310,7 @@ async fn each_command_shows_what_its_subcommand_shows() {
         ("/log --last", "> go"),
         ("/log --nosuch", "Usage: linger log "),
         ("/thinking hide", "thinking: hide"),
-        ("!", "write the command behind the !"),
+        ("!", "type a command after the !"),
         ("/sessions", "SESSION     STATE"),
         ("/export out.md", "written to"),
         ("/permissions", ""),
@@ -400,11 +399,11 @@ async fn a_new_session_with_agents_says_nothing_of_requests_that_change() {
     terminal.until_rows("a fresh one", |rows| rows.iter().filter(|row| row.starts_with("session ")).count() == 2).await;
     terminal.line("hello again");
     terminal.until_rows("it answers", |rows| rows.iter().filter(|row| *row == "  fine").count() == 2).await;
-    assert!(!terminal.text().contains("from here on"), "{}", terminal.text());
+    assert!(!terminal.text().contains("cache starts over"), "{}", terminal.text());
     assert_eq!(terminal.leaves().await, 0);
     let mut run = daemon.pty(&["run", "hello"]);
     run.shows("fine").await;
     assert_eq!(run.exits().await, 0);
-    assert!(!run.text().contains("from here on"), "{}", run.text());
+    assert!(!run.text().contains("cache starts over"), "{}", run.text());
     daemon.check(&[], &model);
 }

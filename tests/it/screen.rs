@@ -117,7 +117,7 @@ async fn enter_queues_and_alt_s_steers_while_the_turn_runs() {
     terminal.line("later");
     shows(&terminal, &["> later", "queued 1; /queue lists, /unqueue takes back", "  working", "… writing*", ">"]).await;
     terminal.keys(&format!("now{ALT_S}"));
-    shows(&terminal, &["> now", "steers the turn before its next step", "  working", "… writing*", ">"]).await;
+    shows(&terminal, &["> now", "will be read before the next step", "  working", "… writing*", ">"]).await;
     terminal.line("/queue");
     shows(&terminal, &["> /queue", "1 later", "  working", "… writing*", ">"]).await;
     gate.open();
@@ -149,7 +149,7 @@ async fn esc_and_control_c_stop_the_turn_and_the_line_is_kept_or_dropped() {
     terminal.keys("dropped");
     shows(&terminal, &["> dropped"]).await;
     terminal.keys(CTRL_C);
-    shows(&terminal, &["Ctrl-C again cancels the turn, Ctrl-D leaves", "  two", "… writing*", ">"]).await;
+    shows(&terminal, &["press Ctrl-C again to cancel the turn, Ctrl-D to leave", "  two", "… writing*", ">"]).await;
     terminal.keys(CTRL_C);
     let cancelled = |rows: &[String]| rows.iter().filter(|row| *row == "cancelled").count() == 2;
     terminal.until_rows("the turn is cancelled", cancelled).await;

@@ -163,11 +163,11 @@ async fn a_long_command_is_not_allowed_before_it_was_shown() {
     let mut terminal = open(&daemon).await;
     terminal.line("go");
     terminal.shows("21 lines are not shown").await;
-    terminal.shows("show all of it").await;
+    terminal.shows("show the rest").await;
     assert!(!terminal.text().contains("line 35") && !terminal.text().contains(QUESTION));
     // The key that allows says what is missing, and is no letter.
     terminal.keys("y");
-    terminal.shows("nothing was allowed: press v first").await;
+    terminal.shows("press v to see the rest first").await;
     terminal.until_rows("the line is empty", |rows| rows.last().is_some_and(|row| row == ">")).await;
     terminal.keys("v");
     terminal.shows("line 35").await;
@@ -202,7 +202,7 @@ async fn a_line_that_is_no_text_is_named_and_the_next_one_is_taken() {
     let daemon = Daemon::start(&model).await;
     let mut terminal = open(&daemon).await;
     terminal.raw_keys(b"caf\xe9 au lait\r");
-    terminal.shows("the line was not UTF-8").await;
+    terminal.shows("the line was not valid UTF-8").await;
     terminal.line("hello");
     terminal.shows("Good day").await;
     assert_eq!(terminal.leaves().await, 0);
@@ -224,7 +224,7 @@ async fn compact_takes_a_word_about_what_to_keep_and_the_prompt_comes_back() {
     terminal.line(&"a long prompt ".repeat(60));
     terminal.shows("the first answer").await;
     terminal.line("/compact the two  reasons");
-    terminal.shows("compacted: a summary stands for 1 older message").await;
+    terminal.shows("compacted: a summary replaces 1 older message").await;
     terminal.line("/compact");
     terminal.shows("not compacted").await;
     terminal.line("go on");

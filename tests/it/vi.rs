@@ -99,7 +99,7 @@ async fn a_digit_answers_a_choice_among_vis_commands_and_is_a_count_where_more_f
     terminal.keys(ESC);
     status(&terminal, " · Esc stops", ">").await;
     gate.open();
-    has(&terminal, "a number answers").await;
+    has(&terminal, "press a number to answer").await;
     // Two keys are no answer.
     terminal.keys("3k");
     terminal.until_rows("the line before", |rows| rows.last().is_some_and(|row| row == "> go")).await;

@@ -171,7 +171,7 @@ async fn a_command_for_a_key_gets_no_key() {
     assert!(!env.lines().any(|line| line.starts_with("LINGER_LOG=")), "{env}");
 }
 
-/// A command removes the database and kills; what it wrote into the configuration waits all the same.
+/// A command removes the database and kills; what it wrote to the configuration waits all the same.
 async fn removed(kills: &str) {
     let model = ModelServer::start();
     let daemon = Daemon::auto(&model).await;

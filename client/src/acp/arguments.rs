@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What a beginning of an object of compact JSON says so far: a text that is cut ends where it was cut, and what has no value yet is
+/// Parses the beginning of a compact JSON object: a text that is cut ends where it was cut, and a key without a value is
 /// left out.
 pub(super) fn so_far(text: &str) -> Option<Value> {
     let mut closing = Vec::new();

@@ -44,8 +44,8 @@ use crate::connect::{Client, parse};
 use crate::error::{Exit, Failure};
 use crate::idempotency::key;
 use crate::input::piped::{self, Taken};
-use crate::input::{self, Event, Line};
-use question::{Asked, Open};
+use crate::input::{self, Event, InputLine};
+use question::{EditorQuestion, OpenQuestion};
 use update::Shown;
 use wire::{Editor, Message};
 
@@ -86,7 +86,7 @@ struct Bridge {
     /// The sessions that the editor has open.
     sessions: HashMap<SessionId, Session>,
     /// The questions that the editor was asked.
-    questions: Vec<Open>,
+    questions: Vec<OpenQuestion>,
     /// The models that can be chosen, as they were when a session was opened.
     models: Vec<Model>,
 }
@@ -117,19 +117,19 @@ impl Bridge {
         loop {
             let Some(event) = self.client.next_event(None) else { continue };
             match event {
-                Event::Line(Line::Text { text, .. }) => {
+                Event::Line(InputLine::Text { text, .. }) => {
                     taken.one();
                     self.line(&text)?;
                 }
-                Event::Line(Line::Garbled) => {
-                    return Err(Failure::usage("standard input has a line that is too long, or no UTF-8"));
+                Event::Line(InputLine::Garbled) => {
+                    return Err(Failure::usage("a line on standard input is too long or not UTF-8"));
                 }
-                Event::Line(Line::End) | Event::Signal(_) => return Ok(Exit::GOOD),
+                Event::Line(InputLine::End) | Event::Signal(_) => return Ok(Exit::GOOD),
                 Event::Incoming(_, Incoming::Event(notification, _)) => self.event(&notification)?,
                 Event::Lost(_) => self.reattach()?,
                 Event::Refused(_, failure) => return Err(failure),
                 Event::Incoming(_, Incoming::Response(..) | Incoming::Any(..))
-                | Event::Line(Line::Picked(_) | Line::Ran(_) | Line::NotRun)
+                | Event::Line(InputLine::Picked(_) | InputLine::Ran(_) | InputLine::NotRun)
                 | Event::Key(_)
                 | Event::Hotkey(_) => {}
             }
@@ -172,7 +172,7 @@ impl Bridge {
                     Ok(Some(answer)) => self.editor.answer(id, answer),
                     Ok(None) => Ok(()),
                     // The editor learns why, and may try again.
-                    Err(failure) if !failure.interrupted => self.editor.answer(id, Err(told(failure))),
+                    Err(failure) if !failure.interrupted => self.editor.answer(id, Err(rpc_error(failure))),
                     Err(failure) => Err(failure),
                 }
             }
@@ -262,12 +262,12 @@ impl Bridge {
             }
             EventBody::PermissionRequested { locations, changes, .. } if !answered => {
                 match PendingQuestion::of_event(session, event) {
-                    Some(question) => self.put(session, &question, (locations, changes)),
+                    Some(question) => self.put(session, &question, locations, changes),
                     None => Ok(()),
                 }
             }
             EventBody::QuestionAsked { .. } if !answered => match PendingQuestion::of_event(session, event) {
-                Some(question) => self.put(session, &question, (&[], &[])),
+                Some(question) => self.put(session, &question, &[], &[]),
                 None => Ok(()),
             },
             EventBody::PermissionResolved { permission: question, .. }
@@ -332,18 +332,19 @@ impl Bridge {
         &mut self,
         session: &SessionId,
         question: &PendingQuestion,
-        about: (&[Location], &[FileChange]),
+        at: &[Location],
+        changes: &[FileChange],
     ) -> Result<(), Failure> {
         if self.questions.iter().any(|open| open.question == question.question) {
             return Ok(());
         }
         let client = &mut self.client;
-        let request = match question::ask(session, question, about, self.forms, &mut |id| blob(client, id)) {
-            Asked::Permission(request) => self.editor.request("session/request_permission", &request)?,
-            Asked::Form(request) => self.editor.request("elicitation/create", &request)?,
-            Asked::Elsewhere(update) => return self.update(session, *update),
+        let request = match question::ask(session, question, at, changes, self.forms, &mut |id| blob(client, id)) {
+            EditorQuestion::Permission(request) => self.editor.request("session/request_permission", &request)?,
+            EditorQuestion::Form(request) => self.editor.request("elicitation/create", &request)?,
+            EditorQuestion::Elsewhere(update) => return self.update(session, *update),
         };
-        self.questions.push(Open::new(request, session.clone(), question));
+        self.questions.push(OpenQuestion::new(request, session.clone(), question));
         Ok(())
     }
 
@@ -353,7 +354,7 @@ impl Bridge {
         let open = self.questions.remove(at);
         let (session, question) = (open.session.clone(), open.question.clone());
         let text = match open.answer(result, key()?) {
-            None => format!("the question waits; `linger answer {question}` answers it"),
+            None => format!("the question is still open; answer it with `linger answer {question}`"),
             // Another client may have been first, whose answer then counts: its event follows.
             Some(answer) => match self.client.call_raw(&QuestionAnswer(answer))? {
                 Ok(_) => return Ok(()),
@@ -371,7 +372,7 @@ impl Bridge {
     fn forget_questions(&mut self, session: &SessionId) -> Result<(), Failure> {
         let (gone, kept) = std::mem::take(&mut self.questions).into_iter().partition(|open| open.session == *session);
         self.questions = kept;
-        let gone: Vec<Open> = gone;
+        let gone: Vec<OpenQuestion> = gone;
         gone.into_iter().try_for_each(|open| self.withdraw(open.request))
     }
 
@@ -459,7 +460,7 @@ fn refused(error: &RpcError) -> Error {
 }
 
 /// A failure of this bridge.
-fn told(failure: Failure) -> Error {
+fn rpc_error(failure: Failure) -> Error {
     let text = failure.message.unwrap_or_default();
     let text = failure.hint.map_or_else(|| text.clone(), |hint| format!("{text}; hint: {hint}"));
     Error::new(ErrorCode::InternalError.into(), text)

@@ -9,7 +9,6 @@ use linger_protocol::session::{Effort, Info};
 
 /// The names of the options.
 pub(super) const MODEL: &str = "model";
-/// See [`MODEL`].
 pub(super) const EFFORT: &str = "effort";
 
 /// The modes, and the one of the session.

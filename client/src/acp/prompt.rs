@@ -29,9 +29,9 @@ fn block(block: Block) -> Result<ContentBlock, String> {
                 Some(kind) if kind.starts_with("image/") => Ok(ContentBlock::image(kind, it.blob)),
                 _ => Err(format!("{} is neither text nor an image", it.uri)),
             },
-            _ => Err("a kind of resource that linger does not know".to_owned()),
+            _ => Err("an unknown kind of resource".to_owned()),
         },
-        Block::Audio(_) => Err("linger takes no audio".to_owned()),
-        _ => Err("a kind of content that linger does not know".to_owned()),
+        Block::Audio(_) => Err("linger does not accept audio".to_owned()),
+        _ => Err("an unknown kind of content".to_owned()),
     }
 }

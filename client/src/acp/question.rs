@@ -17,11 +17,10 @@ use serde_json::{Value, json};
 
 use super::update::{Blobs, diffs, locations, note};
 
-/// What a question is to the editor.
-pub(super) enum Asked {
+/// A question, as the editor is asked.
+pub(super) enum EditorQuestion {
     /// A request for a permission.
     Permission(Box<RequestPermissionRequest>),
-    /// A form.
     Form(Box<CreateElicitationRequest>),
     /// Nothing that it can answer.
     Elsewhere(Box<SessionUpdate>),
@@ -29,7 +28,7 @@ pub(super) enum Asked {
 
 /// A question that the editor was asked.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenQuestion {
     /// The number of our request.
     pub(super) request: u64,
     pub(super) session: SessionId,
@@ -38,13 +37,13 @@ pub(super) struct Open {
     kind: QuestionKind,
 }
 
-impl Open {
+impl OpenQuestion {
     pub(super) fn new(request: u64, session: SessionId, question: &PendingQuestion) -> Self {
         let PendingQuestion { question, asked, .. } = question;
         Self { request, session, question: question.clone(), digest: asked.digest.clone(), kind: asked.kind }
     }
 
-    /// What the editor's answer means; `None` if it gave none: the question waits.
+    /// The meaning of the editor's answer; `None` if it gave none: the question waits.
     pub(super) fn answer(self, result: Option<Value>, key: String) -> Option<Answer> {
         let (answer, value) = match self.kind {
             QuestionKind::Form => form_answer(serde_json::from_value(result?).ok()?)?,
@@ -76,10 +75,11 @@ fn form_answer(response: CreateElicitationResponse) -> Option<(String, Option<Va
 pub(super) fn ask(
     session: &SessionId,
     question: &PendingQuestion,
-    (at, changes): (&[Location], &[FileChange]),
+    at: &[Location],
+    changes: &[FileChange],
     forms: bool,
     blobs: &mut Blobs<'_>,
-) -> Asked {
+) -> EditorQuestion {
     let PendingQuestion { question: id, asked, .. } = question;
     let call = asked.call.as_ref().map_or_else(|| id.to_string(), ToString::to_string);
     match asked.kind {
@@ -95,20 +95,19 @@ pub(super) fn ask(
             };
             let options = options(asked);
             let update = ToolCallUpdate::new(call, fields);
-            Asked::Permission(Box::new(RequestPermissionRequest::new(session.to_string(), update, options)))
+            EditorQuestion::Permission(Box::new(RequestPermissionRequest::new(session.to_string(), update, options)))
         }
         QuestionKind::Form if forms => match form(session, asked) {
-            Some(request) => Asked::Form(Box::new(request)),
+            Some(request) => EditorQuestion::Form(Box::new(request)),
             None => elsewhere(id, asked),
         },
         _ => elsewhere(id, asked),
     }
 }
 
-fn elsewhere(id: &QuestionId, asked: &Question) -> Asked {
-    let text =
-        format!("a question waits that this editor cannot show; `linger answer {id}` answers it: {}", asked.text);
-    Asked::Elsewhere(Box::new(note(&text)))
+fn elsewhere(id: &QuestionId, asked: &Question) -> EditorQuestion {
+    let text = format!("this editor cannot show a question; answer it with `linger answer {id}`: {}", asked.text);
+    EditorQuestion::Elsewhere(Box::new(note(&text)))
 }
 
 fn form(session: &SessionId, asked: &Question) -> Option<CreateElicitationRequest> {

@@ -47,7 +47,7 @@ impl Bridge {
             .mcp_capabilities(McpCapabilities::new().http(true))
             .prompt_capabilities(PromptCapabilities::new().image(true).embedded_context(true))
             .session_capabilities(sessions);
-        let method = AuthMethodAgent::new(KEY, "Key of a provider").description(
+        let method = AuthMethodAgent::new(KEY, "Provider key").description(
             "In a terminal: `linger key set PROVIDER` stores a key in the keychain; or set its variable where the editor is started",
         );
         let response = InitializeResponse::new(ProtocolVersion::V1)
@@ -146,7 +146,7 @@ impl Bridge {
             }
             let list = pending::List { session: Some(session.clone()), after: None };
             for question in self.client.call(&QuestionList(list))? {
-                self.put(&session, &question, (&[], &[]))?;
+                self.put(&session, &question, &[], &[])?;
             }
         }
         let (modes, options) = self.choices(&row)?;
@@ -282,7 +282,7 @@ impl Bridge {
         Ok((options::modes(row.mode, modes), self.options(row)?))
     }
 
-    /// What can be chosen for a session, with the efforts that its model takes.
+    /// The options of a session, with the efforts that its model takes.
     pub(super) fn options(&mut self, row: &Info) -> Result<Vec<SessionConfigOption>, Failure> {
         let model = Some(row.model.clone());
         let rows = self.client.call(&ModelList(Models { all: false, model }))?;
@@ -295,7 +295,7 @@ impl Bridge {
         let list = List { matching: Some(session.to_owned()), ..List::default() };
         let rows = self.client.call(&SessionList(list))?;
         let row = rows.into_iter().find(|row| row.session.as_str() == session);
-        let unknown = || format!("unknown session {session}; `linger ls` lists those that exist");
+        let unknown = || format!("unknown session {session}; `linger ls` lists the sessions");
         Ok(row.ok_or_else(|| Error::new(ErrorCode::ResourceNotFound.into(), unknown())))
     }
 }

@@ -27,13 +27,13 @@ fn server(given: McpServer) -> Result<SessionServer, Error> {
             ..SessionServer::default()
         },
         McpServer::Sse(sse) => {
-            let why = "is reached by SSE, which MCP has replaced; give it an address of the type `http`";
+            let why = "uses SSE, which MCP has replaced; give it type `http`";
             return Err(wrong(&sse.name, why));
         }
         _ => {
             return Err(wrong(
                 "of an unknown type",
-                "cannot be used: linger takes programs and addresses of the type `http`",
+                "cannot be used: linger supports programs and addresses of type `http`",
             ));
         }
     })
@@ -80,6 +80,6 @@ mod tests {
         let http = http.unwrap().remove(0);
         assert_eq!((http.url.as_deref(), http.headers["X"].as_str()), (Some("http://h/"), "v"));
         let sse = read(serde_json::json!({ "type": "sse", "name": "c", "url": "http://h/", "headers": [] }));
-        assert!(sse.unwrap_err().message.contains("MCP server c is reached by SSE"));
+        assert!(sse.unwrap_err().message.contains("MCP server c uses SSE"));
     }
 }

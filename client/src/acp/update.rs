@@ -1,7 +1,7 @@
 //! An event of a session as what ACP calls updates; pure.
 //!
 //! The same events give the same updates, replayed or live. What ACP v1 has no word for (a message that is superseded, a
-//! notice) is said as a thought, so that no editor takes it for the answer.
+//! notice) is chunk as a thought, so that no editor takes it for the answer.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -31,17 +31,17 @@ const FIRST: usize = 256;
 /// Gives the bytes of a blob, unless they are too many.
 pub(super) type Blobs<'a> = dyn FnMut(&BlobId) -> Option<Vec<u8>> + 'a;
 
-/// What an editor was told of a session.
+/// The state of a session that an editor knows.
 #[derive(Debug, Default)]
 pub(super) struct Shown {
     calls: HashMap<CallId, Output>,
     /// The calls that the model still writes.
-    written: HashMap<CallId, Written>,
+    written: HashMap<CallId, ArgumentText>,
 }
 
 /// The arguments of a call that the model writes.
 #[derive(Debug, Default)]
-struct Written {
+struct ArgumentText {
     text: String,
     /// How much of them the editor was told.
     told: usize,
@@ -59,9 +59,9 @@ impl Shown {
     /// The updates of an event. A message that is one of `own` prompts is known to the editor.
     pub(super) fn updates(&mut self, event: &Event, own: &[PromptId], blobs: &mut Blobs<'_>) -> Vec<SessionUpdate> {
         match &event.body {
-            EventBody::TextDelta(delta) => vec![said(SessionUpdate::AgentMessageChunk, &delta.message, &delta.text)],
+            EventBody::TextDelta(delta) => vec![chunk(SessionUpdate::AgentMessageChunk, &delta.message, &delta.text)],
             EventBody::ThinkingDelta(delta) => {
-                vec![said(SessionUpdate::AgentThoughtChunk, &delta.message, &delta.text)]
+                vec![chunk(SessionUpdate::AgentThoughtChunk, &delta.message, &delta.text)]
             }
             EventBody::ToolCallDelta { call_id, name, delta } => self.writes(call_id, name, &delta.text),
             EventBody::Message { role: Role::User, content, message, prompt: Some(prompt), .. } => {
@@ -71,7 +71,7 @@ impl Shown {
                 vec![note(&text_of(content))]
             }
             EventBody::Message { role: Role::Assistant, content, message, .. } => self.answer(message, content),
-            EventBody::MessageSuperseded { .. } => vec![note("the answer above was cut off; it is repeated")],
+            EventBody::MessageSuperseded { .. } => vec![note("retrying this step; ignore the text above")],
             EventBody::CheckStarted { call_id, command, .. } => {
                 self.calls.entry(call_id.clone()).or_default();
                 let call = ToolCall::new(call_id.to_string(), format!("check: {command}")).kind(ToolKind::Execute);
@@ -191,7 +191,7 @@ impl Shown {
     }
 }
 
-/// What a call did, or would do, to files: those that are text and not too long.
+/// The changes of a call, done or planned, in files that are text and not too long.
 pub(super) fn diffs(changes: &[FileChange], blobs: &mut Blobs<'_>) -> Vec<ToolCallContent> {
     let mut text = |blob: &Option<BlobId>| match blob {
         None => Some(None),
@@ -227,7 +227,7 @@ fn result(content: &[ContentBlock], changes: &[FileChange], blobs: &mut Blobs<'_
     shown
 }
 
-/// What is no text: an image, a resource, or a link to one.
+/// Content other than text: an image, a resource, or a link to one.
 fn other(block: &ContentBlock, blobs: &mut Blobs<'_>) -> Option<Block> {
     match block {
         ContentBlock::ResourceLink { uri, name, media_type, description } => Some(Block::ResourceLink(
@@ -261,7 +261,7 @@ fn user(message: &MessageId, content: &[ContentBlock], blobs: &mut Blobs<'_>) ->
     content.iter().filter_map(block).map(chunk).collect()
 }
 
-fn said(kind: fn(ContentChunk) -> SessionUpdate, message: &MessageId, text: &str) -> SessionUpdate {
+fn chunk(kind: fn(ContentChunk) -> SessionUpdate, message: &MessageId, text: &str) -> SessionUpdate {
     kind(ContentChunk::new(Block::from(text.to_owned())).message_id(id(message)))
 }
 

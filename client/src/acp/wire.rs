@@ -23,7 +23,7 @@ pub(super) struct Message {
     pub(super) method: Option<String>,
     #[serde(default)]
     params: Option<Box<RawValue>>,
-    /// What came of a request of ours.
+    /// The outcome of a request of ours.
     #[serde(default)]
     pub(super) result: Option<Value>,
 }
@@ -53,7 +53,6 @@ impl Editor {
         Self { last: 0 }
     }
 
-    /// Answers a request.
     pub(super) fn answer(&self, id: &Value, result: Result<Value, Error>) -> Result<(), Failure> {
         self.send(&match result {
             Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
@@ -61,7 +60,6 @@ impl Editor {
         })
     }
 
-    /// Sends a notification.
     pub(super) fn notify(&self, method: &str, params: &impl Serialize) -> Result<(), Failure> {
         self.send(&Call { jsonrpc: "2.0", id: None, method, params })
     }

@@ -10,8 +10,8 @@ use crate::arguments::{Attach, Bare, Choice, Log, Run};
 use crate::connect::Client;
 use crate::error::{Exit, Failure};
 use crate::idempotency::key;
-use crate::render::back::Room;
-use crate::render::markdown::Look;
+use crate::render::back::Space;
+use crate::render::markdown::Layout;
 use crate::repl::{height, needs_terminal, past, repl};
 use crate::terminal::{Capabilities, Terminal};
 
@@ -48,9 +48,9 @@ pub(super) fn run(args: &Attach) -> Result<Exit, Failure> {
         return repl(client, &look, Info { turn_cursor: Cursor(since.clone()), ..info });
     }
     let room = match (args.all, args.tail) {
-        (true, _) => Room::All,
-        (false, Some(turns)) => Room::Turns(turns),
-        (false, None) => Room::Lines(height()),
+        (true, _) => Space::All,
+        (false, Some(turns)) => Space::Turns(turns),
+        (false, None) => Space::Lines(height()),
     };
     enter(client, &look, info, room)
 }
@@ -98,7 +98,7 @@ pub(super) fn bare(args: Bare) -> Result<Exit, Failure> {
             key: Some(key()?),
         }))?;
     }
-    enter(client, &look, info, Room::Lines(height()))
+    enter(client, &look, info, Space::Lines(height()))
 }
 
 /// The session with what the options change of it.
@@ -122,9 +122,9 @@ fn adopted(client: &mut Client, info: Info, choice: Choice) -> Result<Info, Fail
 }
 
 /// Shows what happened before, and lets the user in.
-fn enter(client: Client, look: &Capabilities, info: Info, room: Room) -> Result<Exit, Failure> {
+fn enter(client: Client, look: &Capabilities, info: Info, room: Space) -> Result<Exit, Failure> {
     let prose =
-        Look { width: look.width, markdown: look.markdown, color: look.color, unicode: look.unicode, dim: false };
+        Layout { width: look.width, markdown: look.markdown, color: look.color, unicode: look.unicode, dim: false };
     let (lines, info) = past(prose, info, room)?;
     let mut terminal = Terminal::new();
     for line in lines {

@@ -280,7 +280,7 @@ impl Asker {
         terminal.talk(question)?;
         let pressed = loop {
             match client.next_event(None) {
-                Some(Event::Key(key)) if self.0.counts(key) => match key.pressed {
+                Some(Event::Key(key)) if self.0.is_current(key) => match key.pressed {
                     Pressed::Key(key) if keys.contains(key) => break Some(key.to_ascii_lowercase()),
                     _ => {}
                 },

@@ -176,7 +176,7 @@ fn ask(client: &mut Client, provider: &str) -> Result<String, Failure> {
     let mut line = Line::default();
     let secret = loop {
         match client.next_event(None) {
-            Some(Event::Key(key)) if input.counts(key) => {
+            Some(Event::Key(key)) if input.is_current(key) => {
                 if let Pressed::Key(key) = key.pressed
                     && let Some(secret) = line.press(key)
                 {

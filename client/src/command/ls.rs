@@ -9,7 +9,7 @@ use crate::connect::Client;
 use crate::environment::{now, working_directory};
 use crate::error::{Exit, Failure};
 use crate::render::sessions::listing_in;
-use crate::render::tree::{arranged, titled};
+use crate::render::tree::{arrange, titled};
 use crate::terminal::{Capabilities, Terminal};
 
 /// Sessions that a person is shown at once.
@@ -42,7 +42,7 @@ pub(super) fn run(args: &Ls) -> Result<Exit, Failure> {
         rows.truncate(SCREEN as usize);
     }
     if args.tree {
-        rows = titled(arranged(&rows));
+        rows = titled(arrange(&rows));
     }
     let mut terminal = Terminal::new();
     let width = look.stdout.then_some(look.width);

@@ -27,7 +27,7 @@ const MAX_CONTENT: u64 = 16 << 10;
 /// The daemon, or its keeper.
 #[derive(Debug)]
 pub(crate) struct Holder {
-    /// Its process.
+    /// The id of the process that holds the lock.
     pub(crate) pid: u32,
     /// Its socket, as it says in the lock's file.
     pub(crate) socket: Option<PathBuf>,
@@ -64,12 +64,12 @@ fn probe(places: &Places) -> Option<Holder> {
         return None;
     }
     let mut text = String::new();
-    let said: Value = match file.take(MAX_CONTENT).read_to_string(&mut text) {
+    let content: Value = match file.take(MAX_CONTENT).read_to_string(&mut text) {
         Ok(_) => serde_json::from_str(&text).unwrap_or_default(),
         Err(_) => Value::Null,
     };
-    let announced = said.get("pid").and_then(Value::as_u64) == Some(u64::from(pid));
-    Some(Holder { pid, socket: said.get("socket").and_then(Value::as_str).map(PathBuf::from), announced, process })
+    let announced = content.get("pid").and_then(Value::as_u64) == Some(u64::from(pid));
+    Some(Holder { pid, socket: content.get("socket").and_then(Value::as_str).map(PathBuf::from), announced, process })
 }
 
 /// The process that holds a lock of fcntl(2) on the file.

@@ -66,15 +66,14 @@ const AFTER_SIGNAL: Duration = Duration::from_secs(1);
 /// How often one request is sent over new connections before it fails.
 const RESENDS: usize = 3;
 
-/// What a person is told while the client reconnects.
+/// The message while the client reconnects.
 pub(crate) const RECONNECTING: &str = "the connection to the daemon was lost; reconnecting";
 
 /// The variable with the token that a client proves itself by, in place of its process.
 const TOKEN_VARIABLE: &str = "LINGER_TOKEN";
 
 /// The hint about a daemon that does not answer.
-const SILENT: &str =
-    "`linger daemon status` examines it, `linger daemon stop` ends it; turns continue at the next start";
+const SILENT: &str = "`linger daemon status` checks it, `linger daemon stop` ends it; turns continue at the next start";
 
 /// A connection to the daemon, which is replaced when it is lost.
 pub(crate) struct Client {
@@ -112,14 +111,13 @@ fn token() -> Result<Option<String>, Failure> {
         Ok(token) => Ok(Some(token)),
         Err(std::env::VarError::NotPresent) => Ok(None),
         Err(std::env::VarError::NotUnicode(_)) => {
-            Err(Failure::usage(format!("{TOKEN_VARIABLE} is no token")).hint("`linger token mint NAME` makes one"))
+            Err(Failure::usage(format!("{TOKEN_VARIABLE} is not a token")).hint("`linger token mint NAME` creates one"))
         }
     }
 }
 
 /// The outcome of a request.
 pub(crate) enum Reply {
-    /// Its answer.
     Answered(Result<Box<RawValue>, RpcError>),
     /// The connection was lost, or the daemon is ending: ask the next one.
     Lost,
@@ -138,20 +136,22 @@ impl Client {
     pub(crate) fn open_within(until: Option<Instant>) -> Result<Self, Failure> {
         let client = Self::open_silent(until)?;
         if let Some(error) = &client.welcome.config_error {
-            let hint = match client.welcome.config_stale {
-                true => "correct the file; its last valid content stays in force",
-                false => "correct the file; until then sessions can be read, and no turn starts",
+            let hint = if client.welcome.config_stale {
+                "fix the file; until then its last valid content is used"
+            } else {
+                "fix the file; until then sessions can be read, but no turn starts"
             };
             Terminal::new().say(&format!("warning: {error}\nhint: {hint}"))?;
         }
         if client.proof == Proof::Unknown {
             let socket = client.places.socket.display();
             Terminal::new().say(&format!(
-                "warning: cannot tell whether {socket} is your daemon's: it gets no provider keys and no variables for tools"
+                "warning: cannot verify that {socket} belongs to your daemon, so it gets no provider keys and no variables for tools"
             ))?;
             if !proof::is_named() {
-                Terminal::new()
-                    .say("hint: if its keeper was killed, `linger daemon stop` and any other command start it again")?;
+                Terminal::new().say(
+                    "hint: if its keeper was killed, run `linger daemon stop`; the next command starts it again",
+                )?;
             }
         }
         if let Some(skew) = skew(&client.welcome.version, VERSION) {
@@ -191,7 +191,7 @@ impl Client {
         Ok(dial(places)?.map(|stream| Self::over(places.clone(), stream)))
     }
 
-    fn over(places: Places, (reader, writer): Stream) -> Self {
+    fn over(places: Places, Stream { reader, writer }: Stream) -> Self {
         let (sender, events) = mpsc::channel();
         let capacity = Capacity::default();
         listen(reader, 0, sender.clone(), capacity.clone());
@@ -317,7 +317,7 @@ impl Client {
         }
     }
 
-    /// What a client brings again with each attach and prompt: the variables with secrets, and those that say where its desktop is.
+    /// The variables that a client sends again with each attach and prompt: secrets, and those of its desktop.
     pub(crate) fn brought_env(&self) -> BTreeMap<String, String> {
         let desktop = || DESKTOP.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
         match self.proof {
@@ -343,7 +343,7 @@ impl Client {
         &self.welcome.signals
     }
 
-    /// Those with secrets among them, which the daemon loses with a restart.
+    /// The variables with secrets, which the daemon loses with a restart.
     pub(crate) fn secret_env(&self) -> BTreeMap<String, String> {
         match self.proof {
             _ if self.has_token() => BTreeMap::new(),
@@ -352,7 +352,7 @@ impl Client {
         }
     }
 
-    /// What of this environment tools get, and why they do not get the rest.
+    /// The variables that tools get, and why they do not get the rest.
     pub(crate) fn environment(&self) -> (BTreeMap<String, String>, BTreeMap<String, Withheld>) {
         proof::environment(&self.welcome, &self.places)
     }
@@ -363,8 +363,10 @@ impl Client {
             return Ok(());
         }
         let socket = self.places.socket.display();
-        Err(Failure::unreachable(format!("cannot tell whether {socket} is your daemon's, so no key is sent there"))
-            .hint("run this on the machine where the daemon runs, as its user"))
+        Err(Failure::unreachable(format!(
+            "cannot verify that {socket} belongs to your daemon, so no key is sent there"
+        ))
+        .hint("run this on the machine where the daemon runs, as its user"))
     }
 
     /// Sends a request and returns the number of its answer; `None` if the connection is lost. Fails if
@@ -526,7 +528,7 @@ impl Client {
 /// Reads a result as its method's type. Fails if the daemon sent something else.
 pub(crate) fn parse<M: Method>(raw: &RawValue) -> Result<M::Result, Failure> {
     serde_json::from_str(raw.get()).map_err(|error| {
-        Failure::new(Exit::FAILED, format!("the daemon's answer to {} is not understood: {error}", M::NAME))
+        Failure::new(Exit::FAILED, format!("cannot parse the daemon's answer to {}: {error}", M::NAME))
     })
 }
 
@@ -553,7 +555,7 @@ fn late() -> Failure {
 
 fn lost() -> Failure {
     Failure::unreachable("the connection to the daemon was lost")
-        .hint("the work continues when the daemon runs; `linger doctor` says what is wrong")
+        .hint("work continues once the daemon runs; `linger doctor` says what is wrong")
 }
 
 fn version_mismatch(error: RpcError) -> Failure {

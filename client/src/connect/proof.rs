@@ -30,7 +30,7 @@ const MAX_CONFIGURATION: u64 = 1 << 20;
 /// The files of a workspace that can have MCP servers.
 const WORKSPACE_FILES: [&str; 2] = [".mcp.json", ".linger/config.toml"];
 
-/// What is known of the process that listens.
+/// The identity of the listening process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Proof {
     /// It is the daemon.
@@ -41,7 +41,7 @@ pub(super) enum Proof {
     Stranger(u32),
 }
 
-/// What the system tells of the process that listens and of the one that holds the lock.
+/// The system's account of the listening process and of the lock's holder.
 #[derive(Clone, Copy, Debug)]
 struct Facts {
     listener: u32,
@@ -118,9 +118,8 @@ pub(super) fn stranger(pid: u32, places: &Places) -> Failure {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     let name = if name.trim().is_empty() { String::new() } else { format!(" ({})", clean_line(name.trim())) };
     let socket = places.socket.display();
-    Failure::unreachable(format!("process {pid}{name} listens at {socket}, and it is not the daemon")).hint(format!(
-        "it was told no more than this client's name; end it and delete {socket}: the daemon makes it again"
-    ))
+    Failure::unreachable(format!("process {pid}{name} listens at {socket}, but it is not the daemon"))
+        .hint(format!("it received only this client's name; end it and delete {socket}: the daemon creates it again"))
 }
 
 /// The provider keys of this environment among `wanted`: those of known providers, and those that the configuration names.
@@ -155,7 +154,7 @@ pub(super) fn workspace_keys(
     given
 }
 
-/// What of this environment tools get, and why they do not get the rest. `welcome` may name more: those count that the
+/// The variables that tools get, and why they do not get the rest. `welcome` may name more: those count that the
 /// configuration names too.
 pub(super) fn environment(
     welcome: &Welcome,

@@ -32,8 +32,11 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// at random, since all clients of a daemon lose it at the same moment.
 const PAUSE: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(200)];
 
-/// A connection.
-pub(super) type Stream = (Reader, Writer);
+/// Both ends of a connection.
+pub(crate) struct Stream {
+    pub(super) reader: Reader,
+    pub(super) writer: Writer,
+}
 
 /// Connects if there is a daemon.
 pub(crate) fn dial(places: &Places) -> Result<Option<Stream>, Failure> {
@@ -43,7 +46,7 @@ pub(crate) fn dial(places: &Places) -> Result<Option<Stream>, Failure> {
         Err(error) => return Err(error.into()),
     }
     match blocking::connect(&places.socket) {
-        Ok(stream) => Ok(Some(stream)),
+        Ok((reader, writer)) => Ok(Some(Stream { reader, writer })),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Ok(None),
         Err(error) => {
             Err(Failure::unreachable(format!("cannot connect to the daemon at {}: {error}", places.socket.display()))
@@ -90,7 +93,7 @@ pub(super) fn reach(
 fn not_accepting(places: &Places) -> Failure {
     let message = match holder::find(places) {
         Some(holder) => format!("the daemon (process {}) does not accept connections", holder.pid),
-        None => "the daemon was started and does not accept connections".to_owned(),
+        None => "the daemon was started but does not accept connections".to_owned(),
     };
     Failure::unreachable(message)
         .hint(format!("see {}; `linger daemon stop` ends a daemon that hangs", places.log().display()))
@@ -137,13 +140,13 @@ impl Search {
     }
 
     /// For a client that lost its daemon.
-    pub(super) fn again() -> Self {
+    pub(super) fn retry() -> Self {
         Self { after_loss: true, start_at: KEEPER, give_up_at: COME_BACK, ..Self::first() }
     }
 
     /// For a terminal whose session was attached: one that somebody stopped is awaited, and not started.
     pub(super) fn attached() -> Self {
-        Self { waits: true, ..Self::again() }
+        Self { waits: true, ..Self::retry() }
     }
 
     fn next(&mut self, now: Duration) -> Step {
@@ -164,7 +167,7 @@ impl Search {
         self.start_at = now + AGAIN;
         self.failed = Some(
             Failure::unreachable("the daemon was stopped")
-                .hint("any command starts it, `linger daemon start` too; then running turns continue"),
+                .hint("any command starts it again; running turns then continue"),
         );
     }
 
@@ -217,7 +220,7 @@ mod tests {
 
     #[test]
     fn after_a_loss_a_keeper_has_time_to_bring_the_daemon_back() {
-        let mut search = Search::again();
+        let mut search = Search::retry();
         assert_eq!(search.next(Duration::ZERO), Step::Wait(ms(1)));
         assert_eq!(search.next(ms(1)), Step::Wait(ms(2)));
         assert_eq!(search.next(ms(490)), Step::Wait(ms(4)));
@@ -245,7 +248,7 @@ mod tests {
     fn a_start_that_fails_ends_a_command_and_is_tried_again_after_a_loss() {
         let full = || Err(Failure::unreachable("the disk is full"));
         assert_eq!(steps(Search::first(), full).1, full().map(|_: Started| Step::Start));
-        let (starts, end) = steps(Search::again(), full);
+        let (starts, end) = steps(Search::retry(), full);
         assert_eq!((starts.len(), end), (15, Ok(Step::GiveUp(full().err()))));
     }
 }

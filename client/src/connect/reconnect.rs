@@ -20,7 +20,7 @@ impl Client {
         if io::stderr().is_terminal() {
             Terminal::new().say(RECONNECTING)?;
         }
-        self.reconnect_by(Search::again)
+        self.reconnect_by(Search::retry)
     }
 
     /// Reconnects if the daemon is back at once, as with a keeper; false if it is not.
@@ -67,7 +67,7 @@ impl Client {
     }
 
     /// Continues with another connection.
-    pub(super) fn continue_with(&mut self, (reader, writer): Stream) {
+    pub(super) fn continue_with(&mut self, Stream { reader, writer }: Stream) {
         self.connection += 1;
         self.writer = writer;
         listen(reader, self.connection, self.sender.clone(), self.capacity.clone());

@@ -11,11 +11,12 @@ pub(super) fn skew(daemon: &str, own: &str) -> Option<String> {
         let core = version.split(['-', '+']).next().unwrap_or_default();
         core.split('.').filter_map(|part| part.parse().ok()).collect()
     };
-    let mend = match numbers(daemon) > numbers(own) {
-        true => format!("install linger {daemon} here too"),
-        false => "`linger daemon stop` ends it, and the next command starts the new one; turns continue".to_owned(),
+    let remedy = if numbers(daemon) > numbers(own) {
+        format!("install linger {daemon} here too")
+    } else {
+        "`linger daemon stop` ends it, and the next command starts the new one; turns continue".to_owned()
     };
-    Some(format!("warning: the daemon is version {}, this is linger {own}: {mend}", clean_line(daemon)))
+    Some(format!("warning: the daemon is version {}, this is linger {own}: {remedy}", clean_line(daemon)))
 }
 
 #[cfg(test)]
@@ -24,9 +25,9 @@ mod tests {
 
     #[test]
     fn another_version_is_one_line_with_the_command_that_mends_it() {
-        let check = |daemon: &str, mend: &str| {
+        let check = |daemon: &str, remedy: &str| {
             let line = skew(daemon, "0.10.0").unwrap();
-            assert!(line.contains(mend) && line.contains(daemon) && line.lines().count() == 1, "{line}");
+            assert!(line.contains(remedy) && line.contains(daemon) && line.lines().count() == 1, "{line}");
         };
         check("0.9.3", "`linger daemon stop`");
         check("0.10.1", "install linger 0.10.1 here too");

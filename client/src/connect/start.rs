@@ -40,7 +40,7 @@ const DAEMON: &[&str] = &["--background"];
 /// The outcome of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Started {
-    /// The daemon accepts.
+    /// The daemon accepts connections.
     Ready,
     /// Another process holds the lock: a daemon, perhaps starting or ending, or a keeper.
     Running,
@@ -94,7 +94,7 @@ pub(crate) fn gateway(places: &Places, arguments: &[String]) -> Result<Started, 
 
 /// The gateway's error text as a failure of ours.
 fn gateway_failed(words: &str) -> Failure {
-    let error = words.lines().find_map(|line| line.strip_prefix("error: ")).unwrap_or("it has said nothing");
+    let error = words.lines().find_map(|line| line.strip_prefix("error: ")).unwrap_or("it printed no error");
     Failure::new(Exit::FAILED, format!("the gateway does not start: {error}"))
         .hint("`linger config get gateway` shows its settings, `linger config set gateway.listen ADDRESS:PORT` changes where it listens")
 }
@@ -131,7 +131,7 @@ fn in_scope(command: Command, places: &Places) -> Result<Scoped, Failure> {
             Ok(Scoped::Started(started))
         }
         // This is the daemon's own error.
-        Ok(Err(words)) if words.lines().any(|line| line.starts_with("error: ")) => Err(told(&words, places)),
+        Ok(Err(words)) if words.lines().any(|line| line.starts_with("error: ")) => Err(start_failure(&words, places)),
         Ok(Err(words)) => Ok(Scoped::Failed(words)),
         Err(_) => Ok(Scoped::Silent(attempt)),
     }
@@ -180,7 +180,7 @@ pub(crate) fn recover(places: &Places) -> Result<Recovered, Failure> {
     if !output.status.success() {
         let words = String::from_utf8_lossy(&output.stderr);
         let said = |prefix| words.lines().find_map(|line| line.strip_prefix(prefix));
-        let error = said("error: ").unwrap_or("it has said nothing");
+        let error = said("error: ").unwrap_or("it printed no error");
         let hint = said("hint: ").map_or_else(|| format!("see {}", places.log().display()), str::to_owned);
         return Err(Failure::new(Exit::FAILED, format!("the repair failed: {error}")).hint(hint));
     }
@@ -267,7 +267,7 @@ impl Attempt {
         let answer = self.answer.recv_timeout(START);
         self.leave();
         match answer {
-            Ok(answer) => answer.map_err(|words| told(&words, places)),
+            Ok(answer) => answer.map_err(|words| start_failure(&words, places)),
             Err(_) => {
                 let text = format!("the daemon did not start within {} s", START.as_secs());
                 Err(Failure::unreachable(text).hint(format!("see {}", places.log().display())))
@@ -303,7 +303,7 @@ fn first_word(stdout: Option<ChildStdout>, stderr: Option<ChildStderr>) -> Resul
 }
 
 /// The daemon's error text as a failure of ours.
-fn told(words: &str, places: &Places) -> Failure {
+fn start_failure(words: &str, places: &Places) -> Failure {
     let with = |prefix| words.lines().find_map(|line| line.strip_prefix(prefix));
     let message = with("error: ").or_else(|| words.lines().find(|line| !line.trim().is_empty()));
     let failure = match message {

@@ -31,12 +31,11 @@ pub(crate) enum Event {
     /// The daemon refused the connection with this number and would refuse another one too.
     Refused(u32, Failure),
     /// The line editor returned.
-    Line(Line),
+    Line(InputLine),
     /// A key was pressed while keys were read; see [`Input::counts`].
     Key(Key),
     /// A key with a meaning of its own was pressed while a line was being read.
     Hotkey(Hotkey),
-    /// A signal came.
     Signal(Signal),
 }
 
@@ -56,7 +55,6 @@ pub(crate) enum Hotkey {
     ViMode,
     /// A key that answers the question with this request, pressed alone at an empty line.
     Answer {
-        /// The key.
         key: char,
         /// The request for an answer.
         request: u32,
@@ -72,9 +70,7 @@ pub(crate) enum Names {
     Models,
     /// Efforts that the session's model takes.
     Efforts,
-    /// Sessions.
     Sessions,
-    /// Agents.
     Agents,
     /// Children with a git worktree that can be merged.
     Merges,
@@ -89,14 +85,14 @@ pub(crate) enum Names {
 impl Event {
     /// Whether a person wants to stop what is going on, or the process is told to.
     pub(crate) fn is_stop(&self) -> bool {
-        matches!(self, Self::Signal(_) | Self::Hotkey(Hotkey::Interrupt { .. }) | Self::Line(Line::End))
+        matches!(self, Self::Signal(_) | Self::Hotkey(Hotkey::Interrupt { .. }) | Self::Line(InputLine::End))
     }
 }
 
 /// A pressed key, and the request for keys that it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
-    /// What was typed.
+    /// The typed text or key.
     pub(crate) pressed: Pressed,
     /// The count of requests for keys when it was read.
     request: u32,
@@ -104,10 +100,10 @@ pub(crate) struct Key {
 
 /// A line, by how it ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Line {
+pub(crate) enum InputLine {
     /// With Enter.
     Text {
-        /// What was typed.
+        /// The typed text or key.
         text: String,
         /// The same with a place in the stead of each long paste: what may name files.
         typed: String,
@@ -131,9 +127,8 @@ pub(crate) enum Line {
 /// A command that the user ran in the terminal.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ran {
-    /// The command.
     pub(crate) command: String,
-    /// What it wrote, as text and bounded; or why it could not be run.
+    /// Its output as text, bounded; or why it could not be run.
     pub(crate) output: Result<String, String>,
     /// Its exit code; absent if a signal ended it.
     pub(crate) code: Option<i32>,
@@ -190,10 +185,10 @@ pub(crate) struct Input {
     pub(crate) above: Option<Above>,
 }
 
-/// A line editor.
+/// Starts a line editor in a thread of its own.
 pub(crate) struct Lines {
     /// Shows the prompt and waits for a line.
-    pub(crate) read: Box<dyn FnMut() -> Line + Send>,
+    pub(crate) read: Box<dyn FnMut() -> InputLine + Send>,
     /// Takes whole lines meanwhile.
     pub(crate) above: Option<Above>,
 }
@@ -258,13 +253,15 @@ impl Input {
     }
 
     /// Whether a key answers the latest request; an earlier one was meant for another question.
-    pub(crate) fn counts(&self, key: Key) -> bool {
+    pub(crate) fn is_current(&self, key: Key) -> bool {
         key.request == lock(&self.keys).request
     }
 
     /// Draws the open prompt again.
     pub(crate) fn redraw(&self) {
-        self.above.iter().for_each(Above::redraw);
+        if let Some(above) = &self.above {
+            above.redraw();
+        }
     }
 
     /// Stops reading keys.

@@ -5,7 +5,7 @@
 use std::io::{self, BufRead as _, Read as _};
 use std::sync::mpsc::{self, Receiver, Sender};
 
-use super::{Event, Line};
+use super::{Event, InputLine};
 
 /// How many lines of the other program may wait.
 const AHEAD: usize = 64;
@@ -33,15 +33,15 @@ pub(crate) fn read(sender: Sender<Event>) -> Taken {
             let mut line = Vec::new();
             let read = input.by_ref().take(LONGEST).read_until(b'\n', &mut line);
             let event = match (read, String::from_utf8(line)) {
-                (Ok(0) | Err(_), _) => Event::Line(Line::End),
+                (Ok(0) | Err(_), _) => Event::Line(InputLine::End),
                 (Ok(_), Ok(text)) if text.ends_with('\n') && text.trim().is_empty() => continue,
                 (Ok(_), Ok(text)) if text.ends_with('\n') || (text.len() as u64) < LONGEST => {
-                    Event::Line(Line::Text { typed: text.clone(), text, steer: false, request: None })
+                    Event::Line(InputLine::Text { typed: text.clone(), text, steer: false, request: None })
                 }
                 // Too long, or no text: what follows cannot be told from the rest of it.
-                _ => Event::Line(Line::Garbled),
+                _ => Event::Line(InputLine::Garbled),
             };
-            let ends = matches!(event, Event::Line(Line::End | Line::Garbled));
+            let ends = matches!(event, Event::Line(InputLine::End | InputLine::Garbled));
             if permits.send(()).is_err() || sender.send(event).is_err() || ends {
                 return;
             }

@@ -12,7 +12,7 @@ const ALONE: Duration = Duration::from_millis(100);
 /// The silence that ends dropped text without Enter.
 const SILENCE: Duration = Duration::from_millis(500);
 
-/// What was typed so far.
+/// The bytes typed so far.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) enum Typed {
     /// Nothing that matters.

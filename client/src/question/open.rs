@@ -5,7 +5,7 @@ use linger_protocol::id::QuestionId;
 use linger_protocol::permission::Decision;
 use linger_protocol::question::Answer;
 
-use super::{Press, Question};
+use super::one::{Press, Question};
 use crate::connect::Client;
 use crate::difference::Differences;
 use crate::error::Failure;
@@ -53,7 +53,7 @@ impl Questions {
         self.first().is_some_and(|question| question.answers().contains(key))
     }
 
-    /// What this key comes to for the first question; one that is answered makes room for the next.
+    /// Presses a key for the first question; one that is answered makes room for the next.
     pub(crate) fn press(&mut self, key: char) -> Result<Press, Failure> {
         let means = self.has(key);
         let first = self.open.iter_mut().find(|question| !question.answered);
@@ -104,7 +104,7 @@ impl Questions {
     }
 
     /// Fetches what the change of the first question would do. What cannot be fetched is not shown; then its arguments are.
-    pub(crate) fn look(&mut self, client: &mut Client) {
+    pub(crate) fn fetch_differences(&mut self, client: &mut Client) {
         let Some(question) = self.open.iter_mut().find(|question| !question.answered) else { return };
         if !question.is_edit() {
             return;
@@ -113,9 +113,10 @@ impl Questions {
     }
 
     /// The daemon did not take an answer: the question is still to be asked.
-    pub(crate) fn again(&mut self, id: &QuestionId) {
-        let refused = self.open.iter_mut().filter(|question| question.id == *id);
-        refused.for_each(|question| question.answered = false);
+    pub(crate) fn reopen(&mut self, id: &QuestionId) {
+        for question in self.open.iter_mut().filter(|question| question.id == *id) {
+            question.answered = false;
+        }
     }
 
     /// Takes a question off, once it is answered.

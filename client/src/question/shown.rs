@@ -16,7 +16,7 @@ pub(super) const LINE: usize = 160;
 const MAX_GRANT: usize = 40;
 
 /// The text of a question: its first line behind the mark, the rest below.
-pub(super) fn headed(mark: &str, text: &str) -> String {
+pub(super) fn heading(mark: &str, text: &str) -> String {
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     let mut out = format!("{mark} {}\n", clean_exact(first));
     if !rest.is_empty() {
@@ -25,7 +25,7 @@ pub(super) fn headed(mark: &str, text: &str) -> String {
     out
 }
 
-/// What would run: the action, and each argument but the command or the path that it is.
+/// The parts of an action: its text, and each argument that the text does not repeat.
 pub(super) fn parts(Action { tool, action, input, .. }: &Action) -> Vec<String> {
     let said = |name: &str, value: &str| {
         let path = action.strip_prefix(tool).and_then(|rest| rest.strip_prefix(' '));

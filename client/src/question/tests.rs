@@ -1,7 +1,14 @@
 //! What is shown of a question, and what keys and words come to.
 
-use super::shown::LINE;
-use super::*;
+use linger_protocol::question::{Action, Answer, QuestionOption};
+use serde_json::Value;
+
+use super::form;
+use super::one::{Body, NUMBERS, Press, Question};
+use super::open::Questions;
+use super::shown::{LINE, LINES, indent, lines, parts};
+use crate::difference::Differences;
+use crate::render::style::Style;
 
 #[test]
 fn a_line_without_end_is_as_many_as_it_takes() {
@@ -58,7 +65,7 @@ fn a_choice_is_answered_by_number_here_and_by_name_elsewhere() {
     let choice = |n| question(Body::Choice("which?\nthere are some\u{1b}[31m".to_owned(), options(n)));
     let two = choice(2);
     assert_eq!(two.text(&style), "? which?\n    there are some␛[31m\n    1 take 1 (n1)\n    2 take 2 (n2)\n");
-    assert_eq!((two.keys(&style, true).as_str(), two.answers()), ("a number answers, then Enter\n", "12"));
+    assert_eq!((two.keys(&style, true).as_str(), two.answers()), ("press a number to answer, then Enter\n", "12"));
     assert_eq!(two.elsewhere(), "answer with `linger answer q1 n1|n2`");
     assert_eq!((two.named("n2"), two.named("2"), two.named("allow")), (Some("n2".to_owned()), None, None));
     let mut open = Questions { open: vec![choice(10)], ..Questions::default() };
@@ -80,7 +87,7 @@ fn a_form_is_declined_by_a_key_and_answered_elsewhere() {
     let form = question(Body::Form("who?".to_owned(), schema));
     let text = "? who?\n    name: string yours\n    size: [\"s\",\"m\"] (optional)\n";
     assert_eq!(form.text(&style), text);
-    let keys = "n declines; answer with `linger answer q1 '{…}'|decline`\n";
+    let keys = "n decline; answer with `linger answer q1 '{…}'|decline`\n";
     assert_eq!((form.keys(&style, false).as_str(), form.answers()), (keys, "nN"));
     assert_eq!((form.named("{}").as_deref(), form.named("x")), (Some("accept"), None));
     let mut open = Questions { open: vec![form], ..Questions::default() };
@@ -122,7 +129,7 @@ fn the_one_text_of_a_form_is_written_as_it_is() {
     }
     let mut open = Questions { open: vec![Question { writes: true, ..form }], writes: true };
     let keys = open.first().unwrap().keys(&style, true);
-    assert_eq!(keys, "w write an answer  n declines, then Enter\n");
+    assert_eq!(keys, "w type an answer  n decline, then Enter\n");
     assert_eq!(open.press('w').unwrap(), Press::Write);
     assert_eq!(open.write(&"q2".into(), "so").unwrap(), None);
     let answer = open.write(&"q1".into(), "so").unwrap().unwrap();
@@ -148,11 +155,11 @@ fn nothing_is_allowed_that_was_not_shown() {
         assert_eq!(long.press(key).unwrap(), Press::NotYet);
     }
     assert_eq!(long.press('x').unwrap(), Press::Nothing, "it cannot be pressed here");
-    assert!(long.first().unwrap().keys(&style, false).starts_with("v show all"));
+    assert!(long.first().unwrap().keys(&style, false).starts_with("v show the rest"));
     assert_eq!(long.press('v').unwrap(), Press::Show);
     assert!(text(&long).contains("    echo 31\n") && !text(&long).contains("not shown"));
     assert!(matches!(long.press('y').unwrap(), Press::Answer(_)) && long.first().is_none());
-    long.again(&"q1".into());
+    long.reopen(&"q1".into());
     assert!(long.first().is_some_and(|question| !question.is_cut()), "a refused answer loses no question");
     let mut denied = asked(command(400));
     assert!(matches!(denied.press('n').unwrap(), Press::Answer(answer) if answer.answer == "reject_once"));

@@ -3,7 +3,7 @@
 
 use linger_protocol::message::ContentBlock;
 
-/// What a heading begins with; a word of the user's own that begins so is shown whole, as it is the first block.
+/// The start of a heading. The user's own words that start so are shown whole: they are the first block.
 const MARKS: [&str; 3] = ["[file ", "[directory ", "[output of "];
 
 /// A block of something that goes with a prompt; `what` is such as `file src/main.rs, lines 1 to 4 of 9`, without line feeds.

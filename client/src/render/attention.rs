@@ -9,7 +9,7 @@ const LONG_TURN: u64 = 10_000;
 /// The shortest time between two signals, in milliseconds: a person who answers one question after the other is there.
 const GAP: u64 = 10_000;
 
-/// What was signalled last, and since when the turn runs.
+/// The last signal, and the start of the turn.
 #[derive(Debug, Default)]
 pub(crate) struct Attention {
     started_at: Option<u64>,

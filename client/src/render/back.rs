@@ -9,10 +9,11 @@ use linger_protocol::message::{ContentBlock, Role, StopReason, text_of};
 use linger_protocol::session::Info;
 
 use super::markdown::width::{cut, hang, of};
-use super::markdown::{Look, Prose};
+use super::markdown::{Layout, Prose};
 use super::style::Style;
 use super::table::age;
-use super::{attached, money, reason};
+use super::words::reason;
+use super::{attached, money};
 use crate::terminal::{clean, clean_exact_line, clean_line};
 
 /// Turns that are kept, the last ones: more than any screen has lines for.
@@ -26,8 +27,8 @@ const LEAST: usize = 5;
 
 /// How much is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
-    /// What these lines have room for.
+pub(crate) enum Space {
+    /// The space for these lines.
     Lines(usize),
     /// These last turns, whole.
     Turns(usize),
@@ -52,13 +53,13 @@ struct Turn {
     /// The number of its first event.
     first: u64,
     /// Lines of prompts, tools and answers, in order.
-    items: Vec<Item>,
+    items: Vec<PastItem>,
     /// How it ended, and what it cost.
     end: Option<(StopReason, String)>,
 }
 
 #[derive(Debug)]
-enum Item {
+enum PastItem {
     Prompt(String),
     Answer(String),
     /// The call, its tool and action, and whether it failed.
@@ -97,8 +98,8 @@ impl Back {
     }
 
     /// The lines for a terminal of this width.
-    pub(crate) fn lines(&self, info: &Info, look: Look, room: &Room, now: u64) -> Vec<String> {
-        let (style, width) = (Style { color: look.color, unicode: look.unicode }, look.width);
+    pub(crate) fn lines(&self, info: &Info, layout: Layout, space: &Space, now: u64) -> Vec<String> {
+        let (style, width) = (Style { color: layout.color, unicode: layout.unicode }, layout.width);
         if self.turns.is_empty() {
             return Vec::new();
         }
@@ -109,19 +110,19 @@ impl Back {
         let title = info.title.as_deref().map(cut_title).unwrap_or_default();
         let head = format!("{}{title} {}", style.bold(&clean_line(&label)), style.dim(&ago));
         let mut shown: VecDeque<Vec<String>> = VecDeque::new();
-        let mut left = match room {
+        let mut left = match space {
             // The head, and the line for what lies above.
-            Room::Lines(lines) => lines.saturating_sub(2),
+            Space::Lines(lines) => lines.saturating_sub(2),
             _ => usize::MAX,
         };
         for (n, turn) in self.turns.iter().rev().enumerate() {
-            let most = match (room, n) {
-                (Room::Turns(turns), n) if n >= *turns => break,
-                (Room::Turns(_) | Room::All, _) => usize::MAX,
-                (Room::Lines(_), 0) => left.max(LEAST),
-                (Room::Lines(_), _) => ABRIDGED,
+            let most = match (space, n) {
+                (Space::Turns(turns), n) if n >= *turns => break,
+                (Space::Turns(_) | Space::All, _) => usize::MAX,
+                (Space::Lines(_), 0) => left.max(LEAST),
+                (Space::Lines(_), _) => ABRIDGED,
             };
-            let lines = turn.lines(look, most);
+            let lines = turn.lines(layout, most);
             if n > 0 && lines.len() > left {
                 break;
             }
@@ -149,19 +150,19 @@ impl Turn {
     fn event(&mut self, body: &EventBody) {
         match body {
             EventBody::CompactionStarted { prompt: Some(_), .. } if self.items.is_empty() => {
-                self.items.push(Item::Prompt("/compact".to_owned()));
+                self.items.push(PastItem::Prompt("/compact".to_owned()));
             }
             EventBody::Message { role: Role::User, content, prompt: Some(_), .. } => {
-                self.items.push(Item::Prompt(attached::shown(content).0));
+                self.items.push(PastItem::Prompt(attached::shown(content).0));
             }
             EventBody::Message { role: Role::Assistant, content, interrupted: false, .. } => {
                 let text = text_of(content);
                 if !text.trim().is_empty() {
-                    self.items.push(Item::Answer(text));
+                    self.items.push(PastItem::Answer(text));
                 }
                 for block in content {
                     if let ContentBlock::ToolUse { call_id, name, .. } = block {
-                        self.items.push(Item::Call(call_id.to_string(), name.clone(), None));
+                        self.items.push(PastItem::Call(call_id.to_string(), name.clone(), None));
                     }
                 }
             }
@@ -188,7 +189,7 @@ impl Turn {
 
     fn call(&mut self, id: &str, change: impl FnOnce(&mut String, &mut Option<bool>)) {
         let found = self.items.iter_mut().rev().find_map(|item| match item {
-            Item::Call(call, text, end) if call == id => Some((text, end)),
+            PastItem::Call(call, text, end) if call == id => Some((text, end)),
             _ => None,
         });
         if let Some((text, end)) = found {
@@ -197,20 +198,20 @@ impl Turn {
     }
 
     /// Its lines, about `most` of them: the prompt, the calls, and as much of the answer as there is room for.
-    fn lines(&self, look: Look, most: usize) -> Vec<String> {
-        let (style, width) = (Style { color: look.color, unicode: look.unicode }, look.width);
+    fn lines(&self, layout: Layout, most: usize) -> Vec<String> {
+        let (style, width) = (Style { color: layout.color, unicode: layout.unicode }, layout.width);
         let mut lines: Vec<String> = Vec::new();
-        let last_answer = self.items.iter().rposition(|item| matches!(item, Item::Answer(_)));
+        let last_answer = self.items.iter().rposition(|item| matches!(item, PastItem::Answer(_)));
         for (n, item) in self.items.iter().enumerate() {
             match item {
-                Item::Prompt(text) => {
-                    let room = if most == usize::MAX { most } else { 2 };
-                    let cut = first_rows(wrapped(text, width.saturating_sub(2)), room, style);
+                PastItem::Prompt(text) => {
+                    let space = if most == usize::MAX { most } else { 2 };
+                    let cut = first_rows(wrapped(text, width.saturating_sub(2)), space, style);
                     let line =
                         |(n, line): (usize, String)| style.cyan(&format!("{}{line}", if n == 0 { "> " } else { "  " }));
                     lines.extend(cut.into_iter().enumerate().map(line));
                 }
-                Item::Call(_, text, end) => {
+                PastItem::Call(_, text, end) => {
                     let sign = match end {
                         Some(true) => format!(" {}", style.good()),
                         Some(false) => format!(" {}", style.bad()),
@@ -220,16 +221,18 @@ impl Turn {
                     let cut = cut_line(&clean_exact_line(first), width.saturating_sub(12), style);
                     lines.push(format!("{} {cut}{sign}", style.bullet()));
                 }
-                Item::Answer(text) => {
-                    let room = match Some(n) == last_answer {
-                        true => most.saturating_sub(lines.len()).max(LEAST.min(most)),
-                        // What is said between two calls.
-                        false if most == usize::MAX => most,
-                        false => 1,
+                PastItem::Answer(text) => {
+                    let space = if Some(n) == last_answer {
+                        most.saturating_sub(lines.len()).max(LEAST.min(most))
+                    } else if most == usize::MAX {
+                        most
+                    } else {
+                        // Text between two calls.
+                        1
                     };
                     // A row that may be cut has no colours.
-                    let rows = drawn(text, Look { color: look.color && room > 1, ..look });
-                    lines.extend(last_rows(rows, room, width, style, "  "));
+                    let rows = draw(text, Layout { color: layout.color && space > 1, ..layout });
+                    lines.extend(last_rows(rows, space, width, style, "  "));
                 }
             }
         }
@@ -256,8 +259,8 @@ fn without_middle(lines: Vec<String>, most: usize, style: Style) -> Vec<String> 
 }
 
 /// The rows of a model's text, as they were drawn when it came; none begins in the first column.
-fn drawn(text: &str, look: Look) -> Vec<String> {
-    let mut prose = Prose::new(look);
+fn draw(text: &str, layout: Layout) -> Vec<String> {
+    let mut prose = Prose::new(layout);
     let rows = prose.push(&clean(text.trim())) + &prose.end();
     rows.lines().map(str::to_owned).collect()
 }
@@ -265,42 +268,38 @@ fn drawn(text: &str, look: Look) -> Vec<String> {
 /// The rows of a text.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let text = clean(text.trim());
-    let rows = |line: &str| match line.is_empty() {
-        true => vec![String::new()],
-        false => hang(line, width).lines().map(str::to_owned).collect(),
+    let rows = |line: &str| {
+        if line.is_empty() { vec![String::new()] } else { hang(line, width).lines().map(str::to_owned).collect() }
     };
     text.lines().flat_map(rows).collect()
 }
 
 /// The first rows, as far as there is room, and a line for what is left out.
-fn first_rows(mut rows: Vec<String>, room: usize, style: Style) -> Vec<String> {
-    if rows.len() > room {
-        let gone = rows.split_off(room.saturating_sub(1)).len();
+fn first_rows(mut rows: Vec<String>, space: usize, style: Style) -> Vec<String> {
+    if rows.len() > space {
+        let gone = rows.split_off(space.saturating_sub(1)).len();
         rows.push(style.dim(&format!("{} {gone} more lines", style.ellipsis())));
     }
     rows
 }
 
 /// The last rows, as far as there is room, and a line for what is left out.
-fn last_rows(rows: Vec<String>, room: usize, width: usize, style: Style, indent: &str) -> Vec<String> {
-    if rows.len() <= room {
+fn last_rows(rows: Vec<String>, space: usize, width: usize, style: Style, indent: &str) -> Vec<String> {
+    if rows.len() <= space {
         return rows;
     }
-    if room <= 1 {
+    if space <= 1 {
         let first = rows.first().map(String::as_str).unwrap_or_default();
         return vec![cut_line(&format!("{first} {}", style.ellipsis()), width, style)];
     }
-    let gone = rows.len() - (room - 1);
+    let gone = rows.len() - (space - 1);
     let above = style.dim(&format!("{indent}{} {gone} more lines", style.ellipsis()));
     std::iter::once(above).chain(rows.into_iter().skip(gone)).collect()
 }
 
 /// The beginning of a line that fits.
 fn cut_line(line: &str, width: usize, style: Style) -> String {
-    match of(line) > width {
-        true => cut(line, width.saturating_sub(1)).to_owned() + style.ellipsis(),
-        false => line.to_owned(),
-    }
+    if of(line) > width { cut(line, width.saturating_sub(1)).to_owned() + style.ellipsis() } else { line.to_owned() }
 }
 
 #[cfg(test)]
@@ -333,31 +332,31 @@ mod tests {
         back
     }
 
-    fn shown(back: &Back, room: Room) -> Vec<String> {
+    fn shown(back: &Back, space: Space) -> Vec<String> {
         let info: Info = serde_json::from_value(json!({
             "session": "q2tv908jxk", "name": "long", "cwd": "/", "model": "m", "mode": "ask", "state": "idle", "queued": 0,
             "title": "prompt 1", "usage": {}, "created_at": 0, "updated_at": 0, "cursor": "9", "turn_cursor": "1"
         }))
         .unwrap();
-        let look = Look { width: 80, markdown: true, color: false, unicode: true, dim: false };
-        back.lines(&info, look, &room, 7_200_000)
+        let layout = Layout { width: 80, markdown: true, color: false, unicode: true, dim: false };
+        back.lines(&info, layout, &space, 7_200_000)
     }
 
     #[test]
     fn a_screenful_has_the_last_turns_and_says_what_lies_above() {
-        let lines = shown(&past(44, "done"), Room::Lines(12));
+        let lines = shown(&past(44, "done"), Space::Lines(12));
         assert_eq!(lines[..2], ["long prompt 1 (2 h ago)", "41 earlier turns: /log"]);
         assert_eq!(lines[2..5], ["> prompt 42", "• bash cargo test ✗", "  done"]);
         assert!(lines.len() <= 12, "{lines:#?}");
-        assert_eq!(shown(&past(3, "done"), Room::Turns(1))[1], "2 earlier turns: /log");
-        assert_eq!(shown(&past(3, "done"), Room::All).iter().filter(|line| line.starts_with("> ")).count(), 3);
-        assert!(shown(&Back::default(), Room::All).is_empty());
+        assert_eq!(shown(&past(3, "done"), Space::Turns(1))[1], "2 earlier turns: /log");
+        assert_eq!(shown(&past(3, "done"), Space::All).iter().filter(|line| line.starts_with("> ")).count(), 3);
+        assert!(shown(&Back::default(), Space::All).is_empty());
     }
 
     #[test]
     fn a_long_last_answer_is_shown_up_to_a_screen_and_cannot_steer_the_terminal() {
         let answer = (1..=5000).map(|n| format!("line {n} \u{1b}[31m")).collect::<Vec<_>>().join("\n");
-        let lines = shown(&past(2, &answer), Room::Lines(20));
+        let lines = shown(&past(2, &answer), Space::Lines(20));
         assert!(lines.len() <= 22, "{}", lines.len());
         assert!(lines.iter().any(|line| line.ends_with("more lines")));
         assert!(lines.iter().rev().nth(1).unwrap().starts_with("  line 5000"), "{lines:#?}");
@@ -370,7 +369,7 @@ mod tests {
             let mut back = Back::default();
             back.event(&event(json!({ "kind": "turn_started", "prompt": "p1" })));
             back.event(&event(json!({ "kind": "message", "message": "m1", "role": "user", "prompt": "p1", "content": [{ "type": "text", "text": text }] })));
-            shown(&back, Room::Lines(20)).split_off(1)
+            shown(&back, Space::Lines(20)).split_off(1)
         };
         assert_eq!(prompt("one\ntwo"), ["> one", "  two"]);
         assert_eq!(prompt("one\ntwo\nthree"), ["> one", "  … 2 more lines"]);
@@ -386,7 +385,7 @@ mod tests {
         ] {
             back.event(&event(body));
         }
-        let lines = shown(&back, Room::Lines(20));
+        let lines = shown(&back, Space::Lines(20));
         assert_eq!(lines[lines.len() - 3..], ["  done", "> /compact", "failed"]);
     }
 
@@ -394,13 +393,13 @@ mod tests {
     fn a_past_whose_beginning_was_not_read_says_that_there_is_more() {
         let mut back = past(1, "done");
         back.is_cut = true;
-        assert_eq!(shown(&back, Room::Lines(20))[1..3], ["earlier turns: /log", "> prompt 1"]);
+        assert_eq!(shown(&back, Space::Lines(20))[1..3], ["earlier turns: /log", "> prompt 1"]);
     }
 
     #[test]
     fn an_answer_is_drawn_as_it_was_when_it_came() {
         let answer = "## Done\n\nI fixed `f` in **one** place:\n\n- the first\n- the second";
-        let lines = shown(&past(1, answer), Room::Lines(20));
+        let lines = shown(&past(1, answer), Space::Lines(20));
         assert_eq!(lines[3..9], ["  Done", "", "  I fixed f in one place:", "", "  - the first", "  - the second"]);
     }
 }

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use linger_protocol::event::{EventBody, Instruction};
 use linger_protocol::session::{Effort, PrefixFingerprint};
 
-use super::Renderer;
+use super::renderer::Renderer;
 use crate::terminal::{Output, clean_line};
 
 impl Renderer {
-    /// What has changed of the session, a line each.
+    /// Prints what has changed of the session, a line each.
     pub(super) fn session_changed(&mut self, body: &EventBody, out: &mut Vec<Output>) {
         let EventBody::SessionChanged {
             model,
@@ -35,7 +35,7 @@ impl Renderer {
         };
         if let Some(binned) = binned {
             let line =
-                if *binned { "the session was put into the bin" } else { "the session was taken out of the bin" };
+                if *binned { "the session was moved to the bin" } else { "the session was restored from the bin" };
             self.say(&self.settings.style.dim(line), out);
         }
         self.changed("model", model.as_deref(), out);
@@ -52,12 +52,18 @@ impl Renderer {
         self.changed("tools", only.as_deref().map(|only| if only == "*" { "all" } else { only }), out);
         let brought = mcp_servers.as_ref().map(|all| names(all.iter().map(|server| server.server.as_str())));
         self.changed("MCP servers of the session", brought.as_deref(), out);
-        instructions.iter().flatten().for_each(|file| self.instructions(file, out));
+        for file in instructions.iter().flatten() {
+            self.instructions(file, out);
+        }
         let named = skills.as_ref().map(|all| names(all.iter().map(|skill| skill.name.as_str())));
         self.changed("skills", named.as_deref(), out);
         self.changed("agent", agent.as_ref().map(|it| it.name.as_str()), out);
-        let is_other = model.is_none() && !self.is_new;
-        setup.iter().filter(|_| is_other).for_each(|setup| self.setup(setup, out));
+        if let Some(setup) = setup
+            && model.is_none()
+            && !self.is_new
+        {
+            self.setup(setup, out);
+        }
     }
 
     fn changed(&mut self, what: &str, to: Option<&str>, out: &mut Vec<Output>) {
@@ -69,8 +75,12 @@ impl Renderer {
     /// The requests to the same model changed.
     fn setup(&mut self, setup: &PrefixFingerprint, out: &mut Vec<Output>) {
         let named: Vec<&str> = setup.hosted_tools.iter().map(|tool| tool.name()).collect();
-        let tools = if named.is_empty() { String::new() } else { format!("; it runs {} itself", named.join(" and ")) };
-        let line = format!("requests to the provider change from here on: its configuration or linger changed{tools}");
+        let tools = if named.is_empty() {
+            String::new()
+        } else {
+            format!("; the provider runs {} itself", named.join(" and "))
+        };
+        let line = format!("note: system prompt or tools changed; the provider's cache starts over{tools}");
         self.say(&self.settings.style.dim(&line), out);
     }
 
@@ -80,7 +90,7 @@ impl Renderer {
         let line = match file.cut {
             0 => style.dim(&format!("read {}, {} bytes", clean_line(&path), file.bytes)),
             cut => style.yellow(&format!(
-                "warning: {cut} bytes of {} were left out, {} were read",
+                "warning: {cut} bytes of {} were left out, the first {} were read",
                 clean_line(&path),
                 file.bytes
             )),

@@ -3,8 +3,9 @@
 use linger_protocol::child::{ChildStatus, ChildUpdate};
 use serde_json::Value;
 
-use super::{Output, Renderer, money};
-use crate::terminal::clean_line;
+use super::money;
+use super::renderer::Renderer;
+use crate::terminal::{Output, clean_line};
 
 /// How much of what a child says is shown, in lines: its session has all of it.
 const SAID: usize = 4;
@@ -18,9 +19,9 @@ impl Renderer {
         let style = self.settings.style;
         let (agent, child) = (clean_line(&update.agent), clean_line(update.child.as_str()));
         let line = match update.status {
-            ChildStatus::Started => format!("{agent} begins in {child}; `linger attach {child}` shows it"),
+            ChildStatus::Started => format!("{agent} started as {child}; `linger attach {child}` shows it"),
             ChildStatus::Waiting if update.questions.is_empty() => {
-                format!("{agent} ({child}) waits: `linger attach {child}`")
+                format!("{agent} ({child}) is waiting: `linger attach {child}`")
             }
             ChildStatus::Waiting => {
                 let question = update.questions.first().map(|id| clean_line(id.as_str())).unwrap_or_default();
@@ -32,25 +33,25 @@ impl Renderer {
         self.say(&style.dim(&line), out);
     }
 
-    /// What a child answered, in place of the data that its parent reads.
-    pub(super) fn child_answered(&mut self, text: &str, out: &mut Vec<Output>) {
+    /// Prints a child's answer, in place of the data that its parent reads.
+    pub(super) fn say_child_answer(&mut self, text: &str, out: &mut Vec<Output>) {
         let style = self.settings.style;
         let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
-        let Some(Ok(Value::Object(data))) = values.next() else { return self.child_said(text, out) };
+        let Some(Ok(Value::Object(data))) = values.next() else { return self.say_child(text, out) };
         // Where its changes are, if they are in a git worktree.
         let rest = text.get(values.byte_offset()..).unwrap_or_default().trim();
         if let Some(answer) = data.get("answer").and_then(Value::as_str) {
-            self.child_said(answer, out);
+            self.say_child(answer, out);
         }
         for caveat in data.get("caveats").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
             let short: String = caveat.chars().take(SAID_LINE).collect();
             self.say(&style.dim(&format!("  caveat: {}", clean_line(&short))), out);
         }
-        self.child_said(rest, out);
+        self.say_child(rest, out);
     }
 
-    /// What a child says that worked in the background.
-    pub(super) fn child_said(&mut self, text: &str, out: &mut Vec<Output>) {
+    /// Prints the message of a child that worked in the background.
+    pub(super) fn say_child(&mut self, text: &str, out: &mut Vec<Output>) {
         let style = self.settings.style;
         for line in text.lines().take(SAID) {
             let short: String = line.chars().take(SAID_LINE).collect();
@@ -60,7 +61,7 @@ impl Renderer {
     }
 }
 
-/// What a child does just now, for a row that is redrawn.
+/// The current work of a child, for a row that is redrawn.
 pub(super) fn now(update: &ChildUpdate) -> String {
     let doing = match update.status {
         ChildStatus::Waiting if !update.questions.is_empty() => "waits for an answer",

@@ -21,7 +21,7 @@ pub(super) fn line(body: &EventBody, style: Style) -> Option<String> {
         }
         EventBody::Compacted { messages, tokens_before, tokens_after, .. } => {
             let old = many(*messages as usize, "older message");
-            style.dim(&format!("compacted: a summary stands for {old}{}", saved(*tokens_before, *tokens_after)))
+            style.dim(&format!("compacted: a summary replaces {old}{}", saved(*tokens_before, *tokens_after)))
         }
         EventBody::CompactionFailed { reason, .. } => {
             style.yellow(&format!("warning: not compacted: {}", clean_line(reason)))

@@ -13,7 +13,7 @@ const CONTEXT: usize = 3;
 /// How long a comparison may take before it is a coarser one: a person waits for it.
 const LIMIT: Duration = Duration::from_millis(200);
 
-/// What a change does to a file.
+/// A change of a file, line by line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Difference {
     /// The lines, each with its sign: ` `, `-`, `+`, or `@` for a gap.
@@ -41,7 +41,7 @@ impl Difference {
         Self { lines, counts: before.map(|_| [gone, come, old.len()]) }
     }
 
-    /// What it comes to, in words.
+    /// The sum of the change, in words.
     pub(crate) fn summary(&self) -> String {
         let many = |n: usize| format!("{n} line{}", if n == 1 { "" } else { "s" });
         match self.counts {

@@ -12,7 +12,6 @@ use crate::terminal::clean_line;
 /// How the lines are written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Form<'a> {
-    /// Colours.
     pub(crate) style: Style,
     /// Without the lines of the files.
     pub(crate) stat: bool,

@@ -5,7 +5,7 @@
 use linger_protocol::event::{Event, EventBody};
 use linger_protocol::message::{ContentBlock, Role, StopReason, text_of};
 
-use super::reason;
+use super::words::reason;
 
 /// Bytes of a tool's output that are exported; the session has all of it.
 const MAX_OUTPUT: usize = 16 << 10;
@@ -41,12 +41,12 @@ pub(crate) fn markdown(event: &Event) -> String {
         EventBody::Forked(begun) => {
             format!("---\n\nForked from session {} after event {}.\n\n", begun.origin.session, begun.origin.seq)
         }
-        EventBody::Uncompacted(_) => "---\n\nThe last summary was taken back.\n\n".to_owned(),
+        EventBody::Uncompacted(_) => "---\n\nThe last summary was undone.\n\n".to_owned(),
         EventBody::Merged(done) => {
             format!("---\n\nThe work of session {} was merged: commit {}.\n\n", done.child, done.commit)
         }
         EventBody::Rewound(back) => {
-            format!("---\n\nWent back to before prompt {}; what was left is session {}.\n\n", back.prompt, back.branch)
+            format!("---\n\nWent back to before prompt {}; the old branch is session {}.\n\n", back.prompt, back.branch)
         }
         EventBody::Compacted { summary, .. } => format!("## Summary for the model\n\n{}\n\n", summary.trim()),
         _ => String::new(),

@@ -3,32 +3,23 @@
 //! The text may come in pieces, cut anywhere; the shown lines grow with them.
 
 use linger_protocol::event::Delta;
-use linger_protocol::id::MessageId;
 use linger_protocol::message::{ContentBlock, HostedPart, HostedTool};
 
 use super::markdown::width::cut;
+use super::renderer::{HostedText, Midline, Renderer};
 use super::style::Style;
-use super::{Midline, Renderer};
+
 use crate::terminal::{Output, clean_line};
 
 /// Lines of a result that are shown; the session has all of them.
 const MAX_LINES: usize = 7;
-
-/// The text of the block on the screen.
-#[derive(Debug, Default)]
-pub(super) struct Hosted {
-    block: Option<(MessageId, u32)>,
-    text: String,
-    /// Bytes of the lines that are on the screen.
-    shown: usize,
-}
 
 impl Renderer {
     pub(super) fn hosted_delta(&mut self, tool: HostedTool, part: HostedPart, delta: &Delta, out: &mut Vec<Output>) {
         let block = Some((delta.message.clone(), delta.block));
         let begins = self.hosted.block != block;
         if begins {
-            self.hosted = Hosted { block: block.clone(), ..Hosted::default() };
+            self.hosted = HostedText { block: block.clone(), ..HostedText::default() };
         }
         let style = self.settings.style;
         self.hosted.text.push_str(&delta.text);
@@ -82,7 +73,7 @@ fn lines(tool: HostedTool, part: HostedPart, text: &str, width: usize, style: &S
         HostedPart::Result => (format!("{} ", style.good()), MAX_LINES),
         HostedPart::Error => (format!("{} ", style.bad()), MAX_LINES),
     };
-    let room = width.saturating_sub(tool.name().len() + 8).max(10);
+    let space = width.saturating_sub(tool.name().len() + 8).max(10);
     let mut shown = head;
     for (n, line) in text.split('\n').enumerate() {
         if n == most {
@@ -98,7 +89,7 @@ fn lines(tool: HostedTool, part: HostedPart, text: &str, width: usize, style: &S
         }
         // A tab takes more room than one character, and how much the terminal says.
         let clean = clean_line(line).replace('\t', " ");
-        let fits = cut(&clean, room);
+        let fits = cut(&clean, space);
         shown.push_str(fits);
         if fits.len() < clean.len() {
             shown.push_str(style.ellipsis());

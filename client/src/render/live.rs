@@ -26,9 +26,9 @@ const MAX_ACTION: usize = 40;
 /// Columns that are left for what runs in a narrow terminal, before the mode and the time make room for it.
 const MIN_DOING: usize = 20;
 
-/// What a turn is doing.
+/// The current work of a turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-enum Doing {
+enum Activity {
     /// A request is under way.
     #[default]
     Waiting,
@@ -44,25 +44,25 @@ enum Doing {
 }
 
 /// A call that runs.
-struct Running {
+struct RunningCall {
     call: CallId,
     /// Its tool and action.
     what: String,
     started_at: u64,
     /// The end of its output.
     tail: String,
-    /// What its child does, if it has one.
+    /// The current work of its child, if it has one.
     child: Option<String>,
 }
 
-/// What is shown while a turn runs.
+/// The rows that are shown while a turn runs.
 pub(crate) struct Live {
     style: Style,
     mode: Mode,
     /// When the turn began, in Unix milliseconds.
     started_at: u64,
-    doing: Doing,
-    calls: Vec<Running>,
+    doing: Activity,
+    calls: Vec<RunningCall>,
     /// The word that the model has not completed, which the text above does not show yet.
     word: String,
     /// Whether nothing of the text has come for a while.
@@ -80,7 +80,7 @@ impl Live {
             style,
             mode,
             started_at: 0,
-            doing: Doing::Waiting,
+            doing: Activity::Waiting,
             calls: Vec::new(),
             word: String::new(),
             stalled: false,
@@ -105,62 +105,42 @@ impl Live {
         match &event.body {
             EventBody::TurnStarted { .. } => {
                 (self.started_at, self.usage) = (event.at, Usage::default());
-                self.begins(Doing::Waiting);
+                self.begins(Activity::Waiting);
             }
             EventBody::Notice { code: Some(NoticeCode::Resumed | NoticeCode::Continued), .. } => {
                 self.started_at = event.at;
-                self.begins(Doing::Waiting);
+                self.begins(Activity::Waiting);
             }
-            EventBody::TextDelta(_) => self.doing = Doing::Writing,
-            EventBody::ThinkingDelta(_) => self.doing = Doing::Thinking,
-            EventBody::ToolCallDelta { name, .. } => self.doing = Doing::Calling(clean_line(name).into_owned()),
+            EventBody::TextDelta(_) => self.doing = Activity::Writing,
+            EventBody::ThinkingDelta(_) => self.doing = Activity::Thinking,
+            EventBody::ToolCallDelta { name, .. } => self.doing = Activity::Calling(clean_line(name).into_owned()),
             EventBody::Message { role: Role::Assistant, usage, interrupted, .. } => {
-                self.doing = Doing::Waiting;
+                self.doing = Activity::Waiting;
                 if let Some(usage) = usage {
                     self.context_tokens = Some(usage.input_tokens + usage.output_tokens);
                 }
                 self.usage += Usage::of_answer(*usage, *interrupted);
             }
-            EventBody::ToolStarted { call_id, tool, action, .. } => {
-                let action = action.strip_prefix(tool.as_str()).unwrap_or(action).trim_start();
-                let first = clean_exact_line(action.lines().next().unwrap_or_default());
-                let mut what: String = first.chars().take(MAX_ACTION).collect();
-                if what.len() < first.len() || action.lines().nth(1).is_some() {
-                    what.push_str(self.style.ellipsis());
-                }
-                let what = format!("{} {what}", clean_line(tool)).trim_end().to_owned();
-                self.calls.push(Running {
-                    call: call_id.clone(),
-                    what,
-                    started_at: event.at,
-                    tail: String::new(),
-                    child: None,
-                });
-            }
-            EventBody::ToolOutputDelta { call_id, text, .. } => {
-                if let Some(running) = self.calls.iter_mut().find(|running| running.call == *call_id) {
-                    running.tail.push_str(text);
-                    let from = running.tail.len().saturating_sub(MAX_TAIL);
-                    let from = (from..).find(|at| running.tail.is_char_boundary(*at)).unwrap_or_default();
-                    running.tail.drain(..from);
-                }
-            }
+            EventBody::ToolStarted { call_id, tool, action, .. } => self.starts(call_id, tool, action, event.at),
+            EventBody::ToolOutputDelta { call_id, text, .. } => self.output(call_id, text),
             EventBody::ChildUpdated(update) => {
                 if let Some(running) = self.calls.iter_mut().find(|running| running.call == update.call_id) {
                     running.child = Some(child::now(update));
                 }
             }
             EventBody::ToolFinished { call_id, .. } => self.calls.retain(|running| running.call != *call_id),
-            EventBody::Notice { code: Some(NoticeCode::Retry), until_at, .. } => self.doing = Doing::Retry(*until_at),
+            EventBody::Notice { code: Some(NoticeCode::Retry), until_at, .. } => {
+                self.doing = Activity::Retry(*until_at)
+            }
             EventBody::Notice { code: Some(NoticeCode::KeyMissing | NoticeCode::KeyPending), .. } => {
-                self.doing = Doing::Key;
+                self.doing = Activity::Key;
             }
             EventBody::Notice { code: Some(NoticeCode::Reached | NoticeCode::KeyFound), .. } => {
-                self.doing = Doing::Waiting;
+                self.doing = Activity::Waiting;
             }
-            EventBody::Notice { code: Some(NoticeCode::Unconfirmed), .. } => self.doing = Doing::Confirmation,
-            EventBody::CompactionStarted { .. } => self.doing = Doing::Summarising,
-            EventBody::Compacted { .. } | EventBody::CompactionFailed { .. } => self.doing = Doing::Waiting,
+            EventBody::Notice { code: Some(NoticeCode::Unconfirmed), .. } => self.doing = Activity::Confirmation,
+            EventBody::CompactionStarted { .. } => self.doing = Activity::Summarising,
+            EventBody::Compacted { .. } | EventBody::CompactionFailed { .. } => self.doing = Activity::Waiting,
             EventBody::SessionCreated { mode, .. } => self.mode = *mode,
             EventBody::SessionChanged { mode, model, .. } => {
                 self.mode = mode.unwrap_or(self.mode);
@@ -189,7 +169,27 @@ impl Live {
         }
     }
 
-    fn begins(&mut self, doing: Doing) {
+    fn starts(&mut self, call: &CallId, tool: &str, action: &str, started_at: u64) {
+        let action = action.strip_prefix(tool).unwrap_or(action).trim_start();
+        let first = clean_exact_line(action.lines().next().unwrap_or_default());
+        let mut what: String = first.chars().take(MAX_ACTION).collect();
+        if what.len() < first.len() || action.lines().nth(1).is_some() {
+            what.push_str(self.style.ellipsis());
+        }
+        let what = format!("{} {what}", clean_line(tool)).trim_end().to_owned();
+        self.calls.push(RunningCall { call: call.clone(), what, started_at, tail: String::new(), child: None });
+    }
+
+    /// Keeps the end of a call's output.
+    fn output(&mut self, call: &CallId, text: &str) {
+        let Some(running) = self.calls.iter_mut().find(|running| running.call == *call) else { return };
+        running.tail.push_str(text);
+        let from = running.tail.len().saturating_sub(MAX_TAIL);
+        let from = (from..).find(|at| running.tail.is_char_boundary(*at)).unwrap_or_default();
+        running.tail.drain(..from);
+    }
+
+    fn begins(&mut self, doing: Activity) {
         self.doing = doing;
         self.calls.clear();
     }
@@ -222,12 +222,11 @@ impl Live {
         self.shorten(row, columns.saturating_sub(1))
     }
 
-    fn shorten(&self, text: &str, room: usize) -> String {
-        match width(text) > room {
-            true => {
-                crate::terminal::cut(text, room.saturating_sub(width(self.style.ellipsis()))) + self.style.ellipsis()
-            }
-            false => text.to_owned(),
+    fn shorten(&self, text: &str, space: usize) -> String {
+        if width(text) > space {
+            crate::terminal::cut(text, space.saturating_sub(width(self.style.ellipsis()))) + self.style.ellipsis()
+        } else {
+            text.to_owned()
         }
     }
 
@@ -237,17 +236,17 @@ impl Live {
             _ if asks => "waiting for your answer".to_owned(),
             ([one], _) => format!("{} {}", one.what, elapsed(now.saturating_sub(one.started_at))),
             ([.., last], _) => format!("{} tools, {}", self.calls.len(), last.what),
-            ([], Doing::Waiting) => "waiting for the model".to_owned(),
-            ([], Doing::Thinking) => "thinking".to_owned(),
-            ([], Doing::Writing) => "writing".to_owned(),
-            ([], Doing::Calling(tool)) => format!("writing call: {tool}"),
-            ([], Doing::Key) => "waiting for a key".to_owned(),
-            ([], Doing::Confirmation) => "waiting for `linger config confirm`".to_owned(),
-            ([], Doing::Summarising) => "summarising older messages".to_owned(),
-            ([], Doing::Retry(Some(until))) if *until > now => {
+            ([], Activity::Waiting) => "waiting for the model".to_owned(),
+            ([], Activity::Thinking) => "thinking".to_owned(),
+            ([], Activity::Writing) => "writing".to_owned(),
+            ([], Activity::Calling(tool)) => format!("writing call: {tool}"),
+            ([], Activity::Key) => "waiting for a key".to_owned(),
+            ([], Activity::Confirmation) => "waiting for `linger config confirm`".to_owned(),
+            ([], Activity::Summarising) => "summarising older messages".to_owned(),
+            ([], Activity::Retry(Some(until))) if *until > now => {
                 format!("retry in {} s", (until - now).div_ceil(1000))
             }
-            ([], Doing::Retry(_)) => "trying again".to_owned(),
+            ([], Activity::Retry(_)) => "trying again".to_owned(),
         };
         let sign = if self.style.unicode { "…" } else { "..." };
         // Those with the smallest number are left out first, those with none never.
@@ -269,20 +268,20 @@ impl Live {
         }
         parts.push((None, way_out.to_owned()));
         let between = if self.style.unicode { " · " } else { ", " };
-        let room = columns.saturating_sub(1);
+        let space = columns.saturating_sub(1);
         loop {
             let texts: Vec<&str> = parts.iter().map(|(_, text)| text.as_str()).collect();
             let row = texts.join(between);
             let least = parts.iter().filter_map(|(rank, _)| *rank).min();
             let (doing, rest) = texts.split_first().map_or(("", 0), |(doing, _)| (*doing, width(&row) - width(doing)));
-            if width(&row) <= room {
+            if width(&row) <= space {
                 return row;
             }
             // What a person is asked for stays whole.
             let min = if asks { width(doing) } else { MIN_DOING };
-            if least.is_none_or(|least| least > 3 && rest + min <= room) {
+            if least.is_none_or(|least| least > 3 && rest + min <= space) {
                 let (doing, rest) =
-                    (self.shorten(doing, room.saturating_sub(rest)), texts.get(1..).unwrap_or_default());
+                    (self.shorten(doing, space.saturating_sub(rest)), texts.get(1..).unwrap_or_default());
                 return [&[doing.as_str()], rest].concat().join(between);
             }
             parts.retain(|(rank, _)| *rank != least);

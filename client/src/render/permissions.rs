@@ -9,7 +9,7 @@ use crate::terminal::clean_exact_line;
 /// A line for each rule that an answer added: its age, the workspace, the rule.
 pub(crate) fn listing(rules: &[AlwaysRule], now: u64) -> Vec<String> {
     if rules.is_empty() {
-        return vec!["nothing is always allowed or denied; an answer `always` or `never` adds a rule".to_owned()];
+        return vec!["no rules yet; an answer `always` or `never` adds one".to_owned()];
     }
     let row = |row: &AlwaysRule| {
         let age = row.at.map_or_else(|| "-".to_owned(), |at| age(at, now));
@@ -20,9 +20,9 @@ pub(crate) fn listing(rules: &[AlwaysRule], now: u64) -> Vec<String> {
     columns(&rules.iter().map(row).collect::<Vec<_>>())
 }
 
-/// What is said of a call.
-pub(crate) fn explained(said: &Explained) -> Vec<String> {
-    let Explained { verdict, by, place, mode, cwd, path } = said;
+/// The explanation of a call's decision.
+pub(crate) fn explained(explained_call: &Explained) -> Vec<String> {
+    let Explained { verdict, by, place, mode, cwd, path } = explained_call;
     let word = match verdict {
         ToolDecision::Allow => "runs",
         ToolDecision::Ask => "asks",
@@ -52,7 +52,7 @@ mod tests {
         };
         let rules = [rule(Some(0), "bash(cargo test:*)"), rule(None, "bash(a\u{1b}b)")];
         assert_eq!(listing(&rules, 61_000), ["1 min  /w  bash(cargo test:*)", "-      /w  deny bash(a␛b)"]);
-        let said = Explained {
+        let explained_call = Explained {
             verdict: ToolDecision::Allow,
             by: "rule bash(cargo test:*)".to_owned(),
             place: Some("permissions.allow of the configuration".to_owned()),
@@ -61,6 +61,6 @@ mod tests {
             path: None,
         };
         let expect = ["runs: rule bash(cargo test:*), permissions.allow of the configuration", "in /w, mode ask"];
-        assert_eq!(explained(&said), expect);
+        assert_eq!(explained(&explained_call), expect);
     }
 }

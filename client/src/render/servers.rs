@@ -15,7 +15,7 @@ pub(crate) fn listing(servers: &[Server]) -> Vec<String> {
     for (line, server) in lines.into_iter().zip(servers) {
         all.push(line);
         all.extend(server.from.iter().map(|from| format!("  from {}", clean_line(&from.to_string_lossy()))));
-        all.extend(server.session.iter().map(|session| format!("  from a client, for the session {session} alone")));
+        all.extend(server.session.iter().map(|session| format!("  from a client, only for session {session}")));
         all.extend(server.error.iter().chain(&server.problems).map(|problem| format!("  {problem}")));
     }
     all
@@ -33,7 +33,7 @@ fn row(server: &Server) -> Vec<String> {
             Some(session) => format!("needs login: `linger mcp login {} -s {session}`", server.server),
             None => format!("needs login: `linger mcp login {}`", server.server),
         },
-        State::Untrusted => "waits for trust: `linger trust`".to_owned(),
+        State::Untrusted => "not trusted yet: `linger trust`".to_owned(),
         State::LeftOut => "left out".to_owned(),
         State::Unknown => "?".to_owned(),
     };
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(listing(&[git.clone(), files, issues]), expect);
         let from = Some("/w/.mcp.json".into());
         let waits = Server { state: State::Untrusted, instances: Vec::new(), tools: None, from, ..git.clone() };
-        let expect = ["git  waits for trust: `linger trust`      uvx mcp-server-git", "  from /w/.mcp.json"];
+        let expect = ["git  not trusted yet: `linger trust`      uvx mcp-server-git", "  from /w/.mcp.json"];
         assert_eq!(listing(&[waits]), expect);
         assert_eq!(tools(&git), ["mcp__git__log  Shows."]);
         assert_eq!(listing(&[]).len(), 1);

@@ -16,7 +16,7 @@ const HEADER: [&str; 8] = ["SESSION", "STATE", "CHANGED", "SIZE", "USAGE", "CONT
 /// The columns that are not cut: the others share what a terminal has left.
 const FIXED: usize = 6;
 
-/// Those of them that make room for titles on a narrow terminal, the first one first: size, context, usage, age.
+/// Columns that make room for titles on a narrow terminal, the first one first: size, context, usage, age.
 const DROPPED: [usize; 4] = [3, 5, 4, 2];
 
 /// The least columns for a title, and for a directory; with less room there is none.
@@ -95,20 +95,20 @@ fn fitted(mut rows: Vec<Vec<String>>, width: usize) -> Vec<String> {
     };
     let (title, directory) = (widest(&rows, FIXED), widest(&rows, FIXED + 1));
     let mut kept: Vec<usize> = (0..FIXED).collect();
-    let room = |kept: &[usize]| width.saturating_sub(kept.iter().map(|n| widest(&rows, *n) + 2).sum());
+    let space = |kept: &[usize]| width.saturating_sub(kept.iter().map(|n| widest(&rows, *n) + 2).sum());
     for dropped in DROPPED {
-        if room(&kept) >= (title + 2 + directory).min(2 * LEAST + 2) {
+        if space(&kept) >= (title + 2 + directory).min(2 * LEAST + 2) {
             break;
         }
         kept.retain(|n| *n != dropped);
     }
-    let (title, directory) = match room(&kept) {
-        room if title + 2 + directory <= room => (title, directory),
-        room if room < LEAST => (0, 0),
-        room if room < 2 * LEAST + 2 => (room, 0),
-        room => {
-            let title = title.min((room - 2).saturating_sub(directory).max(room / 2));
-            (title, room - 2 - title)
+    let (title, directory) = match space(&kept) {
+        space if title + 2 + directory <= space => (title, directory),
+        space if space < LEAST => (0, 0),
+        space if space < 2 * LEAST + 2 => (space, 0),
+        space => {
+            let title = title.min((space - 2).saturating_sub(directory).max(space / 2));
+            (title, space - 2 - title)
         }
     };
     for row in &mut rows {
@@ -121,18 +121,18 @@ fn fitted(mut rows: Vec<Vec<String>>, width: usize) -> Vec<String> {
 }
 
 /// As much of the beginning as there is room for, and a sign if that is not all.
-fn beginning(text: &str, room: usize) -> String {
-    match room {
-        _ if of(text) <= room => text.to_owned(),
+fn beginning(text: &str, space: usize) -> String {
+    match space {
+        _ if of(text) <= space => text.to_owned(),
         0 => String::new(),
-        room => format!("{}~", cut(text, room - 1)),
+        space => format!("{}~", cut(text, space - 1)),
     }
 }
 
 /// As much of the end as there is room for, behind a sign if that is not all.
-fn end(text: &str, room: usize) -> String {
-    let over = of(text).saturating_sub(room);
-    match room {
+fn end(text: &str, space: usize) -> String {
+    let over = of(text).saturating_sub(space);
+    match space {
         _ if over == 0 => text.to_owned(),
         0 => String::new(),
         _ => {

@@ -7,15 +7,15 @@ use super::style::Style;
 pub(crate) struct Settings {
     /// Colours and signs.
     pub(crate) style: Style,
-    /// Columns.
+    /// Columns of the terminal.
     pub(crate) width: usize,
     /// Whether text is printed as it came, for a stdout that is no terminal.
     pub(crate) raw: bool,
     /// Whether Markdown is drawn; else its source is shown.
     pub(crate) markdown: bool,
-    /// Whether deltas come.
+    /// Whether text comes in deltas; else whole messages are printed.
     pub(crate) deltas: bool,
-    /// What is shown of thinking.
+    /// How much thinking is shown.
     pub(crate) thinking: Thinking,
     /// Whether the end of a turn shows its cost.
     pub(crate) usage: bool,
@@ -27,7 +27,7 @@ pub(crate) struct Settings {
     pub(crate) me: String,
 }
 
-/// What is shown of a model's thinking.
+/// How much of a model's thinking is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Thinking {
     /// All of it, dimmed.
@@ -54,6 +54,6 @@ impl std::str::FromStr for Thinking {
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         let known = [Self::Show, Self::Hide, Self::Summary].into_iter().find(|known| known.to_string() == name);
-        known.ok_or_else(|| format!("unknown word '{name}' for thinking: show, hide or summary"))
+        known.ok_or_else(|| format!("unknown value '{name}' for thinking: show, hide or summary"))
     }
 }

@@ -73,7 +73,7 @@ impl Shaped {
         Some(Delta { text: std::mem::take(&mut held.text), ..held.clone() })
     }
 
-    /// What was held back, once its message is whole: the answer in it, or the text as it came.
+    /// Ends the held-back text, once its message is whole: the answer in it, or the text as it came.
     pub(super) fn end(&mut self) -> Option<Delta> {
         let held = self.held.take().filter(|_| !self.passes)?;
         self.passes = false;

@@ -11,13 +11,13 @@ use linger_protocol::permission::Decision;
 use super::money;
 use super::style::Style;
 use super::table::age;
-use super::{decision_text, reason};
+use super::words::{decision_text, reason};
 use crate::terminal::{clean_exact_line, clean_line, cut};
 
 /// Lines of each kind that are shown; a longer list says how many more there are.
 const SHOWN: usize = 5;
 
-/// What happened since.
+/// The changes since a person left.
 #[derive(Debug)]
 pub(crate) struct Since {
     left: LastRead,
@@ -77,10 +77,10 @@ impl Since {
             }
             EventBody::PermissionResolved { permission, decision, by, .. } => {
                 let answer = (*decision != Decision::Cancelled).then(|| decision_text(*decision));
-                self.resolved(permission.as_str(), answer, by, is_new);
+                self.say_answer(permission.as_str(), answer, by, is_new);
             }
             EventBody::QuestionResolved { question, answer, by, .. } => {
-                self.resolved(question.as_str(), answer.as_deref(), by, is_new);
+                self.say_answer(question.as_str(), answer.as_deref(), by, is_new);
             }
             EventBody::TurnFinished { stop_reason, usage, .. } if is_new => {
                 self.turns += 1;
@@ -114,7 +114,7 @@ impl Since {
         }
     }
 
-    fn resolved(&mut self, id: &str, answer: Option<&str>, by: &str, is_new: bool) {
+    fn say_answer(&mut self, id: &str, answer: Option<&str>, by: &str, is_new: bool) {
         let asked = self.asked.remove(id).unwrap_or_default();
         if let Some(answer) = answer.filter(|_| is_new) {
             self.answered.push(format!("{}: {} by {}", first_line(&asked), clean_line(answer), clean_line(by)));
@@ -161,8 +161,8 @@ impl Since {
             if over > 0 {
                 lines.push(style.dim(&format!("  {} more", counted(over, noun))));
             }
-            let room = width.saturating_sub(3);
-            lines.extend(list.iter().skip(over).map(|line| format!("  {}", cut(line, room))));
+            let space = width.saturating_sub(3);
+            lines.extend(list.iter().skip(over).map(|line| format!("  {}", cut(line, space))));
         }
         lines
     }

@@ -30,7 +30,7 @@ const OURS: &[&str] = &[
     "cancelled",
     "failed: HTTP 500",
     "╌╌╌ interrupted ╌╌╌",
-    "compacted: a summary stands for 3 older messages",
+    "compacted: a summary replaces 3 older messages",
     "queued: rm -rf /",
     "undone: restored src/main.rs",
     "session work in ~/work, mock/mock (auto); /help for help",

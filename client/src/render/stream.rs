@@ -1,54 +1,34 @@
 //! The words of the model as they stream: text, thinking, and where one ends and the other begins.
 
 use linger_protocol::event::{Delta, ToolKind};
-use linger_protocol::id::MessageId;
 use linger_protocol::message::{ContentBlock, text_of};
 use serde_json::Value;
 
-use super::markdown::GUTTER;
-use super::{Call, Midline, Renderer, Thinking};
-use crate::terminal::{Output, clean, clean_line};
+use super::renderer::{Call, Midline, Renderer};
+use super::settings::Thinking;
+use crate::terminal::{Output, clean};
 
 impl Renderer {
-    /// Ends an open line, before other output.
-    pub(crate) fn fresh_line(&mut self, out: &mut Vec<Output>) {
-        match self.midline.take() {
-            // In a pipe only the end of the message ends its line.
-            Some(Midline::Text) if self.settings.raw => self.midline = Some(Midline::Text),
-            Some(Midline::Text) => out.push(Output::Text(self.prose.end_row())),
-            Some(Midline::Thinking) => out.push(Output::Talk(self.thought.end_row())),
-            Some(Midline::Hosted) => out.push(Output::Talk("\n".to_owned())),
-            None => {}
+    /// A piece of an answer: it is held back while it may be the JSON of a schema.
+    pub(super) fn answer_delta(&mut self, delta: &Delta, out: &mut Vec<Output>) {
+        if self.settings.raw {
+            self.text_delta(delta, out);
+        } else if let Some(delta) = self.shaped.text(delta) {
+            self.text_delta(&delta, out);
         }
     }
 
-    /// Ends the text of the model, with what is held back of it.
-    pub(super) fn end_text(&mut self, out: &mut Vec<Output>) {
-        let thought = self.thought.end();
-        if !thought.is_empty() {
-            out.push(Output::Talk(thought));
+    /// A whole answer: its end, if it streamed.
+    pub(super) fn answer(&mut self, content: &[ContentBlock], interrupted: bool, cut: bool, out: &mut Vec<Output>) {
+        self.wait = None;
+        if let Some(delta) = self.shaped.end() {
+            self.text_delta(&delta, out);
         }
-        let text = match self.settings.raw {
-            true if self.midline == Some(Midline::Text) => "\n".to_owned(),
-            true => String::new(),
-            false => self.prose.end(),
-        };
-        if !text.is_empty() {
-            out.push(Output::Text(text));
-        }
-        if self.midline != Some(Midline::Hosted) {
-            self.midline = None;
-        }
+        let shown = self.shaped.message(content).filter(|_| !self.settings.raw);
+        self.message(shown.as_deref().unwrap_or(content), interrupted, cut, out);
     }
 
-    /// Ends the line of a cut answer that nothing continues.
-    pub(super) fn end_cut(&mut self, out: &mut Vec<Output>) {
-        if std::mem::take(&mut self.cut) {
-            self.end_text(out);
-        }
-    }
-
-    pub(super) fn text_delta(&mut self, delta: &Delta, out: &mut Vec<Output>) {
+    fn text_delta(&mut self, delta: &Delta, out: &mut Vec<Output>) {
         let block = (delta.message.clone(), delta.block);
         if self.block.as_ref() != Some(&block) {
             self.block_begins(Midline::Text, out);
@@ -83,7 +63,7 @@ impl Renderer {
             self.block = Some(block);
         }
         let text = match self.settings.thinking {
-            Thinking::Summary => self.summary.push(delta, self.settings.width, self.settings.style.ellipsis()),
+            Thinking::Summary => self.first_line.push(delta, self.settings.width, self.settings.style.ellipsis()),
             _ => clean(&delta.text).into_owned(),
         };
         if text.is_empty() {
@@ -117,7 +97,7 @@ impl Renderer {
         self.after = Some(kind);
     }
 
-    pub(super) fn message(&mut self, content: &[ContentBlock], interrupted: bool, cut: bool, out: &mut Vec<Output>) {
+    fn message(&mut self, content: &[ContentBlock], interrupted: bool, cut: bool, out: &mut Vec<Output>) {
         let hosted = |block: &ContentBlock| matches!(block, ContentBlock::Hosted { .. });
         if !self.settings.deltas && content.iter().any(hosted) {
             self.blocks(content, out);
@@ -150,41 +130,5 @@ impl Renderer {
             let rule = self.settings.style.rule();
             self.say(&self.settings.style.dim(&format!("{rule} interrupted {rule}")), out);
         }
-    }
-}
-
-/// Characters of a thought's summary on a terminal without a width.
-const SUMMARY: usize = 80;
-
-/// Thinking that is shown by its first line.
-#[derive(Debug, Default)]
-pub(super) struct Summary {
-    block: Option<(MessageId, u32)>,
-    /// How many characters of it were shown.
-    shown: usize,
-    /// Whether the line is complete.
-    over: bool,
-}
-
-impl Summary {
-    /// The part of a piece to show.
-    fn push(&mut self, delta: &Delta, width: usize, ellipsis: &str) -> String {
-        let block = Some((delta.message.clone(), delta.block));
-        if self.block != block {
-            *self = Self { block, ..Self::default() };
-        }
-        if self.over {
-            return String::new();
-        }
-        let room = if width > 10 { width - 5 - GUTTER } else { SUMMARY };
-        let fresh = if self.shown == 0 { delta.text.trim_start() } else { delta.text.as_str() };
-        let line = fresh.split('\n').next().unwrap_or_default();
-        let mut text: String = clean_line(line).chars().take(room.saturating_sub(self.shown)).collect();
-        self.shown += text.chars().count();
-        self.over = self.shown > 0 && (fresh.contains('\n') || self.shown >= room);
-        if self.over {
-            text.push_str(&format!(" {ellipsis}\n"));
-        }
-        text
     }
 }

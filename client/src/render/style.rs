@@ -43,12 +43,12 @@ impl Style {
         if self.unicode { "•" } else { "*" }
     }
 
-    /// It went well.
+    /// The sign of success.
     pub(crate) fn good(&self) -> String {
         self.green(if self.unicode { "✓" } else { "ok" })
     }
 
-    /// It did not.
+    /// The sign of failure.
     pub(crate) fn bad(&self) -> String {
         self.red(if self.unicode { "✗" } else { "failed" })
     }

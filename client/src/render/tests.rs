@@ -3,7 +3,9 @@
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use super::*;
+use super::style::Style;
+use super::{Renderer, Settings, Thinking};
+use crate::terminal::Output;
 
 fn settings() -> Settings {
     Settings {
@@ -73,9 +75,9 @@ fn a_prompt_that_is_taken_back_is_named_by_its_words() {
         back("p9", me)
     ]);
     assert_snapshot!(screen(settings(), events), @r"
-    a queued prompt was taken back: two
-    a queued prompt was taken back by nvim: one␛[2J
-    a queued prompt was taken back
+    a queued prompt was removed: two
+    a queued prompt was removed by nvim: one␛[2J
+    a queued prompt was removed
     ");
 }
 
@@ -120,7 +122,7 @@ fn what_was_interrupted_gets_a_line_under_it_and_stays() {
       Good d
     ╌╌╌ interrupted ╌╌╌
     warning: provider overloaded; trying again in 1.2 s
-    the interrupted text does not count; the step is repeated
+    retrying this step; ignore the text above
       Good day
     failed: HTTP 500
     ");
@@ -286,8 +288,8 @@ fn what_made_room_in_the_context_is_one_line_each() {
     assert_snapshot!(screen(Settings { usage: true, ..settings() }, events), @r"
     the context is nearly full; summarising 9 older messages,
       163k tokens in all …
-    compacted: a summary stands for 9 older messages; 163k
-      tokens became 9000, 154k saved
+    compacted: a summary replaces 9 older messages; 163k tokens
+      became 9000, 154k saved
     the context is too long for the model; summarising 9 older
       messages, 163k tokens in all …
     warning: not compacted: the model ␛refused
@@ -298,7 +300,7 @@ fn what_made_room_in_the_context_is_one_line_each() {
     warning: the provider refused the history; the model no
       longer sees its thinking in 2 messages
     summarising 9 older messages, 163k tokens in all …
-    compacted: a summary stands for 1 older message; 163k tokens
+    compacted: a summary replaces 1 older message; 163k tokens
       became 9000, 154k saved
     12k tokens in (800 cached), 60 out, 2 steps, cost unknown;
       context: 62 % of 200k
@@ -406,7 +408,7 @@ fn a_client_that_attaches_during_a_wait_sees_how_long_it_still_takes() {
     assert_snapshot!(screen(settings(), json!([notice, caught_up(15_500)])), @r"
     warning: HTTP 529: overloaded; trying again in 45.0 s (2 of
       6)
-    the next attempt is in 31 s
+    next attempt in 31 s
     ");
     let over = "warning: HTTP 529: overloaded; trying again in 45.0 s (2 of\n  6)\n";
     assert_eq!(screen(settings(), json!([notice, caught_up(46_000)])), over);
@@ -489,7 +491,7 @@ fn a_new_session_says_nothing_of_requests_that_change_before_the_first_one() {
     let setup = json!({"kind": "session_changed", "seq": 3, "setup": {"kind": "openai", "digest": "b"}});
     let created = json!({"kind": "session_created", "seq": 1, "cwd": "/w", "model": "m", "mode": "ask"});
     let answer = said("m1", json!([{"type": "text", "text": "yes"}]));
-    let line = "requests to the provider change from here on: its configuration or linger changed";
+    let line = "note: system prompt or tools changed; the provider's cache starts over";
     let seen = |events: Value| screen(settings(), events).matches(&line[..40]).count();
     assert_eq!(seen(json!([created, setup])), 0);
     assert_eq!(seen(json!([created, setup, answer, setup])), 1);

@@ -1,13 +1,13 @@
 //! Tool calls as lines: the call, its result, its diff.
 
 use linger_protocol::checkpoint::Checkpoint;
-use linger_protocol::event::{ChangeKind, EventBody, FileChange, NotRestored, Outcome, ToolKind};
+use linger_protocol::event::{ChangeKind, EventBody, Outcome, ToolKind};
 use linger_protocol::id::CallId;
 use linger_protocol::message::{ContentBlock, text_of};
 
 use super::markdown::width;
+use super::renderer::{Call, Renderer};
 use super::style::Style;
-use super::{Call, Renderer};
 use crate::terminal::{Output, clean_exact_line, clean_line, cut};
 
 /// Files that a command changed and that its line names.
@@ -26,17 +26,13 @@ const TAIL: usize = 5;
 const TAIL_FAILED: usize = 15;
 
 impl Renderer {
-    pub(super) fn tool_started(
-        &mut self,
-        call: &CallId,
-        (tool, kind): (&str, ToolKind),
-        action: &str,
-        out: &mut Vec<Output>,
-    ) {
+    pub(super) fn tool_started(&mut self, body: &EventBody, out: &mut Vec<Output>) {
+        let EventBody::ToolStarted { call_id, tool, action, tool_kind, .. } = body else { return };
         self.call_line(tool, action, out);
         self.call_lines(action, out);
-        self.calls.insert(call.clone(), Call { tool: tool.to_owned(), action: action.to_owned(), kind, started: true });
-        self.last_call = Some(call.clone());
+        let call = Call { tool: tool.clone(), action: action.clone(), kind: *tool_kind, started: true };
+        self.calls.insert(call_id.clone(), call);
+        self.last_call = Some(call_id.clone());
     }
 
     fn call_line(&mut self, tool: &str, action: &str, out: &mut Vec<Output>) {
@@ -45,19 +41,19 @@ impl Renderer {
         // Most actions begin with the name of their tool.
         let action =
             action.strip_prefix(tool.as_str()).filter(|rest| rest.starts_with(' ')).unwrap_or(action).trim_start();
-        let room = self.settings.width.saturating_sub(tool.chars().count() + 4);
-        let action = one_line(action, room, &style);
+        let space = self.settings.width.saturating_sub(tool.chars().count() + 4);
+        let action = one_line(action, space, &style);
         let line = format!("{} {} {action}", style.bullet(), style.bold(&tool));
         self.say(line.trim_end(), out);
     }
 
     /// The lines of an action behind its first one.
     fn call_lines(&mut self, action: &str, out: &mut Vec<Output>) {
-        let (style, room) = (self.settings.style, self.settings.width.saturating_sub(4));
+        let (style, space) = (self.settings.style, self.settings.width.saturating_sub(4));
         let rest = action.lines().count().saturating_sub(1);
         let most = if self.whole { usize::MAX } else { MAX_ACTION };
         for line in action.lines().skip(1).take(most) {
-            self.say(&format!("    {}", one_line(line, room, &style)), out);
+            self.say(&format!("    {}", one_line(line, space, &style)), out);
         }
         if rest > most {
             self.say(&style.dim(&format!("    ({} more lines)", rest - most)), out);
@@ -66,15 +62,16 @@ impl Renderer {
 
     /// The last lines of an output.
     fn tail(&mut self, text: &str, most: usize, out: &mut Vec<Output>) {
-        let (style, room) = (self.settings.style, self.settings.width.saturating_sub(5));
+        let (style, space) = (self.settings.style, self.settings.width.saturating_sub(5));
         let lines: Vec<&str> = text.lines().collect();
         for line in lines.iter().skip(lines.len().saturating_sub(most)) {
             // A carriage return begins the line again.
             let line = line.trim_end_matches('\r').rsplit('\r').next().unwrap_or_default().replace('\t', "    ");
             let line = clean_line(&line);
-            let line = match width::of(&line) > room {
-                true => cut(&line, room.saturating_sub(3)) + style.ellipsis(),
-                false => line.into_owned(),
+            let line = if width::of(&line) > space {
+                cut(&line, space.saturating_sub(3)) + style.ellipsis()
+            } else {
+                line.into_owned()
             };
             self.say(&style.dim(&format!("    {line}")), out);
         }
@@ -122,7 +119,7 @@ impl Renderer {
         let sign = if good { style.good() } else { style.bad() };
         let file = file
             .as_ref()
-            .map(|file| format!(", all of it in {}", clean_line(&file.to_string_lossy())))
+            .map(|file| format!(", full output in {}", clean_line(&file.to_string_lossy())))
             .unwrap_or_default();
         self.say(&format!("{sign} {result}{file}"), out);
         for block in content {
@@ -135,7 +132,7 @@ impl Renderer {
         match outcome {
             // Of a file that was read too.
             Outcome::Ran if self.whole => self.tail(said, usize::MAX, out),
-            Outcome::Ran if good && is_delegate => self.child_answered(text.trim(), out),
+            Outcome::Ran if good && is_delegate => self.say_child_answer(text.trim(), out),
             Outcome::Ran if good && executes => self.tail(said, TAIL, out),
             // Without an exit code its first line stands above.
             Outcome::Ran if !good && exit.is_some() => self.tail(said, TAIL_FAILED, out),
@@ -160,22 +157,19 @@ impl Renderer {
         let more = (taken.changed as usize).saturating_sub(named.len());
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let line = self.settings.style.dim(&format!("  changed {}{more}", named.join(", ")));
-        match self.calls.contains_key(&taken.call_id) {
+        if self.calls.contains_key(&taken.call_id) {
             // Below the call's result, which follows.
-            true => self.changed = Some((taken.call_id.clone(), line)),
-            false => self.say(&line, out),
+            self.changed = Some((taken.call_id.clone(), line))
+        } else {
+            self.say(&line, out)
         }
     }
 
     /// The files that were put back, a line each.
-    pub(super) fn undone(
-        &mut self,
-        redo: bool,
-        (changes, failed): (&[FileChange], &[NotRestored]),
-        out: &mut Vec<Output>,
-    ) {
+    pub(super) fn undone(&mut self, body: &EventBody, out: &mut Vec<Output>) {
+        let EventBody::Undone { redo, changes, failed, .. } = body else { return };
         let style = self.settings.style;
-        let what = if redo { "done again" } else { "undone" };
+        let what = if *redo { "done again" } else { "undone" };
         if changes.is_empty() {
             self.say(&style.dim(&format!("nothing was {what}")), out);
         }
@@ -190,7 +184,7 @@ impl Renderer {
         }
         for left in failed {
             let (path, reason) = (left.path.to_string_lossy(), clean_line(&left.reason));
-            self.say(&style.yellow(&format!("left as it is: {}: {reason}", clean_line(&path))), out);
+            self.say(&style.yellow(&format!("left unchanged: {}: {reason}", clean_line(&path))), out);
         }
     }
 
@@ -224,10 +218,10 @@ fn output(text: &str, exited: bool) -> &str {
 }
 
 /// The first line of `text`, cut to `room` columns.
-fn one_line(text: &str, room: usize, style: &Style) -> String {
+fn one_line(text: &str, space: usize, style: &Style) -> String {
     let mut lines = text.lines();
     let first = clean_exact_line(lines.next().unwrap_or_default());
-    let cut = width::cut(&first, room.max(10));
+    let cut = width::cut(&first, space.max(10));
     let more = cut.len() < first.len() || lines.next().is_some();
     if more { format!("{cut}{}", style.ellipsis()) } else { cut.to_owned() }
 }

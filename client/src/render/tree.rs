@@ -17,7 +17,7 @@ const MAX_DEPTH: usize = 8;
 
 /// The sessions in the order of a tree, each with its depth: forks under their origins, children under their parents. A session
 /// whose origin is not among the rows is a root; roots keep their order.
-pub(crate) fn arranged(rows: &[Info]) -> Vec<(usize, Info)> {
+pub(crate) fn arrange(rows: &[Info]) -> Vec<(usize, Info)> {
     let ids: BTreeSet<&SessionId> = rows.iter().map(|row| &row.session).collect();
     let above = |row: &Info| {
         let origin = row.origin.as_ref().map(|origin| origin.session.clone()).or_else(|| row.parent.clone());
@@ -47,7 +47,7 @@ pub(crate) fn titled(placed: Vec<(usize, Info)>) -> Vec<Info> {
 
 /// The tree that a session is in: its root, and everything below that.
 pub(crate) fn around(rows: &[Info], session: &SessionId) -> Vec<(usize, Info)> {
-    let placed = arranged(rows);
+    let placed = arrange(rows);
     let Some(at) = placed.iter().position(|(_, row)| row.session == *session) else { return Vec::new() };
     let first = placed.get(..=at).unwrap_or_default().iter().rposition(|(depth, _)| *depth == 0).unwrap_or(at);
     let rest = placed.into_iter().skip(first);
@@ -91,7 +91,7 @@ pub(crate) fn prompts(rows: &[PromptRow], now: u64, by_number: bool) -> Vec<Stri
     columns(&rows.iter().enumerate().map(row).collect::<Vec<_>>())
 }
 
-/// What is said of a session that went back.
+/// The line for a session that went back.
 pub(crate) fn went_back(text: &str, branch: &SessionId, files: usize) -> Vec<String> {
     let mut lines = vec![format!("went back to before \"{}\"", quoted(text))];
     match files {
@@ -99,24 +99,21 @@ pub(crate) fn went_back(text: &str, branch: &SessionId, files: usize) -> Vec<Str
         1 => lines.push("1 file was put back; `linger redo` makes the change again".to_owned()),
         more => lines.push(format!("{more} files were put back; `linger redo` makes the changes again")),
     }
-    lines.push(format!("what was left is session {branch}: `linger attach {branch}`"));
+    lines.push(format!("the old branch is session {branch}: `linger attach {branch}`"));
     lines
 }
 
-/// What is said of a compaction that was taken back.
+/// The line for a compaction that was taken back.
 pub(crate) fn taken_back(taken: &Uncompacted) -> String {
     let Uncompacted { messages, tokens, .. } = taken;
-    format!("the summary of {messages} messages was taken back: the model reads them again, about {tokens} tokens")
+    format!("summary undone: the model reads {messages} messages again, about {tokens} tokens")
 }
 
 /// The beginning of a text, in one line.
 pub(crate) fn quoted(text: &str) -> String {
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     let line = clean_line(line.trim());
-    match line.chars().count() > QUOTED {
-        true => line.chars().take(QUOTED - 1).chain(['~']).collect(),
-        false => line.into_owned(),
-    }
+    if line.chars().count() > QUOTED { line.chars().take(QUOTED - 1).chain(['~']).collect() } else { line.into_owned() }
 }
 
 #[cfg(test)]
@@ -151,17 +148,17 @@ mod tests {
             row("lost", Some("removed"), 5),
         ];
         let all = [(0, "x"), (0, "a"), (1, "b"), (2, "d"), (1, "c"), (0, "lost")];
-        check(&arranged(&rows), &all);
+        check(&arrange(&rows), &all);
         check(&around(&rows, &"d".into()), &[(0, "a"), (1, "b"), (2, "d"), (1, "c")]);
         check(&around(&rows, &"x".into()), &[(0, "x")]);
         check(&around(&rows, &"none".into()), &[]);
-        assert_eq!(titled(arranged(&rows))[3].name.as_deref(), Some("  - "));
+        assert_eq!(titled(arrange(&rows))[3].name.as_deref(), Some("  - "));
     }
 
     #[test]
     fn a_cycle_of_damaged_rows_is_no_endless_tree() {
         let rows = [row("a", Some("b"), 1), row("b", Some("a"), 2), row("c", Some("c"), 3)];
-        check(&arranged(&rows), &[(0, "c")]);
+        check(&arrange(&rows), &[(0, "c")]);
     }
 
     #[test]

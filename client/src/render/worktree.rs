@@ -9,7 +9,7 @@ use crate::terminal::clean_line;
 /// Characters of a commit that are shown.
 const COMMIT: usize = 12;
 
-/// What is said of a merge.
+/// The line for a merge.
 pub(crate) fn merged(done: &Merged) -> String {
     let Merged { branch, directory, commit, count, .. } = done;
     let files = if *count == 1 { "1 file".to_owned() } else { format!("{count} files") };
@@ -19,11 +19,11 @@ pub(crate) fn merged(done: &Merged) -> String {
 
 /// How a merge is taken back.
 pub(crate) fn takes_back(done: &Merged) -> String {
-    let text = format!("`git reset --keep {}` in {} takes it back", short(&done.before), short_path(&done.directory));
+    let text = format!("undo it with `git reset --keep {}` in {}", short(&done.before), short_path(&done.directory));
     clean_line(&text).into_owned()
 }
 
-/// What is said of a worktree whose state has changed.
+/// The line for a worktree whose state has changed.
 pub(crate) fn changed(worktree: &Worktree) -> String {
     let branch = &worktree.branch;
     let text = match worktree.status {
@@ -42,7 +42,7 @@ pub(crate) fn row(info: &Info) -> Option<String> {
         WorktreeStatus::Removed => None,
         WorktreeStatus::Merged => Some(format!("  worktree on {branch}, merged")),
         _ if !can_merge(info) => Some(format!("  worktree on {branch}")),
-        _ => Some(format!("  worktree on {branch}: `linger merge {}` merges what it did", info.session)),
+        _ => Some(format!("  worktree on {branch}: merge it with `linger merge {}`", info.session)),
     }
 }
 
@@ -53,10 +53,11 @@ pub(crate) fn can_merge(info: &Info) -> bool {
     info.state == State::Idle && worktree.is_some_and(|worktree| !is_done(worktree))
 }
 
-/// What is said of worktrees that stay when their sessions go.
+/// The line for a worktree that stays when its session is removed.
 pub(crate) fn kept(worktree: &Worktree) -> String {
     let Worktree { path, branch, .. } = worktree;
-    let text = format!("its git worktree {} on {branch} stays: it has changes that are nowhere else", short_path(path));
+    let text =
+        format!("its git worktree {} on {branch} stays: it has changes that exist nowhere else", short_path(path));
     clean_line(&text).into_owned()
 }
 
@@ -84,6 +85,6 @@ mod tests {
             "{said}"
         );
         assert!(!said.contains('\u{1b}'), "{said}");
-        assert_eq!(takes_back(&done), "`git reset --keep 0123456789ab` in /w takes it back");
+        assert_eq!(takes_back(&done), "undo it with `git reset --keep 0123456789ab` in /w");
     }
 }

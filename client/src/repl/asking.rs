@@ -7,26 +7,14 @@ use linger_protocol::id::QuestionId;
 use linger_protocol::permission::Mode;
 use linger_protocol::session::Set;
 
-use super::Repl;
+use super::state::{Repl, Writing};
 use crate::error::{Exit, Failure};
 use crate::follow::Request;
-use crate::idempotency::key;
-use crate::input::{Hotkey, Line};
+use crate::input::{Hotkey, InputLine};
 use crate::question::{Press, Question};
 use crate::render::markdown::width::hang_lines;
 use crate::render::style::Style;
-use crate::terminal::{Above, Asked, terminal_width};
-
-/// What the next line is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Writing {
-    /// The answer to a form.
-    Answer,
-    /// Why a permission is denied.
-    Reason,
-    /// The rule that always allows it.
-    Rule,
-}
+use crate::terminal::{KeyRequest, terminal_width};
 
 impl Repl {
     /// Shows the first open question; without one no key answers anything.
@@ -36,41 +24,43 @@ impl Repl {
 
     /// Asks for an answer to the first open question, under what is to be shown of it.
     fn ask(&mut self, shown: impl Fn(&Question, &Style) -> String) -> Result<(), Failure> {
-        self.request += 1;
-        self.input.above.iter().for_each(Above::unask);
-        if self.cancelling || self.writing.is_some() {
+        self.asking.request += 1;
+        self.unask();
+        if self.turn.cancelling || self.asking.writing.is_some() {
             return Ok(());
         }
         let client = &mut self.attachment.client;
-        self.questions.look(client);
-        let Some(question) = self.questions.first() else { return Ok(()) };
+        self.asking.questions.fetch_differences(client);
+        let Some(question) = self.asking.questions.first() else { return Ok(()) };
         let style = self.renderer.style();
         let mut lines = Vec::new();
         self.renderer.fresh_line(&mut lines);
         let alone = self.input.above.is_some() && !self.keys.is_typing();
         let text = shown(question, &style) + &question.keys(&style, !alone);
-        let asked = Asked { request: self.request, keys: question.answers(), alone };
+        let asked = KeyRequest { request: self.asking.request, keys: question.answers(), alone };
         self.terminal.print(lines)?;
         self.terminal.ask(&hang_lines(&text, terminal_width()), asked)?;
-        self.asks = true;
+        self.asking.is_shown = true;
         Ok(())
     }
 
     /// The user turns to something else: a question that holds up nothing is answered only once it is shown again.
     pub(super) fn set_aside(&mut self) {
-        if self.questions.first().is_some_and(|question| !question.holds_up()) {
-            self.asks = false;
-            self.input.above.iter().for_each(Above::unask);
+        if self.asking.questions.first().is_some_and(|question| !question.holds_up()) {
+            self.asking.is_shown = false;
+            self.unask();
         }
     }
 
     /// Handles a line that is nothing but a key of the first question; `request`: the question that was on the screen.
     pub(super) fn answered(&mut self, key: char, request: Option<u32>) -> Result<(), Failure> {
-        let why = match (self.asks, request.is_none_or(|request| request == self.request)) {
+        let why = match (self.asking.is_shown, request.is_none_or(|request| request == self.asking.request)) {
             (true, true) => return self.press(key),
             // A question that was not on the screen yet, or another one, is not what it answers.
-            (true, false) => "not an answer: the question came while you typed",
-            (false, _) => "not sent: this question still waits; once more answers it, more words are a prompt",
+            (true, false) => "not taken as an answer: the question appeared while you were typing",
+            (false, _) => {
+                "not sent: this question is still open; press the key again to answer, or type more for a prompt"
+            }
         };
         self.say(why)?;
         self.show_question()
@@ -79,21 +69,21 @@ impl Repl {
     /// Handles a key that does not belong to the line being read.
     pub(super) fn hotkey(&mut self, hotkey: Hotkey) -> Result<Option<Exit>, Failure> {
         match hotkey {
-            Hotkey::Interrupt { .. } | Hotkey::Escape if self.writing.is_some() => {
+            Hotkey::Interrupt { .. } | Hotkey::Escape if self.asking.writing.is_some() => {
                 self.set_writing(None);
                 self.show_question()?;
             }
-            Hotkey::Escape if self.running.is_some() && !self.cancelling => self.cancel()?,
+            Hotkey::Escape if self.turn.running.is_some() && !self.turn.cancelling => self.cancel()?,
             Hotkey::Escape | Hotkey::ViMode => {}
-            Hotkey::Interrupt { empty: true } if self.cancelling => return self.leave().map(Some),
-            Hotkey::Interrupt { empty: true } if self.running.is_some() => self.cancel()?,
-            Hotkey::Interrupt { .. } => self.say(match (&self.running, self.offered) {
-                (Some(_), _) => "Ctrl-C again cancels the turn, Ctrl-D leaves",
+            Hotkey::Interrupt { empty: true } if self.turn.cancelling => return self.leave().map(Some),
+            Hotkey::Interrupt { empty: true } if self.turn.running.is_some() => self.cancel()?,
+            Hotkey::Interrupt { .. } => self.say(match (&self.turn.running, self.turn.offered) {
+                (Some(_), _) => "press Ctrl-C again to cancel the turn, Ctrl-D to leave",
                 (None, true) => "the turn was interrupted: /continue resumes it, /cancel ends it, Ctrl-D leaves",
-                (None, false) => "Ctrl-D leaves; /help for help",
+                (None, false) => "Ctrl-D to leave, /help for help",
             })?,
             Hotkey::NextMode => self.cycle_mode()?,
-            Hotkey::Answer { key, request } if request == self.request => self.press(key)?,
+            Hotkey::Answer { key, request } if request == self.asking.request => self.press(key)?,
             Hotkey::Answer { .. } => {}
             Hotkey::Names(names) => {
                 self.give_names(names);
@@ -104,12 +94,12 @@ impl Repl {
         Ok(None)
     }
 
-    /// What Esc does now, for the status.
+    /// The effect of Esc now, for the status.
     pub(super) fn way_out(&self) -> String {
         let does = match () {
             () if self.picking.is_some() => "closes the list",
-            () if self.writing.is_some() => "goes back",
-            () if self.cancelling => return "stopping".to_owned(),
+            () if self.asking.writing.is_some() => "goes back",
+            () if self.turn.cancelling => return "stopping".to_owned(),
             () => "stops",
         };
         format!("{} {does}", self.keys.escape())
@@ -117,7 +107,7 @@ impl Repl {
 
     /// The next mode of ask, edit and plan. `auto`, which asks nothing, is not one key away.
     fn cycle_mode(&mut self) -> Result<(), Failure> {
-        let next = match self.next_mode.unwrap_or(self.mode) {
+        let next = match self.about.next_mode.unwrap_or(self.about.mode) {
             Mode::Ask => Mode::Edit,
             Mode::Edit => Mode::Plan,
             Mode::Plan | Mode::Auto => Mode::Ask,
@@ -126,14 +116,13 @@ impl Repl {
     }
 
     fn set_mode(&mut self, mode: Mode) -> Result<(), Failure> {
-        self.next_mode = Some(mode);
-        let session = self.attachment.session.clone();
-        self.attachment.request(Request::Set(Set { session, mode: Some(mode), key: Some(key()?), ..Set::default() }))
+        self.about.next_mode = Some(mode);
+        self.set(Set { mode: Some(mode), ..Set::default() })
     }
 
     /// Handles a key for the question on the screen.
     pub(super) fn press(&mut self, key: char) -> Result<(), Failure> {
-        match self.questions.press(key)? {
+        match self.asking.questions.press(key)? {
             Press::Nothing => return Ok(()),
             Press::Show => {}
             Press::NotYet => return self.ask(|_, style| Question::not_yet(style)),
@@ -143,10 +132,10 @@ impl Repl {
                 self.set_mode(Mode::Edit)?;
                 return Ok(());
             }
-            Press::Write => return self.begin_writing(Writing::Answer, "write the answer"),
-            Press::Reason => return self.begin_writing(Writing::Reason, "write the reason, which the model reads"),
+            Press::Write => return self.begin_writing(Writing::Answer, "type your answer"),
+            Press::Reason => return self.begin_writing(Writing::Reason, "type the reason for the model"),
             Press::Rule(rule) => {
-                self.begin_writing(Writing::Rule, "write the rule; Tab gives the one that was shown")?;
+                self.begin_writing(Writing::Rule, "type the rule (Tab: the suggested one)")?;
                 self.keys.suggest(rule);
                 return Ok(());
             }
@@ -155,35 +144,29 @@ impl Repl {
         self.show_question()
     }
 
-    /// The next line belongs to this question, or to none. The editor runs no line that does.
-    pub(super) fn set_writing(&mut self, writing: Option<(QuestionId, Writing)>) {
-        self.keys.set_writing(writing.is_some());
-        self.writing = writing;
-    }
-
     /// The next line belongs to the question on the screen.
     fn begin_writing(&mut self, writing: Writing, what: &str) -> Result<(), Failure> {
-        let writing = self.questions.first().map(|question| (question.id.clone(), writing));
+        let writing = self.asking.questions.first().map(|question| (question.id.clone(), writing));
         self.set_writing(writing);
-        self.input.above.iter().for_each(Above::unask);
+        self.unask();
         self.say(&format!("{what}, then Enter; Ctrl-C goes back"))
     }
 
     /// Handles the line that was written to a question.
-    pub(super) fn written(&mut self, (id, writing): (QuestionId, Writing), line: &Line) -> Result<(), Failure> {
+    pub(super) fn answer_by(&mut self, id: &QuestionId, writing: Writing, line: &InputLine) -> Result<(), Failure> {
         match line {
-            Line::Text { text, .. } if !text.trim().is_empty() => {
+            InputLine::Text { text, .. } if !text.trim().is_empty() => {
                 let answer = match writing {
-                    Writing::Answer => self.questions.write(&id, text.trim()),
-                    Writing::Reason => self.questions.deny(&id, text.trim()),
-                    Writing::Rule => self.questions.always(&id, text.trim()),
+                    Writing::Answer => self.asking.questions.write(id, text.trim()),
+                    Writing::Reason => self.asking.questions.deny(id, text.trim()),
+                    Writing::Rule => self.asking.questions.always(id, text.trim()),
                 };
                 match answer {
                     // What was written is wrong, not the session.
                     Err(failure) if failure.exit == Exit::USAGE => self.complain(failure)?,
                     Err(failure) => return Err(failure),
                     Ok(Some(answer)) => self.attachment.request(Request::Answer(answer))?,
-                    Ok(None) => self.say("no longer asked; the line was not sent")?,
+                    Ok(None) => self.say("the question is no longer open; your answer was not sent")?,
                 }
             }
             _ => self.say("no answer was sent")?,

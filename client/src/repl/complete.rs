@@ -29,7 +29,6 @@ pub(super) struct Known {
 
 #[derive(Debug, Default)]
 struct Lists {
-    /// Counts the answers.
     answers: u64,
     names: HashMap<Names, Vec<Choice>>,
 }
@@ -61,23 +60,23 @@ impl Known {
     }
 }
 
-/// What a text may become.
+/// Completions of a text.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Found {
+struct Completions {
     /// Where in the line it begins.
     start: usize,
-    /// What begins like it.
+    /// Prefix matches.
     begin: Vec<Choice>,
-    /// What is like it in another way; listed behind.
+    /// Other matches, listed behind them.
     others: Vec<Choice>,
 }
 
-fn found(typed: &str, known: &Known, places: &[PathBuf]) -> Option<Found> {
+fn find(typed: &str, known: &Known, places: &[PathBuf]) -> Option<Completions> {
     if let Some(files) = files::mentioned(typed, places) {
         let choices = |names: Vec<String>| names.into_iter().map(|name| Choice::new(name, "")).collect::<Vec<_>>();
         let (mut begin, others) = (choices(files.begin), choices(files.fuzzy));
         begin.extend(resources(typed, files.start, known));
-        return Some(Found { start: files.start, begin, others });
+        return Some(Completions { start: files.start, begin, others });
     }
     if !typed.starts_with('/') || typed.contains('\n') {
         return None;
@@ -96,7 +95,7 @@ fn found(typed: &str, known: &Known, places: &[PathBuf]) -> Option<Found> {
         Argument::Directory => {
             let text = words.trim_start();
             let names = files::directories(text, places).into_iter().map(|name| Choice::new(name, "")).collect();
-            return Some(Found { start: typed.len() - text.len(), begin: names, others: Vec::new() });
+            return Some(Completions { start: typed.len() - text.len(), begin: names, others: Vec::new() });
         }
         _ if !first => return None,
         Argument::Mode => Mode::ALL.map(|mode| Choice::new(mode.to_string(), mode.description())).to_vec(),
@@ -127,13 +126,13 @@ fn is_server(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
 }
 
-/// Of these those that begin like the word; if there are none, those that have its letters.
-fn among(start: usize, word: &str, choices: Vec<Choice>) -> Found {
+/// Prefix matches; if none, fuzzy matches.
+fn among(start: usize, word: &str, choices: Vec<Choice>) -> Completions {
     let (begin, rest): (Vec<_>, Vec<_>) = choices.into_iter().partition(|choice| choice.text.starts_with(word));
     let rest = if begin.is_empty() { rest } else { Vec::new() };
     let mut others: Vec<_> = rest.into_iter().filter_map(|it| Some((files::score(word, &it.text)?, it))).collect();
     others.sort_by_key(|(score, _)| *score);
-    Found { start, begin, others: others.into_iter().map(|(_, choice)| choice).collect() }
+    Completions { start, begin, others: others.into_iter().map(|(_, choice)| choice).collect() }
 }
 
 /// The longest beginning that all have.
@@ -157,7 +156,7 @@ pub(super) struct Completer {
 }
 
 impl Completer {
-    /// What takes the place of the line from a byte on to the cursor; `None` if nothing completes it.
+    /// The byte to replace from, up to the cursor, and the text to put there; `None` if nothing completes it.
     pub(super) fn tab(&mut self, typed: &str, known: &Known, places: &[PathBuf]) -> Option<(usize, String)> {
         if self.left.as_deref() == Some(typed) && self.choices.len() > 1 {
             let next = self.chosen.map_or(0, |chosen| (chosen + 1) % self.choices.len());
@@ -166,7 +165,7 @@ impl Completer {
             return Some(self.leave(typed, text));
         }
         *self = Self::default();
-        let Found { start, begin, others } = found(typed, known, places)?;
+        let Completions { start, begin, others } = find(typed, known, places)?;
         self.start = start;
         let word = typed.get(start..).unwrap_or_default();
         let only = match (begin.as_slice(), others.as_slice()) {
@@ -189,7 +188,7 @@ impl Completer {
         (self.start, text)
     }
 
-    /// What is listed, and which of it is chosen.
+    /// The choices of the list, and the index of the selected one.
     pub(super) fn list(&self) -> (&[Choice], Option<usize>) {
         (&self.choices, self.chosen)
     }

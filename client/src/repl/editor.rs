@@ -30,11 +30,10 @@ use super::keys::{Ending, Keys};
 use crate::capacity::Capacity;
 use crate::environment::working_directory;
 use crate::error::{Exit, Failure};
-use crate::input::{Event, Hotkey, Line, Lines, Ran};
+use crate::input::{Event, Hotkey, InputLine, Lines, Ran};
 use crate::render::style::Style;
 use crate::terminal::{Above, command, discard_typed, lend, read_at_once, remember_editing, size};
 
-/// The prompt.
 pub(super) const PROMPT: &str = "> ";
 
 /// Makes rustyline draw its prompt again and leaves no trace: its printer ends every text with a line
@@ -60,15 +59,14 @@ struct LineEditor {
     sender: Sender<Event>,
 }
 
-/// What an editor is made of.
+/// The parts of an editor.
 pub(super) struct Setup {
     /// The state directory, which has the history files.
     pub(super) state: PathBuf,
-    /// The session's directory.
     pub(super) workspace: Workspace,
     /// How lists are drawn.
     pub(super) style: Style,
-    /// What undrawn lines above the prompt count against.
+    /// The budget for lines above the prompt that are not drawn yet.
     pub(super) capacity: Capacity,
     /// Takes the keys that do not belong to a line.
     pub(super) sender: Sender<Event>,
@@ -101,7 +99,9 @@ pub(super) fn open(setup: Setup) -> Result<(Lines, Keys, Known), Failure> {
     let mut editor = line_editor(setup).map_err(failed)?;
     let (above, keys) = (editor.above.clone(), editor.keys.clone());
     let known = Known::new(editor.sender.clone());
-    editor.editor.helper_mut().into_iter().for_each(|helper| helper.known = Some(known.clone()));
+    if let Some(helper) = editor.editor.helper_mut() {
+        helper.known = Some(known.clone());
+    }
     Ok((Lines { read: Box::new(move || editor.read_line()), above }, keys, known))
 }
 
@@ -157,7 +157,7 @@ fn wants_vi() -> bool {
 
 impl LineEditor {
     /// Shows the prompt and waits for a line.
-    fn read_line(&mut self) -> Line {
+    fn read_line(&mut self) -> InputLine {
         self.enter_workspace();
         let mut begun = String::new();
         // What was typed before the line went to `$EDITOR`, if there were pastes in it.
@@ -171,14 +171,20 @@ impl LineEditor {
             };
             self.keys.begin();
             self.keys.changed(&begun);
-            self.above.iter().for_each(Above::begin);
+            if let Some(above) = &self.above {
+                above.begin();
+            }
             let line = self.editor.readline_with_initial(&prompt, (&begun, ""));
             if matches!(line, Err(ReadlineError::Eof)) && self.keys.answer_digit() {
-                self.above.iter().for_each(|above| above.take_back(size()));
+                if let Some(above) = &self.above {
+                    above.take_back(size());
+                }
                 continue;
             }
-            let request = self.above.as_ref().and_then(Above::shown).map(|asked| asked.request);
-            self.above.iter().for_each(Above::end);
+            let request = self.above.as_ref().and_then(Above::shown_question).map(|asked| asked.request);
+            if let Some(above) = &self.above {
+                above.end();
+            }
             let line = match line {
                 Ok(line) => line,
                 // A key other than Ctrl-C that interrupts on this terminal.
@@ -188,17 +194,17 @@ impl LineEditor {
                 }
                 Err(ReadlineError::Io(error)) if error.kind() == std::io::ErrorKind::InvalidData => {
                     discard_typed();
-                    return Line::Garbled;
+                    return InputLine::Garbled;
                 }
-                Err(_) => return Line::End,
+                Err(_) => return InputLine::End,
             };
             let (whole, pasted) = self.keys.whole(&line);
             // A terminal that cannot move its cursor does not mark what is pasted: the lines of a paste are there at once.
             let pasted = pasted || (self.above.is_none() && self.keys.has_just_opened());
             let ending = self.keys.ending();
             match ending {
-                Ending::Leave => return Line::End,
-                Ending::Pick => return Line::Picked(self.keys.picked()),
+                Ending::Leave => return InputLine::End,
+                Ending::Pick => return InputLine::Picked(self.keys.picked()),
                 Ending::Editor => {
                     typed = typed.or_else(|| (whole != line).then_some(line));
                     begun = self.edit(whole);
@@ -210,14 +216,14 @@ impl LineEditor {
                     return match text.trim().strip_prefix('!').map(str::trim) {
                         Some(command) if !command.is_empty() && can_run => {
                             if pasted || command.contains('\n') {
-                                Line::NotRun
+                                InputLine::NotRun
                             } else {
                                 self.run(command.to_owned())
                             }
                         }
                         _ => {
                             let typed = typed.unwrap_or_else(|| line.replace("\\\n", "\n"));
-                            Line::Text { text, typed, steer: ending == Ending::Steer, request }
+                            InputLine::Text { text, typed, steer: ending == Ending::Steer, request }
                         }
                     };
                 }
@@ -236,13 +242,13 @@ impl LineEditor {
     }
 
     /// Runs a command of the user's own.
-    fn run(&self, command: String) -> Line {
+    fn run(&self, command: String) -> InputLine {
         let ran = command::run(&command, &self.cwd);
         let (output, code) = match ran {
             Ok((output, status)) => (Ok(output), command::code(status)),
             Err(error) => (Err(format!("{error} (in {})", self.cwd.display())), None),
         };
-        Line::Ran(Ran { command, output, code })
+        InputLine::Ran(Ran { command, output, code })
     }
 
     fn remember(&mut self, line: String) {
@@ -259,7 +265,9 @@ impl LineEditor {
     fn edit(&self, line: String) -> String {
         let edited = in_editor(&line);
         edited.unwrap_or_else(|error| {
-            self.above.iter().for_each(|above| above.push(&format!("error: {error}\n")));
+            if let Some(above) = &self.above {
+                above.push(&format!("error: {error}\n"));
+            }
             line
         })
     }
@@ -270,7 +278,7 @@ fn in_editor(text: &str) -> Result<String, String> {
     let set = |name| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
     let editor = set("VISUAL").or_else(|| set("EDITOR")).unwrap_or_else(|| "vi".to_owned());
     let mut random = [0; 8];
-    getrandom::fill(&mut random).map_err(|error| format!("no random bytes: {error}"))?;
+    getrandom::fill(&mut random).map_err(|error| format!("cannot get random bytes: {error}"))?;
     let name: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
     let path = std::env::temp_dir().join(format!("linger-{name}.md"));
     let write = |path: &Path| -> std::io::Result<()> {
@@ -302,7 +310,6 @@ struct Completion {
     workspace: Workspace,
     above: Above,
     keys: Keys,
-    /// The daemon's names.
     known: Option<Known>,
 }
 
@@ -345,7 +352,7 @@ impl Hinter for Completion {
 impl Highlighter for Completion {
     fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, default: bool) -> Cow<'b, str> {
         // A key that is waited for after a digit: reading ends without one.
-        read_at_once(!default && self.keys.counts(prompt));
+        read_at_once(!default && self.keys.takes_digit(prompt));
         remember_editing();
         self.keys.searching.store(!default, Ordering::SeqCst);
         if default {

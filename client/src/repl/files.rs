@@ -21,9 +21,9 @@ const MAX_WALKED: usize = 20_000;
 pub(super) struct Files {
     /// Where the name begins in the line.
     pub(super) start: usize,
-    /// Those that begin like it.
+    /// Prefix matches.
     pub(super) begin: Vec<String>,
-    /// Those that have its letters in order.
+    /// Fuzzy matches: names with its letters in order.
     pub(super) fuzzy: Vec<String>,
 }
 
@@ -36,9 +36,8 @@ pub(super) fn mentioned(typed: &str, places: &[PathBuf]) -> Option<Files> {
         return Some(Files { start: at.len() + 1, begin, fuzzy: Vec::new() });
     }
     let name = named(typed).pop().filter(|name| name.range.end == typed.len())?;
-    let shown = |names: Vec<String>| match name.quoted {
-        true => names,
-        false => names.iter().map(|name| escaped(name)).collect::<Vec<_>>(),
+    let shown = |names: Vec<String>| {
+        if name.quoted { names } else { names.iter().map(|name| escaped(name)).collect::<Vec<_>>() }
     };
     let begin = beginning(&name.text, places, false);
     let mut fuzzy = fuzzy(&name.text, places);

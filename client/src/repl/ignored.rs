@@ -17,7 +17,7 @@ pub(super) struct Ignored {
 
 #[derive(Clone, Debug)]
 struct Pattern {
-    /// Between slashes.
+    /// The pattern's parts between slashes.
     parts: Vec<String>,
     /// Whether it takes back what one before it ignores.
     negated: bool,

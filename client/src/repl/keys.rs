@@ -20,7 +20,7 @@ use super::paste::Pastes;
 use super::picker::Picker;
 use crate::input::{Event, Hotkey};
 use crate::render::style::Style;
-use crate::terminal::{Above, Asked, size, suspend};
+use crate::terminal::{Above, KeyRequest, size, suspend};
 
 /// The silence after a key that was pressed alone: pasted text arrives faster, and a person does not
 /// notice the delay.
@@ -56,24 +56,24 @@ pub(super) enum Ending {
     Leave,
 }
 
-/// What the keys know and do; shared with the editor's thread.
+/// The key bindings and their state; shared with the editor's thread.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     sender: Sender<Event>,
     above: Above,
     /// How lists are drawn.
     style: Style,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<LineState>>,
     /// Whether the history is being searched: keys belong to the search.
     pub(super) searching: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
-struct State {
+struct LineState {
     ending: Ending,
     /// When the prompt opened.
     opened: Instant,
-    /// The last key.
+    /// When the last key was pressed.
     pressed: Option<Instant>,
     /// Whether the line is empty.
     empty: bool,
@@ -81,15 +81,15 @@ struct State {
     held: Option<(char, u32)>,
     /// Counts the keys that were held back.
     count: u64,
-    /// What was pasted into the line.
+    /// Text that was pasted into the line.
     pastes: Pastes,
-    /// What Tab lists.
+    /// The list that Tab opens.
     completer: Completer,
     /// The list that the line chooses from.
     picker: Option<Picker>,
     /// Whether the line answers a question, so that it is text whatever it begins with.
     writing: bool,
-    /// What Tab puts into the empty line that answers a question.
+    /// The text that Tab puts into the empty line that answers a question.
     suggestion: Option<String>,
     /// Whether the editor has vi's keys.
     vi: bool,
@@ -102,7 +102,7 @@ struct State {
 impl Keys {
     /// Keys that send to `sender`; `vi`: as in vi.
     pub(super) fn new(sender: Sender<Event>, above: Above, style: Style, vi: bool) -> Self {
-        let state = State {
+        let state = LineState {
             ending: Ending::Enter,
             opened: Instant::now(),
             pressed: None,
@@ -121,7 +121,7 @@ impl Keys {
         Self { sender, above, style, state: Arc::new(Mutex::new(state)), searching: Arc::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LineState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -161,13 +161,15 @@ impl Keys {
 
     /// The editor shows another prompt than ours, such as `(arg: 2) ` after a digit among vi's commands. Whether that digit answers
     /// the question on the screen if nothing follows it.
-    pub(super) fn counts(&self, prompt: &str) -> bool {
+    pub(super) fn takes_digit(&self, prompt: &str) -> bool {
         let count = prompt.strip_prefix("(arg: ").and_then(|rest| rest.strip_suffix(") "));
         let digit = count.and_then(|count| Some(count.chars().next()?).filter(|_| count.len() == 1));
         let mut state = self.lock();
         let can_answer = state.vi && !state.inserting && state.empty;
-        let asked =
-            self.above.shown().filter(|asked| can_answer && digit.is_some_and(|digit| asked.keys.contains(digit)));
+        let asked = self
+            .above
+            .shown_question()
+            .filter(|asked| can_answer && digit.is_some_and(|digit| asked.keys.contains(digit)));
         state.digit = digit.zip(asked.map(|asked| asked.request));
         asked.is_some_and(|asked| asked.alone)
     }
@@ -188,7 +190,7 @@ impl Keys {
         self.lock().picker = Some(picker);
     }
 
-    /// What the line that chooses from a list is asked for.
+    /// The title of the open list; `None` if none is open.
     pub(super) fn picks(&self) -> Option<String> {
         self.lock().picker.as_ref().map(|picker| picker.title.clone())
     }
@@ -218,7 +220,7 @@ impl Keys {
     }
 
     /// Draws the list that is open.
-    fn draw(&self, state: &State) {
+    fn draw(&self, state: &LineState) {
         let (choices, chosen) = match &state.picker {
             Some(picker) => picker.list(),
             None => state.completer.list(),
@@ -362,8 +364,8 @@ impl Keys {
     }
 
     /// The question on the screen that a key answers if it is pressed alone.
-    fn asks_for(&self, key: char, line: &str) -> Option<Asked> {
-        self.above.shown().filter(|asked| asked.alone && line.is_empty() && asked.keys.contains(key))
+    fn asks_for(&self, key: char, line: &str) -> Option<KeyRequest> {
+        self.above.shown_question().filter(|asked| asked.alone && line.is_empty() && asked.keys.contains(key))
     }
 
     /// Holds a key back that may answer the question on the screen.
@@ -484,7 +486,7 @@ mod tests {
     fn keys(alone: bool) -> (Keys, Receiver<Event>) {
         let (sender, events) = channel();
         let above = Above::default();
-        above.ask("? bash\n", Asked { request: 7, keys: "yn", alone });
+        above.ask("? bash\n", KeyRequest { request: 7, keys: "yn", alone });
         above.draw(Size { columns: 80, rows: 24, reflows: true });
         let style = Style { color: false, unicode: true };
         (Keys::new(sender, above, style, false), events)
@@ -552,7 +554,7 @@ mod tests {
         let (keys, events) = keys(true);
         let is_of_vi = |c, line: &str| keys.is_of_vi(key(c), InputMode::Command, line);
         assert!(!is_of_vi('y', "") && is_of_vi('y', "text") && is_of_vi('k', ""));
-        keys.above.ask("? bash\n", Asked { request: 8, keys: "ysan", alone: true });
+        keys.above.ask("? bash\n", KeyRequest { request: 8, keys: "ysan", alone: true });
         keys.above.draw(Size { columns: 80, rows: 24, reflows: true });
         assert!(is_of_vi('a', "") && is_of_vi('s', ""));
         // `yw` is no answer.

@@ -12,7 +12,7 @@ const NARROW: usize = 4;
 /// Something that can be chosen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Choice {
-    /// What it becomes in the line.
+    /// The text that it puts into the line.
     pub(crate) text: String,
     /// A few words about it.
     pub(crate) note: String,
@@ -35,9 +35,10 @@ pub(super) fn rows(choices: &[Choice], chosen: Option<usize>, columns: usize, st
         if is { style.bold(&text) } else { text }
     };
     let widest = choices.iter().map(|choice| width(&choice.text) + 1).max().unwrap_or_default();
-    let per_row = match choices.iter().all(|choice| choice.note.is_empty()) {
-        true => (columns / (widest + 2).max(NARROW)).max(1),
-        false => 1,
+    let per_row = if choices.iter().all(|choice| choice.note.is_empty()) {
+        (columns / (widest + 2).max(NARROW)).max(1)
+    } else {
+        1
     };
     let lines = choices.len().div_ceil(per_row);
     // The window moves by whole pages, so that rows do not slide with each key.

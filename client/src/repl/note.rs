@@ -3,7 +3,7 @@
 use linger_protocol::memory::{Add, Scope};
 use linger_protocol::method::MemoryAdd;
 
-use super::Repl;
+use super::state::Repl;
 use crate::error::{Exit, Failure};
 use crate::terminal::clean_line;
 
@@ -21,14 +21,14 @@ pub(super) fn parse(line: &str) -> Option<(Scope, &str)> {
 }
 
 impl Repl {
-    /// Writes a note.
-    pub(super) fn note(&mut self, (scope, text): (Scope, &str)) -> Result<(), Failure> {
+    /// Writes a note for later sessions; the model does not see this line.
+    pub(super) fn note(&mut self, scope: Scope, text: &str) -> Result<(), Failure> {
         if text.is_empty() {
-            return self.say("#note needs a text: #note run the tests with -p; #note --user is for all projects");
+            return self.say("add the text: #note run the tests with -p (#note --user: for all projects)");
         }
-        let add = Add { cwd: self.cwd.clone(), scope, text: text.to_owned(), name: None };
+        let add = Add { cwd: self.about.cwd.clone(), scope, text: text.to_owned(), name: None };
         match self.attachment.client.call(&MemoryAdd(add)) {
-            Ok(note) => self.say(&format!("noted for later sessions: {}", clean_line(&note.path.to_string_lossy()))),
+            Ok(note) => self.say(&format!("saved for later sessions: {}", clean_line(&note.path.to_string_lossy()))),
             Err(failure) if failure.exit == Exit::UNREACHABLE => Err(failure),
             Err(failure) => self.complain(failure),
         }

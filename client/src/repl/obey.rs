@@ -1,73 +1,66 @@
 //! Carries out a line at the prompt: sends a prompt, or runs a slash command.
 
-use linger_protocol::agent::List;
-use linger_protocol::daemon::{Empty, Model, Models};
-use linger_protocol::mcp;
-use linger_protocol::method::{
-    CommandList, McpList, ModelList, PermissionRules, SessionList, SessionUnqueue, SkillList,
-};
-use linger_protocol::prompt::PromptContent;
-use linger_protocol::session::{Compact, Keyed, List as Sessions, Prompt, Redo, Set, Undo, Unqueue, When};
-
 use std::path::PathBuf;
 
+use linger_protocol::agent::List;
+use linger_protocol::method::{CommandList, SessionUnqueue, SkillList};
+use linger_protocol::prompt::PromptContent;
+use linger_protocol::session::{Compact, Keyed, Prompt, Redo, Set, Undo, Unqueue, When};
+
+use super::note;
 use super::slash::{self, Slash};
-use super::switch::What;
-use super::{Repl, note};
+use super::state::{Repl, Target};
 use crate::attachable::{self, with_resources};
-use crate::environment::{absolute, now, working_directory};
+use crate::environment::{absolute, working_directory};
 use crate::error::{Exit, Failure};
 use crate::follow::Request;
 use crate::idempotency::key;
-use crate::input::Line;
+use crate::input::InputLine;
 use crate::mention::{self, with_files};
-use crate::render::sessions::listing_in;
-use crate::render::table::columns;
-use crate::render::{permissions, servers};
-use crate::terminal::terminal_width;
 
 impl Repl {
     /// Does what a line says; the exit code, if it says to leave.
-    pub(super) fn obey(&mut self, line: Line) -> Result<Option<Exit>, Failure> {
-        if let (Some(writing), Line::Text { .. } | Line::Garbled) = (&self.writing, &line) {
-            let writing = writing.clone();
+    pub(super) fn obey(&mut self, line: InputLine) -> Result<Option<Exit>, Failure> {
+        if let (Some((question, writing)), InputLine::Text { .. } | InputLine::Garbled) =
+            (self.asking.writing.clone(), &line)
+        {
             self.set_writing(None);
-            return self.written(writing, &line).map(|()| None);
+            return self.answer_by(&question, writing, &line).map(|()| None);
         }
         if let Some(picking) = self.picking.take() {
-            return self.chosen(picking, line);
+            return self.choose_by(picking, line);
         }
         let (text, typed, steer, request) = match line {
             // The list that it was chosen from belongs to a session that was left.
-            Line::Picked(_) => return Ok(None),
-            Line::Ran(ran) => return self.ran(ran).map(|()| None),
-            Line::NotRun => {
-                let why = "error: a command runs only if it was typed as one line; nothing was run or sent";
-                self.say(&format!("{why}\nhint: type it, or leave the ! out to send it to the model"))?;
+            InputLine::Picked(_) => return Ok(None),
+            InputLine::Ran(ran) => return self.keep_output(ran).map(|()| None),
+            InputLine::NotRun => {
+                let why = "error: a ! command must be typed as one line; nothing was run or sent";
+                self.say(&format!("{why}\nhint: type it, or remove the ! to send it to the model"))?;
                 return Ok(None);
             }
-            Line::End => return self.leave().map(Some),
-            Line::Garbled => {
-                self.say("error: the line was not UTF-8 and is lost\nhint: set the terminal to UTF-8")?;
+            InputLine::End => return self.leave().map(Some),
+            InputLine::Garbled => {
+                self.say("error: the line was not valid UTF-8 and was dropped\nhint: set the terminal to UTF-8")?;
                 return Ok(None);
             }
-            Line::Text { text, typed, steer, request } => (text, typed, steer, request),
+            InputLine::Text { text, typed, steer, request } => (text, typed, steer, request),
         };
         if text.trim().is_empty() {
             return Ok(None);
         }
-        if let Some(key) = only(&text).filter(|key| self.questions.has(*key)) {
+        if let Some(key) = only(&text).filter(|key| self.asking.questions.has(*key)) {
             return self.answered(key, request).map(|()| None);
         }
         self.set_aside();
         if text.trim() == "!" {
-            return self.say("write the command behind the !, such as !make").map(|()| None);
+            return self.say("type a command after the !, for example !make").map(|()| None);
         }
         if matches!(text.trim(), "exit" | "quit" | ":q") {
             return self.leave().map(Some);
         }
-        if let Some(written) = note::parse(&text) {
-            return self.note(written).map(|()| None);
+        if let Some((scope, text)) = note::parse(&text) {
+            return self.note(scope, text).map(|()| None);
         }
         match slash::parse(&text) {
             None => self.prompt(text, &typed, steer.then_some(When::Steer), false)?,
@@ -83,16 +76,19 @@ impl Repl {
     /// Sends a prompt; `expand`: it begins with the name of a command or a skill.
     fn prompt(&mut self, text: String, typed: &str, when: Option<When>, expand: bool) -> Result<(), Failure> {
         let session = self.attachment.session.clone();
-        let places: Vec<_> = working_directory().ok().into_iter().chain([self.cwd.clone()]).collect();
-        let content = with_files(text, typed, &places).map(|content| match self.ran.is_empty() {
-            true => content,
-            false => PromptContent::Blocks(content.into_blocks().into_iter().chain(self.ran.clone()).collect()),
+        let places: Vec<_> = working_directory().ok().into_iter().chain([self.about.cwd.clone()]).collect();
+        let content = with_files(text, typed, &places).map(|content| {
+            if self.ran.is_empty() {
+                content
+            } else {
+                PromptContent::Blocks(content.into_blocks().into_iter().chain(self.ran.clone()).collect())
+            }
         });
         let content = content.and_then(|content| with_resources(&mut self.attachment.client, &session, content));
         let is_sent = content.is_ok();
         self.send(content, when, expand)?;
         for name in mention::missing(typed, &places).into_iter().filter(|_| is_sent) {
-            self.say(&format!("@{name} names no file here; it was sent as text"))?;
+            self.say(&format!("@{name}: no such file, sent as plain text"))?;
         }
         Ok(())
     }
@@ -100,16 +96,16 @@ impl Repl {
     /// Whether the daemon knows a command or a skill by the name that `line` begins with.
     pub(super) fn is_named(&mut self, line: &str) -> Result<bool, Failure> {
         let name = line.split_whitespace().next().and_then(|word| word.strip_prefix('/')).unwrap_or_default();
-        let list = List { cwd: self.cwd.clone(), ..List::default() };
+        let list = List { cwd: self.about.cwd.clone(), ..List::default() };
         let mut rows = self.attachment.client.call(&CommandList(list.clone()))?;
         rows.extend(self.attachment.client.call(&SkillList(list))?);
         Ok(rows.iter().any(|row| row.name == name))
     }
 
     /// Sends what a prompt of an MCP server says.
-    fn server_prompt(&mut self, named: (String, String), words: String) -> Result<(), Failure> {
+    fn server_prompt(&mut self, server: String, prompt: String, words: String) -> Result<(), Failure> {
         let session = self.attachment.session.clone();
-        let content = attachable::prompt(&mut self.attachment.client, &session, named, words);
+        let content = attachable::prompt(&mut self.attachment.client, &session, server, prompt, words);
         self.send(content, None, false)
     }
 
@@ -119,7 +115,7 @@ impl Repl {
         when: Option<When>,
         expand: bool,
     ) -> Result<(), Failure> {
-        self.sent += 1;
+        self.prompts.send();
         let session = self.attachment.session.clone();
         let sent = content.and_then(|content| {
             let with = mention::with(&content);
@@ -136,7 +132,7 @@ impl Repl {
             }
             // The typed text is wrong, not the session.
             Err(failure) if failure.exit == Exit::USAGE => {
-                self.sent = self.sent.saturating_sub(1);
+                self.prompts.end_request();
                 self.complain(failure)
             }
             Err(failure) => Err(failure),
@@ -144,143 +140,104 @@ impl Repl {
     }
 
     fn compact(&mut self, focus: Option<String>) -> Result<(), Failure> {
-        self.sent += 1;
+        self.prompts.send();
         let session = self.attachment.session.clone();
         self.attachment.request(Request::Compact(Compact { session, focus, key: Some(key()?) }))
     }
 
     fn continue_turn(&mut self) -> Result<(), Failure> {
-        self.continuing = true;
+        self.turn.continuing = true;
         let session = self.attachment.session.clone();
         self.attachment.request(Request::Continue(Keyed { session, key: Some(key()?) }))
     }
 
     /// Runs a command that is answered at once, or by events.
     fn slash(&mut self, slash: Slash, typed: &str) -> Result<(), Failure> {
-        let session = self.attachment.session.clone();
         match slash {
-            Slash::Compact(focus) => self.compact(focus)?,
-            Slash::ServerPrompt { server, prompt, words } => self.server_prompt((server, prompt), words)?,
-            Slash::Continue => self.continue_turn()?,
-            Slash::Steer(text) => self.prompt(text, typed, Some(When::Steer), false)?,
-            Slash::Interrupt(text) => self.prompt(text, typed, Some(When::Interrupt), false)?,
-            Slash::Queue => {
-                let lines = self.queue.iter().enumerate().map(|(n, (_, text))| format!("{} {text}", n + 1));
-                let lines: Vec<_> = lines.collect();
-                self.say(&if lines.is_empty() { "nothing is queued".to_owned() } else { lines.join("\n") })?;
-            }
-            Slash::Unqueue(n) => {
-                let prompt = n.and_then(|n| self.queue.get(n - 1)).map(|(prompt, _)| prompt.clone());
-                if n.is_some() && prompt.is_none() {
-                    return self.say("there is no such queued prompt; /queue lists what is queued");
-                }
-                // The event says that it was taken back.
-                let unqueue = Unqueue { session, prompt, key: Some(key()?) };
-                if let Err(error) = self.attachment.client.call_raw(&SessionUnqueue(unqueue))? {
-                    self.complain(error.into())?;
-                }
-            }
-            Slash::Output(n) => self.output(n)?,
-            Slash::Help(command) => self.say(&slash::help(command.as_deref()))?,
-            Slash::New => self.fresh(None)?,
-            Slash::Resume(None) => self.choose(What::Session)?,
-            Slash::Resume(Some(named)) => self.resume(&named)?,
-            Slash::Agent(None) => self.choose(What::Agent)?,
-            Slash::Agent(agent) => self.fresh(agent)?,
-            Slash::Rename(name) => {
-                let set = Set { session, name: Some(name), key: Some(key()?), ..Set::default() };
-                self.attachment.request(Request::Set(set))?;
-            }
-            Slash::Diff(turn) => self.diff(turn.as_deref())?,
-            Slash::Export(file) => self.export(file)?,
-            Slash::Status => self.status()?,
-            Slash::Subcommand(which, words) => self.subcommand(which, words)?,
-            Slash::Mode(None) => self.say(&format!("mode: {}", self.mode))?,
-            Slash::Unattended(None) => self.say(&format!("unattended: {}", self.unattended))?,
-            Slash::Effort(None) => self.say(&format!("effort: {}", self.effort))?,
-            Slash::Thinking(None) => self.say(&format!("thinking: {}", self.renderer.thinking()))?,
+            Slash::Compact(focus) => self.compact(focus),
+            Slash::ServerPrompt { server, prompt, words } => self.server_prompt(server, prompt, words),
+            Slash::Continue => self.continue_turn(),
+            Slash::Steer(text) => self.prompt(text, typed, Some(When::Steer), false),
+            Slash::Interrupt(text) => self.prompt(text, typed, Some(When::Interrupt), false),
+            Slash::Queue => self.list_queue(),
+            Slash::Unqueue(n) => self.unqueue(n),
+            Slash::Output(n) => self.output(n),
+            Slash::Help(command) => self.say(&slash::help(command.as_deref())),
+            Slash::New => self.fresh(None),
+            Slash::Resume(None) => self.choose(Target::Session),
+            Slash::Resume(Some(named)) => self.resume(&named),
+            Slash::Agent(None) => self.choose(Target::Agent),
+            Slash::Agent(agent) => self.fresh(agent),
+            Slash::Rename(name) => self.set(Set { name: Some(name), ..Set::default() }),
+            Slash::Diff(turn) => self.diff(turn.as_deref()),
+            Slash::Export(file) => self.export(file),
+            Slash::Status => self.status(),
+            Slash::Subcommand(which, words) => self.subcommand(which, words),
+            Slash::Mode(None) => self.say(&format!("mode: {}", self.about.mode)),
+            Slash::Unattended(None) => self.say(&format!("unattended: {}", self.about.unattended)),
+            Slash::Effort(None) => self.say(&format!("effort: {}", self.about.effort)),
+            Slash::Thinking(None) => self.say(&format!("thinking: {}", self.renderer.thinking())),
             Slash::Thinking(Some(thinking)) => {
                 self.renderer.set_thinking(thinking);
-                self.say(&format!("thinking: {thinking}"))?;
+                self.say(&format!("thinking: {thinking}"))
             }
-            Slash::Effort(effort) => {
-                self.attachment.request(Request::Set(Set { session, effort, key: Some(key()?), ..Set::default() }))?;
-            }
-            Slash::Model(None) => self.choose(What::Model)?,
-            Slash::Mode(mode) => {
-                self.attachment.request(Request::Set(Set { session, mode, key: Some(key()?), ..Set::default() }))?;
-            }
-            Slash::Unattended(unattended) => {
-                self.attachment.request(Request::Set(Set {
-                    session,
-                    unattended,
-                    key: Some(key()?),
-                    ..Set::default()
-                }))?;
-            }
-            Slash::Provider(None) => {
-                let rows = self.attachment.client.call(&ModelList(Models::default()))?;
-                for line in providers(&rows, &self.model) {
-                    self.say(&line)?;
-                }
-            }
-            Slash::Model(Some(model)) | Slash::Provider(Some(model)) => self.set_model(model)?,
-            Slash::Cancel => self.attachment.cancel()?,
-            Slash::Undo(force) => {
-                self.attachment.request(Request::Undo(Undo {
-                    session,
-                    force,
-                    key: Some(key()?),
-                    ..Undo::default()
-                }))?;
-            }
-            Slash::Redo(force) => {
-                self.attachment.request(Request::Redo(Redo { session, force, key: Some(key()?) }))?;
-            }
-            Slash::Sessions => {
-                let rows = self.attachment.client.call(&SessionList(Sessions::default()))?;
-                for line in listing_in(&rows, now(), Some(terminal_width())) {
-                    self.say(&line)?;
-                }
-            }
-            Slash::Dir(_, None) => {
-                let rows = self
-                    .attachment
-                    .client
-                    .call(&SessionList(Sessions { matching: Some(session.to_string()), ..Sessions::default() }))?;
-                let dirs = rows.iter().flat_map(|row| &row.additional_directories).map(|dir| dir.display().to_string());
-                let dirs = dirs.collect::<Vec<_>>().join("\n");
-                self.say(if dirs.is_empty() { "no added directory" } else { &dirs })?;
-            }
-            Slash::Dir(adds, Some(dir)) => {
-                let dirs = absolute(vec![PathBuf::from(dir)])?;
-                let (add_directories, remove_directories) = if adds { (dirs, Vec::new()) } else { (Vec::new(), dirs) };
-                let key = Some(key()?);
-                let set = Set { session, add_directories, remove_directories, key, ..Set::default() };
-                self.attachment.request(Request::Set(set))?;
-            }
-            Slash::Permissions => {
-                let rows = self.attachment.client.call(&PermissionRules(Empty {}))?;
-                for line in permissions::listing(&rows, now()) {
-                    self.say(&line)?;
-                }
-            }
-            Slash::Mcp => {
-                let list = mcp::List { session: Some(self.attachment.session.clone()), cwd: None };
-                let rows = self.attachment.client.call(&McpList(list))?;
-                for line in servers::listing(&rows) {
-                    self.say(&line)?;
-                }
-            }
-            Slash::Uncompact => self.uncompact()?,
-            Slash::Fork(at) => self.fork(at)?,
-            Slash::Rewind(number, files) => self.rewind(number, files)?,
-            Slash::Tree(number) => self.tree(number)?,
-            Slash::Merge(None) => self.choose(What::Merge)?,
-            Slash::Merge(Some(child)) => self.merge(&child)?,
-            Slash::Detach | Slash::Init(_) => {}
+            Slash::Mode(mode) => self.set(Set { mode, ..Set::default() }),
+            Slash::Unattended(unattended) => self.set(Set { unattended, ..Set::default() }),
+            Slash::Effort(effort) => self.set(Set { effort, ..Set::default() }),
+            Slash::Model(None) => self.choose(Target::Model),
+            Slash::Provider(None) => self.list_providers(),
+            Slash::Model(Some(model)) | Slash::Provider(Some(model)) => self.set_model(model),
+            Slash::Cancel => self.attachment.cancel(),
+            Slash::Undo(force) => self.undo(force),
+            Slash::Redo(force) => self.redo(force),
+            Slash::Sessions => self.list_sessions(),
+            Slash::Dir(_, None) => self.list_directories(),
+            Slash::Dir(adds, Some(dir)) => self.set_directory(adds, dir),
+            Slash::Permissions => self.list_rules(),
+            Slash::Mcp => self.list_servers(),
+            Slash::Uncompact => self.uncompact(),
+            Slash::Fork(at) => self.fork(at),
+            Slash::Rewind(number, files) => self.rewind(number, files),
+            Slash::Tree(number) => self.tree(number),
+            Slash::Merge(None) => self.choose(Target::Merge),
+            Slash::Merge(Some(child)) => self.merge(&child),
+            Slash::Detach | Slash::Init(_) => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Changes the session; the event says so.
+    pub(super) fn set(&mut self, set: Set) -> Result<(), Failure> {
+        let session = self.attachment.session.clone();
+        self.attachment.request(Request::Set(Set { session, key: Some(key()?), ..set }))
+    }
+
+    fn set_directory(&mut self, adds: bool, dir: String) -> Result<(), Failure> {
+        let dirs = absolute(vec![PathBuf::from(dir)])?;
+        let (add_directories, remove_directories) = if adds { (dirs, Vec::new()) } else { (Vec::new(), dirs) };
+        self.set(Set { add_directories, remove_directories, ..Set::default() })
+    }
+
+    fn undo(&mut self, force: bool) -> Result<(), Failure> {
+        let session = self.attachment.session.clone();
+        self.attachment.request(Request::Undo(Undo { session, force, key: Some(key()?), ..Undo::default() }))
+    }
+
+    fn redo(&mut self, force: bool) -> Result<(), Failure> {
+        let session = self.attachment.session.clone();
+        self.attachment.request(Request::Redo(Redo { session, force, key: Some(key()?) }))
+    }
+
+    /// Takes back the N-th queued prompt, or the last one; the event says so.
+    fn unqueue(&mut self, n: Option<usize>) -> Result<(), Failure> {
+        let prompt = n.and_then(|n| self.prompts.queue().get(n - 1)).map(|(prompt, _)| prompt.clone());
+        if n.is_some() && prompt.is_none() {
+            return self.say("no such queued prompt; /queue lists them");
+        }
+        let unqueue = Unqueue { session: self.attachment.session.clone(), prompt, key: Some(key()?) };
+        match self.attachment.client.call_raw(&SessionUnqueue(unqueue))? {
+            Ok(_) => Ok(()),
+            Err(error) => self.complain(error.into()),
+        }
     }
 }
 
@@ -288,20 +245,4 @@ impl Repl {
 fn only(text: &str) -> Option<char> {
     let mut chars = text.trim().chars();
     chars.next().filter(|_| chars.next().is_none())
-}
-
-/// The usable providers with their default models; the current one is marked.
-fn providers(rows: &[Model], current: &str) -> Vec<String> {
-    let name = |model: &str| model.split('/').next().unwrap_or_default().to_owned();
-    let ready = rows.iter().filter(|row| row.ready);
-    let cells = ready.map(|row| {
-        let mark = if name(&row.model) == name(current) { "*" } else { " " };
-        let first = row.model.split_once('/').map(|(_, model)| model).filter(|model| *model != "MODEL");
-        let provider = name(&row.model);
-        let begins = first.map_or_else(|| format!("name a model: /model {provider}/MODEL"), str::to_owned);
-        vec![mark.to_owned(), provider, begins]
-    });
-    let mut lines = columns(&cells.collect::<Vec<_>>());
-    lines.push("`linger models` lists all models, and what the other providers lack".to_owned());
-    lines
 }

@@ -1,65 +1,21 @@
 //! `/output`: the whole output of a tool call, in the user's pager.
 
-use std::collections::{HashMap, VecDeque};
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use linger_protocol::event::{Event, EventBody};
-use linger_protocol::id::CallId;
-use linger_protocol::message::text_of;
-
-use super::Repl;
+use super::state::Repl;
 use crate::error::{Exit, Failure};
 use crate::terminal::{clean, lend};
-
-/// Outputs that are kept: as far back as a person remembers.
-const KEPT: usize = 20;
-
-/// The bytes of one that are kept; the daemon bounds what the model reads well below this.
-const MAX_OUTPUT: usize = 256 << 10;
-
-/// The outputs of the last tool calls.
-#[derive(Debug, Default)]
-pub(super) struct Outputs {
-    /// What the running calls do.
-    started: HashMap<CallId, String>,
-    /// The finished calls: what they did, and their output.
-    finished: VecDeque<(String, String)>,
-}
-
-impl Outputs {
-    /// Keeps up with an event.
-    pub(super) fn event(&mut self, event: &Event) {
-        match &event.body {
-            EventBody::ToolStarted { call_id, tool, action, .. } => {
-                self.started.insert(call_id.clone(), format!("{tool}: {action}"));
-            }
-            EventBody::ToolFinished { call_id, content, file, .. } => {
-                let Some(action) = self.started.remove(call_id) else { return };
-                let mut text = text_of(content);
-                let end = (0..=MAX_OUTPUT.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
-                text.truncate(end.unwrap_or_default());
-                if let Some(file) = file {
-                    text.push_str(&format!("\n[all of it is in {}]", file.display()));
-                }
-                self.finished.push_front((action, text));
-                self.finished.truncate(KEPT);
-            }
-            EventBody::TurnFinished { .. } => self.started.clear(),
-            _ => {}
-        }
-    }
-}
 
 impl Repl {
     /// Shows the output of the last call, or of the `n`-th last.
     pub(super) fn output(&mut self, n: Option<usize>) -> Result<(), Failure> {
         let n = n.unwrap_or(1);
-        let Some((action, text)) = self.outputs.finished.get(n - 1) else {
-            return self.say(&match self.outputs.finished.len() {
-                0 => "no tool has run since you attached; `linger log --full` has all of it".to_owned(),
-                1 => "only the last output is here; `linger log` has all of it".to_owned(),
-                most => format!("only the last {most} outputs are here; `linger log --full` has all of it"),
+        let Some((action, text)) = self.outputs.get(n - 1) else {
+            return self.say(&match self.outputs.len() {
+                0 => "no tool has run since you attached; `linger log --full` has earlier output".to_owned(),
+                1 => "only the last output is kept here; `linger log --full` has the rest".to_owned(),
+                most => format!("only the last {most} outputs are kept here; `linger log --full` has the rest"),
             });
         };
         let text = format!("{}\n\n{}\n", clean(action), clean(text));
@@ -86,9 +42,10 @@ pub(super) fn page(text: &str) -> Result<(), Failure> {
         child.wait()
     })
     .map_err(failed)
-    .and_then(|status| match status.success() {
-        true => Ok(()),
-        false => {
+    .and_then(|status| {
+        if status.success() {
+            Ok(())
+        } else {
             Err(Failure::new(Exit::FAILED, format!("{pager} ended with {status}"))
                 .hint("set PAGER to a pager you have"))
         }

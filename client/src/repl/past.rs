@@ -11,8 +11,8 @@ use crate::connect::Client;
 use crate::environment::now;
 use crate::error::Failure;
 use crate::follow::{Attachment, Happened};
-use crate::render::back::{Back, Room};
-use crate::render::markdown::Look;
+use crate::render::back::{Back, Space};
+use crate::render::markdown::Layout;
 use crate::render::since::Since;
 use crate::render::style::Style;
 
@@ -26,7 +26,7 @@ const MAX_READ: u64 = 4 << 20;
 const MAX_SHARED: u64 = 20_000;
 
 /// The lines of a session's past, and its row; what comes after them is `turn_cursor` of the row.
-pub(crate) fn past(look: Look, info: Info, room: Room) -> Result<(Vec<String>, Info), Failure> {
+pub(crate) fn past(layout: Layout, info: Info, space: Space) -> Result<(Vec<String>, Info), Failure> {
     // A running turn is shown as it goes on.
     let is_idle = info.state == State::Idle;
     let until = if is_idle { info.cursor.clone() } else { info.turn_cursor.clone() };
@@ -39,7 +39,9 @@ pub(crate) fn past(look: Look, info: Info, room: Room) -> Result<(Vec<String>, I
     if is_whole {
         read(&info.session, None, &until, |event| {
             back.event(event);
-            since.iter_mut().for_each(|since| since.event(event));
+            if let Some(since) = &mut since {
+                since.event(event);
+            }
         })?;
     } else {
         if let (Some(since), Some(left)) = (&mut since, &info.left) {
@@ -50,14 +52,14 @@ pub(crate) fn past(look: Look, info: Info, room: Room) -> Result<(Vec<String>, I
             read(&info.session, Some(info.turn_cursor.clone()), &until, |event| back.event(event))?;
         }
     }
-    let style = Style { color: look.color, unicode: look.unicode };
-    let mut lines = since.map(|since| since.lines(&info.cwd, style, look.width, now())).unwrap_or_default();
+    let style = Style { color: layout.color, unicode: layout.unicode };
+    let mut lines = since.map(|since| since.lines(&info.cwd, style, layout.width, now())).unwrap_or_default();
     // What is new is a part of the screenful.
-    let room = match room {
-        Room::Lines(rows) => Room::Lines(rows.saturating_sub(lines.len())),
-        room => room,
+    let space = match space {
+        Space::Lines(rows) => Space::Lines(rows.saturating_sub(lines.len())),
+        space => space,
     };
-    let past = back.lines(&info, look, &room, now());
+    let past = back.lines(&info, layout, &space, now());
     let is_shown = is_whole || !past.is_empty();
     lines.extend(past);
     Ok((lines, if is_shown { Info { turn_cursor: until, ..info } } else { info }))

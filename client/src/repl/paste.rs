@@ -6,12 +6,12 @@ const SHOWN_LINES: usize = 5;
 /// Characters of a paste that are shown as they are: some rows of a terminal.
 const SHOWN_CHARS: usize = 1000;
 
-/// What was pasted into the line that is being read.
+/// Text that was pasted into the line being read.
 #[derive(Debug, Default)]
 pub(super) struct Pastes {
     /// The text that is just coming in, between the terminal's marks.
     coming: Option<String>,
-    /// What stands in the line, and what for.
+    /// Placeholders in the line, and the texts they stand for.
     kept: Vec<(String, String)>,
     /// Whether anything was pasted into this line.
     pub(super) any: bool,

@@ -3,15 +3,14 @@
 use super::files::score;
 use super::menu::Choice;
 
-/// An open list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Picker {
-    /// What is chosen, as the prompt says it.
+    /// The noun in the prompt, such as `model`.
     pub(crate) title: String,
     choices: Vec<Choice>,
-    /// What was typed.
+    /// The typed filter.
     typed: String,
-    /// Those that fit what was typed, the nearest first.
+    /// Choices that match the filter, best first.
     fitting: Vec<Choice>,
     chosen: usize,
 }
@@ -55,7 +54,7 @@ impl Picker {
         self.chosen = self.chosen.saturating_add(count).saturating_add_signed(by) % count;
     }
 
-    /// What is listed, and which of it is marked.
+    /// The listed choices, and the index of the marked one.
     pub(crate) fn list(&self) -> (&[Choice], Option<usize>) {
         (&self.fitting, (!self.fitting.is_empty()).then_some(self.chosen))
     }
@@ -65,7 +64,7 @@ impl Picker {
         self.fitting.is_empty() && !self.choices.is_empty()
     }
 
-    /// What is marked.
+    /// The text of the marked choice.
     pub(crate) fn chosen(&self) -> Option<&str> {
         self.fitting.get(self.chosen).map(|choice| choice.text.as_str())
     }
@@ -79,8 +78,8 @@ impl Picker {
         self.choices.iter().enumerate().map(row).collect()
     }
 
-    /// What a line means for it: a number of the list, or the letters of one thing; `None` if it is neither.
-    pub(crate) fn meant(&self, line: &str) -> Option<String> {
+    /// The choice that a line names: by its number in the list or by its letters; `None` if it is neither.
+    pub(crate) fn find(&self, line: &str) -> Option<String> {
         let line = line.trim();
         if let Some(choice) = self.choices.iter().find(|choice| choice.text == line) {
             return Some(choice.text.clone());
@@ -127,7 +126,7 @@ mod tests {
     fn a_line_means_a_number_or_the_letters_of_one_thing() {
         let picker = picker();
         assert_eq!(picker.numbered(), ["  1 mock/large  dear", "* 2 mock/small  cheap", "  3 other/large"]);
-        let meant = |line: &str| picker.meant(line);
+        let meant = |line: &str| picker.find(line);
         assert_eq!(meant(" 2 ").as_deref(), Some("mock/small"));
         assert_eq!(meant("other/large").as_deref(), Some("other/large"));
         assert_eq!(meant("small").as_deref(), Some("mock/small"));

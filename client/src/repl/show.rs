@@ -9,9 +9,9 @@ use std::process::{Command, Stdio};
 use linger_protocol::checkpoint::Diff;
 use linger_protocol::method::SessionDiff;
 
-use super::Repl;
 use super::output::page;
 use super::slash::Subcommand;
+use super::state::Repl;
 use crate::environment::{now, short_path, working_directory};
 use crate::error::{Exit, Failure};
 use crate::input::Ran;
@@ -28,7 +28,7 @@ const MAX_RAN: usize = 8;
 /// The bytes of a subcommand's output that are shown; the log of a long session has more, and `linger log` all of it.
 const MAX_SHOWN: u64 = 16 << 20;
 
-/// What `/init` asks of the model.
+/// The prompt of `/init`.
 const INIT: &str = "\
 Write AGENTS.md at the root of this project: the instructions that a coding agent needs to work here. Look first: at the README, \
 the build files, the layout, the tests, the continuous integration. Then write at most 60 lines of Markdown: what the project is in \
@@ -51,7 +51,7 @@ impl Repl {
             std::iter::once(name.to_owned()).chain(of_session.then_some(session)).chain(words).collect();
         let text = match subcommand(&arguments) {
             Ok((text, false)) => text,
-            Ok((text, true)) => format!("{text}[cut here; `linger {}` shows all of it]\n", arguments.join(" ")),
+            Ok((text, true)) => format!("{text}[cut here; `linger {}` shows the rest]\n", arguments.join(" ")),
             Err(failure) => return self.complain(failure),
         };
         if paged {
@@ -103,13 +103,13 @@ impl Repl {
 
     /// Writes the session as Markdown to a new file.
     pub(super) fn export(&mut self, file: Option<String>) -> Result<(), Failure> {
-        let name = file.unwrap_or_else(|| format!("{}.md", self.label.replace('/', "-")));
-        let path = working_directory().unwrap_or_else(|_| self.cwd.clone()).join(name);
+        let name = file.unwrap_or_else(|| format!("{}.md", self.about.label.replace('/', "-")));
+        let path = working_directory().unwrap_or_else(|_| self.about.cwd.clone()).join(name);
         let session = self.attachment.session.to_string();
         let written = subcommand(&["export".to_owned(), session.clone()]).and_then(|(text, is_cut)| {
             if is_cut {
                 let hint = format!("`linger export {session} > FILE` writes all of it");
-                return Err(Failure::usage("the session is too long to be written from here").hint(hint));
+                return Err(Failure::usage("the session is too long to export from here").hint(hint));
             }
             // What is there may be of worth.
             let file = OpenOptions::new().write(true).create_new(true).open(&path);
@@ -129,7 +129,7 @@ impl Repl {
     }
 
     /// Keeps what a command of the user's own wrote for the next prompt, and says so.
-    pub(super) fn ran(&mut self, Ran { command, output, code }: Ran) -> Result<(), Failure> {
+    pub(super) fn keep_output(&mut self, Ran { command, output, code }: Ran) -> Result<(), Failure> {
         let output = match output {
             Ok(output) => output,
             Err(error) => {
@@ -146,7 +146,7 @@ impl Repl {
         self.ran.push(attached::block(&heading, &output));
         let over = self.ran.len().saturating_sub(MAX_RAN);
         self.ran.drain(..over);
-        let dim = self.renderer.style().dim(&format!("{how}its output goes with your next prompt"));
+        let dim = self.renderer.style().dim(&format!("{how}its output will be sent with your next prompt"));
         self.say_styled(&dim)
     }
 
@@ -163,14 +163,14 @@ impl Repl {
             |style: Style| differences(&found, Form { style, stat: false, gutter: "  ", base: &base }).join("\n");
         let styled = text(self.renderer.style());
         if found.files.is_empty() {
-            self.say("no file is other than before, as far as this session changed it")?;
+            self.say("this session has changed no files")?;
         } else if styled.lines().count() + 4 < size().rows {
             self.say_styled(&styled)?;
         } else {
             // A pager shows no colours unless it is told to.
             self.paged(&text(Style { color: false, unicode: true }))?;
         }
-        found.missing.iter().try_for_each(|missing| self.say(&format!("not in it: {missing}")))
+        found.missing.iter().try_for_each(|missing| self.say(&format!("not included: {missing}")))
     }
 }
 

@@ -12,19 +12,15 @@ use crate::render::near::distance;
 /// A subcommand of `linger` whose output is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subcommand {
-    /// `usage`.
     Usage,
     /// `tools` of the session.
     Tools,
-    /// `answer`.
     Answer,
-    /// `inbox`.
     Inbox,
     /// `log` of the session.
     Log,
 }
 
-/// A slash command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Slash {
     /// Shows the commands, or one of them.
@@ -35,7 +31,7 @@ pub(crate) enum Slash {
     Resume(Option<String>),
     /// Starts a fresh session with an agent.
     Agent(Option<String>),
-    /// Names the session.
+    /// Gives the session a name.
     Rename(String),
     /// Has the model write instructions for itself; the words say more about them.
     Init(Option<String>),
@@ -49,13 +45,13 @@ pub(crate) enum Slash {
     Subcommand(Subcommand, Vec<String>),
     /// Shows or sets the mode.
     Mode(Option<Mode>),
-    /// Shows or sets what happens to a question without an answer.
+    /// Shows or sets what to do with unanswered questions.
     Unattended(Option<Unattended>),
     /// Shows or sets the model.
     Model(Option<String>),
     /// Shows or sets how hard the model thinks.
     Effort(Option<Effort>),
-    /// Shows or sets what is shown of the thinking.
+    /// Shows or sets how much of the thinking to show.
     Thinking(Option<Thinking>),
     /// Lists the providers, or changes to the default model of one.
     Provider(Option<String>),
@@ -77,7 +73,7 @@ pub(crate) enum Slash {
     Compact(Option<String>),
     /// Undoes the latest changes of files; true also those that were changed since.
     Undo(bool),
-    /// Makes them again.
+    /// Makes the undone changes again; true also those that were changed since.
     Redo(bool),
     /// Makes a fork, at a message or a prompt, and goes on in it.
     Fork(Option<String>),
@@ -91,15 +87,12 @@ pub(crate) enum Slash {
     Merge(Option<String>),
     /// Leaves; the work continues.
     Detach,
-    /// Lists the sessions.
     Sessions,
     /// Lists the MCP servers.
     Mcp,
     /// Sends a prompt that an MCP server has ready.
     ServerPrompt {
-        /// The server.
         server: String,
-        /// The prompt's name.
         prompt: String,
         /// The arguments.
         words: String,
@@ -110,84 +103,75 @@ pub(crate) enum Slash {
     Dir(bool, Option<String>),
 }
 
-/// What the words behind a command are, as far as Tab completes them.
+/// The kind of words that follow a command, for Tab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Argument {
     /// One of these words.
     Words(&'static [&'static str]),
-    /// A permission mode.
     Mode,
     /// A name that the daemon knows.
     Names(Names),
-    /// A directory.
     Directory,
-    /// A command.
     Command,
 }
 
 /// A command, its argument, what it does, and what its words are.
 type Row = (&'static str, &'static str, &'static str, Option<Argument>);
 
-/// Every command.
 const COMMANDS: &[Row] = &[
-    ("/help", "[COMMAND]", "this list, or one of it", Some(Argument::Command)),
-    ("/new", "", "a fresh session here; this one stays", None),
-    ("/clear", "", "as /new", None),
-    ("/resume", "[SESSION]", "go over to another session; alone: choose", Some(Argument::Names(Names::Sessions))),
-    ("/rename", "NAME", "name this session", None),
-    (
-        "/model",
-        "[[PROVIDER/]MODEL]",
-        "the model from the next step on; alone: choose",
-        Some(Argument::Names(Names::Models)),
-    ),
-    ("/agent", "[AGENT]", "a fresh session with an agent; alone: choose", Some(Argument::Names(Names::Agents))),
-    ("/mode", "[ask|edit|auto|plan]", "what runs without asking", Some(Argument::Mode)),
-    ("/effort", "[LEVEL]", "how hard the model thinks: none to max, or auto", Some(Argument::Names(Names::Efforts))),
-    ("/provider", "[PROVIDER]", "its default model; alone: list the providers", None),
+    ("/help", "[COMMAND]", "list the commands, or explain one", Some(Argument::Command)),
+    ("/new", "", "start a new session here; this one stays", None),
+    ("/clear", "", "same as /new", None),
+    ("/resume", "[SESSION]", "switch to another session; alone: choose", Some(Argument::Names(Names::Sessions))),
+    ("/rename", "NAME", "rename this session", None),
+    ("/model", "[[PROVIDER/]MODEL]", "change the model; alone: choose", Some(Argument::Names(Names::Models))),
+    ("/agent", "[AGENT]", "start a new session with an agent; alone: choose", Some(Argument::Names(Names::Agents))),
+    ("/mode", "[ask|edit|auto|plan]", "set what runs without asking", Some(Argument::Mode)),
+    ("/effort", "[LEVEL]", "thinking effort: none to max, or auto", Some(Argument::Names(Names::Efforts))),
+    ("/provider", "[PROVIDER]", "use its default model; alone: list the providers", None),
     (
         "/unattended",
         "[hold|deny[:TIME]]",
-        "what happens to a question without an answer",
+        "what to do with unanswered questions",
         Some(Argument::Words(&["hold", "deny"])),
     ),
-    ("/add-dir", "[DIR]", "one more directory for tools; alone: list", Some(Argument::Directory)),
-    ("/remove-dir", "DIR", "take an added directory away", Some(Argument::Directory)),
+    ("/add-dir", "[DIR]", "add a working directory; alone: list", Some(Argument::Directory)),
+    ("/remove-dir", "DIR", "remove an added directory", Some(Argument::Directory)),
     (
         "/thinking",
         "[show|hide|summary]",
-        "what is shown of the thinking",
+        "how much of the thinking to show",
         Some(Argument::Words(&["show", "hide", "summary"])),
     ),
-    ("/steer", "TEXT", "a prompt before the next step (Alt-S)", None),
-    ("/interrupt", "TEXT", "a prompt now: the running step is cancelled", None),
-    ("/queue", "", "the queued prompts", None),
-    ("/unqueue", "[N]", "take back the last queued prompt, or the N-th", None),
+    ("/steer", "TEXT", "send a prompt before the next step (Alt-S)", None),
+    ("/interrupt", "TEXT", "send a prompt now; cancels the running step", None),
+    ("/queue", "", "list the queued prompts", None),
+    ("/unqueue", "[N]", "remove the last queued prompt, or the N-th", None),
     ("/cancel", "", "cancel the running turn", None),
     ("/continue", "", "resume a turn, or start queued prompts", None),
-    ("/compact", "[WHAT TO KEEP]", "replace older messages by a summary", None),
-    ("/uncompact", "", "take back the last summary, while it all fits", None),
-    ("/init", "[WORDS]", "the model writes AGENTS.md for this project", None),
-    ("/diff", "[TURN]", "what this session changed in files", None),
-    ("/undo", "[--force]", "put back what the last turn changed in files", Some(Argument::Words(&["--force"]))),
-    ("/redo", "[--force]", "make the undone changes again", Some(Argument::Words(&["--force"]))),
-    ("/fork", "[MESSAGE]", "go on in a fork, from here or from a message", None),
-    ("/rewind", "[N [--files]]", "back to a prompt; alone: list the prompts", Some(Argument::Words(&["--files"]))),
-    ("/tree", "[N]", "the forks of this session; change to one", None),
+    ("/compact", "[WHAT TO KEEP]", "replace older messages with a summary", None),
+    ("/uncompact", "", "undo the last summary, if it all still fits", None),
+    ("/init", "[WORDS]", "have the model write AGENTS.md", None),
+    ("/diff", "[TURN]", "show this session's file changes", None),
+    ("/undo", "[--force]", "undo the last turn's file changes", Some(Argument::Words(&["--force"]))),
+    ("/redo", "[--force]", "redo the undone changes", Some(Argument::Words(&["--force"]))),
+    ("/fork", "[MESSAGE]", "continue in a fork, from here or from a message", None),
+    ("/rewind", "[N [--files]]", "go back to a prompt; alone: list the prompts", Some(Argument::Words(&["--files"]))),
+    ("/tree", "[N]", "list this session's forks, or switch to one", None),
     ("/merge", "[CHILD]", "merge a child's git worktree; alone: choose", Some(Argument::Names(Names::Merges))),
-    ("/output", "[N]", "all of the last tool's output, or the N-th last", None),
-    ("/log", "[OPTIONS]", "the whole session, in the pager", Some(Argument::Words(&["--last", "-n", "--times"]))),
-    ("/export", "[FILE]", "write the session as Markdown", None),
-    ("/status", "", "this session: model, mode, context, cost", None),
-    ("/usage", "[OPTIONS]", "tokens and costs, by day", Some(Argument::Words(&["--by", "--since"]))),
-    ("/sessions", "", "the sessions of this daemon", None),
-    ("/inbox", "", "what waits for an answer, in all sessions", None),
+    ("/output", "[N]", "show the last tool's full output, or the N-th", None),
+    ("/log", "[OPTIONS]", "show the whole session in the pager", Some(Argument::Words(&["--last", "-n", "--times"]))),
+    ("/export", "[FILE]", "export the session as Markdown", None),
+    ("/status", "", "show this session's model, mode, context, cost", None),
+    ("/usage", "[OPTIONS]", "show tokens and cost per day", Some(Argument::Words(&["--by", "--since"]))),
+    ("/sessions", "", "list all sessions", None),
+    ("/inbox", "", "list open questions of all sessions", None),
     ("/answer", "QUESTION ANSWER", "answer a question of any session", None),
-    ("/permissions", "", "what is always allowed", None),
-    ("/tools", "", "the tools of this session", None),
-    ("/mcp", "", "the MCP servers, and how they are", None),
+    ("/permissions", "", "list what is always allowed or denied", None),
+    ("/tools", "", "list this session's tools", None),
+    ("/mcp", "", "list MCP servers and their state", None),
     ("/detach", "", "leave; the work continues (also /quit, Ctrl-D)", None),
-    ("/quit", "", "as /detach", None),
+    ("/quit", "", "same as /detach", None),
 ];
 
 /// The command in `line`; `None` if it is a prompt, an error text if the command is wrong.
@@ -212,7 +196,7 @@ pub(crate) fn parse(line: &str) -> Option<Result<Slash, String>> {
         "/new" | "/clear" => none(argument, name).map(|()| Slash::New),
         "/resume" => Ok(Slash::Resume(argument)),
         "/agent" => Ok(Slash::Agent(argument)),
-        "/rename" => rest.map(Slash::Rename).ok_or_else(|| "give the name: /rename NAME".to_owned()),
+        "/rename" => rest.map(Slash::Rename).ok_or_else(|| "add a name: /rename NAME".to_owned()),
         "/init" => Ok(Slash::Init(rest)),
         "/diff" => Ok(Slash::Diff(argument)),
         "/export" => Ok(Slash::Export(rest)),
@@ -220,13 +204,12 @@ pub(crate) fn parse(line: &str) -> Option<Result<Slash, String>> {
         "/usage" => Ok(Slash::Subcommand(Subcommand::Usage, all)),
         "/tools" => none(argument, name).map(|()| Slash::Subcommand(Subcommand::Tools, Vec::new())),
         "/answer" if all.len() < 2 => {
-            Err("name the question and the answer: /answer QUESTION allow|session|always|deny; /inbox lists them"
-                .to_owned())
+            Err("usage: /answer QUESTION allow|session|always|deny; /inbox lists them".to_owned())
         }
         "/answer" => Ok(Slash::Subcommand(Subcommand::Answer, all)),
         "/inbox" => none(argument, name).map(|()| Slash::Subcommand(Subcommand::Inbox, Vec::new())),
         "/log" if all.iter().any(|word| matches!(word.as_str(), "-f" | "--follow" | "--forever")) => {
-            Err("/log shows what is there; what comes is shown here anyway".to_owned())
+            Err("/log shows the past; new output appears here anyway".to_owned())
         }
         "/log" => Ok(Slash::Subcommand(Subcommand::Log, all)),
         "/mode" => argument.map(|mode| mode.parse()).transpose().map(Slash::Mode),
@@ -240,7 +223,7 @@ pub(crate) fn parse(line: &str) -> Option<Result<Slash, String>> {
         },
         "/add-dir" => Ok(Slash::Dir(true, rest)),
         "/remove-dir" => {
-            rest.map(|dir| Slash::Dir(false, Some(dir))).ok_or_else(|| "name the directory: /remove-dir DIR".to_owned())
+            rest.map(|dir| Slash::Dir(false, Some(dir))).ok_or_else(|| "add the directory: /remove-dir DIR".to_owned())
         }
         "/steer" => needs(rest, "/steer").map(Slash::Steer),
         "/interrupt" => needs(rest, "/interrupt").map(Slash::Interrupt),
@@ -265,19 +248,19 @@ pub(crate) fn parse(line: &str) -> Option<Result<Slash, String>> {
     })
 }
 
-/// No argument.
+/// Refuses an argument.
 fn none(argument: Option<String>, command: &str) -> Result<(), String> {
-    argument.map_or(Ok(()), |argument| Err(format!("{command} takes no argument, and got '{argument}'")))
+    argument.map_or(Ok(()), |argument| Err(format!("{command} takes no argument (got '{argument}')")))
 }
 
 fn needs(text: Option<String>, command: &str) -> Result<String, String> {
-    text.ok_or_else(|| format!("{command} needs a text: {command} use the other branch"))
+    text.ok_or_else(|| format!("{command} needs text: {command} use the other branch"))
 }
 
 /// A number from 1 on.
 fn number(argument: Option<String>) -> Result<Option<usize>, String> {
     let parse =
-        |text: String| text.parse().ok().filter(|n| *n > 0).ok_or_else(|| format!("not a number from 1 on: {text}"));
+        |text: String| text.parse().ok().filter(|n| *n > 0).ok_or_else(|| format!("not a positive number: {text}"));
     argument.map(parse).transpose()
 }
 
@@ -290,8 +273,8 @@ fn rewind(rest: Option<&str>) -> Result<Slash, String> {
             let files = words.len() == 2;
             number(Some((*n).to_owned())).map(|n| Slash::Rewind(n, files))
         }
-        ["--files"] => Err("name the prompt: /rewind N --files; /rewind lists them".to_owned()),
-        _ => Err("/rewind N, or /rewind N --files; /rewind alone lists the prompts".to_owned()),
+        ["--files"] => Err("add the prompt's number: /rewind N --files; /rewind lists them".to_owned()),
+        _ => Err("usage: /rewind N [--files]; /rewind alone lists the prompts".to_owned()),
     }
 }
 
@@ -303,7 +286,7 @@ fn force(argument: Option<String>) -> Result<bool, String> {
     }
 }
 
-/// What `/help` shows: the list and the keys, or one command.
+/// The text of `/help`: the list and the keys, or one command.
 pub(crate) fn help(command: Option<&str>) -> String {
     let row = |(name, argument, what, _): &Row| vec![format!("{name} {argument}"), (*what).to_owned()];
     if let Some(command) = command {
@@ -319,18 +302,18 @@ pub(crate) fn help(command: Option<&str>) -> String {
     lines.join("\n")
 }
 
-/// What else can be typed, and the keys.
+/// Other input, and the keys.
 const KEYS: [&str; 11] = [
     "",
-    "@src/main.rs, @src/main.rs:10-40 or @src/ sends the file, lines of it, a list",
-    "@picture.png sends the picture, @SERVER:URI a resource of an MCP server",
+    "@src/main.rs sends a file, @src/main.rs:10-40 lines of it, @src/ a listing",
+    "@picture.png sends a picture, @SERVER:URI a resource of an MCP server",
     "/NAME sends a command or a skill, /SERVER:PROMPT a prompt of an MCP server",
-    "!COMMAND runs in this terminal, and its output goes with the next prompt",
-    "Tab completes and lists, and goes through the list; Ctrl-R searches the history",
-    "Alt-Enter, Ctrl-J or a \\ at its end continue a line; Ctrl-X Ctrl-E: $EDITOR",
+    "!COMMAND runs in this terminal; its output is sent with the next prompt",
+    "Tab completes and lists; Ctrl-R searches the history",
+    "Alt-Enter, Ctrl-J or a trailing \\ adds a line; Ctrl-X Ctrl-E opens $EDITOR",
     "while a turn runs: Enter queues, Alt-S steers, Esc or Ctrl-C stops it",
     "at a question: y once, s session, a always, n no; ? lists the keys",
-    "Shift-Tab: the next mode; vi keys by `set editing-mode vi` in ~/.inputrc",
+    "Shift-Tab: next mode; vi keys: `set editing-mode vi` in ~/.inputrc",
     "Ctrl-D, exit, quit or :q leave; the work continues",
 ];
 
@@ -339,7 +322,7 @@ pub(super) fn names() -> Vec<Choice> {
     COMMANDS.iter().map(|(name, _, what, _)| Choice::new(*name, *what)).collect()
 }
 
-/// What the words behind a command are; `None` if it takes none that are known.
+/// The kind of words that follow a command; `None` if Tab knows none.
 pub(super) fn argument(command: &str) -> Option<Argument> {
     COMMANDS.iter().find(|(name, ..)| *name == command)?.3
 }
@@ -408,7 +391,7 @@ mod tests {
             assert_eq!(help(Some(name)), format!("{name} {argument}  {what}"));
         }
         assert_eq!(help(Some("mod")), "unknown command /mod; did you mean /mode?");
-        assert_eq!(parse("/new x"), Some(Err("/new takes no argument, and got 'x'".to_owned())));
+        assert_eq!(parse("/new x"), Some(Err("/new takes no argument (got 'x')".to_owned())));
         assert!(parse("/log -f").unwrap().is_err());
         assert_eq!(
             parse("/usage --by model"),

@@ -14,19 +14,19 @@ use linger_protocol::method::{
 use linger_protocol::session::{Create, Effort, Info, List as Sessions, Set};
 use linger_protocol::worktree::Merge;
 
-use super::Repl;
 use super::menu::Choice;
+use super::past::{height, past};
 use super::picker::Picker;
-use super::{height, past};
+use super::state::{Picking, Repl, Target};
 use crate::connect::parse;
 use crate::environment::{now, short_path, umask};
 use crate::error::{Exit, Failure};
 use crate::follow::Request;
 use crate::idempotency::key;
-use crate::input::{Line, Names};
-use crate::render::back::Room;
+use crate::input::{InputLine, Names};
+use crate::render::back::Space;
 use crate::render::live::Live;
-use crate::render::markdown::Look;
+use crate::render::markdown::Layout;
 use crate::render::table::age;
 use crate::render::{Renderer, Settings, money, worktree};
 use crate::terminal::{clean_line, terminal_width};
@@ -39,15 +39,6 @@ const MIN_PREFIX: usize = 4;
 
 /// Characters of a description next to a name.
 const ABOUT: usize = 60;
-
-/// What is chosen from a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
-    Model,
-    Agent,
-    Session,
-    Merge,
-}
 
 /// How long a list of resources may take: a server may have to start, and the session waits.
 const RESOURCES: Duration = Duration::from_secs(2);
@@ -81,7 +72,7 @@ impl Repl {
     }
 
     fn names(&mut self, names: Names) -> Result<Vec<Choice>, Failure> {
-        let list = List { cwd: self.cwd.clone(), ..List::default() };
+        let list = List { cwd: self.about.cwd.clone(), ..List::default() };
         let session_id = self.attachment.session.clone();
         let client = &mut self.attachment.client;
         Ok(match names {
@@ -96,7 +87,7 @@ impl Repl {
                     .collect()
             }
             Names::Efforts => {
-                let model = Some(self.model.clone());
+                let model = Some(self.about.model.clone());
                 let rows = client.call(&ModelList(Models { all: false, model }))?;
                 let efforts = rows.into_iter().flat_map(|row| row.efforts);
                 std::iter::once(Effort::Auto).chain(efforts).map(|effort| Choice::new(effort.name(), "")).collect()
@@ -131,12 +122,12 @@ impl Repl {
     }
 
     /// Lets the user choose from a list: the next line does.
-    pub(super) fn choose(&mut self, what: What) -> Result<(), Failure> {
-        let (title, names, none) = match what {
-            What::Model => ("model", Names::Models, "no model can be used; `linger models` says what is missing"),
-            What::Agent => ("agent", Names::Agents, "no agents here; `linger help extending` says where they lie"),
-            What::Session => ("session", Names::Sessions, "there is no other session"),
-            What::Merge => ("child", Names::Merges, "no child has a git worktree that can be merged now"),
+    pub(super) fn choose(&mut self, target: Target) -> Result<(), Failure> {
+        let (title, names, none) = match target {
+            Target::Model => ("model", Names::Models, "no model is ready; `linger models` says what is missing"),
+            Target::Agent => ("agent", Names::Agents, "no agents here; see `linger help extending`"),
+            Target::Session => ("session", Names::Sessions, "no other sessions"),
+            Target::Merge => ("child", Names::Merges, "no child has a git worktree to merge"),
         };
         let choices = match self.names(names) {
             Err(failure) if failure.exit != Exit::UNREACHABLE && !failure.interrupted => return self.complain(failure),
@@ -145,32 +136,37 @@ impl Repl {
         if choices.is_empty() {
             return self.say(none);
         }
-        let picker = Picker::new(title, choices, (what == What::Model).then_some(self.model.as_str()));
+        let picker = Picker::new(title, choices, (target == Target::Model).then_some(self.about.model.as_str()));
         if self.input.above.is_some() {
-            self.say("letters narrow the list, arrows or Tab move in it, Enter takes, Esc leaves")?;
+            let keys = if self.settings.style.unicode {
+                "type to filter · ↑↓ move · Enter select · Esc cancel"
+            } else {
+                "type to filter, arrows move, Enter selects, Esc cancels"
+            };
+            self.say(keys)?;
             self.keys.pick(picker.clone());
         } else {
             picker.numbered().iter().try_for_each(|line| self.say(line))?;
-            self.say("a number or a name chooses, an empty line leaves")?;
+            self.say("type a number or a name; an empty line cancels")?;
         }
-        self.picking = Some((what, picker));
+        self.picking = Some(Picking { target, picker });
         Ok(())
     }
 
     /// Handles the line that chooses.
-    pub(super) fn chosen(&mut self, (what, picker): (What, Picker), line: Line) -> Result<Option<Exit>, Failure> {
+    pub(super) fn choose_by(&mut self, picking: Picking, line: InputLine) -> Result<Option<Exit>, Failure> {
         let chosen = match line {
-            Line::End => return self.leave().map(Some),
-            Line::Picked(chosen) => chosen,
-            Line::Text { text, .. } => picker.meant(&text),
-            Line::Garbled | Line::Ran(_) | Line::NotRun => None,
+            InputLine::End => return self.leave().map(Some),
+            InputLine::Picked(chosen) => chosen,
+            InputLine::Text { text, .. } => picking.picker.find(&text),
+            InputLine::Garbled | InputLine::Ran(_) | InputLine::NotRun => None,
         };
-        match (what, chosen) {
-            (_, None) => self.say("nothing was chosen")?,
-            (What::Model, Some(model)) => self.set_model(model)?,
-            (What::Agent, Some(agent)) => self.fresh(Some(agent))?,
-            (What::Session, Some(session)) => self.resume(&session)?,
-            (What::Merge, Some(child)) => self.merge(&child)?,
+        match (picking.target, chosen) {
+            (_, None) => self.say("nothing was selected")?,
+            (Target::Model, Some(model)) => self.set_model(model)?,
+            (Target::Agent, Some(agent)) => self.fresh(Some(agent))?,
+            (Target::Session, Some(session)) => self.resume(&session)?,
+            (Target::Merge, Some(child)) => self.merge(&child)?,
         }
         self.show_question()?;
         Ok(None)
@@ -178,19 +174,17 @@ impl Repl {
 
     /// Changes the model; the event says so.
     pub(super) fn set_model(&mut self, model: String) -> Result<(), Failure> {
-        let session = self.attachment.session.clone();
-        let set = Set { session, model: Some(model), key: Some(key()?), ..Set::default() };
-        self.attachment.request(Request::Set(set))
+        self.set(Set { model: Some(model), ..Set::default() })
     }
 
     /// Goes over to a fresh session in the same directory: with this one's model and mode, or with an agent.
     pub(super) fn fresh(&mut self, agent: Option<String>) -> Result<(), Failure> {
         let create = Create {
-            cwd: self.cwd.clone(),
-            model: agent.is_none().then(|| self.model.clone()),
-            mode: Some(self.mode),
-            effort: self.effort,
-            unattended: Some(self.unattended),
+            cwd: self.about.cwd.clone(),
+            model: agent.is_none().then(|| self.about.model.clone()),
+            mode: Some(self.about.mode),
+            effort: self.about.effort,
+            unattended: Some(self.about.unattended),
             agent,
             env: self.attachment.client.session_env(),
             umask: Some(umask()),
@@ -206,7 +200,7 @@ impl Repl {
     pub(super) fn resume(&mut self, named: &str) -> Result<(), Failure> {
         let Some(found) = self.find(named, "/resume")? else { return Ok(()) };
         if found.session == self.attachment.session {
-            return self.say("you are in this session");
+            return self.say("you are already in this session");
         }
         self.go_over(found, false)
     }
@@ -229,9 +223,7 @@ impl Repl {
         match <[Info; 1]>::try_from(rows) {
             Ok([info]) => return Ok(Some(info)),
             Err(rows) if rows.is_empty() && named.chars().count() < MIN_PREFIX => {
-                self.say(&format!(
-                    "no session '{named}'; the beginning of an id has at least {MIN_PREFIX} characters"
-                ))?;
+                self.say(&format!("no session '{named}'; an id prefix needs at least {MIN_PREFIX} characters"))?;
             }
             Err(rows) if rows.is_empty() => self.say(&format!("no session '{named}'; {command} alone lists them"))?,
             Err(rows) => self.say(&format!("{} sessions begin with '{named}'", rows.len()))?,
@@ -244,15 +236,17 @@ impl Repl {
     pub(super) fn go_over(&mut self, info: Info, is_shown: bool) -> Result<(), Failure> {
         self.fresh_line()?;
         if self.is_busy() {
-            self.say(&format!("the work of {} continues", self.label))?;
+            self.say(&format!("the work of {} continues", self.about.label))?;
         }
         let label = info.name.clone().unwrap_or_else(|| info.session.to_string());
         let (at, about) = (short_path(&info.cwd), format!("{} ({})", info.model, info.mode));
         let Settings { style, markdown, .. } = self.settings;
-        let look = Look { width: terminal_width(), markdown, color: style.color, unicode: style.unicode, dim: false };
-        let (lines, info) = match is_shown {
-            true => (Vec::new(), Info { turn_cursor: info.cursor.clone(), ..info }),
-            false => past(look, info, Room::Lines(height()))?,
+        let layout =
+            Layout { width: terminal_width(), markdown, color: style.color, unicode: style.unicode, dim: false };
+        let (lines, info) = if is_shown {
+            (Vec::new(), Info { turn_cursor: info.cursor.clone(), ..info })
+        } else {
+            past(layout, info, Space::Lines(height()))?
         };
         lines.iter().try_for_each(|line| self.say_styled(line))?;
         self.say(&format!("session {label} in {at}, {about}"))?;
@@ -262,7 +256,7 @@ impl Repl {
         self.renderer = Renderer::new(self.settings.clone());
         self.live = Live::new(style, info.mode, info.context_window);
         self.workspace.set(info.cwd.clone());
-        self.take(info);
+        self.enter(info);
         self.show_live()
     }
 }

@@ -4,7 +4,7 @@ use linger_protocol::method::{SessionFork, SessionList, SessionPrompts, SessionR
 use linger_protocol::session::{Info, List};
 use linger_protocol::tree::{Fork, Prompts, Rewind, Uncompact};
 
-use super::Repl;
+use super::state::Repl;
 use crate::connect::parse;
 use crate::environment::now;
 use crate::error::Failure;
@@ -19,7 +19,7 @@ impl Repl {
     pub(super) fn fork(&mut self, at: Option<String>) -> Result<(), Failure> {
         let session = self.attachment.session.clone();
         // What it goes on from is on the screen.
-        let is_shown = at.is_none() && self.running.is_none();
+        let is_shown = at.is_none() && self.turn.running.is_none();
         let fork = Fork { session, at, name: None, key: Some(key()?) };
         match self.attachment.client.call_raw(&SessionFork(fork))? {
             Ok(made) => {
@@ -27,7 +27,7 @@ impl Repl {
                 let info = self.attachment.client.session_info(&made.session)?;
                 self.go_over(info, is_shown)?;
                 match made.text {
-                    Some(text) => self.say(&format!("it goes on from before \"{}\"", quoted(&text))),
+                    Some(text) => self.say(&format!("forked before the prompt \"{}\"", quoted(&text))),
                     None => Ok(()),
                 }
             }
@@ -51,10 +51,10 @@ impl Repl {
             for line in prompts(&rows, now(), true) {
                 self.say(&line)?;
             }
-            return self.say("/rewind N goes back to before that prompt; with --files, files too");
+            return self.say("/rewind N goes back to just before that prompt; --files restores files too");
         };
         let Some(row) = rows.get(number - 1) else {
-            return self.say("there is no such prompt; /rewind lists them");
+            return self.say("no such prompt; /rewind lists them");
         };
         let rewind = Rewind { session, to: Some(row.prompt.clone()), files, force: false, key: Some(key()?) };
         // The event says that it went back.
@@ -82,12 +82,12 @@ impl Repl {
             for line in numbered(&tree, &here, now()) {
                 self.say(&line)?;
             }
-            return self.say(if tree.len() > 1 { "/tree N changes to another one" } else { "/fork makes another one" });
+            return self.say(if tree.len() > 1 { "/tree N switches to another one" } else { "/fork makes one" });
         };
         match tree.get(number - 1) {
-            Some((_, row)) if row.session == here => self.say("that is this session"),
+            Some((_, row)) if row.session == here => self.say("you are already in this session"),
             Some((_, row)) => self.go_over(Info::clone(row), false),
-            None => self.say("there is no such session; /tree lists them"),
+            None => self.say("no such session; /tree lists them"),
         }
     }
 }

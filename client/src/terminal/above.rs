@@ -13,6 +13,7 @@ use std::time::Duration;
 use unicode_width::UnicodeWidthChar as _;
 
 use super::flow;
+use super::write::write;
 use crate::capacity::Capacity;
 
 /// The shortest time between two redraws: 20 in a second are as smooth as a person can see, and cheap
@@ -25,7 +26,7 @@ const SMALL: usize = 10;
 /// Columns between two tab stops.
 const TAB: usize = 8;
 
-/// What is drawn above the prompt.
+/// The rows drawn above the prompt.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Above {
     drawing: Arc<Mutex<Drawing>>,
@@ -43,27 +44,27 @@ struct Drawing {
     lines: String,
     /// The rows that are redrawn.
     rows: Vec<String>,
-    /// What can be chosen for the line: rows below those.
+    /// The menu of choices for the line: rows below those.
     menu: Vec<String>,
     /// The widths of those that are on the screen.
     drawn: Vec<usize>,
     /// The columns of the terminal for which the line editor has laid the line out; 0 before it has.
     columns: usize,
-    /// What stands in front of the line.
+    /// The prompt in front of the line.
     prompt: String,
     /// The line, and where its cursor is, in bytes.
     typed: (String, usize),
     /// Whether the line has ended: the rows are erased.
     ended: bool,
     /// The question whose text is in `lines`.
-    asked: Option<Asked>,
+    asked: Option<KeyRequest>,
     /// The question that is on the screen.
-    shown: Option<Asked>,
+    shown: Option<KeyRequest>,
 }
 
 /// A question on the screen, and the keys that answer it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct KeyRequest {
     /// Which request for an answer it is.
     pub(crate) request: u32,
     /// The keys with a meaning.
@@ -114,19 +115,19 @@ impl Above {
         self.lock().ended = true;
     }
 
-    /// What is on the screen is no longer where it was drawn.
+    /// Forgets where the rows were drawn: the screen has changed.
     pub(crate) fn forget(&self) {
         let mut drawing = self.lock();
         drawing.drawn.clear();
         drawing.columns = 0;
     }
 
-    /// What stands in front of the line.
+    /// The prompt in front of the line.
     pub(crate) fn set_prompt(&self, prompt: &str) {
         prompt.clone_into(&mut self.lock().prompt);
     }
 
-    /// What stands in the line now, and where its cursor is, in bytes.
+    /// Sets the text of the line, and its cursor in bytes.
     pub(crate) fn typed(&self, line: &str, at: usize) {
         let mut drawing = self.lock();
         line.clone_into(&mut drawing.typed.0);
@@ -139,7 +140,7 @@ impl Above {
         let moves = self.moves(line, at, size);
         if !moves.is_empty() {
             // A terminal that has gone shows nothing.
-            let _ = super::write(&mut std::io::stdout().lock(), &moves);
+            let _ = write(&mut std::io::stdout().lock(), &moves);
         }
     }
 
@@ -147,9 +148,10 @@ impl Above {
         let mut drawing = self.lock();
         let before = std::mem::replace(&mut drawing.columns, size.columns);
         let is_same = drawing.typed.0 == line && drawing.typed.1 == at;
-        match before != 0 && before != size.columns && is_same && size.reflows {
-            true => drawing.rewrapped(before, size.columns),
-            false => String::new(),
+        if before != 0 && before != size.columns && is_same && size.reflows {
+            drawing.rewrapped(before, size.columns)
+        } else {
+            String::new()
         }
     }
 
@@ -172,7 +174,7 @@ impl Above {
     }
 
     /// Adds the text of a question; its keys count once it is drawn.
-    pub(crate) fn ask(&self, text: &str, asked: Asked) {
+    pub(crate) fn ask(&self, text: &str, asked: KeyRequest) {
         self.capacity.take_lines(text.len());
         let mut drawing = self.lock();
         drawing.lines.push_str(text);
@@ -188,7 +190,7 @@ impl Above {
     }
 
     /// The question that is on the screen.
-    pub(crate) fn shown(&self) -> Option<Asked> {
+    pub(crate) fn shown_question(&self) -> Option<KeyRequest> {
         self.lock().shown
     }
 
@@ -235,7 +237,7 @@ impl Above {
         lines
     }
 
-    /// What brings the screen up to date, from the first column of the prompt's first row, on a terminal
+    /// The bytes that bring the screen up to date, from the first column of the prompt's first row, on a terminal
     /// of this size: it erases the rows of the last drawing, and leaves the cursor where the prompt begins.
     pub(crate) fn draw(&self, size: Size) -> String {
         let mut drawing = self.lock();
@@ -258,7 +260,7 @@ impl Above {
         out
     }
 
-    /// What erases the prompt and the rows above it, from within the prompt.
+    /// The bytes that erase the prompt and the rows above it, from within the prompt.
     pub(crate) fn erase(&self, size: Size) -> String {
         if !self.reading.load(Ordering::SeqCst) {
             return String::new();
@@ -271,13 +273,13 @@ impl Above {
     pub(crate) fn take_back(&self, size: Size) {
         let erase = format!("\x1b[A{}", self.erase(size));
         // A terminal that has gone shows nothing.
-        let _ = super::write(&mut std::io::stdout().lock(), &erase);
+        let _ = write(&mut std::io::stdout().lock(), &erase);
         self.end();
     }
 }
 
 impl Drawing {
-    /// What erases the rows of the last drawing, from the first row of the prompt.
+    /// The bytes that erase the rows of the last drawing, from the first row of the prompt.
     fn erase(&self, size: Size) -> String {
         UP.repeat(self.drawn.iter().map(|width| rows_of(*width, size)).sum())
     }
@@ -337,9 +339,7 @@ fn place(text: impl Iterator<Item = char>, columns: usize) -> (usize, usize) {
 /// The size of a terminal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
-    /// Columns.
     pub(crate) columns: usize,
-    /// Rows.
     pub(crate) rows: usize,
     /// Whether lines are wrapped anew when its width changes.
     pub(crate) reflows: bool,
@@ -579,12 +579,12 @@ mod tests {
     #[test]
     fn a_question_counts_once_it_is_drawn() {
         let above = Above::default();
-        let asked = Asked { request: 1, keys: "yn", alone: true };
+        let asked = KeyRequest { request: 1, keys: "yn", alone: true };
         above.ask("? bash\n", asked);
-        assert_eq!(above.shown(), None);
+        assert_eq!(above.shown_question(), None);
         above.draw(SIZE);
-        assert_eq!(above.shown(), Some(asked));
+        assert_eq!(above.shown_question(), Some(asked));
         above.unask();
-        assert_eq!(above.shown(), None);
+        assert_eq!(above.shown_question(), None);
     }
 }

@@ -210,7 +210,7 @@ impl Kept {
     }
 }
 
-/// What a person read: without escape sequences, and of a line that was written over its last text.
+/// The text as a person saw it: without escape sequences, and with overwritten lines in their last form.
 fn plain(text: &str) -> String {
     let mut out = String::new();
     let mut chars = text.chars().peekable();

@@ -6,6 +6,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rustix::termios::{InputModes, LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios};
 
+use super::write::write;
+
 /// Ctrl-D, as the terminal sends it.
 const CTRL_D: u8 = 4;
 
@@ -96,7 +98,7 @@ pub(crate) fn is_lent() -> bool {
 pub(crate) fn suspend() {
     let bracketed = io::stdout().is_terminal();
     let paste = |on: &str| {
-        let _ = bracketed.then(|| super::write(&mut io::stdout(), &format!("\x1b[?2004{on}")));
+        let _ = bracketed.then(|| write(&mut io::stdout(), &format!("\x1b[?2004{on}")));
     };
     paste("l");
     with_shell_settings(|| {
@@ -150,6 +152,6 @@ pub(crate) fn restore() {
     }
     if io::stdout().is_terminal() {
         // The line editor asks for bracketed paste; the shell asks again if it wants it.
-        let _ = super::write(&mut io::stdout(), "\x1b[?2004l");
+        let _ = write(&mut io::stdout(), "\x1b[?2004l");
     }
 }

@@ -12,13 +12,14 @@ pub(crate) mod command;
 mod flow;
 mod keyboard;
 mod signal;
+mod write;
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _};
 use std::sync::OnceLock;
 
 use crate::error::Failure;
-pub(crate) use above::{Above, Asked, Size};
+pub(crate) use above::{Above, KeyRequest, Size};
 use flow::Flow;
 pub(crate) use flow::{cut, width};
 
@@ -27,6 +28,7 @@ pub(crate) use keyboard::{
     Keyboard, discard_typed, is_lent, lend, read_at_once, remember_editing, restore, resume_editing, set_keyboard,
     suspend,
 };
+use write::write;
 
 /// Columns of a terminal that does not tell its size.
 const WIDTH: usize = 80;
@@ -59,7 +61,7 @@ pub(crate) enum Color {
     Auto,
     /// Also in a pipe.
     Always,
-    /// Nowhere.
+    /// No colours, not even on a terminal.
     Never,
 }
 
@@ -71,12 +73,12 @@ impl std::str::FromStr for Color {
             "auto" => Ok(Self::Auto),
             "always" => Ok(Self::Always),
             "never" => Ok(Self::Never),
-            _ => Err(format!("unknown word '{name}' for colours: auto, always or never")),
+            _ => Err(format!("unknown value '{name}' for colours: auto, always or never")),
         }
     }
 }
 
-/// What the command line says about output: when colours are used, and whether Markdown stays as it is.
+/// The command line's choice of output: when colours are used, and whether Markdown stays as it is.
 static CHOSEN: OnceLock<(Color, bool)> = OnceLock::new();
 
 /// Takes what the command line says about output; once, before anything is shown.
@@ -84,7 +86,7 @@ pub(crate) fn choose(color: Color, raw: bool) {
     let _ = CHOSEN.set((color, raw));
 }
 
-/// What the terminal can do, as the environment tells.
+/// The abilities of the terminal, from the environment.
 #[derive(Clone, Debug)]
 pub(crate) struct Capabilities {
     /// Whether stdin is a terminal.
@@ -103,7 +105,6 @@ pub(crate) struct Capabilities {
     pub(crate) unicode: bool,
     /// Whether the cursor can be moved.
     pub(crate) moves: bool,
-    /// Columns.
     pub(crate) width: usize,
 }
 
@@ -166,7 +167,6 @@ pub(crate) fn size() -> Size {
     Size { columns, rows, reflows }
 }
 
-/// An open prompt.
 struct Prompt {
     /// Takes what is drawn above it; absent where the terminal cannot move its cursor: there whole lines are written.
     above: Option<Above>,
@@ -178,7 +178,6 @@ struct Prompt {
 pub(crate) struct Terminal {
     /// Talk goes to stdout too: for `log`, whose data it is.
     pub(crate) one_stream: bool,
-    /// The open prompt.
     prompt: Option<Prompt>,
     /// The line that began while a prompt was open and is not complete yet: its last row is redrawn above the prompt.
     flow: Flow,
@@ -211,7 +210,7 @@ impl Terminal {
         self.column = 0;
         write(&mut io::stdout(), "\r\x1b[2K")?;
         let rows = self.flow.push(&row, columns);
-        self.whole(&rows)
+        self.print_lines(&rows)
     }
 
     /// The prompt is closed: everything is written straight through again, what was not drawn yet first.
@@ -239,7 +238,9 @@ impl Terminal {
 
     /// A line was read: the cursor is at the beginning of the next one.
     pub(crate) fn line_read(&mut self) {
-        self.prompt.iter_mut().for_each(|prompt| prompt.sign = false);
+        if let Some(prompt) = &mut self.prompt {
+            prompt.sign = false;
+        }
     }
 
     /// Whether the last row of a line is redrawn above the prompt.
@@ -254,7 +255,7 @@ impl Terminal {
         }
         self.live = rows;
         if self.prompt.is_some() {
-            return self.whole("");
+            return self.print_lines("");
         }
         let mut out = self.erase_status();
         if let Some(status) = self.live.last() {
@@ -315,11 +316,11 @@ impl Terminal {
             return self.write(text);
         }
         let rows = self.flow.push(text, size().columns);
-        self.whole(&rows)
+        self.print_lines(&rows)
     }
 
     /// Prints whole lines, past a line that is not complete, and what is redrawn below them.
-    fn whole(&mut self, lines: &str) -> io::Result<()> {
+    fn print_lines(&mut self, lines: &str) -> io::Result<()> {
         match &mut self.prompt {
             Some(Prompt { above: Some(above), .. }) => {
                 let row = Some(self.flow.row().to_owned()).filter(|row| !row.is_empty());
@@ -336,7 +337,7 @@ impl Terminal {
     }
 
     /// Prints the text of a question, whose keys count once it is on the screen.
-    pub(crate) fn ask(&mut self, text: &str, asked: Asked) -> io::Result<()> {
+    pub(crate) fn ask(&mut self, text: &str, asked: KeyRequest) -> io::Result<()> {
         match &self.prompt {
             Some(Prompt { above: Some(above), .. }) => {
                 above.ask(&wrapped(text), asked);
@@ -391,27 +392,22 @@ impl Terminal {
     }
 
     /// Prints whole lines that are clean and styled, past a line that is not complete.
-    pub(crate) fn past(&mut self, lines: &str) -> io::Result<()> {
+    pub(crate) fn print_styled(&mut self, lines: &str) -> io::Result<()> {
         match self.prompt {
-            Some(_) => self.whole(&wrapped(lines)),
+            Some(_) => self.print_lines(&wrapped(lines)),
             None => self.talk(lines),
         }
     }
 
     /// Prints cleaned lines of talk, past a line that is not complete.
     pub(crate) fn say(&mut self, lines: &str) -> io::Result<()> {
-        self.past(&format!("{}\n", clean(lines)))
+        self.print_styled(&format!("{}\n", clean(lines)))
     }
 }
 
 /// Whole lines, as rows of the terminal.
 fn wrapped(lines: &str) -> String {
     Flow::default().push(lines, size().columns)
-}
-
-fn write(to: &mut impl io::Write, text: &str) -> io::Result<()> {
-    to.write_all(text.as_bytes())?;
-    to.flush()
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@ use std::io;
 
 use linger_protocol::attention::Signal;
 
-use super::{Terminal, clean_line, write};
+use super::write::write;
+use super::{Terminal, clean_line};
 
 impl Terminal {
     /// Signals `text`, by those of the ways that this terminal may know. The cursor stays where it is.

@@ -139,7 +139,7 @@ fn a_choice_is_answered_by_number() {
         daemon.end(12, "end_turn", None);
     }
     fn answer(session: &mut Session) {
-        session.see("? go on?\r\n    1 go on (go_on)\r\n    2 stop here (stop)\r\na number answers\r\n");
+        session.see("? go on?\r\n    1 go on (go_on)\r\n    2 stop here (stop)\r\npress a number to answer\r\n");
         session.press("2");
         session.see("stop by nvim");
     }
@@ -183,14 +183,14 @@ fn a_line_that_is_typed_or_pasted_at_a_question_of_run_decides_nothing() {
     for typed in ["wait, do not do that\r", "/mode plan\r", "https://a.example/", "yy", "y\ra\r", "\u{e4}", "\u{1b}[A"]
     {
         session.press(typed);
-        session.see("not an answer, ignored");
+        session.see("ignored: press one of these keys");
         session.see("n no");
     }
     // A hand writes a letter after the other; none of them is an answer, however slow it is.
     for key in "well".chars() {
         session.press(&key.to_string());
     }
-    session.see("not an answer, ignored");
+    session.see("ignored: press one of these keys");
     session.see("n no");
     session.press("n\r");
     assert_eq!(session.end(), 0);
@@ -221,7 +221,7 @@ fn what_is_typed_at_a_question_of_a_session_is_a_prompt_or_a_command_and_no_answ
     session.see("> /mode plan\r");
     session.see("> ");
     session.press("r");
-    session.see("write the reason");
+    session.see("type the reason for the model");
     session.press("use the other branch\r");
     session.see("1 step");
     session.press("\u{4}");
@@ -239,10 +239,10 @@ fn a_key_that_would_allow_what_was_not_shown_says_what_to_press_and_becomes_no_p
         daemon.end(11, "end_turn", None);
     }
     fn answer(session: &mut Session) {
-        session.see("v show all of it before you can allow it");
+        session.see("v show the rest before allowing");
         session.press("y");
-        session.see("nothing was allowed: press v first, a part of it was not shown");
-        session.see("v show all of it before you can allow it");
+        session.see("press v to see the rest first");
+        session.see("v show the rest before allowing");
         session.press("v");
         session.see("    echo 31\r\n");
         session.see("y once");
@@ -291,14 +291,14 @@ fn a_form_of_several_fields_is_written_where_it_is_asked() {
     let mut session = Session::start(&fake, &["attach", "s1"]);
     session.see("> ");
     session.press("test\r");
-    session.see("w write the fields as {…}  n declines");
+    session.see("w type the fields as {…}  n decline");
     session.press("w");
-    session.see("write the answer, then Enter; Ctrl-C goes back");
+    session.see("type your answer, then Enter; Ctrl-C goes back");
     session.press("name: me\r");
-    session.see("error: the fields are not JSON");
-    session.see("n declines");
+    session.see("error: the fields are not valid JSON");
+    session.see("n decline");
     session.press("w");
-    session.see("write the answer, then Enter");
+    session.see("type your answer, then Enter");
     session.press("{\"name\": \"me\", \"size\": 3}\r");
     session.see("1 step");
     session.press("\u{4}");
@@ -327,19 +327,19 @@ fn the_rule_that_always_allows_it_is_edited_before_it_is_sent() {
     session.see("? help\r\n");
     // Ctrl-C goes back to the question, also from a line that was begun.
     session.press("A");
-    session.see("write the rule; Tab gives the one that was shown, then Enter; Ctrl-C goes back");
+    session.see("type the rule (Tab: the suggested one), then Enter; Ctrl-C goes back");
     session.press("bash(");
     session.see("bash(");
     session.press("\u{3}");
     session.see("? help");
     // A line was just being typed: Enter has to follow the key, or is dropped.
     session.press("A\r");
-    session.see("write the rule");
+    session.see("type the rule");
     session.press("bash(cargo\r");
     session.see("error: the rule is none\r\nhint: write it as bash(COMMAND)\r\n");
     session.see("? help");
     session.press("A\r");
-    session.see("write the rule");
+    session.see("type the rule");
     session.press("\t");
     session.see("bash(cargo test)");
     session.press("\u{7f}:*) and read(src/**)\r");
@@ -366,14 +366,14 @@ fn a_number_alone_answers_no_question_that_was_set_aside_before_it_is_shown_agai
         daemon.expect_end();
     });
     let mut session = Session::start(&fake, &["attach", "s1"]);
-    session.see("a number answers");
+    session.see("press a number to answer");
     session.press("something else first\r");
     session.see("1 step");
     session.see("> ");
     session.press("1\r");
-    session.see("not sent: this question still waits; once more answers it, more words are a prompt");
+    session.see("not sent: this question is still open; press the key again to answer, or type more for a prompt");
     session.see("    1 go on (go_on)\r\n");
-    session.see("a number answers");
+    session.see("press a number to answer");
     session.press("1");
     session.see("go_on by nvim");
     session.press("\u{4}");

@@ -148,7 +148,7 @@ fn ctrl_c_at_an_empty_prompt_cancels_another_clients_turn() {
     session.press("typed");
     session.see("typed");
     session.press("\u{3}");
-    session.see("Ctrl-C again cancels the turn, Ctrl-D leaves\r\n");
+    session.see("press Ctrl-C again to cancel the turn, Ctrl-D to leave\r\n");
     session.see("> ");
     session.press("\u{3}");
     session.see("half\r\ncancelled");

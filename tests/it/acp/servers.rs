@@ -65,7 +65,7 @@ async fn the_editors_servers_work_in_its_session_and_wait_for_their_secrets_afte
     daemon.kill_and_restart().await;
     let waits = daemon.cli(&["mcp", "list", "-s", &session]).run().await.exits(0);
     assert!(waits.stdout.contains("waiting for EDITOR_TOKEN"), "{waits:?}");
-    assert!(waits.stdout.contains(&format!("for the session {session} alone")), "{waits:?}");
+    assert!(waits.stdout.contains(&format!("only for session {session}")), "{waits:?}");
     daemon.cli(&["run", "-s", &session, "three"]).run().await.exits(0);
     let log = daemon.cli(&["log", &session]).run().await.exits(0);
     assert!(log.stdout.contains("waiting for EDITOR_TOKEN"), "{log:?}");
@@ -91,10 +91,7 @@ async fn a_server_that_makes_no_sense_is_named_to_the_editor() {
     let daemon = Daemon::start(&model).await;
     let mut editor = Editor::start(&daemon, json!({})).await;
     for (server, expect) in [
-        (
-            json!({ "type": "sse", "name": "old", "url": "http://h/", "headers": [] }),
-            "MCP server old is reached by SSE",
-        ),
+        (json!({ "type": "sse", "name": "old", "url": "http://h/", "headers": [] }), "MCP server old uses SSE"),
         (
             json!({ "name": "rel", "command": "./x", "args": [], "env": [] }),
             "'rel': `command` must be an absolute path",

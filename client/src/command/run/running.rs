@@ -196,7 +196,7 @@ impl Running {
             (Request::Answer(answer), Err(error)) => {
                 self.fresh_line()?;
                 self.terminal.complain(error.into())?;
-                self.questions.again(&answer.question);
+                self.questions.reopen(&answer.question);
                 self.ask()?;
             }
             (Request::Cancel(_), Err(error)) if error.code() == Some(Code::Idle) => {}
@@ -304,7 +304,7 @@ impl Running {
 
     /// Shows the first open question, or stops asking.
     fn ask(&mut self) -> Result<(), Failure> {
-        self.questions.look(&mut self.attachment.client);
+        self.questions.fetch_differences(&mut self.attachment.client);
         let Some(question) = self.questions.first() else {
             if let Some(input) = &mut self.input {
                 input.stop_keys();
@@ -325,7 +325,7 @@ impl Running {
     }
 
     fn key(&mut self, key: Key) -> Result<(), Failure> {
-        if !self.input.as_ref().is_some_and(|input| input.counts(key)) {
+        if !self.input.as_ref().is_some_and(|input| input.is_current(key)) {
             return Ok(());
         }
         let pressed = match (key.pressed, self.questions.first()) {

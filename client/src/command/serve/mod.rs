@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 
 use crate::connect::{Client, parse};
 use crate::error::{Exit, Failure};
-use crate::input::{self, Event, Line, piped};
+use crate::input::{self, Event, InputLine, piped};
 use crate::terminal::Terminal;
 use ask::Open;
 
@@ -78,14 +78,14 @@ pub(super) fn run(answer: bool) -> Result<Exit, Failure> {
     loop {
         let deadline = server.waits.iter().map(|wait| wait.until).min();
         match server.client.next_event(deadline) {
-            Some(Event::Line(Line::Text { text, .. })) => {
+            Some(Event::Line(InputLine::Text { text, .. })) => {
                 taken.one();
                 server.line(&text)?;
             }
-            Some(Event::Line(Line::Garbled)) => {
+            Some(Event::Line(InputLine::Garbled)) => {
                 return Err(Failure::usage("standard input has a line that is too long, or no UTF-8"));
             }
-            Some(Event::Line(Line::End) | Event::Signal(_)) => return Ok(Exit::GOOD),
+            Some(Event::Line(InputLine::End) | Event::Signal(_)) => return Ok(Exit::GOOD),
             Some(Event::Incoming(_, Incoming::Any(..))) | None => server.look()?,
             Some(Event::Lost(_)) => {
                 if !server.client.reconnect_soon()? {

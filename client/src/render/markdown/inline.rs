@@ -11,7 +11,7 @@ const MAX_SPAN: usize = 300;
 /// … and of a link, whose address may be.
 const MAX_LINK: usize = 2048;
 
-/// Emphasis within emphasis.
+/// Levels of emphasis within emphasis, at most.
 const MAX_DEPTH: usize = 4;
 
 pub(super) const CODE: Ink = Ink::color(36);
@@ -20,18 +20,18 @@ const LINK: Ink = Ink { underline: true, ..Ink::PLAIN };
 
 /// The beginning of a text, as far as it is decided.
 #[derive(Debug, PartialEq)]
-enum Found {
+enum Token {
     /// More has to come.
     More,
-    /// So many bytes are text.
+    /// This many bytes are text.
     Text(usize),
     /// After this mark of so many bytes the next character is text.
     Escaped(usize),
-    /// So many bytes are code, with marks of so many bytes.
+    /// Code: its bytes, and those of each mark.
     Code(usize, usize),
-    /// So many bytes are emphasis, with marks of so many bytes.
+    /// Emphasis: its bytes, and those of each mark.
     Emphasis(usize, usize, Ink),
-    /// So many bytes are a link: its text and its address.
+    /// A link: its bytes, its text and its address.
     Link(usize, (usize, usize), (usize, usize)),
 }
 
@@ -66,55 +66,57 @@ impl Inline {
 
     fn decide(&mut self, ended: bool, ink: Ink, put: &mut impl FnMut(char, Ink)) {
         let held = std::mem::take(&mut self.held);
-        let left = walk(&held, &mut self.before, (ended, ink, 0), put);
+        let left = walk(&held, &mut self.before, ended, ink, 0, put);
         self.held.push_str(left);
     }
 }
 
 /// A whole text.
 pub(super) fn whole(text: &str, ink: Ink, put: &mut impl FnMut(char, Ink)) {
-    walk(text, &mut None, (true, ink, 0), put);
+    walk(text, &mut None, true, ink, 0, put);
 }
 
 /// Gives what is decided of `text` to `put`; the rest is returned.
 fn walk<'a>(
     mut text: &'a str,
     before: &mut Option<char>,
-    (ended, ink, depth): (bool, Ink, usize),
+    ended: bool,
+    ink: Ink,
+    depth: usize,
     put: &mut impl FnMut(char, Ink),
 ) -> &'a str {
     let part = |text: &'a str, from: usize, to: usize| text.get(from..to).unwrap_or_default();
     while !text.is_empty() {
-        let found = if depth < MAX_DEPTH { scan(text, *before, ended) } else { Found::Text(text.len()) };
+        let found = if depth < MAX_DEPTH { scan(text, *before, ended) } else { Token::Text(text.len()) };
         let mut say = |said: &str, ink: Ink| said.chars().for_each(|c| put(c, ink));
         let taken = match found {
-            Found::More => return text,
-            Found::Text(bytes) => {
+            Token::More => return text,
+            Token::Text(bytes) => {
                 say(part(text, 0, bytes), ink);
                 bytes
             }
-            Found::Escaped(bytes) => {
+            Token::Escaped(bytes) => {
                 say(part(text, 1, bytes), ink);
                 bytes
             }
-            Found::Code(bytes, mark) => {
+            Token::Code(bytes, mark) => {
                 let code = part(text, mark, bytes - mark);
                 // A blank on each side makes room for marks in the code.
                 let inner = code.strip_prefix(' ').and_then(|code| code.strip_suffix(' '));
                 say(inner.filter(|inner| inner.contains('`')).unwrap_or(code), ink.and(CODE));
                 bytes
             }
-            Found::Emphasis(bytes, mark, emphasis) => {
+            Token::Emphasis(bytes, mark, emphasis) => {
                 let inner = part(text, mark, bytes - mark);
-                walk(inner, &mut None, (true, ink.and(emphasis), depth + 1), put);
+                walk(inner, &mut None, true, ink.and(emphasis), depth + 1, put);
                 bytes
             }
-            Found::Link(bytes, (from, to), (start, end)) => {
+            Token::Link(bytes, (from, to), (start, end)) => {
                 let (label, address) = (part(text, from, to), part(text, start, end));
                 if label == address || label.is_empty() {
                     say(address, ink.and(LINK));
                 } else {
-                    walk(label, &mut None, (true, ink.and(LINK), depth + 1), put);
+                    walk(label, &mut None, true, ink.and(LINK), depth + 1, put);
                     let mut say = |said: &str, ink: Ink| said.chars().for_each(|c| put(c, ink));
                     say(" (", ink.and(ADDRESS));
                     say(address, ink.and(ADDRESS));
@@ -129,10 +131,10 @@ fn walk<'a>(
     text
 }
 
-/// What `text` begins with, given the character before it. The answer for a text is that for each longer one, unless it
-/// is [`Found::More`].
-fn scan(text: &str, before: Option<char>, ended: bool) -> Found {
-    let Some(first) = text.chars().next() else { return Found::More };
+/// Scans the start of `text`, given the character before it. The answer for a text is that for each longer one, unless it
+/// is [`Token::More`].
+fn scan(text: &str, before: Option<char>, ended: bool) -> Token {
+    let Some(first) = text.chars().next() else { return Token::More };
     let limit = if matches!(first, '[' | '!' | '<') { MAX_LINK } else { MAX_SPAN };
     let found = match first {
         '\\' => escape(text),
@@ -140,16 +142,16 @@ fn scan(text: &str, before: Option<char>, ended: bool) -> Found {
         '*' | '_' | '~' => emphasis(text, first, before, ended),
         '[' => link(text, 0),
         '!' => match text.as_bytes().get(1) {
-            None => Found::More,
+            None => Token::More,
             Some(b'[') => link(text, 1),
-            Some(_) => Found::Text(1),
+            Some(_) => Token::Text(1),
         },
         '<' => address(text),
-        _ => return Found::Text(text.find(is_special).unwrap_or(text.len())),
+        _ => return Token::Text(text.find(is_special).unwrap_or(text.len())),
     };
     match found {
         // What opens nothing, or does not end.
-        Found::More if ended || text.len() > limit => Found::Text(run(text, first).max(1)),
+        Token::More if ended || text.len() > limit => Token::Text(run(text, first).max(1)),
         found => found,
     }
 }
@@ -159,15 +161,15 @@ fn run(text: &str, mark: char) -> usize {
     text.len() - text.trim_start_matches(mark).len()
 }
 
-fn escape(text: &str) -> Found {
+fn escape(text: &str) -> Token {
     match text.as_bytes().get(1) {
-        None => Found::More,
-        Some(byte) if byte.is_ascii_punctuation() => Found::Escaped(2),
-        Some(_) => Found::Text(1),
+        None => Token::More,
+        Some(byte) if byte.is_ascii_punctuation() => Token::Escaped(2),
+        Some(_) => Token::Text(1),
     }
 }
 
-fn code(text: &str, ended: bool) -> Found {
+fn code(text: &str, ended: bool) -> Token {
     let mark = run(text, '`');
     let mut at = mark;
     while let Some(next) = text.get(at..).and_then(|rest| rest.find('`')) {
@@ -175,20 +177,20 @@ fn code(text: &str, ended: bool) -> Found {
         let length = run(text.get(at..).unwrap_or_default(), '`');
         // A run at the end may become longer.
         if !ended && at + length == text.len() {
-            return Found::More;
+            return Token::More;
         }
         if length == mark {
-            return Found::Code(at + length, mark);
+            return Token::Code(at + length, mark);
         }
         at += length;
     }
-    Found::More
+    Token::More
 }
 
-fn emphasis(text: &str, mark: char, before: Option<char>, ended: bool) -> Found {
+fn emphasis(text: &str, mark: char, before: Option<char>, ended: bool) -> Token {
     let length = run(text, mark);
     let Some(next) = text.get(length..).and_then(|rest| rest.chars().next()) else {
-        return if ended { Found::Text(length) } else { Found::More };
+        return if ended { Token::Text(length) } else { Token::More };
     };
     let inside_word = mark == '_' && before.is_some_and(char::is_alphanumeric);
     // As CommonMark has it: a mark before punctuation opens only after a blank or punctuation.
@@ -197,14 +199,14 @@ fn emphasis(text: &str, mark: char, before: Option<char>, ended: bool) -> Found 
         && (!punctuation(next) || before.is_none_or(|c| c.is_whitespace() || punctuation(c)) || next == '`');
     let ink = match (mark, length) {
         ('~', 2) => Ink { strike: true, ..Ink::PLAIN },
-        ('~', _) => return Found::Text(length),
+        ('~', _) => return Token::Text(length),
         (_, 1) => Ink { italic: true, ..Ink::PLAIN },
         (_, 2) => Ink::BOLD,
         (_, 3) => Ink { italic: true, ..Ink::BOLD },
-        _ => return Found::Text(length),
+        _ => return Token::Text(length),
     };
     if inside_word || !opens {
-        return Found::Text(length);
+        return Token::Text(length);
     }
     let (mut at, mut last) = (length, mark);
     while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
@@ -216,7 +218,7 @@ fn emphasis(text: &str, mark: char, before: Option<char>, ended: bool) -> Found 
         }
         if c == '`' {
             match code(rest, ended) {
-                Found::Code(bytes, _) => at += bytes,
+                Token::Code(bytes, _) => at += bytes,
                 _ => at += run(rest, '`'),
             }
             last = '`';
@@ -229,20 +231,20 @@ fn emphasis(text: &str, mark: char, before: Option<char>, ended: bool) -> Found 
         let here = run(rest, mark);
         let after = rest.get(here..).and_then(|rest| rest.chars().next());
         if after.is_none() && !ended {
-            return Found::More;
+            return Token::More;
         }
         let word_goes_on = mark == '_' && after.is_some_and(char::is_alphanumeric);
         let closes = !last.is_whitespace() && !word_goes_on && (here == length || (here == 3 && length < 3));
         if closes {
-            return Found::Emphasis(at + here, length, ink);
+            return Token::Emphasis(at + here, length, ink);
         }
         (at, last) = (at + here, mark);
     }
-    Found::More
+    Token::More
 }
 
 /// `[text](address)`, after so many bytes of a mark.
-fn link(text: &str, mark: usize) -> Found {
+fn link(text: &str, mark: usize) -> Token {
     let bytes = text.as_bytes();
     let (mut depth, mut escaped) = (0usize, false);
     let mut close = None;
@@ -261,11 +263,11 @@ fn link(text: &str, mark: usize) -> Found {
             _ => {}
         }
     }
-    let Some(close) = close else { return Found::More };
+    let Some(close) = close else { return Token::More };
     match bytes.get(close + 1) {
-        None => return Found::More,
+        None => return Token::More,
         Some(b'(') => {}
-        Some(_) => return Found::Text(mark + 1),
+        Some(_) => return Token::Text(mark + 1),
     }
     let (start, mut depth) = (close + 2, 0usize);
     for (at, byte) in bytes.iter().enumerate().skip(start) {
@@ -275,28 +277,28 @@ fn link(text: &str, mark: usize) -> Found {
                 let inner = text.get(start..at).unwrap_or_default();
                 // A title behind the address is left out.
                 let address = inner.split([' ', '\t']).next().unwrap_or_default().len();
-                return Found::Link(at + 1, (mark + 1, close), (start, start + address));
+                return Token::Link(at + 1, (mark + 1, close), (start, start + address));
             }
             b')' => depth -= 1,
             _ => {}
         }
     }
-    Found::More
+    Token::More
 }
 
 /// `<https://…>`.
-fn address(text: &str) -> Found {
+fn address(text: &str) -> Token {
     const SCHEMES: [&str; 3] = ["https://", "http://", "mailto:"];
     let inner = text.get(1..).unwrap_or_default();
     if inner.starts_with(char::is_whitespace)
         || !SCHEMES.iter().any(|scheme| scheme.starts_with(inner) || inner.starts_with(scheme))
     {
-        return Found::Text(1);
+        return Token::Text(1);
     }
     match inner.find(['>', ' ', '\t', '<']) {
-        None => Found::More,
-        Some(end) if inner.as_bytes().get(end) == Some(&b'>') => Found::Link(end + 2, (1, end + 1), (1, end + 1)),
-        Some(_) => Found::Text(1),
+        None => Token::More,
+        Some(end) if inner.as_bytes().get(end) == Some(&b'>') => Token::Link(end + 2, (1, end + 1), (1, end + 1)),
+        Some(_) => Token::Text(1),
     }
 }
 

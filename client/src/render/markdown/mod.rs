@@ -8,7 +8,6 @@
 
 mod code;
 mod inline;
-mod languages;
 mod rows;
 mod table;
 #[cfg(test)]
@@ -40,7 +39,7 @@ const MARK: Ink = Ink::color(36);
 
 /// How text is drawn.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Look {
+pub(crate) struct Layout {
     /// Columns of the terminal.
     pub(crate) width: usize,
     /// Whether Markdown is drawn; else its source is shown.
@@ -53,9 +52,9 @@ pub(crate) struct Look {
     pub(crate) dim: bool,
 }
 
-/// What a line is.
+/// The form of the current line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Line {
+enum LineForm {
     /// Not known yet: what there is of it is held.
     Unknown,
     /// Text in this ink.
@@ -64,9 +63,9 @@ enum Line {
     Literal,
 }
 
-/// What the beginning of a line says about it; numbers are bytes of the beginning.
+/// The block that a line's beginning starts; numbers are bytes of the beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum BlockStart {
     /// More has to come.
     Unclear,
     Empty,
@@ -74,7 +73,7 @@ enum Kind {
     Heading(usize),
     Quote(usize),
     /// The end of its mark.
-    Item(usize),
+    ListItem(usize),
     Fence,
     Row,
     Rule,
@@ -82,7 +81,7 @@ enum Kind {
 
 /// An item of a list.
 #[derive(Debug)]
-struct Item {
+struct ListItem {
     /// The column of its mark in the source.
     mark: usize,
     /// Columns before its text on the screen.
@@ -96,7 +95,6 @@ struct Fence {
     length: usize,
     /// Columns before the fence in the source.
     indent: usize,
-    /// Quotes around it.
     quotes: usize,
     lexer: Lexer,
     /// Whether a part of the line is shown: it is longer than what is held.
@@ -106,9 +104,9 @@ struct Fence {
 /// A text that streams.
 #[derive(Debug)]
 pub(crate) struct Prose {
-    look: Look,
+    layout: Layout,
     rows: Rows,
-    line: Line,
+    line: LineForm,
     /// The line, as far as it is held.
     lead: String,
     /// Columns of the line in the source that stand before `lead`.
@@ -116,9 +114,9 @@ pub(crate) struct Prose {
     inline: Inline,
     /// Quotes around the line.
     quotes: usize,
-    /// Those around the line before.
+    /// Quotes around the line before.
     last_quotes: usize,
-    lists: Vec<Item>,
+    lists: Vec<ListItem>,
     fence: Option<Fence>,
     /// A line that may be the header of a table.
     header: Option<String>,
@@ -130,13 +128,13 @@ pub(crate) struct Prose {
 }
 
 impl Prose {
-    /// Nothing yet.
-    pub(crate) fn new(look: Look) -> Self {
-        let base = if look.dim { Ink::DIM } else { Ink::PLAIN };
+    /// Starts an empty text.
+    pub(crate) fn new(layout: Layout) -> Self {
+        let base = if layout.dim { Ink::DIM } else { Ink::PLAIN };
         Self {
-            look,
-            rows: Rows::new(look.width, look.color, base),
-            line: Line::Unknown,
+            layout,
+            rows: Rows::new(layout.width, layout.color, base),
+            line: LineForm::Unknown,
             lead: String::new(),
             consumed: 0,
             inline: Inline::default(),
@@ -153,7 +151,7 @@ impl Prose {
 
     /// Sets the columns of the terminal, for the rows to come.
     pub(crate) fn set_width(&mut self, columns: usize) {
-        self.look.width = columns;
+        self.layout.width = columns;
         self.rows.set_width(columns);
     }
 
@@ -162,7 +160,7 @@ impl Prose {
         for c in text.chars() {
             match c {
                 '\n' => self.end_line(),
-                c if self.look.markdown => self.char(c),
+                c if self.layout.markdown => self.char(c),
                 c => self.plain(c),
             }
         }
@@ -182,26 +180,26 @@ impl Prose {
 
     /// Ends the text.
     pub(crate) fn end(&mut self) -> String {
-        if self.line != Line::Unknown || !self.lead.is_empty() || self.fence.as_ref().is_some_and(|it| it.midline) {
+        if self.line != LineForm::Unknown || !self.lead.is_empty() || self.fence.as_ref().is_some_and(|it| it.midline) {
             self.end_line();
         }
         self.end_table();
         self.rows.end_row();
         self.rows.forget();
         let text = self.rows.take();
-        *self = Self::new(self.look);
+        *self = Self::new(self.layout);
         text
     }
 
     /// A character of a source that is shown as it is.
     fn plain(&mut self, c: char) {
-        if self.line == Line::Unknown {
+        if self.line == LineForm::Unknown {
             if matches!(c, ' ' | '\t') && indent(&self.lead) < MAX_INDENT {
                 return self.lead.push(c);
             }
             let blanks = std::mem::take(&mut self.lead);
             self.begin(0, indent(&blanks));
-            self.line = Line::Literal;
+            self.line = LineForm::Literal;
         }
         self.rows.put(c, Ink::PLAIN);
     }
@@ -209,14 +207,14 @@ impl Prose {
     /// A character of Markdown.
     fn char(&mut self, c: char) {
         match self.line {
-            Line::Text(ink) => self.inline.push(c, ink, &mut |c, ink| self.rows.put(c, ink)),
-            Line::Literal => self.rows.put(c, Ink::PLAIN),
-            Line::Unknown => {
+            LineForm::Text(ink) => self.inline.push(c, ink, &mut |c, ink| self.rows.put(c, ink)),
+            LineForm::Literal => self.rows.put(c, Ink::PLAIN),
+            LineForm::Unknown => {
                 self.lead.push(c);
-                match self.fence.is_some() {
-                    true if self.lead.len() >= MAX_LINE => self.code(false),
-                    true => {}
-                    false => self.decide(false),
+                if self.fence.is_none() {
+                    self.decide(false);
+                } else if self.lead.len() >= MAX_LINE {
+                    self.code(false);
                 }
             }
         }
@@ -224,15 +222,15 @@ impl Prose {
 
     fn end_line(&mut self) {
         match self.line {
-            Line::Text(ink) => self.inline.end(ink, &mut |c, ink| self.rows.put(c, ink)),
-            Line::Unknown if self.fence.is_some() => return self.code(true),
-            Line::Unknown if self.look.markdown => self.decide(true),
+            LineForm::Text(ink) => self.inline.end(ink, &mut |c, ink| self.rows.put(c, ink)),
+            LineForm::Unknown if self.fence.is_some() => return self.code(true),
+            LineForm::Unknown if self.layout.markdown => self.decide(true),
             // Blanks alone.
-            Line::Unknown => self.rows.empty(),
-            Line::Literal => {}
+            LineForm::Unknown => self.rows.empty(),
+            LineForm::Literal => {}
         }
         // Deciding may have begun a text.
-        if let Line::Text(ink) = self.line {
+        if let LineForm::Text(ink) = self.line {
             self.inline.end(ink, &mut |c, ink| self.rows.put(c, ink));
         }
         self.rows.end_line();
@@ -240,7 +238,7 @@ impl Prose {
     }
 
     fn line_is_over(&mut self) {
-        (self.line, self.begun) = (Line::Unknown, false);
+        (self.line, self.begun) = (LineForm::Unknown, false);
         self.lead.clear();
         (self.last_quotes, self.quotes, self.consumed) = (self.quotes, 0, 0);
     }
@@ -249,43 +247,43 @@ impl Prose {
     fn decide(&mut self, ended: bool) {
         loop {
             let kind = kind(&self.lead, ended);
-            if kind == Kind::Unclear {
+            if kind == BlockStart::Unclear {
                 return;
             }
-            let same_table = kind == Kind::Row && self.quotes == self.last_quotes;
-            if !same_table && !matches!(kind, Kind::Quote(_)) {
+            let same_table = kind == BlockStart::Row && self.quotes == self.last_quotes;
+            if !same_table && !matches!(kind, BlockStart::Quote(_)) {
                 self.end_table();
             }
-            if !matches!(kind, Kind::Quote(_) | Kind::Empty) && self.quotes != self.last_quotes {
+            if !matches!(kind, BlockStart::Quote(_) | BlockStart::Empty) && self.quotes != self.last_quotes {
                 self.lists.clear();
                 self.last_quotes = self.quotes;
             }
             let column = self.consumed + indent(&self.lead);
-            if !matches!(kind, Kind::Empty | Kind::Item(_) | Kind::Quote(_)) {
+            if !matches!(kind, BlockStart::Empty | BlockStart::ListItem(_) | BlockStart::Quote(_)) {
                 // Text belongs to an item if it is indented more than its mark.
                 self.leave_lists(column);
             }
             match kind {
-                Kind::Unclear => {}
-                Kind::Empty => self.empty(),
-                Kind::Quote(end) => {
+                BlockStart::Unclear => {}
+                BlockStart::Empty => self.empty(),
+                BlockStart::Quote(end) => {
                     self.quotes = (self.quotes + 1).min(MAX_NESTED);
                     self.consume(end);
                     if !self.lead.is_empty() || ended {
                         continue;
                     }
                 }
-                Kind::Item(end) => {
+                BlockStart::ListItem(end) => {
                     self.item(column, end);
                     if !self.lead.is_empty() {
                         continue;
                     }
                 }
-                Kind::Heading(end) => self.heading(end),
-                Kind::Fence => self.open_fence(column),
-                Kind::Row => self.row(),
-                Kind::Rule => self.rule(),
-                Kind::Paragraph => self.paragraph(column),
+                BlockStart::Heading(end) => self.heading(end),
+                BlockStart::Fence => self.open_fence(column),
+                BlockStart::Row => self.row(),
+                BlockStart::Rule => self.rule(),
+                BlockStart::Paragraph => self.paragraph(column),
             }
             return;
         }
@@ -317,10 +315,10 @@ impl Prose {
         self.lists.last().map_or(0, |item| item.hang)
     }
 
-    /// What stands before each row of a line in these quotes.
+    /// The prefix of each row of a line in these quotes.
     fn bars(&self, quotes: usize) -> Prefix {
         let mut prefix = Prefix::default();
-        let bar = if self.look.unicode { "│ " } else { "| " };
+        let bar = if self.layout.unicode { "│ " } else { "| " };
         (0..quotes).for_each(|_| prefix.push(bar, Ink::DIM));
         prefix
     }
@@ -339,7 +337,7 @@ impl Prose {
         self.after_empty = false;
         if indented {
             self.begin(0, 4);
-            self.line = Line::Literal;
+            self.line = LineForm::Literal;
             return self.rows.put_all(skip_indent(&text, 4), Ink::PLAIN);
         }
         // The text of an item stands in the row of its mark.
@@ -350,7 +348,7 @@ impl Prose {
     }
 
     fn text(&mut self, text: &str, ink: Ink) {
-        self.line = Line::Text(ink);
+        self.line = LineForm::Text(ink);
         text.chars().for_each(|c| self.inline.push(c, ink, &mut |c, ink| self.rows.put(c, ink)));
     }
 
@@ -381,7 +379,7 @@ impl Prose {
         self.consume(end);
         let hang = before + mark.len() + 1;
         if self.lists.len() < MAX_NESTED {
-            self.lists.push(Item { mark: column, hang });
+            self.lists.push(ListItem { mark: column, hang });
         }
         let (mut first, mut next) = (self.bars(self.quotes), self.bars(self.quotes));
         first.blanks(before);
@@ -402,8 +400,8 @@ impl Prose {
     fn rule(&mut self) {
         self.lead.clear();
         self.begin(self.quotes, self.hang());
-        let dash = if self.look.unicode { '─' } else { '-' };
-        let length = self.rows.room().min(MAX_RULE).saturating_sub(self.hang() + 2 * self.quotes);
+        let dash = if self.layout.unicode { '─' } else { '-' };
+        let length = self.rows.space().min(MAX_RULE).saturating_sub(self.hang() + 2 * self.quotes);
         (0..length).for_each(|_| self.rows.put(dash, Ink::DIM));
         self.after_empty = false;
     }
@@ -506,12 +504,12 @@ impl Prose {
 
     fn show_table(&mut self) {
         let (quotes, hang) = (self.last_quotes, self.hang());
-        let room = self.rows.room().saturating_sub(self.bars(quotes).columns + hang);
+        let space = self.rows.space().saturating_sub(self.bars(quotes).columns + hang);
         let Some(mut table) = self.table.take() else { return };
         if table.is_new() {
             self.rows.gap(1);
         }
-        for line in table.lines(room, self.look.unicode) {
+        for line in table.lines(space, self.layout.unicode) {
             if line.is_empty() {
                 self.rows.gap(1);
                 continue;
@@ -556,44 +554,44 @@ fn unquoted(line: &str, quotes: usize) -> &str {
     rest
 }
 
-/// What a line is, as far as its beginning says it.
-fn kind(lead: &str, ended: bool) -> Kind {
-    let unclear = |kind: Kind| if ended || lead.len() > MAX_LEAD { kind } else { Kind::Unclear };
+/// Classifies a line by its beginning.
+fn kind(lead: &str, ended: bool) -> BlockStart {
+    let unclear = |kind: BlockStart| if ended || lead.len() > MAX_LEAD { kind } else { BlockStart::Unclear };
     let text = lead.trim_start_matches([' ', '\t']);
     let skipped = lead.len() - text.len();
     let Some(first) = text.chars().next() else {
         return match (ended, indent(lead) < MAX_INDENT) {
-            (true, _) => Kind::Empty,
-            (false, true) => Kind::Unclear,
-            (false, false) => Kind::Paragraph,
+            (true, _) => BlockStart::Empty,
+            (false, true) => BlockStart::Unclear,
+            (false, false) => BlockStart::Paragraph,
         };
     };
     let run = text.len() - text.trim_start_matches(first).len();
     let after = text.get(run..).and_then(|rest| rest.chars().next());
     match first {
         '#' if run <= 6 => match after {
-            None => unclear(Kind::Heading(skipped + run)),
-            Some(' ') => Kind::Heading(skipped + run + 1),
-            Some(_) => Kind::Paragraph,
+            None => unclear(BlockStart::Heading(skipped + run)),
+            Some(' ') => BlockStart::Heading(skipped + run + 1),
+            Some(_) => BlockStart::Paragraph,
         },
         '>' => match text.as_bytes().get(1) {
-            None => unclear(Kind::Quote(skipped + 1)),
-            Some(b' ') => Kind::Quote(skipped + 2),
-            Some(_) => Kind::Quote(skipped + 1),
+            None => unclear(BlockStart::Quote(skipped + 1)),
+            Some(b' ') => BlockStart::Quote(skipped + 2),
+            Some(_) => BlockStart::Quote(skipped + 1),
         },
         '`' | '~' => match after {
-            None if run < 3 => unclear(Kind::Paragraph),
-            Some(_) if run < 3 => Kind::Paragraph,
-            _ if first == '`' && text.get(run..).is_some_and(|info| info.contains('`')) => Kind::Paragraph,
-            _ if ended => Kind::Fence,
-            _ => unclear(Kind::Paragraph),
+            None if run < 3 => unclear(BlockStart::Paragraph),
+            Some(_) if run < 3 => BlockStart::Paragraph,
+            _ if first == '`' && text.get(run..).is_some_and(|info| info.contains('`')) => BlockStart::Paragraph,
+            _ if ended => BlockStart::Fence,
+            _ => unclear(BlockStart::Paragraph),
         },
-        '|' if lead.len() > MAX_LINE => Kind::Paragraph,
+        '|' if lead.len() > MAX_LINE => BlockStart::Paragraph,
         '|' => {
             if ended {
-                Kind::Row
+                BlockStart::Row
             } else {
-                Kind::Unclear
+                BlockStart::Unclear
             }
         }
         '-' | '*' | '_' | '+' => {
@@ -601,22 +599,22 @@ fn kind(lead: &str, ended: bool) -> Kind {
             let alone = text.chars().all(|c| c == first || c == ' ') && first != '+';
             let item = first != '_' && text.as_bytes().get(1) == Some(&b' ');
             match (alone, marks >= 3) {
-                (true, true) => unclear(Kind::Rule),
-                (true, false) if item => unclear(Kind::Item(skipped + 2)),
-                _ if item => Kind::Item(skipped + 2),
-                (true, false) => unclear(Kind::Paragraph),
-                _ if text.len() == 1 => unclear(Kind::Paragraph),
-                _ => Kind::Paragraph,
+                (true, true) => unclear(BlockStart::Rule),
+                (true, false) if item => unclear(BlockStart::ListItem(skipped + 2)),
+                _ if item => BlockStart::ListItem(skipped + 2),
+                (true, false) => unclear(BlockStart::Paragraph),
+                _ if text.len() == 1 => unclear(BlockStart::Paragraph),
+                _ => BlockStart::Paragraph,
             }
         }
         '0'..='9' => {
             let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
             match (digits <= 9, text.as_bytes().get(digits), text.as_bytes().get(digits + 1)) {
-                (true, None, _) | (true, Some(b'.' | b')'), None) => unclear(Kind::Paragraph),
-                (true, Some(b'.' | b')'), Some(b' ')) => Kind::Item(skipped + digits + 2),
-                _ => Kind::Paragraph,
+                (true, None, _) | (true, Some(b'.' | b')'), None) => unclear(BlockStart::Paragraph),
+                (true, Some(b'.' | b')'), Some(b' ')) => BlockStart::ListItem(skipped + digits + 2),
+                _ => BlockStart::Paragraph,
             }
         }
-        _ => Kind::Paragraph,
+        _ => BlockStart::Paragraph,
     }
 }

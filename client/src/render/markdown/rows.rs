@@ -6,7 +6,7 @@
 use super::width;
 use crate::terminal::MIN_WIDTH;
 
-/// What every row begins with. Lines of linger itself begin in the first column, with a sign or a word; so nothing that
+/// Blanks before every row. Lines of linger itself begin in the first column, with a sign or a word; so nothing that
 /// stands behind the gutter passes for one.
 pub(crate) const GUTTER: usize = 2;
 
@@ -38,7 +38,7 @@ impl Ink {
         Self { color, ..Self::PLAIN }
     }
 
-    /// Both.
+    /// Combines two inks.
     pub(super) fn and(self, other: Self) -> Self {
         Self {
             bold: self.bold || other.bold,
@@ -72,9 +72,8 @@ impl Ink {
 /// The beginning of a row behind the gutter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Prefix {
-    /// What is drawn: marks of quotes and lists, and blanks.
+    /// Marks of quotes and lists, and blanks.
     pub(super) drawn: Vec<(String, Ink)>,
-    /// Its columns.
     pub(super) columns: usize,
 }
 
@@ -94,7 +93,7 @@ impl Prefix {
 /// Rows that are written from left to right.
 #[derive(Debug)]
 pub(super) struct Rows {
-    /// What was written and not taken yet.
+    /// Text that was written and not taken yet.
     out: String,
     /// Columns that a row may have.
     limit: usize,
@@ -154,11 +153,11 @@ impl Rows {
     }
 
     /// Columns behind the gutter.
-    pub(super) fn room(&self) -> usize {
+    pub(super) fn space(&self) -> usize {
         self.limit - GUTTER
     }
 
-    /// What was written since the last call.
+    /// Takes the text that was written since the last call.
     pub(super) fn take(&mut self) -> String {
         std::mem::take(&mut self.out)
     }
@@ -170,14 +169,14 @@ impl Rows {
 
     /// A line begins: its first row with `first`, further ones with `next`. Half of the row is left for words.
     pub(super) fn begin(&mut self, first: Prefix, next: Prefix) {
-        let fits = |prefix: Prefix| if prefix.columns > self.room() / 2 { Prefix::default() } else { prefix };
+        let fits = |prefix: Prefix| if prefix.columns > self.space() / 2 { Prefix::default() } else { prefix };
         (self.first, self.next) = (Some(fits(first)), fits(next));
         (self.blanks, self.marks) = (0, None);
     }
 
     /// Further rows of the line begin like this.
     pub(super) fn set_next(&mut self, next: Prefix) {
-        if next.columns <= self.room() / 2 {
+        if next.columns <= self.space() / 2 {
             self.next = next;
         }
     }
@@ -214,7 +213,7 @@ impl Rows {
         // A row can end on either side of a wide character.
         let wide = columns > 1;
         let prefix = self.next.columns.max(self.first.as_ref().map_or(0, |first| first.columns));
-        let full = self.taken + columns > self.room() - prefix;
+        let full = self.taken + columns > self.space() - prefix;
         if wide || full {
             self.place();
         }
@@ -256,8 +255,8 @@ impl Rows {
             // Blanks at the beginning of a line are its own; those at which it is broken are not.
             let broken = self.first.is_none();
             self.open_row();
-            let room = self.limit.saturating_sub(self.column + self.taken);
-            self.blanks = if broken { 0 } else { self.blanks.min(room) };
+            let space = self.limit.saturating_sub(self.column + self.taken);
+            self.blanks = if broken { 0 } else { self.blanks.min(space) };
         }
         self.out.extend(std::iter::repeat_n(' ', self.blanks));
         self.out.push_str(&self.word);

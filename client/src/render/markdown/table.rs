@@ -16,7 +16,7 @@ const MAX_COLUMNS: usize = 24;
 /// The least that a column shrinks to, in columns of the terminal, unless its content is narrower.
 const MIN_COLUMN: usize = 6;
 
-/// Between two columns.
+/// Columns of the separator between two cells.
 const BETWEEN: usize = 3;
 
 const FRAME: Ink = Ink::DIM;
@@ -84,7 +84,7 @@ fn aligns(line: &str) -> Option<Vec<Align>> {
     (1..=MAX_COLUMNS).contains(&cells.len()).then(|| cells.iter().map(align).collect()).flatten()
 }
 
-fn drawn(cell: &str, ink: Ink) -> Vec<Drawn> {
+fn draw(cell: &str, ink: Ink) -> Vec<Drawn> {
     let mut drawn = Vec::new();
     inline::whole(cell, ink, &mut |c, ink| drawn.push((c, ink)));
     drawn
@@ -99,7 +99,7 @@ impl Table {
     pub(super) fn begins(header: &str, below: &str) -> Option<Self> {
         let (aligns, cells) = (aligns(below)?, cells(header));
         (cells.len() == aligns.len()).then(|| Self {
-            header: cells.iter().map(|cell| drawn(cell, Ink::BOLD)).collect(),
+            header: cells.iter().map(|cell| draw(cell, Ink::BOLD)).collect(),
             aligns,
             rows: Vec::new(),
             bytes: 0,
@@ -114,7 +114,7 @@ impl Table {
 
     /// Adds a row; true if the table is to be shown as far as it goes.
     pub(super) fn row(&mut self, line: &str) -> bool {
-        let mut row: Vec<_> = cells(line).iter().map(|cell| drawn(cell, Ink::PLAIN)).collect();
+        let mut row: Vec<_> = cells(line).iter().map(|cell| draw(cell, Ink::PLAIN)).collect();
         row.resize(self.aligns.len(), Vec::new());
         self.rows.push(row);
         self.bytes += line.len();
@@ -122,11 +122,11 @@ impl Table {
     }
 
     /// The lines of what is not shown yet, for so many columns of the terminal.
-    pub(super) fn lines(&mut self, room: usize, unicode: bool) -> Vec<Vec<Drawn>> {
+    pub(super) fn lines(&mut self, space: usize, unicode: bool) -> Vec<Vec<Drawn>> {
         let is_first = self.fixed.is_none();
         let widths = match &self.fixed {
             Some(widths) => widths.clone(),
-            None => self.widths(room),
+            None => self.widths(space),
         };
         self.fixed = Some(widths.clone());
         self.bytes = 0;
@@ -148,21 +148,21 @@ impl Table {
 
     /// The width of each column: its widest cell; where there is no room for that, the wide columns share what the narrow
     /// ones leave. None if even the least does not fit.
-    fn widths(&self, room: usize) -> Option<Vec<usize>> {
+    fn widths(&self, space: usize) -> Option<Vec<usize>> {
         let count = self.aligns.len();
         let cell = |row: &Vec<Vec<Drawn>>, n: usize| row.get(n).map_or(0, |cell| columns(cell));
         let natural: Vec<usize> = (0..count)
             .map(|n| self.rows.iter().chain([&self.header]).map(|row| cell(row, n)).max().unwrap_or(0).max(1))
             .collect();
-        let room = room.checked_sub(BETWEEN * count.saturating_sub(1))?;
-        let fits = |cap: usize| natural.iter().map(|width| *width.min(&cap)).sum::<usize>() <= room;
+        let space = space.checked_sub(BETWEEN * count.saturating_sub(1))?;
+        let fits = |cap: usize| natural.iter().map(|width| *width.min(&cap)).sum::<usize>() <= space;
         if !fits(MIN_COLUMN) {
             return None;
         }
-        let cap = (MIN_COLUMN..=room).rev().find(|cap| fits(*cap)).unwrap_or(MIN_COLUMN);
+        let cap = (MIN_COLUMN..=space).rev().find(|cap| fits(*cap)).unwrap_or(MIN_COLUMN);
         let mut widths: Vec<usize> = natural.iter().map(|width| *width.min(&cap)).collect();
         // What is left of the room, a column each.
-        let mut spare = room.saturating_sub(widths.iter().sum());
+        let mut spare = space.saturating_sub(widths.iter().sum());
         for (width, natural) in widths.iter_mut().zip(&natural) {
             if *width < *natural && spare > 0 {
                 (*width, spare) = (*width + 1, spare - 1);
@@ -254,14 +254,14 @@ mod tests {
     use super::*;
     use insta::assert_snapshot;
 
-    fn shown(room: usize, text: &str) -> String {
+    fn shown(space: usize, text: &str) -> String {
         let mut lines = text.lines();
         let mut table = Table::begins(lines.next().unwrap(), lines.next().unwrap()).unwrap();
         for line in lines {
             table.row(line);
         }
         let text = |line: Vec<Drawn>| line.into_iter().map(|(c, _)| c).collect::<String>();
-        table.lines(room, true).into_iter().map(text).collect::<Vec<_>>().join("\n")
+        table.lines(space, true).into_iter().map(text).collect::<Vec<_>>().join("\n")
     }
 
     const TABLE: &str = "| File | Lines | What it does |\n|:--|--:|:-:|\n| `a|b.rs` | 12 | the *parser* of all that comes |\n| 日本語.rs | 3 | ok |\n| x |";

@@ -5,13 +5,13 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn look(width: usize) -> Look {
-    Look { width, markdown: true, color: false, unicode: true, dim: false }
+fn layout(width: usize) -> Layout {
+    Layout { width, markdown: true, color: false, unicode: true, dim: false }
 }
 
 /// The rows of a text that comes at once.
-fn shown(look: Look, text: &str) -> String {
-    let mut prose = Prose::new(look);
+fn shown(layout: Layout, text: &str) -> String {
+    let mut prose = Prose::new(layout);
     prose.push(text) + &prose.end()
 }
 
@@ -48,7 +48,7 @@ fn main() {
 
 #[test]
 fn an_answer_has_structure() {
-    assert_snapshot!(shown(look(50), ANSWER), @r#"
+    assert_snapshot!(shown(layout(50), ANSWER), @r#"
     The parser, and what is wrong with it
 
     I fixed the off-by-one in parse_header(); see
@@ -88,7 +88,7 @@ fn an_answer_has_structure() {
 #[test]
 fn without_markdown_the_source_is_wrapped() {
     let text = "# A *title*\n\n\n- item one two three four five six\n    let x  =  1;\n";
-    assert_snapshot!(shown(Look { markdown: false, ..look(24) }, text), @r"
+    assert_snapshot!(shown(Layout { markdown: false, ..layout(24) }, text), @r"
     # A *title*
 
 
@@ -101,15 +101,15 @@ fn without_markdown_the_source_is_wrapped() {
 #[test]
 fn colours_end_in_the_word_where_they_begin() {
     let text = "**a b** `c`\n```rust\nfn x\n```";
-    let rows = shown(Look { color: true, ..look(40) }, text);
+    let rows = shown(Layout { color: true, ..layout(40) }, text);
     assert_eq!(rows, "  \u{1b}[1ma\u{1b}[0m \u{1b}[1mb\u{1b}[0m \u{1b}[36mc\u{1b}[0m\n\n    \u{1b}[35mfn\u{1b}[0m x\n");
-    let thought = shown(Look { color: true, markdown: false, dim: true, ..look(40) }, "*hm*");
+    let thought = shown(Layout { color: true, markdown: false, dim: true, ..layout(40) }, "*hm*");
     assert_eq!(thought, "  \u{1b}[2m*hm*\u{1b}[0m\n");
 }
 
 #[test]
 fn words_are_shown_as_they_are_complete() {
-    let mut prose = Prose::new(look(40));
+    let mut prose = Prose::new(layout(40));
     let mut push = |text: &str| prose.push(text);
     assert_eq!((push("Good d"), push("ay"), push(" to")), ("  Good".to_owned(), String::new(), " day".to_owned()));
     assert_eq!((push(" **yo"), push("u** "), push("漢字")), (" to".to_owned(), " you".to_owned(), " 漢字".to_owned()));
@@ -120,16 +120,16 @@ fn words_are_shown_as_they_are_complete() {
 
 #[test]
 fn a_table_waits_until_it_ends_and_what_is_none_is_text() {
-    let mut prose = Prose::new(look(40));
+    let mut prose = Prose::new(layout(40));
     assert_eq!(prose.push("| a | b |\n|---|---|\n| 1 | 2 |\n"), "");
     assert_eq!(prose.push("so"), "  a │ b\n  ──┼──\n  1 │ 2\n");
-    assert_eq!(shown(look(40), "| no table |\n| at all |\nx"), "  | no table |\n  | at all |\n  x\n");
+    assert_eq!(shown(layout(40), "| no table |\n| at all |\nx"), "  | no table |\n  | at all |\n  x\n");
 }
 
 #[test]
 fn marks_pile_up_on_nothing_that_is_not_theirs() {
-    assert_eq!(shown(look(40), "\u{301}a\u{301}\u{301}"), "  a\u{301}\u{301}\n");
-    assert_eq!(shown(look(40), &format!("a{}", "\u{338}".repeat(50))), format!("  a{}\n", "\u{338}".repeat(8)));
+    assert_eq!(shown(layout(40), "\u{301}a\u{301}\u{301}"), "  a\u{301}\u{301}\n");
+    assert_eq!(shown(layout(40), &format!("a{}", "\u{338}".repeat(50))), format!("  a{}\n", "\u{338}".repeat(8)));
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn nothing_grows_with_the_text() {
         "*",
         "<http://",
     ] {
-        let mut prose = Prose::new(look(80));
+        let mut prose = Prose::new(layout(80));
         prose.push("| a | b |\n|---|---|\n");
         for n in 0..20_000 {
             prose.push(piece);
@@ -184,8 +184,8 @@ fn markdown() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn it_does_not_matter_how_a_text_is_cut(text in markdown(), cuts in prop::collection::vec(1usize..12, 1..40), width in 8usize..90, markdown: bool, color: bool) {
-        let look = Look { markdown, color, ..look(width) };
-        let (mut prose, mut rows, mut chars) = (Prose::new(look), String::new(), text.chars());
+        let layout = Layout { markdown, color, ..layout(width) };
+        let (mut prose, mut rows, mut chars) = (Prose::new(layout), String::new(), text.chars());
         for cut in cuts.iter().cycle() {
             let piece: String = chars.by_ref().take(*cut).collect();
             if piece.is_empty() {
@@ -194,12 +194,12 @@ proptest! {
             rows += &prose.push(&piece);
         }
         rows += &prose.end();
-        prop_assert_eq!(rows, shown(look, &text));
+        prop_assert_eq!(rows, shown(layout, &text));
     }
 
     #[test]
     fn no_row_leaves_the_gutter_or_is_too_wide(text in markdown(), width in 8usize..90, markdown: bool) {
-        for row in shown(Look { markdown, ..look(width) }, &text).lines() {
+        for row in shown(Layout { markdown, ..layout(width) }, &text).lines() {
             prop_assert!(row.is_empty() || row.starts_with("  "), "{row:?}");
             prop_assert!(width::of(row) < width, "{row:?} has {} columns", width::of(row));
         }
@@ -208,7 +208,7 @@ proptest! {
     #[test]
     fn words_are_neither_lost_nor_added(words in prop::collection::vec("[a-z]{1,9}", 0..60), width in 12usize..60) {
         let text = words.join(" ");
-        let rows = shown(look(width), &text);
+        let rows = shown(layout(width), &text);
         prop_assert_eq!(rows.split_whitespace().collect::<String>(), words.concat());
     }
 }

@@ -39,11 +39,11 @@ pub(crate) fn of(text: &str) -> usize {
 }
 
 /// The longest beginning of `text` that fits into `room` columns, with the marks on its last character.
-pub(crate) fn cut(text: &str, room: usize) -> &str {
+pub(crate) fn cut(text: &str, space: usize) -> &str {
     let mut used = 0;
     for (at, c) in text.char_indices() {
         used += of_char(c);
-        if used > room {
+        if used > space {
             return text.get(..at).unwrap_or_default();
         }
     }

@@ -11,7 +11,7 @@ use linger_protocol::method::{
     ArtifactBegin, ArtifactDelete, ArtifactFinish, ArtifactList, ArtifactRead, ArtifactWrite,
 };
 
-use super::print_value;
+use super::output::print_value;
 use crate::arguments::Artifact;
 use crate::connect::Client;
 use crate::environment::now;

@@ -4,8 +4,10 @@ use linger_protocol::id::Cursor;
 use linger_protocol::method::SessionPrompt;
 use linger_protocol::session::{Info, Prompt};
 
+use super::create::create_with_warning;
+use super::find::resolve;
 use super::find::{latest, must_be_latest};
-use super::{habit, log, made, prompt, resolve, run};
+use super::{habit, log, prompt, run};
 use crate::arguments::{Attach, Bare, Choice, Log, Run};
 use crate::connect::Client;
 use crate::error::{Exit, Failure};
@@ -79,7 +81,7 @@ pub(super) fn bare(args: Bare) -> Result<Exit, Failure> {
     let info = match found {
         Some(info) => adopted(&mut client, info, choice)?,
         None => {
-            let session = made(&mut client, choice, false)?.session;
+            let session = create_with_warning(&mut client, choice, false)?.session;
             client.session_info(&session)?
         }
     };

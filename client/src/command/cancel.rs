@@ -13,7 +13,7 @@ use crate::terminal::Terminal;
 
 pub(super) fn run(args: &Cancel) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
-    let session = super::resolve(&mut client, &args.session)?.session;
+    let session = super::find::resolve(&mut client, &args.session)?.session;
     let cancel = session::Cancel { session: session.clone(), background: args.background, key: Some(key()?) };
     match client.call_raw(&SessionCancel(cancel))? {
         Ok(raw) => parse::<SessionCancel>(&raw).map(drop)?,
@@ -24,11 +24,11 @@ pub(super) fn run(args: &Cancel) -> Result<Exit, Failure> {
         Err(error) => return Err(error.into()),
     }
     let info = client.session_info(&session)?;
-    if let Some(held) = super::held(info.queued, &session).filter(|_| info.state == State::Idle) {
+    if let Some(held) = super::output::queued_note(info.queued, &session).filter(|_| info.state == State::Idle) {
         Terminal::new().say(&held)?;
     }
     if args.json {
-        super::print_value(&json!({ "session": session }))?;
+        super::output::print_value(&json!({ "session": session }))?;
     }
     Ok(Exit::GOOD)
 }

@@ -8,9 +8,10 @@ use linger_protocol::message::StopReason;
 use linger_protocol::method::SessionCompact;
 use linger_protocol::session::{Compact, State};
 
-use super::resolve;
+use super::compactions::uncompact;
+use super::find::resolve;
 use super::wait::{AGAIN, Stuck, reattach};
-use crate::arguments;
+use crate::arguments::{self, Uncompact};
 use crate::connect::Client;
 use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened};
@@ -21,6 +22,9 @@ use crate::render::{Renderer, Settings, Thinking, reason};
 use crate::terminal::{Capabilities, Terminal};
 
 pub(super) fn run(args: arguments::Compact) -> Result<Exit, Failure> {
+    if args.undo {
+        return uncompact(Uncompact { session: args.session, json: args.json });
+    }
     let look = Capabilities::detect();
     let mut client = Client::open()?;
     let info = resolve(&mut client, &args.session)?;

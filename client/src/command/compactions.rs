@@ -1,10 +1,10 @@
-//! `linger log --compaction` and `linger uncompact`: what a summary replaced, and taking it back.
+//! `linger log --compaction` and `linger compact --undo`: shows what summaries replaced, and takes the latest back.
 
 use linger_protocol::method::{SessionCompaction, SessionUncompact};
 use linger_protocol::session::Info;
 use linger_protocol::tree::{CompactionRow, Compactions, Uncompact};
 
-use super::resolve;
+use super::find::resolve;
 use crate::arguments;
 use crate::connect::Client;
 use crate::error::{Exit, Failure};
@@ -18,7 +18,7 @@ pub(super) fn list(client: &mut Client, info: &Info, json: bool) -> Result<Exit,
     let mut rows = client.call(&SessionCompaction(Compactions { session: info.session.clone() }))?;
     rows.reverse();
     if json {
-        rows.iter().try_for_each(super::print_value)?;
+        rows.iter().try_for_each(super::output::print_value)?;
         return Ok(Exit::GOOD);
     }
     let mut terminal = Terminal::new();
@@ -41,12 +41,12 @@ pub(super) fn list(client: &mut Client, info: &Info, json: bool) -> Result<Exit,
     Ok(Exit::GOOD)
 }
 
-pub(super) fn uncompact(args: &arguments::Uncompact) -> Result<Exit, Failure> {
+pub(super) fn uncompact(args: arguments::Uncompact) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
     let session = resolve(&mut client, &args.session)?.session;
     let done = client.call(&SessionUncompact(Uncompact { session, key: Some(key()?) }))?;
     if args.json {
-        super::print_value(&done)?;
+        super::output::print_value(&done)?;
         return Ok(Exit::GOOD);
     }
     Terminal::new().say(&taken_back(&done))?;

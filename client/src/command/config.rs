@@ -108,7 +108,7 @@ fn parts(name: &str) -> Vec<String> {
 fn path(args: &Json) -> Result<Exit, Failure> {
     let file = Places::of_user()?.config_file();
     match args.json {
-        true => super::print_value(&serde_json::json!({ "file": file, "exists": file.exists() }))?,
+        true => super::output::print_value(&serde_json::json!({ "file": file, "exists": file.exists() }))?,
         false => Terminal::new().line(&file.display().to_string())?,
     }
     Ok(Exit::GOOD)
@@ -171,7 +171,7 @@ fn set(args: ConfigSetting) -> Result<Exit, Failure> {
 /// Says what is confirmed; `shows` it unless the user has just seen it.
 pub(super) fn done(confirmed: &Confirmed, json: bool, shows: bool) -> Result<Exit, Failure> {
     if json {
-        super::print_value(confirmed)?;
+        super::output::print_value(confirmed)?;
     } else if shows && !confirmed.confirmed.is_empty() {
         list("confirmed:", &confirmed.confirmed)?;
     } else if !confirmed.confirmed.is_empty() {

@@ -12,7 +12,7 @@ use linger_protocol::method::{DaemonStatus, DaemonStop, Method};
 use linger_protocol::place::Places;
 use serde_json::value::RawValue;
 
-use super::print_value;
+use super::output::print_value;
 use crate::arguments::Daemon;
 use crate::connect::dial;
 use crate::connect::holder::{self, Holder};

@@ -22,7 +22,7 @@ pub(super) fn run(args: arguments::Diff) -> Result<Exit, Failure> {
     let found = client.call(&SessionDiff(Diff { session, turn, stat }))?;
     let mut terminal = Terminal::new();
     if json {
-        found.files.iter().try_for_each(super::print_value)?;
+        found.files.iter().try_for_each(super::output::print_value)?;
     } else {
         let (look, base) = (Capabilities::detect(), working_directory()?);
         let style = Style { color: look.data_color, unicode: look.unicode };

@@ -4,7 +4,8 @@ use linger_protocol::method::SessionEnv;
 use linger_protocol::session::{Environment, Named};
 use serde_json::{Map, Value, json};
 
-use super::{print_value, resolve};
+use super::find::resolve;
+use super::output::print_value;
 use crate::arguments::Env;
 use crate::connect::Client;
 use crate::error::{Exit, Failure};

@@ -10,7 +10,7 @@ use linger_protocol::method::EventsSubscribe;
 use linger_protocol::transport::blocking::Incoming;
 use serde_json::value::RawValue;
 
-use super::resolve;
+use super::find::resolve;
 use super::since::{Since, since};
 use crate::arguments::Events;
 use crate::connect::{Client, RECONNECTING, is_ending, parse};

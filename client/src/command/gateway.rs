@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::{Value, json};
 
-use super::print_value;
+use super::output::print_value;
 use crate::arguments::{Gateway, GatewayStart, GatewayUrl};
 use crate::connect::Client;
 use crate::connect::start::{become_gateway, gateway};

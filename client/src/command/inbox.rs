@@ -9,7 +9,7 @@ use linger_protocol::method::QuestionList;
 use linger_protocol::question::{List, PendingQuestion, QuestionKind, Subject};
 
 use super::events::Feed;
-use super::{print_rows, print_value};
+use super::output::{print_rows, print_value};
 use crate::arguments::Inbox;
 use crate::connect::Client;
 use crate::environment::now;

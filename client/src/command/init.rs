@@ -11,7 +11,8 @@ use linger_protocol::method::{ConfigGet, ConfigWrite, ModelList};
 use linger_protocol::permission::Mode;
 use serde_json::{Value, json};
 
-use super::{key, print_value};
+use super::key;
+use super::output::print_value;
 use crate::arguments::Init;
 use crate::connect::Client;
 use crate::error::{Exit, Failure};
@@ -59,7 +60,7 @@ pub(super) fn run(args: Init) -> Result<Exit, Failure> {
         false => row.model.clone(),
     };
     if args.key || (asks && !row.ready) {
-        let stored = key::set(provider.clone(), false, &[]);
+        let stored = key::set(Some(provider.clone()), false, &[]);
         match (stored, args.key) {
             (Ok(_), _) => {}
             (Err(failure), true) => return Err(failure),

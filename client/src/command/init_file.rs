@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use linger_protocol::place::Places;
 use serde_json::json;
 
-use super::print_value;
-use crate::arguments::FirstFile;
+use super::output::print_value;
+use crate::arguments::FileKind;
 use crate::environment::working_directory;
 use crate::error::{Exit, Failure};
 use crate::terminal::{Terminal, clean_line};
@@ -19,7 +19,7 @@ use crate::terminal::{Terminal, clean_line};
 /// The longest name, in characters: what each kind may have.
 const MAX_NAME: usize = 48;
 
-pub(super) fn run(kind: FirstFile, name: &str, here: bool, json: bool) -> Result<Exit, Failure> {
+pub(super) fn run(kind: FileKind, name: &str, here: bool, json: bool) -> Result<Exit, Failure> {
     let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let is_name = (1..=MAX_NAME).contains(&name.len())
         && name.chars().all(is_part)
@@ -51,8 +51,8 @@ pub(super) fn run(kind: FirstFile, name: &str, here: bool, json: bool) -> Result
     terminal.data(&shown)?;
     let next = match (here, kind) {
         (true, _) => "edit it, then `linger trust` puts it into force",
-        (false, FirstFile::Skill | FirstFile::Command) => "edit it; it counts from the next prompt",
-        (false, FirstFile::Agent | FirstFile::Tool | FirstFile::Server) => {
+        (false, FileKind::Skill | FileKind::Command) => "edit it; it counts from the next prompt",
+        (false, FileKind::Agent | FileKind::Tool | FileKind::Server) => {
             "edit it, then `linger config confirm` puts it into force"
         }
     };
@@ -66,13 +66,13 @@ fn root(cwd: &Path) -> PathBuf {
 }
 
 /// Where the file lies below `.linger`, or beside `config.toml`.
-fn below(kind: FirstFile, name: &str) -> PathBuf {
+fn below(kind: FileKind, name: &str) -> PathBuf {
     match kind {
-        FirstFile::Agent => format!("agents/{name}.md"),
-        FirstFile::Skill => format!("skills/{name}/SKILL.md"),
-        FirstFile::Command => format!("commands/{name}.md"),
-        FirstFile::Tool => format!("tools/{name}.md"),
-        FirstFile::Server => format!("mcp/{name}.md"),
+        FileKind::Agent => format!("agents/{name}.md"),
+        FileKind::Skill => format!("skills/{name}/SKILL.md"),
+        FileKind::Command => format!("commands/{name}.md"),
+        FileKind::Tool => format!("tools/{name}.md"),
+        FileKind::Server => format!("mcp/{name}.md"),
     }
     .into()
 }
@@ -86,13 +86,13 @@ fn write(file: &Path, text: &str) -> std::io::Result<()> {
     new.write_all(text.as_bytes())
 }
 
-fn text(kind: FirstFile, name: &str) -> String {
+fn text(kind: FileKind, name: &str) -> String {
     let template = match kind {
-        FirstFile::Agent => AGENT,
-        FirstFile::Skill => SKILL,
-        FirstFile::Command => COMMAND,
-        FirstFile::Tool => TOOL,
-        FirstFile::Server => SERVER,
+        FileKind::Agent => AGENT,
+        FileKind::Skill => SKILL,
+        FileKind::Command => COMMAND,
+        FileKind::Tool => TOOL,
+        FileKind::Server => SERVER,
     };
     template.replace("NAME", name)
 }
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn each_first_file_fits_a_terminal_and_has_its_name() {
-        for kind in [FirstFile::Agent, FirstFile::Skill, FirstFile::Command, FirstFile::Tool, FirstFile::Server] {
+        for kind in [FileKind::Agent, FileKind::Skill, FileKind::Command, FileKind::Tool, FileKind::Server] {
             let text = text(kind, "a-b");
             assert!(text.starts_with("---\n# ") && !text.contains("NAME") && text.contains("a-b"), "{kind:?}");
             assert!(text.lines().all(|line| line.chars().count() <= 80), "{kind:?}");

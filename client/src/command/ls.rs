@@ -3,7 +3,7 @@
 use linger_protocol::method::SessionList;
 use linger_protocol::session::{Info, List, State};
 
-use super::print_rows;
+use super::output::print_rows;
 use crate::arguments::Ls;
 use crate::connect::Client;
 use crate::environment::{now, working_directory};
@@ -34,7 +34,7 @@ pub(super) fn run(args: &Ls) -> Result<Exit, Failure> {
     let mut rows = client.call(&list)?;
     rows.retain(|row| !filtered || is_wanted(row, args));
     if args.json {
-        rows.iter().try_for_each(super::print_value)?;
+        rows.iter().try_for_each(super::output::print_value)?;
         return Ok(Exit::GOOD);
     }
     let more = screen && rows.len() > SCREEN as usize;

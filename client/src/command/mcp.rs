@@ -11,7 +11,9 @@ use linger_protocol::method::{
 };
 use linger_protocol::trust::Get;
 
-use super::{agents, login, print_rows, print_value, resolve, serve};
+use super::find::resolve;
+use super::output::{print_rows, print_value};
+use super::{files, login, serve};
 use crate::arguments::{Files, Mcp, McpAdd, McpConfigured, McpListing, McpLogin, McpNamed, McpOffered, McpServe};
 use crate::connect::{Client, start};
 use crate::environment::working_directory;
@@ -27,7 +29,7 @@ pub(super) fn run(command: Mcp) -> Result<Exit, Failure> {
         return if args.sessions { serve::run(args.answer) } else { Err(tools_server(args)) };
     }
     if let Mcp::Validate { paths, json } = command {
-        return agents::run(&agents::SERVERS, Files::Validate { paths, json });
+        return files::run(&files::SERVERS, Files::Validate { paths, json });
     }
     let mut client = Client::open()?;
     match command {

@@ -5,7 +5,7 @@ use std::process::Command;
 use linger_protocol::memory::{Add, List, Note, Remove, Scope};
 use linger_protocol::method::{MemoryAdd, MemoryList, MemoryRemove};
 
-use super::print_value;
+use super::output::print_value;
 use crate::arguments::{Memory, MemoryNamed};
 use crate::connect::Client;
 use crate::environment::working_directory;

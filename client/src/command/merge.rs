@@ -3,7 +3,7 @@
 use linger_protocol::method::SessionMerge;
 use linger_protocol::worktree::Merge;
 
-use super::resolve;
+use super::find::resolve;
 use crate::arguments;
 use crate::connect::Client;
 use crate::error::{Exit, Failure};
@@ -19,7 +19,7 @@ pub(super) fn run(args: &arguments::Merge) -> Result<Exit, Failure> {
     let session = resolve(&mut client, &args.session)?.session;
     let done = client.call(&SessionMerge(Merge { session, key: Some(key()?) }))?;
     if args.json {
-        super::print_value(&done)?;
+        super::output::print_value(&done)?;
         return Ok(Exit::GOOD);
     }
     let mut terminal = Terminal::new();

@@ -6,7 +6,8 @@ use linger_protocol::daemon::Empty;
 use linger_protocol::method::{PermissionExplain, PermissionRemove, PermissionRules};
 use linger_protocol::permission::{Explain, RemoveRule};
 
-use super::{print_rows, print_value, resolve};
+use super::find::resolve;
+use super::output::{print_rows, print_value};
 use crate::arguments::{ExplainCall, Json, Permissions, PermissionsCommand, RemoveRule as Remove};
 use crate::connect::Client;
 use crate::environment::{now, working_directory};

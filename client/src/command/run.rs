@@ -10,9 +10,12 @@ use linger_protocol::method::{SessionPrompt, SessionRemove, SessionSet};
 use linger_protocol::session::{Info, Prompt, Remove, Set, State};
 use serde_json::json;
 
+use super::create::create;
+use super::deadline::{answer_deadline, deadline};
 use super::find::must_be_latest;
+use super::find::resolve;
+use super::prompt;
 use super::set::changes;
-use super::{answer_deadline, create, deadline, prompt, resolve};
 use crate::arguments::{Check, Choice, OutputFormat, Run};
 use crate::connect::Client;
 use crate::error::{Exit, Failure};
@@ -103,7 +106,7 @@ fn run_in(args: Run, made: &mut Option<SessionId>) -> Result<Exit, Failure> {
         content,
         when: None,
         schema,
-        until: args.check.asked(),
+        until: args.check.to_until(),
         expand,
         env,
         key: Some(key()?),

@@ -4,7 +4,7 @@ use linger_protocol::message::Role;
 use linger_protocol::method::SessionSearch;
 use linger_protocol::search::{FoundMessage, FoundMessages, Search as Params};
 
-use super::print_value;
+use super::output::print_value;
 use crate::arguments::Search;
 use crate::connect::Client;
 use crate::environment::{now, working_directory};

@@ -31,7 +31,7 @@ pub(super) fn run(args: &Status) -> Result<Exit, Failure> {
         }
     };
     match args.json {
-        true => super::print_value(&values)?,
+        true => super::output::print_value(&values)?,
         false => Terminal::new().line(&filled(&args.format, &values))?,
     }
     Ok(Exit::GOOD)

@@ -10,7 +10,8 @@ use linger_protocol::method::{TokenList, TokenMint, TokenRevoke};
 use linger_protocol::token::{Can, Grant, Mint, Minted, Revoke, Row};
 use serde_json::json;
 
-use super::{print_rows, print_value, resolve};
+use super::find::resolve;
+use super::output::{print_rows, print_value};
 use crate::arguments::{Token, TokenMint as Wanted};
 use crate::connect::Client;
 use crate::environment::now;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use linger_protocol::daemon::{Tool, ToolDecision, ToolEffect, Tools};
 use linger_protocol::method::ToolList;
 
-use super::{agents, resolve};
+use super::find::resolve;
 use crate::arguments::ToolsOf;
 use crate::connect::Client;
 use crate::environment::working_directory;
@@ -15,17 +15,14 @@ use crate::render::style::Style;
 use crate::render::table::columns;
 use crate::terminal::{Capabilities, Terminal, clean_line};
 
-pub(super) fn run(args: ToolsOf) -> Result<Exit, Failure> {
-    if let Some(files) = args.files {
-        return agents::run(&agents::TOOLS, files);
-    }
+pub(super) fn run(args: &ToolsOf) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
     let list = ToolList(match &args.session {
         Some(session) => Tools { session: Some(resolve(&mut client, session)?.session), cwd: None },
         None => Tools { session: None, cwd: Some(working_directory()?) },
     });
     if args.json {
-        super::print_rows(&mut client, &list)?;
+        super::output::print_rows(&mut client, &list)?;
         return Ok(Exit::GOOD);
     }
     let rows: Vec<_> = client.call(&list)?.iter().map(row).collect();
@@ -45,7 +42,7 @@ pub(super) fn show(client: &mut Client, cwd: PathBuf, name: &str, json: bool) ->
     let tools = client.call(&ToolList(Tools { session: None, cwd: Some(cwd) }))?;
     let Some(tool) = tools.iter().find(|tool| tool.name == name) else { return Ok(false) };
     if json {
-        super::print_value(tool)?;
+        super::output::print_value(tool)?;
         return Ok(true);
     }
     let (mut terminal, about) = (Terminal::new(), row(tool));

@@ -3,7 +3,7 @@
 use linger_protocol::method::{SessionFork, SessionPrompts, SessionRewind};
 use linger_protocol::tree::{Fork, Prompts, Rewind};
 
-use super::resolve;
+use super::find::resolve;
 use crate::arguments;
 use crate::connect::Client;
 use crate::environment::now;
@@ -19,7 +19,7 @@ pub(super) fn fork(args: arguments::Fork) -> Result<Exit, Failure> {
     let fork = Fork { session, at, name: name.clone(), key: Some(key()?) };
     let made = client.call(&SessionFork(fork))?;
     if json {
-        super::print_value(&made)?;
+        super::output::print_value(&made)?;
         return Ok(Exit::GOOD);
     }
     let mut terminal = Terminal::new();
@@ -39,7 +39,7 @@ pub(super) fn rewind(args: arguments::Rewind) -> Result<Exit, Failure> {
     if list {
         let rows = client.call(&SessionPrompts(Prompts { session, limit: None }))?;
         if json {
-            rows.iter().try_for_each(super::print_value)?;
+            rows.iter().try_for_each(super::output::print_value)?;
             return Ok(Exit::GOOD);
         }
         let none = rows.is_empty();
@@ -54,7 +54,7 @@ pub(super) fn rewind(args: arguments::Rewind) -> Result<Exit, Failure> {
     let rewind = Rewind { session, to: to.map(Into::into), files, force, key: Some(key()?) };
     let done = client.call(&SessionRewind(rewind))?;
     if json {
-        super::print_value(&done)?;
+        super::output::print_value(&done)?;
         return Ok(Exit::GOOD);
     }
     for line in went_back(&done.text, &done.branch, done.changes.len()) {

@@ -8,7 +8,7 @@ use linger_protocol::method::{TrustConfirm, TrustGet, TrustList, TrustRevoke};
 use linger_protocol::trust::{Confirm, Get, Revoke, Workspace};
 
 use super::config::{ask, done, list};
-use super::{print_rows, print_value};
+use super::output::{print_rows, print_value};
 use crate::arguments::Trust;
 use crate::connect::Client;
 use crate::environment::working_directory;

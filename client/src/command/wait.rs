@@ -10,7 +10,8 @@ use linger_protocol::method::QuestionList;
 use linger_protocol::question::{Blocks, List};
 use linger_protocol::session::{Info, State};
 
-use super::{answer_deadline, deadline, resolve};
+use super::deadline::{answer_deadline, deadline};
+use super::find::resolve;
 use crate::arguments::Wait;
 use crate::connect::{Client, RECONNECTING};
 use crate::error::{Exit, Failure};
@@ -90,7 +91,7 @@ fn one(args: &Wait, client: Client, info: Info, deadline: Option<Instant>) -> Re
     let exit = until_settled(&mut attachment, &mut info, deadline);
     // Unless its state is unknown.
     if args.json && (exit.is_ok() || matches!(info.state, State::Offered | State::Waiting)) {
-        super::print_value(&info)?;
+        super::output::print_value(&info)?;
     }
     if args.any && !args.json && !args.answer && exit.is_ok() {
         Terminal::new().line(info.session.as_str())?;
@@ -141,7 +142,7 @@ fn until_settled(attachment: &mut Attachment, info: &mut Info, deadline: Option<
             if stop_reason != StopReason::EndTurn {
                 explain(attachment, ended, stop_reason)?;
             }
-            if let Some(held) = super::held(info.queued, &session) {
+            if let Some(held) = super::output::queued_note(info.queued, &session) {
                 Terminal::new().say(&held)?;
             }
             return Ok(Exit::of(stop_reason));

@@ -18,7 +18,7 @@ use linger_protocol::method::{ConfigGet, ConfigSet, ConfigWrite};
 use serde_json::{Value, json};
 
 use super::config::{Asker, list};
-use crate::arguments::{Import, Kind, Program};
+use crate::arguments::{Import, ImportKind, Program};
 use crate::connect::Client;
 use crate::environment::working_directory;
 use crate::error::{Exit, Failure};
@@ -100,14 +100,14 @@ enum Item {
     /// A rule, and its list.
     Rule(&'static str, String),
     /// A file, or all of a skill: its name, and from where to where.
-    Files(Kind, String, Vec<(PathBuf, PathBuf)>),
+    Files(ImportKind, String, Vec<(PathBuf, PathBuf)>),
 }
 
 impl Item {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ImportKind {
         match self {
-            Self::Server(..) => Kind::Servers,
-            Self::Rule(..) => Kind::Rules,
+            Self::Server(..) => ImportKind::Servers,
+            Self::Rule(..) => ImportKind::Rules,
             Self::Files(kind, ..) => *kind,
         }
     }
@@ -117,10 +117,10 @@ impl Item {
         let text = match self {
             Self::Server(name, _) => format!("MCP server {name}"),
             Self::Rule(list, rule) => return format!("rule {list} {}", clean_exact(rule)),
-            Self::Files(Kind::Agents, name, _) => format!("agent {name}"),
-            Self::Files(Kind::Commands, name, _) => format!("command {name}"),
-            Self::Files(Kind::Skills, name, files) if files.len() == 1 => format!("skill {name} (1 file)"),
-            Self::Files(Kind::Skills, name, files) => format!("skill {name} ({} files)", files.len()),
+            Self::Files(ImportKind::Agents, name, _) => format!("agent {name}"),
+            Self::Files(ImportKind::Commands, name, _) => format!("command {name}"),
+            Self::Files(ImportKind::Skills, name, files) if files.len() == 1 => format!("skill {name} (1 file)"),
+            Self::Files(ImportKind::Skills, name, files) => format!("skill {name} ({} files)", files.len()),
             Self::Files(_, name, _) => format!("instructions {name}"),
         };
         clean_line(&text).into_owned()
@@ -180,7 +180,7 @@ impl Plan {
     }
 
     /// Sets aside what is not of these kinds.
-    fn select(&mut self, only: &[Kind], skip: &[Kind]) {
+    fn select(&mut self, only: &[ImportKind], skip: &[ImportKind]) {
         let wanted = |item: &Item| (only.is_empty() || only.contains(&item.kind())) && !skip.contains(&item.kind());
         (self.items, self.skipped) = std::mem::take(&mut self.items).into_iter().partition(wanted);
     }
@@ -329,7 +329,9 @@ fn plan(client: &mut Client, found: Found) -> Result<Plan, Failure> {
             Err(_) => {
                 taken.push(to.clone());
                 let of_skill = items.iter_mut().find_map(|item| match item {
-                    Item::Files(Kind::Skills, skill, files) if kind == Kind::Skills && *skill == name => Some(files),
+                    Item::Files(ImportKind::Skills, skill, files) if kind == ImportKind::Skills && *skill == name => {
+                        Some(files)
+                    }
                     _ => None,
                 });
                 match of_skill {
@@ -343,14 +345,14 @@ fn plan(client: &mut Client, found: Found) -> Result<Plan, Failure> {
 }
 
 /// What a file is a part of, and the name of that; from its place in the directory of the configuration.
-fn thing(to: &Path) -> (Kind, String) {
+fn thing(to: &Path) -> (ImportKind, String) {
     let text = |part: Option<&OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
     let mut parts = to.iter();
     match parts.next().and_then(OsStr::to_str) {
-        Some("agents") => (Kind::Agents, text(to.file_stem())),
-        Some("commands") => (Kind::Commands, text(to.file_stem())),
-        Some("skills") => (Kind::Skills, text(parts.next())),
-        _ => (Kind::Instructions, to.display().to_string()),
+        Some("agents") => (ImportKind::Agents, text(to.file_stem())),
+        Some("commands") => (ImportKind::Commands, text(to.file_stem())),
+        Some("skills") => (ImportKind::Skills, text(parts.next())),
+        _ => (ImportKind::Instructions, to.display().to_string()),
     }
 }
 
@@ -389,7 +391,7 @@ fn show(plan: &Plan, json: bool) -> Result<(), Failure> {
 fn take(client: &mut Client, plan: Plan, json: bool) -> Result<Exit, Failure> {
     let mut terminal = Terminal::new();
     let (mut taken, mut failed) = (0, 0);
-    if plan.items.iter().any(|item| item.kind() == Kind::Servers) {
+    if plan.items.iter().any(|item| item.kind() == ImportKind::Servers) {
         client.call(&ConfigWrite(Write { text: plan.text(), digest: plan.digest, dry_run: false }))?;
     }
     let mut has_agents = false;
@@ -404,7 +406,7 @@ fn take(client: &mut Client, plan: Plan, json: bool) -> Result<Exit, Failure> {
         match done {
             Ok(()) => {
                 taken += 1;
-                has_agents |= item.kind() == Kind::Agents;
+                has_agents |= item.kind() == ImportKind::Agents;
                 if json {
                     terminal.data(&item.json("taken").to_string())?;
                 }
@@ -491,14 +493,14 @@ mod tests {
             files(&["skills/notes/SKILL.md", "skills/notes/x/run.sh"]),
             files(&["AGENTS.md"]),
         ];
-        let check = |only: &[Kind], skip: &[Kind], expect: &[&str]| {
+        let check = |only: &[ImportKind], skip: &[ImportKind], expect: &[&str]| {
             let (before, digest) = ("x = 1".to_owned(), String::new());
             let mut plan = Plan { before, digest, items: items.to_vec(), skipped: Vec::new(), notes: Vec::new() };
             plan.select(only, skip);
             assert_eq!(plan.items.iter().map(Item::name).collect::<Vec<_>>(), expect);
             assert_eq!(plan.items.len() + plan.skipped.len(), items.len());
             // Of the servers only those that are to be taken come into the configuration.
-            assert_eq!(plan.text().contains("docs"), plan.items.iter().any(|item| item.kind() == Kind::Servers));
+            assert_eq!(plan.text().contains("docs"), plan.items.iter().any(|item| item.kind() == ImportKind::Servers));
         };
         let all = [
             "MCP server docs",
@@ -508,9 +510,9 @@ mod tests {
             "instructions AGENTS.md",
         ];
         check(&[], &[], &all);
-        check(&[Kind::Skills, Kind::Rules], &[], &[all[1], all[3]]);
-        check(&[], &[Kind::Servers, Kind::Agents, Kind::Instructions], &[all[1], all[3]]);
-        check(&[Kind::Commands], &[], &[]);
+        check(&[ImportKind::Skills, ImportKind::Rules], &[], &[all[1], all[3]]);
+        check(&[], &[ImportKind::Servers, ImportKind::Agents, ImportKind::Instructions], &[all[1], all[3]]);
+        check(&[ImportKind::Commands], &[], &[]);
         assert_eq!(items[2].json("new")["kind"], "agents");
     }
 

@@ -276,3 +276,26 @@ fn the_tests_that_answer_a_complaint_are_there() {
     let missing: Vec<_> = named.iter().filter(|name| !tests.contains(&format!("fn {name}()"))).collect();
     assert!(named.len() > 40 && missing.is_empty(), "{} are named, and there is no {missing:?}", named.len());
 }
+
+#[test]
+fn the_tests_that_hold_an_invariant_are_there() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let readme = std::fs::read_to_string(root.join("daemon/README.md")).unwrap();
+    let section = readme.split("\n## Invariants\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    let named: Vec<&str> = section
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("Tests: "))
+        .flat_map(|line| line.split('`').skip(1).step_by(2))
+        .collect();
+    let invariants = section.lines().filter(|line| line.starts_with("- ")).count();
+    let (mut sources, mut left) = (String::new(), ["daemon/src", "tests"].map(|dir| root.join(dir)).to_vec());
+    while let Some(path) = left.pop() {
+        if path.is_dir() {
+            left.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            sources.push_str(&std::fs::read_to_string(&path).unwrap());
+        }
+    }
+    let missing: Vec<_> = named.iter().filter(|name| !sources.contains(&format!("fn {name}("))).collect();
+    assert!(named.len() >= invariants && missing.is_empty(), "{} are named, and there is no {missing:?}", named.len());
+}

@@ -347,7 +347,7 @@ async fn piped_input_goes_with_the_prompt_and_names_no_files() {
     let run = daemon.cli(&["run", "review this"]).stdin("the diff @x.png").run().await.exits(0);
     assert!(!run.stderr.contains("x.png"), "what is piped names no file: {}", run.stderr);
     daemon.cli(&["run", "-c", "is", "-", "good?"]).stdin("the text").run().await.exits(0);
-    let missing = "@src/nosuch.rs names no file here; it is sent as text";
+    let missing = "@src/nosuch.rs: no such file, sent as plain text";
     daemon.cli(&["run", "-c", "nothing piped, see @src/nosuch.rs"]).run().await.exits(0).says(missing);
     let asked = model.requests();
     let said = |n: usize| String::from_utf8_lossy(&asked[n].body).into_owned();

@@ -24,7 +24,7 @@ pub(crate) struct Init {
     /// Model of new sessions: PROVIDER/MODEL, or only a provider
     #[arg(short, long, conflicts_with = "provider")]
     pub(crate) model: Option<String>,
-    /// What runs without asking: ask, edit, auto or plan
+    /// Permission mode: ask, edit, auto or plan
     #[arg(long)]
     pub(crate) mode: Option<Mode>,
     /// Read the provider's key from standard input (one line) and keep it in the keychain
@@ -126,7 +126,7 @@ pub(crate) struct Acp {
     /// Model of new sessions: PROVIDER/MODEL, or only a provider
     #[arg(short, long)]
     pub(crate) model: Option<String>,
-    /// What runs without asking in new sessions: ask, edit, auto or plan
+    /// Permission mode of new sessions: ask, edit, auto or plan
     #[arg(long)]
     pub(crate) mode: Option<Mode>,
     /// Reasoning effort of new sessions: none, minimal, low, medium, high, xhigh, max or auto

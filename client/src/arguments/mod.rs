@@ -120,19 +120,21 @@ pub(crate) enum Command {
     Search(Search),
     /// Print a session as Markdown or JSON
     Export(Export),
-    /// Show what a session changed in files, including its children
+    /// Show what a session and its children changed in files
     Diff(Diff),
-    /// Take back a turn's file changes (in git repos also those made by commands), or redo them
+    /// Take back a turn's file changes, or redo them
+    ///
+    /// In git repositories this includes changes made by commands.
     Undo(Undo),
-    /// Go back to before a prompt; the abandoned part stays as a session of its own
+    /// Go back to before a prompt; the rest becomes its own session
     Rewind(Rewind),
     /// Start a new session from a point of another one
     Fork(Fork),
-    /// Summarise a session's older messages for the model, or take that back
+    /// Summarise older messages for the model, or take that back
     Compact(Compact),
     /// Change a session's name, model, mode, limits or directories
     Set(Set),
-    /// Move sessions to the bin (kept for 30 days), take them out, or delete them
+    /// Move sessions to the bin for 30 days, take them out, or delete them
     Rm(Rm),
     /// Write a first configuration: asks for provider, key and model
     Init(Init),
@@ -147,15 +149,17 @@ pub(crate) enum Command {
     Config(Config),
     /// Trust or distrust this repository's config, hooks and MCP servers
     Trust(Trust),
-    /// List or remove rules that answers added; explain who decides on a call
+    /// List or remove rules added by answers; explain a decision
     Permissions(Permissions),
-    /// Import servers, rules, agents, skills and commands from Claude Code, Codex or opencode
+    /// Import settings from Claude Code, Codex or opencode
+    ///
+    /// Imports MCP servers, rules, agents, skills, commands and instructions from your home directory.
     Import(Import),
     /// Check everything and say how to fix problems
     Doctor(Doctor),
     /// Generate shell completions
     Completions(Completions),
-    /// Manage the Markdown files that define agents, skills, commands, tools and servers
+    /// Manage Markdown files: agents, skills, commands, tools, servers
     Files(AllFiles),
     /// List the tools that models get
     Tools(ToolsOf),
@@ -171,7 +175,7 @@ pub(crate) enum Command {
     /// Serve a web page and an OpenAI-compatible API over HTTP
     #[command(subcommand)]
     Gateway(Gateway),
-    /// Serve an editor that speaks ACP, over standard input and output
+    /// Serve an editor that speaks ACP, over stdin and stdout
     Acp(Acp),
     /// One-line status for shell prompts and status bars
     Status(Status),

@@ -40,7 +40,7 @@ pub(crate) struct Changeable {
     /// PROVIDER/MODEL, or only a provider
     #[arg(short, long)]
     pub(crate) model: Option<String>,
-    /// What runs without asking: ask, edit, auto or plan
+    /// Permission mode: ask, edit, auto or plan
     #[arg(long)]
     pub(crate) mode: Option<Mode>,
     /// Reasoning effort: none, minimal, low, medium, high, xhigh, max, or auto for the model's default
@@ -52,7 +52,7 @@ pub(crate) struct Changeable {
     /// Fallback model; repeatable
     #[arg(long, value_name = "MODEL")]
     pub(crate) fallback: Vec<String>,
-    /// What happens to unanswered questions: hold, deny, or deny:10m (after a time)
+    /// Unanswered questions: hold, deny, or deny:10m (deny after a time)
     #[arg(long, value_name = "WHAT")]
     pub(crate) unattended: Option<Unattended>,
     #[command(flatten)]

@@ -188,6 +188,6 @@ pub(crate) struct Compact {
     /// Take back the latest summary: the model reads the original messages again
     #[arg(long, conflicts_with = "focus")]
     pub(crate) undo: bool,
-    /// What the summary should focus on
+    /// Focus of the summary
     pub(crate) focus: Vec<String>,
 }

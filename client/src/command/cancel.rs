@@ -18,14 +18,14 @@ pub(super) fn run(args: &Cancel) -> Result<Exit, Failure> {
     match client.call_raw(&SessionCancel(cancel))? {
         Ok(raw) => parse::<SessionCancel>(&raw).map(drop)?,
         Err(error) if error.code() == Some(Code::Idle) && error.get_hint().is_none() => {
-            let hint = "there is nothing to stop; `linger ls` shows which sessions run";
+            let hint = "nothing to stop; `linger ls` shows which sessions are running";
             return Err(Failure::from(error).hint(hint));
         }
         Err(error) => return Err(error.into()),
     }
     let info = client.session_info(&session)?;
-    if let Some(held) = super::output::queued_note(info.queued, &session).filter(|_| info.state == State::Idle) {
-        Terminal::new().say(&held)?;
+    if let Some(note) = super::output::queued_note(info.queued, &session).filter(|_| info.state == State::Idle) {
+        Terminal::new().say(&note)?;
     }
     if args.json {
         super::output::print_value(&json!({ "session": session }))?;

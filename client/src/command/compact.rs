@@ -28,7 +28,7 @@ pub(super) fn run(args: arguments::Compact) -> Result<Exit, Failure> {
     let look = Capabilities::detect();
     let mut client = Client::open()?;
     let info = resolve(&mut client, &args.session)?;
-    // Behind a turn that waits for an answer it would wait without end.
+    // Check now: behind a turn that waits for an answer it would never run.
     let mut check = (info.state != State::Idle).then(Instant::now);
     let mut stuck = Stuck::default();
     let (session, focus) = (info.session, Some(args.focus.join(" ")).filter(|focus| !focus.trim().is_empty()));
@@ -48,18 +48,18 @@ pub(super) fn run(args: arguments::Compact) -> Result<Exit, Failure> {
         me: String::new(),
     });
     let mut attachment = Attachment::start(client, session, Some(info.cursor), false)?;
-    // Whether the running turn is the compaction's own.
+    // Whether the running turn is that of the compaction.
     let mut own = false;
     let mut exit = None;
     loop {
-        // Its own turn ends at once; another one continues.
+        // Wait for the end of its own turn, not of another one.
         if let (Some(exit), false) = (exit, own) {
             return Ok(exit);
         }
         if check.is_some_and(|at| Instant::now() >= at) {
             let info = attachment.client.session_info(&attachment.session)?;
             if let Some(exit) = stuck.check(&mut attachment.client, &info)? {
-                terminal.say("the compaction follows after that")?;
+                terminal.say("the compaction runs after that")?;
                 return Ok(exit);
             }
             check = (info.state == State::Waiting).then(|| Instant::now() + AGAIN);
@@ -98,7 +98,7 @@ pub(super) fn run(args: arguments::Compact) -> Result<Exit, Failure> {
                         let session = &attachment.session;
                         let before = format!("the turn before this compaction: {}", reason(*stop_reason));
                         return Err(Failure::new(Exit::of(*stop_reason), before)
-                            .hint(format!("it stays queued: `linger attach {session}`, then /continue")));
+                            .hint(format!("it stays queued; `linger queue {session} --run` starts it")));
                     }
                     _ => {}
                 }
@@ -107,7 +107,7 @@ pub(super) fn run(args: arguments::Compact) -> Result<Exit, Failure> {
             Happened::Lost => reattach(&mut attachment)?,
             Happened::Signal(Signal::Interrupt) if own => attachment.cancel()?,
             Happened::Signal(_) => {
-                terminal.say("detached; the compaction happens before the next step")?;
+                terminal.say("detached; the compaction runs before the next step")?;
                 return Ok(Exit::GOOD);
             }
             _ => {}
@@ -115,7 +115,7 @@ pub(super) fn run(args: arguments::Compact) -> Result<Exit, Failure> {
     }
 }
 
-/// Whether the event is about this compaction, or about what delays it.
+/// Whether the event concerns this compaction or its delay.
 fn is_about(body: &EventBody, asked: &PromptId) -> bool {
     match body {
         EventBody::CompactionStarted { prompt, .. }

@@ -24,7 +24,7 @@ pub(super) fn list(client: &mut Client, info: &Info, json: bool) -> Result<Exit,
     let mut terminal = Terminal::new();
     for row in &rows {
         let CompactionRow { seq, at, through, messages, summary, tokens_before, tokens_after, undone } = row;
-        let end = if *undone { ", taken back" } else { "" };
+        let end = if *undone { ", undone" } else { "" };
         let at = moment(*at);
         terminal.data(&format!(
             "{at}  event {seq}: {messages} messages up to {through}, {tokens_before} -> {tokens_after} tokens{end}"
@@ -36,7 +36,7 @@ pub(super) fn list(client: &mut Client, info: &Info, json: bool) -> Result<Exit,
     if rows.is_empty() {
         terminal.say("no compaction: the model reads all messages")?;
     } else {
-        terminal.say(&format!("the messages are in the log: `linger log {}`", info.session))?;
+        terminal.say(&format!("`linger log {}` shows all messages", info.session))?;
     }
     Ok(Exit::GOOD)
 }

@@ -57,7 +57,7 @@ pub(super) fn run(args: &Help) -> Result<Exit, Failure> {
     Ok(Exit::GOOD)
 }
 
-/// What `linger help` prints: where to read on, and the topics.
+/// The text of `linger help`: where to read on, and the topics.
 fn start() -> String {
     let rows = [
         ("linger help start", "a first task, step by step"),
@@ -88,7 +88,7 @@ fn commands() -> String {
     // The first page overrides the whole help.
     let options =
         Arguments::command().override_help(None::<&'static str>).help_template("{options}").render_long_help();
-    format!("{text}Options of `linger` without a command (new sessions: also of `run` and `new`):\n{options}")
+    format!("{text}Options of `linger` without a command; most also work with `run` and `new`:\n{options}")
 }
 
 /// The text of a topic or the schema, from what `build.rs` packed. Fails if that is damaged.

@@ -1,4 +1,4 @@
-//! `linger mcp`: the MCP servers of the configuration.
+//! `linger mcp`: lists, adds, tests and removes MCP servers, logs in to them, and serves as one.
 
 use std::collections::BTreeMap;
 use std::path::{PathBuf, absolute};
@@ -21,7 +21,7 @@ use crate::error::{Exit, Failure};
 use crate::render::servers;
 use crate::terminal::Terminal;
 
-/// How long a server may take to start: the daemon gives up before.
+/// Timeout for the start of a server; the daemon gives up earlier.
 const START: Duration = Duration::from_secs(610);
 
 pub(super) fn run(command: Mcp) -> Result<Exit, Failure> {
@@ -46,7 +46,7 @@ pub(super) fn run(command: Mcp) -> Result<Exit, Failure> {
             } else {
                 lines(&listing)?
             }
-            // A process that may not ask gets the list alone.
+            // A process without the right to ask still gets the list.
             let asked = here().filter(|_| session.is_none()).map(|cwd| client.call(&TrustGet(Get { cwd })));
             for problem in asked.and_then(Result::ok).iter().flat_map(|workspace| &workspace.problems) {
                 Terminal::new().say(&format!("note: {problem}"))?;
@@ -60,7 +60,7 @@ pub(super) fn run(command: Mcp) -> Result<Exit, Failure> {
         Mcp::Restart(McpNamed { server, session, json }) => {
             let named = named(&mut client, &server, session.as_deref())?;
             client.call(&McpRestart(named))?;
-            done(&server, json, "ended; the next call starts it again:")?;
+            done(&server, json, "stopped; the next call starts it again:")?;
         }
         Mcp::Logs(McpNamed { server, session, json }) => {
             let named = named(&mut client, &server, session.as_deref())?;
@@ -83,7 +83,7 @@ pub(super) fn run(command: Mcp) -> Result<Exit, Failure> {
         Mcp::Logout(McpNamed { server, session, json }) => {
             let named = named(&mut client, &server, session.as_deref())?;
             let out = client.call_within(&McpLogout(named), START)?;
-            let said = if out.removed { "logged out of" } else { "there was no login at" };
+            let said = if out.removed { "logged out of" } else { "no login for" };
             if json { print_value(&out)? } else { Terminal::new().say(&format!("{said} {server}"))? }
         }
         Mcp::Resources(McpOffered { server, json }) => {
@@ -171,10 +171,10 @@ fn here() -> Option<PathBuf> {
 }
 
 fn done(server: &str, json: bool, what: &str) -> Result<(), Failure> {
-    match json {
-        true => print_value(&Named { server: server.to_owned(), ..Named::default() }),
-        false => Ok(Terminal::new().say(&format!("{what} {server}"))?),
+    if json {
+        return print_value(&Named { server: server.to_owned(), ..Named::default() });
     }
+    Ok(Terminal::new().say(&format!("{what} {server}"))?)
 }
 
 fn lines(lines: &[String]) -> Result<(), Failure> {

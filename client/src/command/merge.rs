@@ -1,4 +1,4 @@
-//! `linger merge`: what a child did in its git worktree comes into the directory of its parent.
+//! `linger merge`: merges a child's git worktree into its parent's directory.
 
 use linger_protocol::method::SessionMerge;
 use linger_protocol::worktree::Merge;
@@ -11,7 +11,7 @@ use crate::idempotency::key;
 use crate::render::worktree::{merged, takes_back};
 use crate::terminal::{Terminal, clean_line};
 
-/// Files that are named.
+/// Files listed, at most.
 const NAMED: usize = 20;
 
 pub(super) fn run(args: &arguments::Merge) -> Result<Exit, Failure> {

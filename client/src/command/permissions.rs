@@ -1,4 +1,4 @@
-//! `linger permissions`: the rules that answers added, and which rule or mode decides on a call.
+//! `linger permissions`: rules that answers added, and explanations of decisions.
 
 use std::path::absolute;
 
@@ -49,12 +49,12 @@ fn explain(client: &mut Client, args: ExplainCall) -> Result<(), Failure> {
             Explain { call, session: None, cwd: Some(cwd) }
         }
     };
-    let said = client.call(&PermissionExplain(explain))?;
+    let decision = client.call(&PermissionExplain(explain))?;
     if json {
-        return print_value(&said);
+        return print_value(&decision);
     }
     let mut terminal = Terminal::new();
-    for line in explained(&said) {
+    for line in explained(&decision) {
         terminal.line(&line)?;
     }
     Ok(())
@@ -70,7 +70,7 @@ fn remove(client: &mut Client, args: Remove) -> Result<(), Failure> {
     let mut terminal = Terminal::new();
     for row in &removed.removed {
         let (rule, root) = (clean_exact_line(&row.rule), row.workspace.to_string_lossy());
-        terminal.say(&format!("{rule} is no longer allowed in {}", clean_exact_line(&root)))?;
+        terminal.say(&format!("removed {rule} in {}", clean_exact_line(&root)))?;
     }
     Ok(())
 }

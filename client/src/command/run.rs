@@ -1,7 +1,7 @@
-//! `linger run`: gives a session a prompt and follows it until the turn that answers it ends.
+//! `linger run`: sends a prompt and follows the session until the turn ends.
 //!
-//! To a terminal the answer streams; to a pipe goes the final message alone. Events that arrive before
-//! the prompt's own answer are held back, because only that answer says which turn is ours.
+//! On a terminal the answer streams; a pipe gets only the final message. Events that arrive before the answer to the prompt request
+//! are held back, because only that answer tells which turn is ours.
 
 mod running;
 
@@ -29,7 +29,7 @@ use crate::terminal::{Capabilities, Terminal};
 use running::{Data, Running};
 
 impl Run {
-    /// `run` with these options of a session and no others.
+    /// The arguments of `linger run` with only these session options.
     pub(super) fn printing(choice: Choice) -> Self {
         Self {
             choice,
@@ -54,18 +54,19 @@ pub(super) fn run(args: Run) -> Result<Exit, Failure> {
     let rm = args.rm;
     let mut session = None;
     let ended = run_in(args, &mut session);
-    // A turn that goes on, or waits for an answer, needs its session.
+    // A turn that continues or waits for an answer still needs its session.
     let over = matches!(ended, Ok(Exit::GOOD | Exit::FAILED | Exit::CANCELLED));
     if let Some(session) = session.filter(|_| rm) {
-        match over {
-            true => remove(session)?,
-            false => Terminal::new().say(&format!("session {session} is kept: its turn has not ended"))?,
+        if over {
+            remove(session)?;
+        } else {
+            Terminal::new().say(&format!("kept session {session}: its turn has not ended"))?;
         }
     }
     ended
 }
 
-/// Deletes a session of which nothing is to stay.
+/// Deletes a session for good.
 fn remove(session: SessionId) -> Result<(), Failure> {
     let remove = Remove { session, force: false, key: Some(key()?) };
     Client::open()?.call(&SessionRemove(remove)).map(drop)
@@ -94,7 +95,7 @@ fn run_in(args: Run, made: &mut Option<SessionId>) -> Result<Exit, Failure> {
         None => create(&mut client, args.choice, true)?,
     };
     *made = Some(session.clone());
-    // It can be removed until its first prompt is accepted.
+    // Removed on failure until its first prompt is accepted.
     let mut unused = info.is_none().then(|| session.clone());
     let content = content
         .with_resources(&mut client, &session)

@@ -1,4 +1,4 @@
-//! `linger send`: gives a session a prompt and leaves.
+//! `linger send`: sends a prompt to a session and returns at once.
 
 use linger_protocol::method::SessionPrompt;
 use linger_protocol::session::{Prompt, Prompted, When};

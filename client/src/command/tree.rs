@@ -1,4 +1,4 @@
-//! `linger fork` and `linger rewind`: another way on from a point of a session.
+//! `linger fork` and `linger rewind`: continue from an earlier point of a session.
 
 use linger_protocol::method::{SessionFork, SessionPrompts, SessionRewind};
 use linger_protocol::tree::{Fork, Prompts, Rewind};
@@ -25,9 +25,9 @@ pub(super) fn fork(args: arguments::Fork) -> Result<Exit, Failure> {
     let mut terminal = Terminal::new();
     terminal.data(&made.session.to_string())?;
     if let Some(text) = &made.text {
-        terminal.say(&format!("it goes on from before \"{}\"", quoted(text)))?;
+        terminal.say(&format!("it continues from before \"{}\"", quoted(text)))?;
     }
-    terminal.say(&format!("go on with `linger attach {}`", name.unwrap_or_else(|| made.session.to_string())))?;
+    terminal.say(&format!("`linger attach {}` opens it", name.unwrap_or_else(|| made.session.to_string())))?;
     Ok(Exit::GOOD)
 }
 
@@ -47,7 +47,7 @@ pub(super) fn rewind(args: arguments::Rewind) -> Result<Exit, Failure> {
             terminal.data(&line)?;
         }
         if none {
-            terminal.say("no prompt to go back to")?;
+            terminal.say("no earlier prompts")?;
         }
         return Ok(Exit::GOOD);
     }

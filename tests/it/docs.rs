@@ -200,6 +200,24 @@ async fn the_conversation_of_the_readme_works_with_nc_and_jq() {
     assert_eq!(kinds.last().map(String::as_str), Some("turn_finished"), "{said}\n{complained}");
 }
 
+#[tokio::test]
+#[allow(clippy::disallowed_methods)] // Tests own the processes that they start.
+async fn the_background_block_of_the_readme_works_as_it_stands() {
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).unwrap();
+    let script = blocks(&readme, "sh").into_iter().find(|block| block.contains("linger run -d")).expect("a block");
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let programs = linger_tests::harness::programs().client.parent().unwrap().to_path_buf();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
+    let script = format!("set -x\n{script}");
+    let mut bash = tokio::process::Command::new("bash");
+    bash.args(["-c", &script]).current_dir(daemon.workspace()).env_clear().envs(daemon.dirs.env()).env("PATH", path);
+    let output = timeout(linger_tests::TIMEOUT, bash.kill_on_drop(true).output()).await.expect("it ends").unwrap();
+    let (printed, messages) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && !messages.contains("error:"), "{printed}\n{messages}");
+    assert!(printed.contains("sleep 2; date") && messages.contains("allowed"), "{printed}\n{messages}");
+}
+
 #[test]
 fn every_kind_of_event_is_shown_and_known_to_the_types() {
     let document = document();

@@ -300,4 +300,30 @@ mod tests {
         assert_eq!(run.check.to_until(), Some(Until { command: "true".to_owned(), tries: Some(3) }));
         assert!(Arguments::try_parse_from(["linger", "run", "--tries", "3", "p"]).is_err());
     }
+
+    #[test]
+    fn older_spellings_keep_working_and_are_not_listed() {
+        let root = <Arguments as clap::CommandFactory>::command();
+        for line in [
+            "continue s1",
+            "unqueue s1 p3",
+            "redo s1",
+            "uncompact s1",
+            "rename s1 fox",
+            "restore s1",
+            "prune --older-than 90d --dry-run",
+            "login anthropic",
+            "env s1",
+            "validate",
+            "skills list",
+            "commands show review",
+            "agents validate",
+        ] {
+            let words: Vec<&str> = line.split(' ').collect();
+            let parsed = Arguments::try_parse_from(std::iter::once("linger").chain(words.iter().copied()));
+            assert!(parsed.is_ok(), "{line}: {parsed:?}");
+            let listed = root.find_subcommand(words[0]).is_some_and(|command| !command.is_hide_set());
+            assert!(!listed, "{line}");
+        }
+    }
 }

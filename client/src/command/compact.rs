@@ -35,18 +35,7 @@ pub(super) fn run(args: arguments::Compact) -> Result<Exit, Failure> {
     let asked = client.call(&SessionCompact(Compact { session: session.clone(), focus, key: Some(key()?) }))?;
     signals(client.sender(), false)?;
     let mut terminal = Terminal::new();
-    let mut renderer = Renderer::new(Settings {
-        style: Style { color: look.color && look.stderr, unicode: look.unicode },
-        width: look.width,
-        raw: false,
-        markdown: look.markdown,
-        deltas: false,
-        thinking: Thinking::Hide,
-        usage: false,
-        permissions: false,
-        prompts: false,
-        me: String::new(),
-    });
+    let mut renderer = renderer(&look);
     let mut attachment = Attachment::start(client, session, Some(info.cursor), false)?;
     // Whether the running turn is that of the compaction.
     let mut own = false;
@@ -113,6 +102,22 @@ pub(super) fn run(args: arguments::Compact) -> Result<Exit, Failure> {
             _ => {}
         }
     }
+}
+
+/// Shows the events of a compaction, without the text of models.
+fn renderer(look: &Capabilities) -> Renderer {
+    Renderer::new(Settings {
+        style: Style { color: look.color && look.stderr, unicode: look.unicode },
+        width: look.width,
+        raw: false,
+        markdown: look.markdown,
+        deltas: false,
+        thinking: Thinking::Hide,
+        usage: false,
+        permissions: false,
+        prompts: false,
+        me: String::new(),
+    })
 }
 
 /// Whether the event concerns this compaction or its delay.

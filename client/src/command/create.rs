@@ -15,7 +15,7 @@ use crate::error::Failure;
 use crate::idempotency::key;
 use crate::terminal::{Terminal, clean_line};
 
-/// The longest addition to the system prompt, in bytes: what the daemon takes.
+/// Bytes of an addition to the system prompt, at most; the daemon has the same limit.
 const MAX_SYSTEM: u64 = 16 << 10;
 
 /// Creates a session; `one_shot` if it is for one prompt. The caller shows the warning.

@@ -1,6 +1,7 @@
 //! `linger doctor`: checks everything and says how to fix problems. With `--repair`, a helper saves what can be read from damaged
 //! data while the daemon is stopped.
 
+mod report;
 mod servers;
 
 use linger_protocol::VERSION;
@@ -11,7 +12,6 @@ use linger_protocol::method::{ConfigGet, DaemonCheck, DaemonStatus, KeyList, Mod
 use linger_protocol::place::{PlaceError, Places, check_socket};
 use linger_protocol::trust;
 use linger_protocol::variable::Withheld;
-use serde_json::json;
 
 use super::attention::programs;
 use crate::arguments::Doctor;
@@ -21,17 +21,8 @@ use crate::environment::working_directory;
 use crate::error::{Exit, Failure};
 use crate::render::style::Style;
 use crate::render::table::size;
-use crate::terminal::{Capabilities, Terminal, clean_line};
-
-/// The output and result of the checks so far.
-struct Report {
-    terminal: Terminal,
-    style: Style,
-    json: bool,
-    healthy: bool,
-    /// Problems printed so far, so that none is printed twice.
-    bad: Vec<String>,
-}
+use crate::terminal::{Capabilities, Terminal};
+use report::Report;
 
 /// The variables that name a proxy, by scheme of the address.
 const PROXIES: [(&str, [&str; 4]); 2] = [
@@ -369,41 +360,6 @@ fn keys(report: &mut Report, listed: &Listed) -> Result<(), Failure> {
         // Reported with the model.
         (_, Source::Missing) => Ok(()),
         _ => report.good(&text),
-    }
-}
-
-impl Report {
-    fn good(&mut self, text: &str) -> Result<(), Failure> {
-        let sign = self.style.good();
-        self.row(Some(true), &sign, text, None)
-    }
-
-    fn bad(&mut self, text: &str, hint: Option<&str>) -> Result<(), Failure> {
-        self.healthy = false;
-        // One cause can make several checks fail with the same message.
-        if self.bad.iter().any(|said| said == text) {
-            return Ok(());
-        }
-        self.bad.push(text.to_owned());
-        let sign = self.style.bad();
-        self.row(Some(false), &sign, text, hint)
-    }
-
-    fn failure(&mut self, failure: &Failure) -> Result<(), Failure> {
-        self.bad(failure.message.as_deref().unwrap_or("failed"), failure.hint.as_deref())
-    }
-
-    /// Adds a detail to the previous line.
-    fn more(&mut self, text: &str, hint: Option<&str>) -> Result<(), Failure> {
-        self.row(None, " ", text, hint)
-    }
-
-    fn row(&mut self, ok: Option<bool>, sign: &str, text: &str, hint: Option<&str>) -> Result<(), Failure> {
-        if self.json {
-            return Ok(self.terminal.data(&json!({ "ok": ok, "text": text, "hint": hint }).to_string())?);
-        }
-        self.terminal.text(&format!("{sign} {}\n", clean_line(text)))?;
-        hint.map_or(Ok(()), |hint| Ok(self.terminal.line(&format!("  hint: {hint}"))?))
     }
 }
 

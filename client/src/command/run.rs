@@ -3,6 +3,7 @@
 //! On a terminal the answer streams; a pipe gets only the final message. Events that arrive before the answer to the prompt request
 //! are held back, because only that answer tells which turn is ours.
 
+mod refused;
 mod running;
 
 use linger_protocol::id::SessionId;
@@ -26,6 +27,7 @@ use crate::render::live::Live;
 use crate::render::style::Style;
 use crate::render::{Renderer, Settings, Thinking};
 use crate::terminal::{Capabilities, Terminal};
+use refused::refused;
 use running::{Data, Running};
 
 impl Run {
@@ -156,16 +158,6 @@ pub(super) fn adopt(client: &mut Client, info: &Info, choice: Choice) -> Result<
     }
     client.call(&SessionSet(Set { session: info.session.clone(), key: Some(key()?), ..set }))?;
     Ok(true)
-}
-
-/// A prompt was refused: removes the session that was created for it.
-fn refused(client: &mut Client, unused: Option<SessionId>, failure: Failure) -> Failure {
-    let Some(session) = unused else { return failure };
-    let remove = |key| client.call(&SessionRemove(Remove { session: session.clone(), force: false, key: Some(key) }));
-    match key().and_then(remove) {
-        Ok(_) => failure,
-        Err(_) => failure.and_also(format!("the session {session} was created for it and stays empty")),
-    }
 }
 
 fn settings(look: &Capabilities, deltas: bool, thinking: Thinking, me: String) -> Settings {

@@ -1,4 +1,4 @@
-//! `linger tools`: the tools that models are given, where they come from, and what rules and mode say of them.
+//! `linger tools`: lists the tools that models get, their origin, and whether each asks.
 
 use std::path::PathBuf;
 
@@ -37,7 +37,7 @@ pub(super) fn run(args: &ToolsOf) -> Result<Exit, Failure> {
     Ok(Exit::GOOD)
 }
 
-/// Shows what a new session in `cwd` is told of a tool, if it has one with this name.
+/// Prints a tool as models of a new session in `cwd` see it. Returns whether there is such a tool.
 pub(super) fn show(client: &mut Client, cwd: PathBuf, name: &str, json: bool) -> Result<bool, Failure> {
     let tools = client.call(&ToolList(Tools { session: None, cwd: Some(cwd) }))?;
     let Some(tool) = tools.iter().find(|tool| tool.name == name) else { return Ok(false) };
@@ -54,7 +54,7 @@ pub(super) fn show(client: &mut Client, cwd: PathBuf, name: &str, json: bool) ->
 
 /// Name, origin, effect, verdict and the first line of the description.
 fn row(tool: &Tool) -> Vec<String> {
-    // The whole path is in `--json`: its end says enough in a column.
+    // A column shows only the end of the path; `--json` has all of it.
     let file = tool.file.as_ref().map(|file| {
         let end: Vec<_> = file.components().rev().take(2).map(|part| part.as_os_str().to_string_lossy()).collect();
         end.into_iter().rev().collect::<Vec<_>>().join("/")

@@ -6,7 +6,7 @@ use linger_protocol::mcp::{List, Server, State};
 use linger_protocol::method::{McpList, TrustGet};
 use linger_protocol::trust::Get;
 
-use super::Report;
+use super::report::Report;
 use crate::connect::Client;
 use crate::environment::working_directory;
 use crate::error::Failure;

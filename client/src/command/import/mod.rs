@@ -4,10 +4,10 @@
 //! user's consent, and replaces nothing. The daemon checks the configuration before it is written, and reports what it grants.
 //! Deliberately absent: keys and tokens; hooks; files of a repository, which linger reads in place.
 
+mod found;
 mod read;
 mod rules;
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -22,74 +22,7 @@ use crate::connect::Client;
 use crate::environment::working_directory;
 use crate::error::{Exit, Failure};
 use crate::terminal::{Capabilities, Terminal, clean_exact, clean_line};
-
-/// Bytes of an imported file, at most: instructions and prompts are text.
-const MAX_FILE: u64 = 1 << 20;
-
-/// Everything found in another program's files.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Importable {
-    /// MCP servers, by name.
-    servers: BTreeMap<String, Server>,
-    /// Rules by their list: `allow`, `ask` or `deny`.
-    rules: Vec<(&'static str, String)>,
-    /// Files, and where they go below linger's configuration directory.
-    files: Vec<(PathBuf, PathBuf)>,
-    /// Things left out, with the reason.
-    left_out: Vec<String>,
-    /// The files that were read.
-    sources: Vec<PathBuf>,
-}
-
-/// An MCP server as the configuration describes it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Server {
-    command: Option<String>,
-    args: Vec<String>,
-    env: BTreeMap<String, String>,
-    cwd: Option<String>,
-    url: Option<String>,
-    headers: BTreeMap<String, String>,
-    /// The only tools that models get; all if empty.
-    tools: Vec<String>,
-}
-
-impl Server {
-    /// The table of the configuration. JSON strings and lists of them are valid TOML.
-    fn toml(&self, name: &str) -> String {
-        let string = |text: &str| Value::from(text).to_string();
-        let table = |values: &BTreeMap<String, String>| {
-            let pairs: Vec<String> =
-                values.iter().map(|(key, value)| format!("{} = {}", string(key), string(value))).collect();
-            format!("{{ {} }}", pairs.join(", "))
-        };
-        let mut lines = vec![format!("[mcp.{}]", string(name))];
-        lines.extend(self.command.iter().map(|command| format!("command = {}", string(command))));
-        let list = |words: &[String]| words.iter().map(|word| string(word)).collect::<Vec<_>>().join(", ");
-        if !self.args.is_empty() {
-            lines.push(format!("args = [{}]", list(&self.args)));
-        }
-        lines.extend(self.url.iter().map(|url| format!("url = {}", string(url))));
-        if !self.env.is_empty() {
-            lines.push(format!("env = {}", table(&self.env)));
-        }
-        lines.extend(self.cwd.iter().map(|cwd| format!("cwd = {}", string(cwd))));
-        if !self.headers.is_empty() {
-            lines.push(format!("headers = {}", table(&self.headers)));
-        }
-        if !self.tools.is_empty() {
-            lines.push(format!("tools = [{}]", list(&self.tools)));
-        }
-        lines.join("\n") + "\n"
-    }
-
-    /// Whether it runs or calls the same as this server of the configuration.
-    fn is_same_as(&self, there: &Value) -> bool {
-        let text = |key: &str| there.get(key).and_then(Value::as_str);
-        let args = there.get("args").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-        self.command.as_deref() == text("command") && self.url.as_deref() == text("url") && args.eq(&self.args)
-    }
-}
+use found::{Importable, MAX_FILE};
 
 /// One thing to import.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -449,32 +382,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_written_as_a_table_whatever_its_words_are() {
-        let server = Server {
-            command: Some("npx".to_owned()),
-            args: vec!["-y".to_owned(), "a \"b\"\n[mcp.evil]".to_owned()],
-            env: [("TOKEN".to_owned(), "${TOKEN}".to_owned())].into(),
-            ..Server::default()
-        };
-        let text = server.toml("x.y\"]");
-        let parsed: toml::Table = text.parse().unwrap();
-        let mcp = parsed["mcp"].as_table().unwrap();
-        assert_eq!(mcp.keys().collect::<Vec<_>>(), ["x.y\"]"]);
-        assert_eq!(mcp["x.y\"]"]["args"][1].as_str(), Some("a \"b\"\n[mcp.evil]"));
-        assert_eq!(mcp["x.y\"]"]["env"]["TOKEN"].as_str(), Some("${TOKEN}"));
-    }
-
-    #[test]
-    fn a_server_with_the_same_name_but_another_command_is_different() {
-        let server = Server { command: Some("npx".to_owned()), args: vec!["docs".to_owned()], ..Server::default() };
-        let check = |there: Value, expect| assert_eq!(server.is_same_as(&there), expect, "{there}");
-        check(json!({ "command": "npx", "args": ["docs"], "env": { "A": "1" } }), true);
-        check(json!({ "command": "npx" }), false);
-        check(json!({ "command": "other", "args": ["docs"] }), false);
-        check(json!({ "url": "https://x.example" }), false);
-    }
-
-    #[test]
     fn kinds_are_selected_and_a_skill_is_one_thing_whatever_its_files() {
         let files = |to: &[&str]| {
             let (kind, name) = kind_and_name(Path::new(to[0]));
@@ -495,7 +402,7 @@ mod tests {
             plan.select(only, skip);
             assert_eq!(plan.items.iter().map(Item::name).collect::<Vec<_>>(), expect);
             assert_eq!(plan.items.len() + plan.skipped.len(), items.len());
-            // Of the servers only those that are to be taken come into the configuration.
+            // Only the selected servers are added to the configuration.
             assert_eq!(plan.text().contains("docs"), plan.items.iter().any(|item| item.kind() == ImportKind::Servers));
         };
         let all = [

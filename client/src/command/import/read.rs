@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use linger_protocol::variable::looks_secret;
 use serde_json::{Map, Value};
 
-use super::{Importable, MAX_FILE, Server, rules};
+use super::found::{Importable, MAX_FILE, Server};
+use super::rules;
 
 /// Files of one kind that are read, at most.
 const MAX_FILES: usize = 500;

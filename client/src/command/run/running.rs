@@ -13,7 +13,7 @@ use linger_protocol::method::SessionPrompt;
 use linger_protocol::session::State;
 use serde_json::value::RawValue;
 
-use super::refused;
+use super::refused::refused;
 use crate::command::wait::{AGAIN, Stuck, is_over, timed_out};
 use crate::connect::{RECONNECTING, parse};
 use crate::error::{Exit, Failure};

@@ -3,27 +3,17 @@
 //! The form shows the whole question; one that is too long waits for another client, and the wait says so.
 
 use linger_protocol::error::Code;
-use linger_protocol::id::QuestionId;
 use linger_protocol::method::QuestionAnswer;
 use linger_protocol::question::{Answer, PendingQuestion, QuestionKind};
 use serde_json::{Value, json};
 
-use super::Server;
+use super::server::{Open, Server};
 use crate::error::Failure;
 use crate::idempotency::key;
 use crate::terminal::clean_exact;
 
 /// Bytes of a question in a form, at most: a person has to read it.
 const MAX_QUESTION: usize = 16 << 10;
-
-/// A question shown by the host.
-pub(super) struct Open {
-    /// The id of our request.
-    request: u64,
-    question: QuestionId,
-    digest: String,
-    is_form: bool,
-}
 
 impl Server {
     /// Shows a question through the host, once. Returns whether it is shown.

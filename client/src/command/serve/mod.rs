@@ -8,63 +8,23 @@
 mod ask;
 mod read;
 mod schema;
+mod server;
 mod tools;
 
-use std::io;
-use std::time::{Duration, Instant};
-
-use linger_protocol::RpcError;
-use linger_protocol::error::Code;
 use linger_protocol::events::{NOW, Subscribe};
-use linger_protocol::id::{Cursor, SessionId};
-use linger_protocol::method::{EventsSubscribe, Method};
+use linger_protocol::id::Cursor;
+use linger_protocol::method::EventsSubscribe;
 use linger_protocol::transport::blocking::Incoming;
 use linger_protocol::transport::both::Message;
 use serde_json::{Value, json};
 
-use crate::connect::{Client, parse};
+use crate::connect::Client;
 use crate::error::{Exit, Failure};
 use crate::input::{self, Event, Line, piped};
-use crate::terminal::Terminal;
-use ask::Open;
+use server::{Answer, NO_JSON, Server, UNKNOWN_METHOD, WRONG_PARAMS, words};
 
 /// Supported revisions of MCP (those with a handshake), newest first.
 const REVISIONS: [&str; 3] = ["2025-11-25", "2025-06-18", "2025-03-26"];
-
-/// Open calls of `session_wait`, at most; a host has a handful.
-const MAX_WAITS: usize = 64;
-
-/// Error codes of JSON-RPC.
-const UNKNOWN_METHOD: i64 = -32601;
-const WRONG_PARAMS: i64 = -32602;
-const NO_JSON: i64 = -32700;
-
-/// An open call of `session_wait`.
-struct Wait {
-    /// The id of the host's request.
-    id: Value,
-    session: SessionId,
-    until: Instant,
-    /// Whether the host's user left a question unanswered, which ends the wait.
-    refused: bool,
-}
-
-/// The server of one host.
-struct Server {
-    client: Client,
-    /// Whether the agent may answer questions.
-    answer: bool,
-    /// Whether the host can show forms to its user.
-    forms: bool,
-    waits: Vec<Wait>,
-    /// Questions shown by the host, without an answer yet.
-    questions: Vec<Open>,
-    /// The number of our last request to the host.
-    last: u64,
-}
-
-/// The outcome of a request: a result, or an error with its code.
-type Answer = Result<Value, (i64, String)>;
 
 /// Serves until the host closes standard input.
 pub(super) fn run(answer: bool) -> Result<Exit, Failure> {
@@ -107,14 +67,6 @@ impl Server {
         let kinds = Some(kinds.map(str::to_owned).to_vec());
         let subscribe = EventsSubscribe(Subscribe { sessions: None, kinds, after: Some(Cursor(NOW.to_owned())) });
         self.ask(&subscribe).map(drop)
-    }
-
-    /// Sends a request to the daemon; a refusal to a tool's process gets a hint.
-    fn ask<M: Method>(&mut self, request: &M) -> Result<M::Result, Failure> {
-        match self.client.call_raw(request)? {
-            Ok(raw) => parse::<M>(&raw),
-            Err(error) => Err(refusal(error, self.client.has_token())),
-        }
     }
 
     fn line(&mut self, line: &str) -> Result<(), Failure> {
@@ -170,45 +122,4 @@ impl Server {
             "instructions": schema::instructions(self.answer),
         })
     }
-
-    fn respond(&self, id: &Value, answer: Answer) -> Result<(), Failure> {
-        self.send(&match answer {
-            Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
-            Err((code, message)) => {
-                json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } })
-            }
-        })
-    }
-
-    fn send(&self, message: &Value) -> Result<(), Failure> {
-        let line = serde_json::to_string(message).map_err(io::Error::from)?;
-        Ok(Terminal::new().data(&line)?)
-    }
-}
-
-/// A refusal by the daemon, with a hint for the agent. With a token, the daemon's own hint is enough.
-fn refusal(error: RpcError, has_token: bool) -> Failure {
-    let is_family = error.code() == Some(Code::NotAllowed) && !has_token;
-    let failure = Failure::from(error);
-    if !is_family {
-        return failure;
-    }
-    failure.hint(
-        "the daemon started this server, so it can only read its own session and that session's children; `can` in \
-         [mcp.NAME] of config.toml grants more to a configured server",
-    )
-}
-
-/// A failure as text for the agent.
-fn words(failure: &Failure) -> String {
-    let message = failure.message.clone().unwrap_or_default();
-    match &failure.hint {
-        Some(hint) => format!("error: {message}\nhint: {hint}"),
-        None => format!("error: {message}"),
-    }
-}
-
-/// The instant `seconds` from now, at most `most`.
-fn from_now(seconds: u64, most: Duration) -> Instant {
-    Instant::now() + Duration::from_secs(seconds).min(most)
 }

@@ -88,22 +88,28 @@ pub(super) fn tools(answer: bool) -> Vec<Value> {
         ),
     ];
     if answer {
-        tools.push(tool(
-            "session_answer",
-            "Answers a question for the user, with its `question`, `digest` and one of its `options` from session_wait; `value` has \
-             the fields of a form. Read the question first: an allowed call runs.",
-            &[
-                ("question", text("The question.")),
-                ("digest", text("Its digest, which binds the answer to what was shown.")),
-                ("answer", text("The name of an option; for a form `accept` or `decline`.")),
-                ("reason", text("A reason for the session, such as why it is denied.")),
-                ("value", json!({ "type": "object" })),
-            ],
-            &["question", "digest", "answer"],
-            &hints(false, true),
-        ));
+        tools.push(answer_tool());
     }
     tools
+}
+
+/// The tool that answers questions for the user.
+fn answer_tool() -> Value {
+    let text = |about: &str| json!({ "type": "string", "description": about });
+    tool(
+        "session_answer",
+        "Answers a question for the user, with its `question`, `digest` and one of its `options` from session_wait; `value` has \
+             the fields of a form. Read the question first: an allowed call runs.",
+        &[
+            ("question", text("The question.")),
+            ("digest", text("Its digest, which binds the answer to what was shown.")),
+            ("answer", text("The name of an option; for a form `accept` or `decline`.")),
+            ("reason", text("A reason for the session, such as why it is denied.")),
+            ("value", json!({ "type": "object" })),
+        ],
+        &["question", "digest", "answer"],
+        &hints(false, true),
+    )
 }
 
 /// The annotations of a tool.

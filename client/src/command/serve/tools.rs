@@ -13,7 +13,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Answer, MAX_WAITS, Server, WRONG_PARAMS, Wait, from_now, read, schema, words};
+use super::server::{Answer, MAX_WAITS, Server, WRONG_PARAMS, Wait, from_now, words};
+use super::{read, schema};
 use crate::command::find::resolve;
 use crate::command::wait::settled;
 use crate::environment::{umask, working_directory};

@@ -387,7 +387,7 @@ fn a_lost_race_says_who_won() {
     })
     .run(&["answer", "q1", "deny"]);
     let err = "error: already answered: allowed by linger@pts/3\n\
-               hint: that answer stands; `linger inbox` lists what is still waiting\n";
+               hint: that answer counts; `linger inbox` lists the questions that still wait\n";
     assert_eq!(ran, Ran { code: Some(1), out: String::new(), err: err.to_owned() });
     let ran = Fake::one(move |daemon| {
         daemon.hello();

@@ -27,7 +27,7 @@ fn run_ends_when_its_turn_is_offered() {
     });
     let ran = fake.run(&["run", "x"]);
     assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
-    let expect = "error: the turn of session s1 was interrupted\nhint: `linger continue s1` resumes it\n";
+    let expect = "error: the turn of session s1 was interrupted\nhint: `linger queue s1 --run` resumes it\n";
     assert!(ran.err.ends_with(expect), "{}", ran.err);
 }
 

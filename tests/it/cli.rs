@@ -308,7 +308,7 @@ async fn rm_puts_a_session_into_the_bin_and_refuses_one_that_works() {
     gate.reached().await;
     daemon.cli(&["rm", &session]).run().await.exits(1);
     daemon.cli(&["rm", "--force", &session]).run().await.exits(0);
-    daemon.cli(&["log", &session]).run().await.fails_with_hint(2).says("linger restore");
+    daemon.cli(&["log", &session]).run().await.fails_with_hint(2).says("linger rm --restore");
     daemon.check(&[], &model);
 }
 
@@ -331,7 +331,7 @@ async fn a_session_comes_back_from_the_bin_and_its_name_was_free_meanwhile() {
     daemon.cli(&["new", "--name", "fox"]).run().await.exits(0);
     assert_eq!(daemon.terminate(), Some(0));
     daemon.launch().await;
-    daemon.cli(&["restore", "fox"]).run().await.exits(0).says("it is called fox-2 now");
+    daemon.cli(&["restore", "fox"]).run().await.exits(0).says("it is now called fox-2");
     assert!(daemon.cli(&["log", "fox-2"]).run().await.exits(0).stdout.contains("first"), "all of it is there");
     daemon.cli(&["rm", "--now", "fox-2"]).run().await.exits(0);
     daemon.cli(&["restore", &first]).run().await.fails_with_hint(2);
@@ -347,7 +347,7 @@ async fn piped_input_goes_with_the_prompt_and_names_no_files() {
     let run = daemon.cli(&["run", "review this"]).stdin("the diff @x.png").run().await.exits(0);
     assert!(!run.stderr.contains("x.png"), "what is piped names no file: {}", run.stderr);
     daemon.cli(&["run", "-c", "is", "-", "good?"]).stdin("the text").run().await.exits(0);
-    let missing = "@src/nosuch.rs names no file here; it is sent as text";
+    let missing = "@src/nosuch.rs: no such file, sent as plain text";
     daemon.cli(&["run", "-c", "nothing piped, see @src/nosuch.rs"]).run().await.exits(0).says(missing);
     let asked = model.requests();
     let said = |n: usize| String::from_utf8_lossy(&asked[n].body).into_owned();
@@ -372,7 +372,7 @@ async fn a_queued_prompt_is_listed_and_taken_back() {
     }
     let queued = daemon.cli(&["queue", &session]).run().await.exits(0).stdout;
     assert_eq!(queued, "p2  second\np3  third\n");
-    daemon.cli(&["unqueue", &session]).run().await.exits(0).says("p3 was taken back");
+    daemon.cli(&["unqueue", &session]).run().await.exits(0).says("dropped p3");
     daemon.cli(&["unqueue", &session, "p2"]).run().await.exits(0);
     daemon.cli(&["unqueue", &session]).run().await.fails_with_hint(1).says("no queued prompts");
     gate.open();

@@ -95,7 +95,7 @@ async fn the_command_does_not_wait_behind_a_turn_that_waits_for_an_answer() {
     daemon.cli(&["run", "--mode", "ask", "-s", &session, "go"]).run().await.exits(3);
     let output = daemon.cli(&["compact", &session]).run().await.exits(3);
     let asked = client.first(&session, "permission_requested").await.str("permission").to_owned();
-    let output = output.says(&format!("linger answer {asked}")).says("the compaction follows after that");
+    let output = output.says(&format!("linger answer {asked}")).says("the compaction runs after that");
     assert_eq!(output.stdout, "");
     daemon.cli(&["answer", &asked, "deny"]).run().await.exits(0);
     client.first(&session, "compacted").await;

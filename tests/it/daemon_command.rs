@@ -42,7 +42,7 @@ async fn a_daemon_that_hangs_is_named_and_can_be_ended() {
     daemon.cli(&["daemon", "stop"]).run().await.exits(0).says("sending SIGTERM");
     assert!(is_dead(pid));
     assert_eq!(state(&daemon).await, "none");
-    daemon.cli(&["daemon", "stop"]).run().await.exits(0).says("no daemon runs");
+    daemon.cli(&["daemon", "stop"]).run().await.exits(0).says("the daemon is not running");
 }
 
 /// Takes the place of the daemon's socket: asks for secrets, answers a few methods, and keeps what clients send.
@@ -254,7 +254,7 @@ async fn what_listens_and_is_no_daemon_is_left_alone() {
         }
     });
     assert_eq!(state(&daemon).await, "foreign");
-    daemon.cli(&["daemon", "stop"]).run().await.fails_with_hint(5).says("is no daemon of yours");
+    daemon.cli(&["daemon", "stop"]).run().await.fails_with_hint(5).says("is not your daemon");
 }
 
 #[tokio::test]

@@ -200,6 +200,24 @@ async fn the_conversation_of_the_readme_works_with_nc_and_jq() {
     assert_eq!(kinds.last().map(String::as_str), Some("turn_finished"), "{said}\n{complained}");
 }
 
+#[tokio::test]
+#[allow(clippy::disallowed_methods)] // Tests own the processes that they start.
+async fn the_background_block_of_the_readme_works_as_it_stands() {
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).unwrap();
+    let script = blocks(&readme, "sh").into_iter().find(|block| block.contains("linger run -d")).expect("a block");
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let programs = linger_tests::harness::programs().client.parent().unwrap().to_path_buf();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
+    let script = format!("set -x\n{script}");
+    let mut bash = tokio::process::Command::new("bash");
+    bash.args(["-c", &script]).current_dir(daemon.workspace()).env_clear().envs(daemon.dirs.env()).env("PATH", path);
+    let output = timeout(linger_tests::TIMEOUT, bash.kill_on_drop(true).output()).await.expect("it ends").unwrap();
+    let (printed, messages) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && !messages.contains("error:"), "{printed}\n{messages}");
+    assert!(printed.contains("sleep 2; date") && messages.contains("allowed"), "{printed}\n{messages}");
+}
+
 #[test]
 fn every_kind_of_event_is_shown_and_known_to_the_types() {
     let document = document();
@@ -275,4 +293,27 @@ fn the_tests_that_answer_a_complaint_are_there() {
     }
     let missing: Vec<_> = named.iter().filter(|name| !tests.contains(&format!("fn {name}()"))).collect();
     assert!(named.len() > 40 && missing.is_empty(), "{} are named, and there is no {missing:?}", named.len());
+}
+
+#[test]
+fn the_tests_that_hold_an_invariant_are_there() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let readme = std::fs::read_to_string(root.join("daemon/README.md")).unwrap();
+    let section = readme.split("\n## Invariants\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    let named: Vec<&str> = section
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("Tests: "))
+        .flat_map(|line| line.split('`').skip(1).step_by(2))
+        .collect();
+    let invariants = section.lines().filter(|line| line.starts_with("- ")).count();
+    let (mut sources, mut left) = (String::new(), ["daemon/src", "tests"].map(|dir| root.join(dir)).to_vec());
+    while let Some(path) = left.pop() {
+        if path.is_dir() {
+            left.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            sources.push_str(&std::fs::read_to_string(&path).unwrap());
+        }
+    }
+    let missing: Vec<_> = named.iter().filter(|name| !sources.contains(&format!("fn {name}("))).collect();
+    assert!(named.len() >= invariants && missing.is_empty(), "{} are named, and there is no {missing:?}", named.len());
 }

@@ -55,7 +55,7 @@ async fn tools_get_the_variables_of_the_shell_and_secrets_only_if_they_are_passe
     assert_eq!((&env["secret"], &env["missing"]), (&json!(["GH_TOKEN"]), &json!([])));
     assert_eq!(env["withheld"]["NPM_TOKEN"], "looks like a secret");
     let said = shell(&["env"]).run().await.exits(0).stdout;
-    assert!(said.contains("a secret, in the daemon's memory alone") && !said.contains("canary"), "{said}");
+    assert!(said.contains("secret, only in the daemon's memory") && !said.contains("canary"), "{said}");
     let doctor = shell(&["doctor"]).run().await.stdout;
     assert!(doctor.contains("NPM_TOKEN") && !doctor.contains(OTHER), "{doctor}");
 

@@ -1,4 +1,4 @@
-//! The Markdown files that a user writes: their first versions, what `linger validate` says of wrong ones, changes of them, and notes.
+//! The Markdown files that a user writes: their first versions, what `linger doctor --files` says of wrong ones, changes of them, and notes.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -22,14 +22,15 @@ async fn a_first_file_of_each_kind_is_right_as_it_is_and_replaces_nothing() {
     let daemon = Daemon::start(&model).await;
     let config = daemon.dirs.root().join("c/linger");
     for (kind, plural, below) in KINDS {
-        let written = daemon.cli(&["init", kind, "first-one"]).run().await.exits(0).says("`linger validate` checks it");
+        let written =
+            daemon.cli(&["init", kind, "first-one"]).run().await.exits(0).says("`linger files validate` checks it");
         let file = config.join(below);
         assert_eq!(written.word(), file.to_str().unwrap());
         let checked = daemon.cli(&[plural, "validate", file.to_str().unwrap()]).run().await.exits(0);
         assert_eq!(checked.stdout, "", "{kind}");
         let text = std::fs::read_to_string(&file).unwrap();
         assert!(text.contains("\n# "), "it has comments: {text}");
-        daemon.cli(&["init", kind, "first-one"]).run().await.fails_with_hint(2).says("is there already");
+        daemon.cli(&["init", kind, "first-one"]).run().await.fails_with_hint(2).says("already exists");
         assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
     }
     daemon.cli(&["validate"]).run().await.exits(0).says("0 errors");

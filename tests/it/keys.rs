@@ -108,7 +108,7 @@ async fn a_turn_that_waits_goes_on_when_the_keychain_gets_its_key() {
     let waiting = waits(&back, "").await;
     assert!(waiting.str("text").ends_with("or `linger key set kept`"), "{}", waiting.raw);
     let set = daemon.cli(&["key", "set", "kept"]).stdin(format!("\n{KEY}\r\n\n")).run().await.exits(0);
-    set.says(&format!("the keychain has the key of kept; it goes to {} and nowhere else", model.url()));
+    set.says(&format!("stored the key of kept in the keychain; it is only sent to {}", model.url()));
     assert_eq!(back.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
     assert_eq!(model.requests().iter().map(bearer).collect::<Vec<_>>(), ["canary-of-the-environment", KEY]);
     let stored = std::fs::read_to_string(daemon.dirs.state().join("lingerd.keys")).unwrap();
@@ -127,7 +127,7 @@ async fn a_turn_that_waits_goes_on_when_the_keychain_gets_its_key() {
 
     // What is taken away is gone.
     daemon.cli(&["key", "rm", "kept"]).run().await.exits(0);
-    daemon.cli(&["key", "rm", "kept"]).run().await.exits(1).says("the keychain has no key of kept");
+    daemon.cli(&["key", "rm", "kept"]).run().await.exits(1).says("the keychain has no key for kept");
     assert_eq!(row(&third, "kept").await["source"], "missing");
     check(&daemon, &[&client, &back, &third], &model, &["canary-of-the-environment"]);
 }
@@ -185,7 +185,7 @@ async fn a_typed_key_is_not_shown() {
     terminal.shows("key of kept (not shown): ").await;
     terminal.keys("typo\u{15}");
     terminal.line(&format!("{KEY}x\u{7f}"));
-    terminal.shows("the keychain has the key of kept").await;
+    terminal.shows("stored the key of kept in the keychain").await;
     assert_eq!(terminal.exits().await, 0);
     assert!(!terminal.text().contains("canary") && !terminal.text().contains("typo"), "{}", terminal.text());
     let client = daemon.client().await;

@@ -296,7 +296,7 @@ async fn doctor_says_that_the_daemon_was_started_without_the_proxy_of_this_shell
     let doctor = || daemon.cli(&["doctor"]);
     let shell = doctor().env("https_proxy", "http://proxy.test:3128").run().await.exits(0);
     assert!(
-        shell.stdout.contains("https_proxy is set here, and the daemon was started without it"),
+        shell.stdout.contains("https_proxy is set here, but the daemon was started without it"),
         "{}",
         shell.stdout
     );

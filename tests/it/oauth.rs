@@ -64,7 +64,7 @@ async fn a_login_is_made_in_the_browser_renewed_and_asked_for_again_when_it_is_r
     assert!(needs().await);
 
     let login = daemon.cli(&["mcp", "login", "s"]).env("BROWSER", &browser).run().await.exits(0);
-    assert!(login.stderr.contains("logged in at s") && login.stdout.contains("mcp__s__who"), "{login:?}");
+    assert!(login.stderr.contains("logged in to s") && login.stdout.contains("mcp__s__who"), "{login:?}");
     // The token has ended each time, and is renewed with a refresh token that is good for one use.
     for _ in 0..2 {
         let run = daemon.cli(&["run", "--json", "go"]).run().await.exits(0);

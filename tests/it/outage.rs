@@ -97,7 +97,7 @@ async fn run_in_a_terminal_says_how_to_leave_a_turn_that_waits_and_control_d_lea
     let (client, session) = works(&daemon, &model, "work/m").await;
     model.go_away().await;
     let mut terminal = daemon.pty(&["run", "-s", &session, "go"]);
-    terminal.shows("Ctrl-C cancels, Ctrl-D leaves it waiting").await;
+    terminal.shows("Ctrl-C cancels, Ctrl-D detaches").await;
     terminal.keys("\x04");
     terminal.shows("detached; the work continues").await;
     assert_eq!(terminal.exits().await, 143);

@@ -305,7 +305,7 @@ async fn each_command_shows_what_its_subcommand_shows() {
         ("/status", "directory"),
         ("/usage", "3 answers"),
         ("/tools", "built in"),
-        ("/inbox", "nothing waits"),
+        ("/inbox", "no questions"),
         ("/diff", "changed  f.txt  +1 -1"),
         ("/log --last", "> go"),
         ("/log --nosuch", "Usage: linger log "),

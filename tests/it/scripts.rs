@@ -42,7 +42,7 @@ async fn events_are_printed_from_a_cursor_on_and_messages_are_found_by_their_wor
     assert!(output.stdout.contains("so is the lexer"), "{}", output.stdout);
     assert!(output.stderr.contains(&format!("`linger attach {session}`")), "{}", output.stderr);
     let output = daemon.cli(&["search", "nothing", "like", "this"]).run().await.exits(0);
-    assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("", "no message has these words\n"));
+    assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("", "no messages found\n"));
     daemon.cli(&["search", "-n", "0", "parser"]).run().await.exits(2);
 
     let output = daemon.cli(&["log", "--json", "--since", "2000-01-01", &session]).run().await.exits(0);
@@ -90,7 +90,7 @@ async fn of_what_another_program_has_kinds_are_chosen_by_scripts_and_single_thin
     assert!(wrong.stderr.contains("servers, rules, agents, skills, commands, instructions"), "{}", wrong.stderr);
     daemon.cli(&["import", "claude", "--only", "rules", "--skip", "agents"]).run().await.exits(2);
     let none = daemon.cli(&["import", "claude", "--yes", "--only", "skills"]).run().await.exits(0);
-    assert!(none.stderr.contains("there is nothing new to take of what you chose"), "{}", none.stderr);
+    assert!(none.stderr.contains("nothing new to import among the kinds you chose"), "{}", none.stderr);
     let shown =
         daemon.cli(&["import", "claude", "--dry-run", "--json", "--skip", "servers,rules"]).run().await.exits(0);
     let shown = rows(&shown.stdout);
@@ -111,10 +111,10 @@ async fn of_what_another_program_has_kinds_are_chosen_by_scripts_and_single_thin
     {
         let mut terminal = daemon.pty(&["import", "claude"]);
         let questions = [
-            "take all of this? ",
-            "take MCP server docs? ",
-            "take rule allow bash(cargo test:*)? ",
-            "take rule deny read(.env)? ",
+            "import all of this? ",
+            "import MCP server docs? ",
+            "import rule allow bash(cargo test:*)? ",
+            "import rule deny read(.env)? ",
         ];
         for (question, key) in questions.iter().zip(keys.chars()) {
             terminal.shows(question).await;
@@ -126,9 +126,9 @@ async fn of_what_another_program_has_kinds_are_chosen_by_scripts_and_single_thin
     let mut terminal = daemon.pty(&["import", "claude"]);
     terminal.shows("c choose, n nothing").await;
     terminal.keys("c");
-    terminal.shows("take MCP server docs? ").await;
+    terminal.shows("import MCP server docs? ").await;
     terminal.keys("n");
-    terminal.shows("take rule deny read(.env)? ").await;
+    terminal.shows("import rule deny read(.env)? ").await;
     terminal.keys("a");
     assert_eq!(terminal.exits().await, 0);
     assert_eq!(imported(&daemon), ["allow", "deny", "agent", "instructions"]);
@@ -152,10 +152,10 @@ async fn what_another_program_has_is_shown_and_taken_and_nothing_is_replaced() {
     assert!(output.stdout.contains("left out: allow Bash(git * main)"), "{}", output.stdout);
     assert!(!output.stdout.contains("sk-secret"), "{}", output.stdout);
     daemon.cli(&["import", "claude"]).run().await.exits(3);
-    assert_eq!(std::fs::read_to_string(&config).unwrap(), before, "nothing was taken yet");
+    assert_eq!(std::fs::read_to_string(&config).unwrap(), before, "nothing was imported yet");
 
     let taken = daemon.cli(&["import", "claude", "--yes"]).run().await.exits(0);
-    assert!(taken.stderr.contains("`linger config confirm` puts agents into force"), "{}", taken.stderr);
+    assert!(taken.stderr.contains("`linger config confirm` enables agents"), "{}", taken.stderr);
     // What waits is said once, however many sessions a command is about.
     let client = daemon.client().await;
     let (one, two) = (client.session().await, client.session().await);
@@ -172,10 +172,10 @@ async fn what_another_program_has_is_shown_and_taken_and_nothing_is_replaced() {
     assert_eq!(std::fs::read_to_string(dir.join("AGENTS.md")).unwrap(), "Be brief.\n");
     std::fs::write(dir.join("agents/reviewer.md"), "mine").unwrap();
     let again = daemon.cli(&["import", "claude", "--yes"]).run().await.exits(0);
-    assert!(again.stderr.contains("there is nothing new to take"), "{}{}", again.stdout, again.stderr);
+    assert!(again.stderr.contains("nothing new to import"), "{}{}", again.stdout, again.stderr);
     assert_eq!(std::fs::read_to_string(dir.join("agents/reviewer.md")).unwrap(), "mine");
     let none = daemon.cli(&["import", "codex"]).run().await.exits(1);
-    assert!(none.stderr.contains("there is nothing of Codex here"), "{}", none.stderr);
+    assert!(none.stderr.contains("no files of Codex found"), "{}", none.stderr);
     let bad = dir.join("skills/bad/SKILL.md");
     std::fs::create_dir_all(bad.parent().unwrap()).unwrap();
     std::fs::write(&bad, "---\nname: other\n---\n").unwrap();
@@ -190,12 +190,12 @@ async fn a_first_configuration_is_written_once_and_is_valid() {
     let model = ModelServer::start();
     let daemon = Daemon::start(&model).await;
     let refused = daemon.cli(&["init", "--provider", "ollama"]).run().await.exits(2);
-    assert!(refused.stderr.contains("is there already"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("already exists"), "{}", refused.stderr);
     let file = daemon.cli(&["config", "path"]).run().await.exits(0);
     assert_eq!(file.stdout.trim(), daemon.dirs.config().to_str().unwrap());
     std::fs::write(daemon.dirs.config(), "").unwrap();
     let asked = daemon.cli(&["init"]).run().await.exits(2);
-    assert!(asked.stderr.contains("name a provider or a model"), "{}", asked.stderr);
+    assert!(asked.stderr.contains("give a provider or a model"), "{}", asked.stderr);
     daemon.cli(&["init", "-m", "ollama/tiny", "--mode", "plan"]).run().await.exits(0);
     let text = std::fs::read_to_string(daemon.dirs.config()).unwrap();
     assert!(text.contains("model = \"ollama/tiny\"") && text.contains("mode = \"plan\""), "{text}");

@@ -367,6 +367,6 @@ async fn an_attached_terminal_does_not_start_a_daemon_that_was_stopped() {
     terminal.shows("reconnecting").await;
     // It has had the time to start one: what it would do after half a second, it does before it says so.
     terminal.shows("was stopped").await;
-    daemon.cli(&["daemon", "status"]).run().await.fails_with_hint(5).says("no daemon runs");
+    daemon.cli(&["daemon", "status"]).run().await.fails_with_hint(5).says("no daemon is running");
     daemon.check(&[], &model);
 }

@@ -107,7 +107,7 @@ async fn a_removed_session_leaves_its_days_behind() {
     let model = ModelServer::scripted(|_| Reply::text("hello").usage(100, 10, 0));
     let daemon = start(&model).await;
     let none = daemon.cli(&["usage"]).run().await.exits(0);
-    assert_eq!((none.stdout.as_str(), none.stderr.as_str()), ("", "no model has answered in this time\n"));
+    assert_eq!((none.stdout.as_str(), none.stderr.as_str()), ("", "no usage in this time\n"));
     let client = daemon.client().await;
     let mut sessions = Vec::new();
     for name in ["first", "second"] {

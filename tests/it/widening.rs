@@ -111,17 +111,17 @@ async fn a_file_that_was_changed_while_no_daemon_ran_waits_and_a_terminal_confir
     daemon.cli(&["config", "confirm", "--digest", "sha256:0"]).run().await.fails_with_hint(1);
 
     let mut terminal = daemon.pty(&["config", "confirm"]);
-    terminal.shows("confirm this? y/n").await;
+    terminal.shows("confirm? y/n").await;
     terminal.raw_keys(b"n");
     assert_eq!(terminal.exits().await, 4);
     let mut terminal = daemon.pty(&["config", "confirm"]);
     terminal.shows(waits).await;
-    terminal.shows("confirm this? y/n").await;
+    terminal.shows("confirm? y/n").await;
     terminal.raw_keys(b"y");
     assert_eq!(terminal.exits().await, 0);
     let shown = daemon.cli(&["config", "--json"]).run().await.exits(0).json().remove(0);
     assert_eq!((&shown["settings"]["mode"], &shown["waiting"]), (&json!("auto"), &Value::Null));
-    daemon.cli(&["config", "confirm"]).run().await.exits(0).says("nothing waits");
+    daemon.cli(&["config", "confirm"]).run().await.exits(0).says("nothing to confirm");
     daemon.kill_all().await;
     daemon.launch().await;
     let shown = daemon.cli(&["config", "--json"]).run().await.exits(0).json().remove(0);
@@ -138,7 +138,7 @@ async fn set_and_edit_write_the_file_and_confirm_it() {
     daemon.cli(&["config", "set", "permissions.deny", "['read(x)']"]).run().await.exits(0);
     daemon.cli(&["config", "set", "mode", "oops"]).run().await.exits(2).says("mode");
     let edit = |editor: &str| daemon.cli(&["config", "edit"]).env("EDITOR", editor);
-    edit("true").run().await.exits(0).says("nothing was changed");
+    edit("true").run().await.exits(0).says("no changes");
     edit("false").run().await.fails_with_hint(1);
     edit("sed -i 's/\"edit\"/\"oops\"/'").run().await.fails_with_hint(2);
     let written = edit("sed -i 's/\"edit\"/\"auto\"/; s/bash(a)/bash(b)/'").run().await.exits(0);

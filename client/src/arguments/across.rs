@@ -1,22 +1,22 @@
-//! Commands over all sessions: their events, and the search in them.
+//! Commands over all sessions: their events, and search.
 
 use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct Events {
-    /// Only these sessions: names, ids, or unique prefixes of ids
+    /// Only these sessions: names, ids or unique prefixes of ids
     #[arg(value_name = "SESSION")]
     pub(crate) sessions: Vec<String>,
-    /// Only this kind, such as turn_finished; may be repeated; `all` for all kinds
+    /// Only this kind of event, such as turn_finished, or `all`; repeatable
     #[arg(short, long = "kind", value_name = "KIND")]
     pub(crate) kinds: Vec<String>,
-    /// After this: a cursor that --json printed, a time such as 2h or 2026-11-24, or `now`; with -f `now` is the default
+    /// Start after this: a cursor from --json, a time such as 2h or 2026-11-24, or `now` (the default with -f)
     #[arg(long, value_name = "CURSOR|TIME")]
     pub(crate) since: Option<String>,
-    /// Follow: continue with new events
+    /// Follow: keep printing new events
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// One JSON object a line: `session`, `cursor`, `event`
+    /// Print JSON, one object per line: `session`, `cursor`, `event`
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -26,13 +26,13 @@ pub(crate) struct Search {
     /// Only sessions of this directory
     #[arg(long)]
     pub(crate) here: bool,
-    /// The most messages to show, 200 at most
+    /// How many messages to show, at most 200
     #[arg(short = 'n', long = "limit", value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=200))]
     pub(crate) limit: u32,
-    /// One JSON object a line: `session`, `name`, `cwd`, `seq`, `at`, `role`, `snippet`
+    /// Print JSON, one object per line: `session`, `name`, `cwd`, `seq`, `at`, `role`, `snippet`
     #[arg(long)]
     pub(crate) json: bool,
-    /// Words that a message must have; "several words" that stand in this order; a beginning of a word with `*`
+    /// Words that the message must contain; "exact phrase"; prefix*
     #[arg(required = true)]
     pub(crate) text: Vec<String>,
 }

@@ -1,44 +1,44 @@
-//! Commands about artifacts.
+//! `linger artifact`: files kept by the daemon.
 
 use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use super::Json;
+use super::common::Json;
 
-/// What to do with artifacts.
+/// The subcommands of `linger artifact`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Artifact {
-    /// Put a file, or standard input, at the daemon; prints its id
+    /// Store a file or standard input; prints the artifact's id
     Put {
-        /// The file; `-` is standard input
+        /// File to store; `-` is standard input
         file: PathBuf,
-        /// The name that it gets; the file's own if not said
+        /// Name of the artifact [default: the file's name]
         #[arg(long)]
         name: Option<String>,
-        /// What it is, such as text/plain; told by the ending of its name if not said
+        /// Media type, such as text/plain [default: from the file's extension]
         #[arg(long = "type", value_name = "TYPE")]
         content_type: Option<String>,
-        /// Print one JSON object: the row of `linger artifact ls --json`
+        /// Print one JSON object, as in `linger artifact ls --json`
         #[arg(long)]
         json: bool,
     },
-    /// Print its bytes, or write them to a file
+    /// Print an artifact, or write it to a file
     Get {
-        /// Its id, or a beginning of it of at least four characters
+        /// Artifact id, or a prefix of at least four characters
         artifact: String,
-        /// The file to write, which must not exist; standard output if not said
+        /// File to write; it must not exist yet [default: standard output]
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// List them, the latest first
+    /// List artifacts, newest first
     Ls(Json),
-    /// Delete some
+    /// Delete artifacts
     Rm {
-        /// Their ids, or beginnings of them
+        /// Artifact ids, or prefixes of them
         #[arg(required = true)]
         artifacts: Vec<String>,
-        /// Print the row of each that is gone, as `linger artifact ls --json`
+        /// Print each deleted artifact, as in `linger artifact ls --json`
         #[arg(long)]
         json: bool,
     },

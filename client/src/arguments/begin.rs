@@ -1,4 +1,4 @@
-//! Commands of the first day: a configuration, a key, what another program has, the shell's completions.
+//! Setup commands: first configuration, key, import from other programs, shell completions, ACP.
 
 use std::path::PathBuf;
 
@@ -6,103 +6,82 @@ use clap::{Args, ValueEnum};
 use linger_protocol::permission::Mode;
 use linger_protocol::session::Effort;
 
+use super::files::FileKind;
+
 #[derive(Debug, Args)]
 pub(crate) struct Init {
-    /// A first file of this kind in the place of a configuration, with comments
+    /// Write a commented first file of this kind instead of a configuration
     #[arg(value_enum, requires = "name", conflicts_with_all = ["provider", "model", "mode", "key"])]
-    pub(crate) kind: Option<FirstFile>,
-    /// The file's name: small letters, digits and hyphens
+    pub(crate) kind: Option<FileKind>,
+    /// Name of the file: lower-case letters, digits and hyphens
     pub(crate) name: Option<String>,
-    /// Write it for this workspace, below `.linger` of its root, and not for yourself
+    /// Write it for this workspace (in `.linger`) instead of for yourself
     #[arg(long, requires = "kind")]
     pub(crate) here: bool,
-    /// The provider of new sessions' models, as in PROVIDER/MODEL
+    /// Provider of new sessions, as in PROVIDER/MODEL
     #[arg(long)]
     pub(crate) provider: Option<String>,
-    /// The model of new sessions: PROVIDER/MODEL, or a provider alone
+    /// Model of new sessions: PROVIDER/MODEL, or only a provider
     #[arg(short, long, conflicts_with = "provider")]
     pub(crate) model: Option<String>,
-    /// What runs without asking: ask, edit, auto or plan
+    /// Permission mode: ask, edit, auto or plan
     #[arg(long)]
     pub(crate) mode: Option<Mode>,
-    /// Read the provider's key as a line of standard input, and keep it in the keychain
+    /// Read the provider's key from standard input (one line) and keep it in the keychain
     #[arg(long)]
     pub(crate) key: bool,
-    /// Print one JSON object: `file`, `model`, `mode`; of another file `file`, `kind`, `name`
+    /// Print one JSON object: `file`, `model`, `mode`; for other files `file`, `kind`, `name`
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// A Markdown file that linger reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum FirstFile {
-    Agent,
-    Skill,
-    Command,
-    Tool,
-    Server,
-}
-
-impl FirstFile {
-    /// What people call it.
-    pub(crate) fn noun(self) -> &'static str {
-        match self {
-            Self::Agent => "agent",
-            Self::Skill => "skill",
-            Self::Command => "command",
-            Self::Tool => "tool",
-            Self::Server => "server",
-        }
-    }
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Login {
-    /// The provider, as in PROVIDER/MODEL
+    /// Provider, as in PROVIDER/MODEL
     pub(crate) provider: Option<String>,
-    /// Print one JSON object: the row of `linger key list --json`
+    /// Print one JSON object, as in `linger key list --json`
     #[arg(long)]
     pub(crate) json: bool,
-    /// Accepted only for an error that explains why a key is no argument.
+    /// Catches a key given as an argument, to explain why that is refused.
     #[arg(hide = true, allow_hyphen_values = true, trailing_var_arg = true)]
     pub(crate) extra: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Validate {
-    /// A directory in the workspace whose files count; this one when absent
+    /// A directory in the workspace to check [default: this one]
     #[arg(value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
-    /// One JSON object a line: `ok`, `file`, `line`, `column`, `text`, `hint`
+    /// Print JSON, one object per line: `ok`, `file`, `line`, `column`, `text`, `hint`
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Import {
-    /// The program: claude, codex or opencode
+    /// Program to import from: claude, codex or opencode
     #[arg(value_enum)]
     pub(crate) from: Program,
-    /// Show what would be taken, and take nothing
+    /// Show what would be imported; change nothing
     #[arg(long, conflicts_with = "yes")]
     pub(crate) dry_run: bool,
-    /// Do not ask: take all that is shown
+    /// Import everything shown, without asking
     #[arg(short, long)]
     pub(crate) yes: bool,
-    /// Take these kinds alone, with commas between them
+    /// Import only these kinds, separated by commas
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_enum)]
-    pub(crate) only: Vec<Kind>,
-    /// Leave these kinds out, with commas between them
+    pub(crate) only: Vec<ImportKind>,
+    /// Skip these kinds, separated by commas
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_enum, conflicts_with = "only")]
-    pub(crate) skip: Vec<Kind>,
-    /// One JSON object a line: `kind`, `name`, `state` (`new`, `skipped`, `taken`, and of a `note` why), `text`
+    pub(crate) skip: Vec<ImportKind>,
+    /// Print JSON, one object per line: `kind`, `name`, `state` (`new`, `skipped`, `taken`, `note`), `text`
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// What can be taken from another program.
+/// A kind of thing that can be imported from another program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Kind {
+pub(crate) enum ImportKind {
     Servers,
     Rules,
     Agents,
@@ -111,7 +90,7 @@ pub(crate) enum Kind {
     Instructions,
 }
 
-/// Another program.
+/// A program to import from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Program {
     Claude,
@@ -121,12 +100,12 @@ pub(crate) enum Program {
 
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
-    /// The shell
+    /// Shell to generate completions for
     #[arg(value_enum)]
     pub(crate) shell: Shell,
 }
 
-/// A shell that has completions.
+/// A shell with completions for linger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Shell {
     Bash,
@@ -141,19 +120,19 @@ pub(crate) struct Complete {
     pub(crate) line: String,
 }
 
-/// What sessions of an editor begin with.
+/// Options of sessions that an editor starts.
 #[derive(Debug, Args)]
 pub(crate) struct Acp {
-    /// PROVIDER/MODEL of new sessions, or a provider alone
+    /// Model of new sessions: PROVIDER/MODEL, or only a provider
     #[arg(short, long)]
     pub(crate) model: Option<String>,
-    /// What runs without asking in new sessions: ask, edit, auto or plan
+    /// Permission mode of new sessions: ask, edit, auto or plan
     #[arg(long)]
     pub(crate) mode: Option<Mode>,
-    /// How hard the model thinks in new sessions: none, minimal, low, medium, high, xhigh, max, or auto
+    /// Reasoning effort of new sessions: none, minimal, low, medium, high, xhigh, max or auto
     #[arg(long)]
     pub(crate) effort: Option<Effort>,
-    /// The agent that new sessions are; `linger agents list` lists them
+    /// Agent for new sessions; `linger files list agents` lists them
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
 }

@@ -1,18 +1,18 @@
-//! Commands about the gateway.
+//! `linger gateway`: linger over HTTP.
 
 use clap::{Args, Subcommand};
 
-use super::Json;
+use super::common::Json;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Gateway {
     /// Start the gateway if it is not running
     Start(GatewayStart),
-    /// End the gateway; sessions go on
+    /// Stop the gateway; sessions continue
     Stop(Json),
     /// Show where the gateway listens
     Status(Json),
-    /// Print a link that opens the page in a browser, once
+    /// Print a link to the web page; it works once
     Url(GatewayUrl),
 }
 
@@ -28,13 +28,13 @@ pub(crate) struct GatewayStart {
 
 #[derive(Debug, Args)]
 pub(crate) struct GatewayUrl {
-    /// A link to this question
+    /// Link to this question
     #[arg(long, value_name = "QUESTION")]
     pub(crate) question: Option<String>,
-    /// For reading alone: the page may neither prompt nor answer
+    /// Read-only link: the page can neither prompt nor answer
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// Print one JSON object: `url`, `id` of the code
+    /// Print one JSON object: `url`, `id` (of the code)
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -1,4 +1,4 @@
-//! The man pages in `contrib/man`, made from the declaration of the command line; a test compares the two.
+//! Generates the man pages in `contrib/man` from the command line; a test compares them.
 //!
 //! `UPDATE_DOCUMENTS=1 cargo test -p linger man_pages` writes them.
 
@@ -9,10 +9,10 @@ use clap::{Command, CommandFactory as _};
 
 use super::Arguments;
 
-/// Adds the page of a command, and those of its subcommands.
+/// Adds the page of a command and of its subcommands, hidden ones excepted.
 fn pages(command: &Command, name: &str, found: &mut BTreeMap<String, String>) {
     let shown = |command: &&Command| !command.is_hide_set();
-    // A test may forget a few names.
+    // Leaked: clap wants static names, and a test may leak a few.
     let given: &'static str = name.to_owned().leak();
     let page = command.clone().name(given).display_name(name.to_owned()).bin_name(name.replace('-', " "));
     let page = page.version(linger_protocol::VERSION);
@@ -27,7 +27,7 @@ fn pages(command: &Command, name: &str, found: &mut BTreeMap<String, String>) {
 }
 
 #[test]
-fn the_man_pages_say_what_the_command_line_takes() {
+fn the_man_pages_describe_the_command_line() {
     let mut root = Arguments::command();
     root.build();
     let mut made = BTreeMap::new();
@@ -49,6 +49,6 @@ fn the_man_pages_say_what_the_command_line_takes() {
     assert_eq!(names.iter().find(|name| !made.contains_key(*name)), None, "a page without a command; {hint}");
     for (name, text) in made {
         let there = std::fs::read_to_string(dir.join(&name)).unwrap_or_default();
-        assert!(there == text, "contrib/man/{name} is another than the command line; {hint}");
+        assert!(there == text, "contrib/man/{name} differs from the command line; {hint}");
     }
 }

@@ -1,49 +1,58 @@
-//! The command line: one declaration makes parser, usage and help; a file a family of commands.
+//! The command line: one declaration gives parser, usage, help, completions and man pages. One file per family of commands.
 //!
-//! Types of arguments alone; what a command does with them is in `command`.
+//! Only types of arguments; the commands themselves are in `command`.
 
 mod across;
 mod artifact;
 mod begin;
+mod common;
 mod daemon;
+mod files;
 mod gateway;
 #[cfg(test)]
 mod man;
 mod mcp;
 mod options;
+pub(crate) mod overview;
 mod sessions;
 mod setup;
 mod token;
 mod tree;
 mod turn;
 
-use std::time::Duration;
-
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 
 use crate::terminal::Color;
 
 pub(crate) use across::{Events, Search};
 pub(crate) use artifact::Artifact;
-pub(crate) use begin::{Acp, Complete, Completions, FirstFile, Import, Init, Kind, Login, Program, Shell, Validate};
+pub(crate) use begin::{Acp, Complete, Completions, Import, ImportKind, Init, Login, Program, Shell, Validate};
+pub(crate) use common::{Json, Keyed, OutputFormat};
 pub(crate) use daemon::{Daemon, Doctor};
+pub(crate) use files::{AllFiles, FileKind, Files, FilesCommand, ToolsOf};
 pub(crate) use gateway::{Gateway, GatewayStart, GatewayUrl};
 pub(crate) use mcp::{Mcp, McpAdd, McpConfigured, McpListing, McpLogin, McpNamed, McpOffered, McpServe};
 pub(crate) use options::{Changeable, Check, Choice};
 pub(crate) use sessions::{Env, Export, ExportFormat, Inbox, Log, Ls, Prune, Redo, Rename, Rm, Set, Status, Undo};
 pub(crate) use setup::{
-    Config, ConfigConfirmed, ConfigGetting, ConfigSetting, Configure, ExplainCall, Files, Key, Memory, MemoryNamed,
-    Models, Permissions, PermissionsCommand, RemoveRule, ToolsOf, Trust, Usage,
+    Config, ConfigConfirmed, ConfigGetting, ConfigSetting, Configure, ExplainCall, Key, Memory, MemoryNamed, Models,
+    Permissions, PermissionsCommand, RemoveRule, Trust, Usage,
 };
 pub(crate) use token::{Mint as TokenMint, Token};
 pub(crate) use tree::{Diff, Fork, Merge, Rewind, Uncompact};
-pub(crate) use turn::{Answer, Attach, Cancel, Compact, New, Run, Send, Unqueue, Wait};
+pub(crate) use turn::{Answer, Attach, Cancel, Compact, New, Queue, Run, Send, Unqueue, Wait};
 
 /// Coding agents that outlive your terminal.
 ///
-/// Without a command: attaches to the latest session of this project, or starts one, and sends the prompt if there is one.
+/// Without a command, linger opens the latest session of this project, or starts one, and sends the prompt if there is one.
 #[derive(Debug, Parser)]
-#[command(name = "linger", version, disable_help_subcommand = true, args_conflicts_with_subcommands = true)]
+#[command(
+    name = "linger",
+    version,
+    disable_help_subcommand = true,
+    args_conflicts_with_subcommands = true,
+    override_help = overview::HELP
+)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) display: Display,
@@ -53,12 +62,12 @@ pub(crate) struct Arguments {
     pub(crate) bare: Bare,
 }
 
-/// `linger` without a command. Options of a new session change one that is there.
+/// `linger` without a command. Options that can be changed later also apply to an existing session.
 #[derive(Debug, Args)]
 pub(crate) struct Bare {
     #[command(flatten)]
     pub(crate) choice: Choice,
-    /// Go on with the latest session, and fail if there is none
+    /// Continue the latest session; fail if there is none
     #[arg(short, long = "continue")]
     pub(crate) continue_latest: bool,
     /// Start a new session
@@ -67,197 +76,181 @@ pub(crate) struct Bare {
     /// Attach to this session
     #[arg(short, long, value_name = "SESSION", conflicts_with = "continue_latest")]
     pub(crate) resume: Option<String>,
-    /// As `linger run`, which is the name of it here.
+    /// Same as `linger run`, as in other programs.
     #[arg(short, long, hide = true, conflicts_with = "new")]
     pub(crate) print: bool,
-    /// As other programs name it.
+    /// The name that other programs use for `--json`.
     #[arg(long, hide = true, requires = "print")]
     pub(crate) output_format: Option<OutputFormat>,
-    /// The first prompt; `@picture.png` sends a picture
+    /// First prompt; `@picture.png` attaches a picture
     pub(crate) prompt: Vec<String>,
 }
 
-/// What other programs call the form of the output; `--json` is the name here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OutputFormat {
-    Text,
-    #[value(alias = "json")]
-    StreamJson,
-}
-
+/// The subcommands. Hidden ones are older spellings: they keep working and are listed nowhere.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Give a session a prompt and wait for the turn to end
+    /// Send a prompt, wait for the turn to end, print the answer
     #[command(alias = "exec")]
     Run(Run),
-    /// Create a session and print its id
-    New(New),
-    /// List sessions, the latest first
-    #[command(alias = "list")]
-    Ls(Ls),
-    /// Attach to a session, or to the latest of this project
+    /// Send a prompt to a session and return at once
+    Send(Send),
+    /// Open a session, or the latest one of this project
     #[command(alias = "resume")]
     Attach(Attach),
-    /// As `linger` alone, as other programs name it.
-    #[command(hide = true)]
-    Chat(Bare),
-    /// Say how it stands, in a form of your own: for prompts and status bars
-    Status(Status),
-    /// Give a session a prompt and leave
-    Send(Send),
-    /// Resume a turn that was interrupted, or start prompts that are still queued
-    Continue(Keyed),
-    /// List the prompts that wait for their turn
-    Queue(Keyed),
-    /// Take back a prompt that waits for its turn
-    Unqueue(Unqueue),
-    /// Wait until sessions have nothing more to do
+    /// Wait until sessions have nothing left to do
     Wait(Wait),
-    /// Print what happened in a session
-    Log(Log),
-    /// Print what happens in all sessions
-    Events(Events),
-    /// Find messages of all sessions by their words
-    Search(Search),
-    /// Print a session as Markdown, or its events as JSON
-    Export(Export),
     /// List the questions that wait for an answer
     Inbox(Inbox),
     /// Answer a question
     Answer(Answer),
-    /// Stop a session's turn and keep the session
+    /// Stop a session's turn; the session stays
     Cancel(Cancel),
-    /// Replace a session's older messages by a summary, for the model
-    Compact(Compact),
-    /// Show what a session's turns changed in files, those of its children too
-    Diff(Diff),
-    /// Put files back to what they were before a turn; in git repositories what commands changed too
-    Undo(Undo),
-    /// Make the changes again that were undone last
-    Redo(Redo),
-    /// Take back the latest summary: the model reads the messages again
-    Uncompact(Uncompact),
-    /// Make a session that goes on from a point of another one
-    Fork(Fork),
-    /// Go back to before a prompt; what is left stays as a session of its own
-    Rewind(Rewind),
-    /// Merge what a child did in its git worktree into its parent's directory
+    /// List a session's queued prompts, drop one, or run them
+    Queue(Queue),
+    /// Merge a child's git worktree into its parent's directory
     Merge(Merge),
-    /// Give a session another name
-    Rename(Rename),
-    /// Change a session: its model, mode, limits, directories
+    /// List sessions, latest first
+    #[command(alias = "list")]
+    Ls(Ls),
+    /// Create a session and print its id
+    New(New),
+    /// Print what happened in a session
+    Log(Log),
+    /// Search the messages of all sessions
+    Search(Search),
+    /// Print a session as Markdown or JSON
+    Export(Export),
+    /// Show what a session and its children changed in files
+    Diff(Diff),
+    /// Take back a turn's file changes, or redo them
+    ///
+    /// In git repositories this includes changes made by commands.
+    Undo(Undo),
+    /// Go back to before a prompt; the rest becomes its own session
+    Rewind(Rewind),
+    /// Start a new session from a point of another one
+    Fork(Fork),
+    /// Summarise older messages for the model, or take that back
+    Compact(Compact),
+    /// Change a session's name, model, mode, limits or directories
     Set(Set),
-    /// Put sessions into the bin, where they stay for 30 days
+    /// Move sessions to the bin for 30 days, take them out, or delete them
     Rm(Rm),
-    /// Take a session out of the bin
-    Restore(Keyed),
-    /// Put sessions into the bin that were not used for a while; or empty the bin
-    Prune(Prune),
-    /// List the models that can be used
+    /// Write a first configuration: asks for provider, key and model
+    Init(Init),
+    /// Manage provider keys
+    #[command(subcommand)]
+    Key(Key),
+    /// List the models you can use
     Models(Models),
     /// Show what models cost, by day, model or session
     Usage(Usage),
-    /// List the tools that models are given
-    Tools(ToolsOf),
-    /// Skills, which a model reads when a task fits: list, show, validate
-    #[command(subcommand)]
-    Skills(Files),
-    /// Commands, which are prompts with a name: list, show, validate
-    #[command(subcommand)]
-    Commands(Files),
-    /// Agents, which are roles of sessions: list, show, validate
-    #[command(subcommand)]
-    Agents(Files),
-    /// Notes that outlive sessions: list, show, add, edit, rm
-    #[command(subcommand)]
-    Memory(Memory),
-    /// Show which variables a session's tools get
-    Env(Env),
-    /// What is always allowed: list, remove; and which rule or mode decides on a call: explain
+    /// View, edit and confirm configuration
+    Config(Config),
+    /// Trust or distrust this repository's config, hooks and MCP servers
+    Trust(Trust),
+    /// List or remove rules added by answers; explain a decision
     Permissions(Permissions),
-    /// MCP servers: list, add, remove, restart, logs, test
+    /// Import settings from Claude Code, Codex or opencode
+    ///
+    /// Imports MCP servers, rules, agents, skills, commands and instructions from your home directory.
+    Import(Import),
+    /// Check everything and say how to fix problems
+    Doctor(Doctor),
+    /// Generate shell completions
+    Completions(Completions),
+    /// Manage Markdown files: agents, skills, commands, tools, servers
+    Files(AllFiles),
+    /// List the tools that models get
+    Tools(ToolsOf),
+    /// Manage MCP servers
     #[command(subcommand)]
     Mcp(Mcp),
-    /// Be an agent for an editor that speaks ACP, over standard input and output
-    Acp(Acp),
-    /// Keys of providers: list, set, remove
+    /// Manage notes that outlive sessions
     #[command(subcommand)]
-    Key(Key),
-    /// Write a first configuration: asks for provider, key and model
-    Init(Init),
-    /// Put a provider's key into the system's keychain, as `linger key set`
-    Login(Login),
-    /// Take over what Claude Code, Codex or opencode has: servers, rules, agents, skills, commands, instructions
-    Import(Import),
-    /// Check the configuration, and what else is read: skills, commands, agents, servers, the files of this workspace
-    Validate(Validate),
-    /// The configuration: show what is in force and what waits, confirm, set, edit
-    Config(Config),
-    /// What the files of a workspace want that widens what may happen: show and trust it, list, revoke
-    Trust(Trust),
-    /// Files at the daemon, for prompts and other programs: put, get, ls, rm
-    #[command(subcommand)]
-    Artifact(Artifact),
-    /// Tokens, by which others may do a part of what you may: mint, list, revoke
-    #[command(subcommand)]
-    Token(Token),
-    /// The daemon itself
+    Memory(Memory),
+    /// Start, stop or inspect the daemon
     #[command(subcommand)]
     Daemon(Daemon),
-    /// linger over HTTP, for browsers and OpenAI's clients: start, stop, status, url
+    /// Serve a web page and an OpenAI-compatible API over HTTP
     #[command(subcommand)]
     Gateway(Gateway),
-    /// Check everything, and say what to do about problems
-    Doctor(Doctor),
-    /// Print what makes a shell complete commands, options and names
-    Completions(Completions),
-    /// What the shells ask.
+    /// Serve an editor that speaks ACP, over stdin and stdout
+    Acp(Acp),
+    /// One-line status for shell prompts and status bars
+    Status(Status),
+    /// Print what happens in all sessions
+    Events(Events),
+    /// Create and revoke access tokens
+    #[command(subcommand)]
+    Token(Token),
+    /// Store files at the daemon, for prompts and other programs
+    #[command(subcommand)]
+    Artifact(Artifact),
+    /// Explain a command or a topic of the manual
+    Help(Help),
+    /// Same as `linger` without a command, as in other programs
+    #[command(hide = true)]
+    Chat(Bare),
+    /// Same as `linger queue --run`
+    #[command(hide = true)]
+    Continue(Keyed),
+    /// Same as `linger queue --drop`
+    #[command(hide = true)]
+    Unqueue(Unqueue),
+    /// Same as `linger undo --redo`
+    #[command(hide = true)]
+    Redo(Redo),
+    /// Same as `linger compact --undo`
+    #[command(hide = true)]
+    Uncompact(Uncompact),
+    /// Same as `linger set --name`
+    #[command(hide = true)]
+    Rename(Rename),
+    /// Same as `linger rm --restore`
+    #[command(hide = true)]
+    Restore(Keyed),
+    /// Same as `linger rm --older-than`; with --now alone, as `linger rm --bin`
+    #[command(hide = true)]
+    Prune(Prune),
+    /// Same as `linger key set`
+    #[command(hide = true)]
+    Login(Login),
+    /// Same as `linger doctor --env`
+    #[command(hide = true)]
+    Env(Env),
+    /// Same as `linger doctor --files`
+    #[command(hide = true)]
+    Validate(Validate),
+    /// Same as `linger files --kind skill`
+    #[command(subcommand, hide = true)]
+    Skills(Files),
+    /// Same as `linger files --kind command`
+    #[command(subcommand, hide = true)]
+    Commands(Files),
+    /// Same as `linger files --kind agent`
+    #[command(subcommand, hide = true)]
+    Agents(Files),
+    /// Prints completions of a line; called by the shell functions
     #[command(hide = true)]
     Complete(Complete),
-    /// Explain a command or a topic; alone: list both
-    Help(Help),
 }
 
-/// How output looks, for every command.
+/// Options for every command.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Display {
     /// When to use colours: auto, always or never
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_default_value = true)]
     pub(crate) color: Color,
-    /// Show the source of the model's Markdown
+    /// Print the model's Markdown unformatted
     #[arg(long, global = true)]
     pub(crate) raw: bool,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Json {
-    /// One JSON object a line
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Keyed {
-    /// A name, an id, or a unique prefix of an id
-    pub(crate) session: String,
-    /// Print JSON, one object a line
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct Help {
-    /// A topic (such as configuration, keys, permissions), or a command
+    /// A topic (such as start, rules, configuration), a command, or `commands`
     pub(crate) about: Vec<String>,
-}
-
-/// How long to wait: seconds, or a number with a unit.
-fn timeout(text: &str) -> Result<Duration, String> {
-    let seconds = || Duration::try_from_secs_f64(text.trim().parse().ok()?).ok();
-    let unit = || linger_protocol::age::parse(text).ok().map(Duration::from_millis);
-    seconds()
-        .or_else(unit)
-        .ok_or_else(|| "write seconds, such as 30 or 0.5, or a number and a unit, such as 10m or 2h".to_owned())
 }
 
 #[cfg(test)]
@@ -269,20 +262,7 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_time_is_in_seconds_or_has_a_unit() {
-        let check =
-            |text: &str, ms: Option<u64>| assert_eq!(timeout(text).ok(), ms.map(Duration::from_millis), "{text}");
-        check("0.5", Some(500));
-        check("30", Some(30_000));
-        check("10m", Some(600_000));
-        check("2 h", Some(7_200_000));
-        for wrong in ["", "-1", "soon", "nan", "inf", "1e99", "5x"] {
-            check(wrong, None);
-        }
-    }
-
-    /// Commands whose output is of another form, or none.
+    /// Commands with no output, or with output in another format.
     const WITHOUT_JSON: [&str; 5] = ["acp", "artifact get", "completions", "help", "mcp serve"];
 
     fn without_json(command: &clap::Command, name: &str, found: &mut Vec<String>) {
@@ -317,7 +297,33 @@ mod tests {
             max_steps: Some(9),
         };
         assert_eq!((Budget::from(options.limits), options.add_dir), (budget, vec![PathBuf::from("x")]));
-        assert_eq!(run.check.asked(), Some(Until { command: "true".to_owned(), tries: Some(3) }));
+        assert_eq!(run.check.to_until(), Some(Until { command: "true".to_owned(), tries: Some(3) }));
         assert!(Arguments::try_parse_from(["linger", "run", "--tries", "3", "p"]).is_err());
+    }
+
+    #[test]
+    fn older_spellings_keep_working_and_are_not_listed() {
+        let root = <Arguments as clap::CommandFactory>::command();
+        for line in [
+            "continue s1",
+            "unqueue s1 p3",
+            "redo s1",
+            "uncompact s1",
+            "rename s1 fox",
+            "restore s1",
+            "prune --older-than 90d --dry-run",
+            "login anthropic",
+            "env s1",
+            "validate",
+            "skills list",
+            "commands show review",
+            "agents validate",
+        ] {
+            let words: Vec<&str> = line.split(' ').collect();
+            let parsed = Arguments::try_parse_from(std::iter::once("linger").chain(words.iter().copied()));
+            assert!(parsed.is_ok(), "{line}: {parsed:?}");
+            let listed = root.find_subcommand(words[0]).is_some_and(|command| !command.is_hide_set());
+            assert!(!listed, "{line}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Options of a session: model, mode, limits, the check of a turn.
+//! Options of a session (model, mode, limits), and the check at the end of a turn.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,74 +10,74 @@ use linger_protocol::permission::Mode;
 use linger_protocol::session::{Effort, Until};
 use linger_protocol::unattended::Unattended;
 
-use super::timeout;
+use super::common::timeout;
 
 /// Options of a new session.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Choice {
     #[command(flatten)]
     pub(crate) changeable: Changeable,
-    /// The agent that the session is; `linger agents list` lists them
+    /// Agent for the session; `linger files list agents` lists them
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
-    /// A rule of calls that run in this session without asking, such as 'bash(cargo test:*)'; may be repeated
+    /// Rule for calls that run in this session without asking, such as 'bash(cargo test:*)'; repeatable
     #[arg(long, value_name = "RULE")]
     pub(crate) allow: Vec<String>,
     /// Add the text of this file to the system prompt
     #[arg(long, value_name = "FILE")]
     pub(crate) system: Option<PathBuf>,
-    /// A name for the session
+    /// Name of the session
     #[arg(long)]
     pub(crate) name: Option<String>,
-    /// The session's directory, in place of this one
+    /// Working directory of the session [default: this one]
     #[arg(short = 'C', long = "cwd", value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
 }
 
-/// Options that hold for a new session, and change one that exists.
+/// Options of a new session that can also be changed later.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Changeable {
-    /// PROVIDER/MODEL, or a provider alone
+    /// PROVIDER/MODEL, or only a provider
     #[arg(short, long)]
     pub(crate) model: Option<String>,
-    /// What runs without asking: ask, edit, auto or plan
+    /// Permission mode: ask, edit, auto or plan
     #[arg(long)]
     pub(crate) mode: Option<Mode>,
-    /// How hard the model thinks: none, minimal, low, medium, high, xhigh, max, or auto for its default
+    /// Reasoning effort: none, minimal, low, medium, high, xhigh, max, or auto for the model's default
     #[arg(long)]
     pub(crate) effort: Option<Effort>,
-    /// How long a turn waits while its provider cannot answer: such as 90s, 2h, forever, or 0
+    /// How long a turn waits for a provider that is down: 90s, 2h, forever, or 0
     #[arg(long, value_name = "TIME")]
     pub(crate) patience: Option<Patience>,
-    /// A model that stands in while the session's own cannot answer; may be repeated
+    /// Fallback model; repeatable
     #[arg(long, value_name = "MODEL")]
     pub(crate) fallback: Vec<String>,
-    /// What happens to a question without an answer: hold, deny, or deny:10m after a time
+    /// Unanswered questions: hold, deny, or deny:10m (deny after a time)
     #[arg(long, value_name = "WHAT")]
     pub(crate) unattended: Option<Unattended>,
     #[command(flatten)]
     pub(crate) limits: Limits,
-    /// The only tools of the session, such as read,grep; mcp__NAME__* is all of a server, '*' is all
+    /// Only these tools, such as read,grep; mcp__NAME__* for all of a server, '*' for all
     #[arg(long, value_delimiter = ',', value_name = "TOOLS")]
     pub(crate) tools: Vec<String>,
-    /// A directory more that file tools treat like the session's own; may be repeated
+    /// Additional working directory; repeatable
     #[arg(long, value_name = "DIR")]
     pub(crate) add_dir: Vec<PathBuf>,
 }
 
-/// Limits of a session; 0 takes one away.
+/// Limits of a session; 0 removes a limit.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Limits {
-    /// Ask before the next step once the session has cost so many dollars
+    /// Pause and ask once the session has cost this much (USD)
     #[arg(long, value_name = "DOLLARS", value_parser = budget::parse_dollars)]
     pub(crate) max_cost: Option<u64>,
-    /// Ask before the next step once the session has used so many tokens: 50000, 200k, 2M
+    /// Pause and ask once the session has used this many tokens: 50000, 200k, 2M
     #[arg(long, value_name = "TOKENS", value_parser = budget::parse_tokens)]
     pub(crate) max_tokens: Option<u64>,
-    /// Ask before the next step once its turns have run so long, such as 90s, 30m, 2h
+    /// Pause and ask once its turns have run this long: 90s, 30m, 2h
     #[arg(long, value_name = "TIME", value_parser = timeout)]
     pub(crate) max_time: Option<Duration>,
-    /// End each turn after so many steps, one request to the model each
+    /// End each turn after this many steps (requests to the model)
     #[arg(long, value_name = "STEPS")]
     pub(crate) max_steps: Option<u32>,
 }
@@ -89,20 +89,20 @@ impl From<Limits> for Budget {
     }
 }
 
-/// A check that has to pass before a turn ends well.
+/// A command that must pass before a turn ends well.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Check {
-    /// Run this command when the turn would end; its failure is the next prompt, until it passes
+    /// Run this command when the turn would end; while it fails, its output is the next prompt
     #[arg(long, value_name = "COMMAND")]
     pub(crate) until: Option<String>,
-    /// How often its failure is the next prompt, 10 at most [default: 10]
+    /// How many times to try again, at most 10 [default: 10]
     #[arg(long, value_name = "N", requires = "until")]
     pub(crate) tries: Option<u32>,
 }
 
 impl Check {
-    /// What a prompt asks for.
-    pub(crate) fn asked(self) -> Option<Until> {
+    /// The check as a prompt carries it; none without `--until`.
+    pub(crate) fn to_until(self) -> Option<Until> {
         let Self { until, tries } = self;
         until.map(|command| Until { command, tries })
     }

@@ -8,75 +8,75 @@ use super::options::Changeable;
 
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
-    /// One JSON object a line
+    /// Print JSON, one object per line
     #[arg(long)]
     pub(crate) json: bool,
-    /// All of them
+    /// All sessions, not only the latest
     #[arg(long)]
     pub(crate) all: bool,
-    /// Those that wait for an answer or a key
+    /// Only sessions that wait for an answer or a key
     #[arg(long)]
     pub(crate) waiting: bool,
-    /// Those that run; with --waiting, both
+    /// Only running sessions; with --waiting, both
     #[arg(long)]
     pub(crate) running: bool,
-    /// Those of this directory
+    /// Only sessions of this directory
     #[arg(long)]
     pub(crate) here: bool,
-    /// Those in the bin
+    /// Sessions in the bin
     #[arg(long)]
     pub(crate) bin: bool,
-    /// Forks under the sessions that they come from
+    /// Show forks below the sessions they come from
     #[arg(long)]
     pub(crate) tree: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Log {
-    /// A name, an id, or a unique prefix of an id; without it, the latest session of this directory
+    /// Name, id or unique prefix of an id [default: the latest session of this directory]
     pub(crate) session: Option<String>,
-    /// Follow: continue with new events until the session has nothing more to do
+    /// Follow: keep printing until the session has nothing left to do
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// Follow, also when the session has nothing more to do
+    /// Follow even when the session has nothing left to do
     #[arg(long)]
     pub(crate) forever: bool,
-    /// The last turn
+    /// Only the last turn
     #[arg(long)]
     pub(crate) last: bool,
-    /// The last N turns
+    /// Only the last N turns
     #[arg(short = 'n', long = "turns", value_name = "N", conflicts_with = "last")]
     pub(crate) turns: Option<usize>,
-    /// From here on: a time such as 2h or 2026-11-24T09:30 (UTC), or a cursor that --json printed
+    /// Start here: a time such as 2h or 2026-11-24T09:30 (UTC), or a cursor from --json
     #[arg(long, value_name = "CURSOR|TIME", conflicts_with_all = ["last", "turns"])]
     pub(crate) since: Option<String>,
-    /// Show outputs, commands and differences whole
+    /// Show outputs, commands and diffs in full
     #[arg(long)]
     pub(crate) full: bool,
-    /// Show when each prompt came and each turn ended, in UTC, and how long each answer took
+    /// Show the time of each prompt and end of turn (UTC), and how long each answer took
     #[arg(short, long)]
     pub(crate) times: bool,
-    /// What summaries replaced for the model, and the summaries, in place of what happened
+    /// Show the summaries made by compaction, and what they replaced
     #[arg(long, conflicts_with_all = ["follow", "forever", "last", "turns", "since", "full"])]
     pub(crate) compaction: bool,
-    /// Print the events, one JSON object a line
+    /// Print the events as JSON, one per line
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Export {
-    /// A name, an id, or a unique prefix of an id; without it, the latest session of this directory
+    /// Name, id or unique prefix of an id [default: the latest session of this directory]
     pub(crate) session: Option<String>,
-    /// Markdown for people, or the events, one JSON object a line
+    /// Output format: Markdown, or the events as JSON lines
     #[arg(long, value_enum, default_value_t = ExportFormat::Md)]
     pub(crate) format: ExportFormat,
-    /// As --format jsonl
+    /// Same as --format jsonl
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// The form of an export.
+/// Output format of `linger export`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
     Md,
@@ -88,76 +88,91 @@ pub(crate) struct Inbox {
     /// Follow: print new questions as they come
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// One JSON object a line
+    /// Print JSON, one object per line
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Status {
-    /// The line: {running} {waiting} {queued} count in all sessions; {session} {name} {model} {mode} {cost} {context} are of this
-    /// project's latest session
+    /// Format of the line: {running} {waiting} {queued} count all sessions; {session} {name} {model} {mode} {cost} {context}
+    /// describe this project's latest session
     #[arg(long, value_name = "TEXT", default_value = "{running} running, {waiting} waiting, {queued} queued")]
     pub(crate) format: String,
-    /// Print one JSON object with all of these
+    /// Print one JSON object with all of these fields
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Env {
-    /// A name, an id, or a unique prefix of an id; without it, what a new session gets
+    /// Name, id or unique prefix of an id [default: a new session]
     pub(crate) session: Option<String>,
-    /// Print one JSON object: `session`, `variables`, `secret`, `missing`, `withheld` (of this shell, with the reasons)
+    /// Print one JSON object: `session`, `variables`, `secret`, `missing`, `withheld` (from this shell, with reasons)
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Undo {
-    /// A name, an id, or a unique prefix of an id; without it, the latest session of this directory
+    /// Name, id or unique prefix of an id [default: the latest session of this directory]
     pub(crate) session: Option<String>,
-    /// Only the changes of this call, such as c12; `linger log --json` shows the ids
+    /// Make the changes again that were undone last
+    #[arg(long, conflicts_with_all = ["call", "file"])]
+    pub(crate) redo: bool,
+    /// Only the changes of this call, such as c12 (ids: `linger log --json`)
     #[arg(long, value_name = "ID", conflicts_with = "file")]
     pub(crate) call: Option<String>,
-    /// Only this file, in the latest turn that changed it
+    /// Only this file, back to before the latest turn that changed it
     #[arg(long, value_name = "PATH")]
     pub(crate) file: Option<PathBuf>,
-    /// Also files that were changed since
+    /// Also overwrite files that changed since
     #[arg(long)]
     pub(crate) force: bool,
-    /// Print one JSON object: `session`, `step` (the turn, if it was undone as a whole), `changes`, `failed`
+    /// Print one JSON object: `session`, `step` (the turn, if all of it was undone), `changes`, `failed`
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Redo {
-    /// A name, an id, or a unique prefix of an id; without it, the latest session of this directory
+    /// Name, id or unique prefix of an id [default: the latest session of this directory]
     pub(crate) session: Option<String>,
-    /// Also files that were changed since
+    /// Also overwrite files that changed since
     #[arg(long)]
     pub(crate) force: bool,
-    /// Print one JSON object: `session`, `step` (the turn, if it was undone as a whole), `changes`, `failed`
+    /// Print one JSON object: `session`, `step` (the turn, if all of it was undone), `changes`, `failed`
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Rm {
-    /// Names or ids; unique prefixes of ids on a terminal, or with --yes
-    #[arg(required = true, value_name = "SESSION")]
+    /// Names or ids; unique prefixes of ids only on a terminal or with --yes
+    #[arg(required_unless_present_any = ["older_than", "bin"], value_name = "SESSION")]
     pub(crate) sessions: Vec<String>,
-    /// Also while a turn is running
+    /// Even while a turn is running; the turn is cancelled
     #[arg(long)]
     pub(crate) force: bool,
-    /// Delete for good, also what is in the bin
+    /// Delete for good, also from the bin
     #[arg(long)]
     pub(crate) now: bool,
-    /// Do not ask
+    /// Take them out of the bin again
+    #[arg(long, conflicts_with_all = ["force", "now", "older_than", "bin"])]
+    pub(crate) restore: bool,
+    /// All sessions that have not changed for longer than this: 90d, 12h, 2w
+    #[arg(long, value_name = "AGE", value_parser = linger_protocol::age::parse, conflicts_with = "sessions")]
+    pub(crate) older_than: Option<u64>,
+    /// Empty the bin: delete all sessions in it for good
+    #[arg(long, conflicts_with_all = ["sessions", "older_than"])]
+    pub(crate) bin: bool,
+    /// With --older-than or --bin: list the sessions; change nothing
+    #[arg(long, conflicts_with = "sessions")]
+    pub(crate) dry_run: bool,
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub(crate) yes: bool,
-    /// Print one JSON object a session: `session`
+    /// Print JSON, one object per session: `session`; with --older-than or --bin one object: `sessions`, `count`, `size`
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -170,27 +185,30 @@ pub(crate) struct Prune {
     /// Delete for good; without --older-than, everything in the bin
     #[arg(long)]
     pub(crate) now: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub(crate) yes: bool,
-    /// List the sessions, and do nothing
+    /// List the sessions; change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Also sessions with a running turn, such as one that waits for an answer
     #[arg(long)]
     pub(crate) force: bool,
-    /// One JSON object: `sessions`, `count`, `size`
+    /// Print one JSON object: `sessions`, `count`, `size`
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Set {
-    /// A name, an id, or a unique prefix of an id
+    /// Name, id or unique prefix of an id
     pub(crate) session: String,
+    /// New name of the session
+    #[arg(long)]
+    pub(crate) name: Option<String>,
     #[command(flatten)]
     pub(crate) changeable: Changeable,
-    /// An added directory that counts no more; may be repeated
+    /// Remove an added directory; repeatable
     #[arg(long, value_name = "DIR")]
     pub(crate) remove_dir: Vec<PathBuf>,
     /// Print one JSON object: `session`, `model`, `mode`
@@ -200,9 +218,9 @@ pub(crate) struct Set {
 
 #[derive(Debug, Args)]
 pub(crate) struct Rename {
-    /// A name, an id, or a unique prefix of an id
+    /// Name, id or unique prefix of an id
     pub(crate) session: String,
-    /// The new name
+    /// New name
     pub(crate) name: String,
     /// Print one JSON object: `session`, `name`
     #[arg(long)]

@@ -1,34 +1,34 @@
-//! Commands about the configuration: keys, rules, trust, skills, models.
+//! Commands about configuration: models, usage, notes, files, keys, rules, trust.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::Json;
+use super::common::Json;
 
 #[derive(Debug, Args)]
 pub(crate) struct Models {
-    /// Only models whose name contains this; `*` and `?` match other characters
+    /// Only models whose name contains this; `*` and `?` are wildcards
     pub(crate) pattern: Option<String>,
-    /// One JSON object a line
+    /// Print JSON, one object per line
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Usage {
-    /// From this day (UTC) on: days or weeks such as 7d, counting today, or a date such as 2026-11-01
+    /// Since this day (UTC): 7d or 2w, counting today, or a date such as 2026-11-01
     #[arg(long, value_name = "TIME")]
     pub(crate) since: Option<String>,
-    /// What to sum up by
+    /// Group by this
     #[arg(long, value_enum, default_value_t = UsageBy::Day)]
     pub(crate) by: UsageBy,
-    /// One JSON object: `rows`, `total`
+    /// Print one JSON object: `rows`, `total`
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// What a line of `usage` stands for.
+/// How `linger usage` groups its rows.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum UsageBy {
     Day,
@@ -46,49 +46,36 @@ impl From<UsageBy> for linger_protocol::usage::By {
     }
 }
 
-#[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
-pub(crate) struct ToolsOf {
-    /// What to do with the Markdown files that describe tools
-    #[command(subcommand)]
-    pub(crate) files: Option<Files>,
-    /// A name, an id, or a unique prefix of an id; without it, what a new session here gets
-    pub(crate) session: Option<String>,
-    /// One JSON object a line
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// What to do with notes.
+/// The subcommands of `linger memory`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Memory {
-    /// List the notes that sessions here have
+    /// List the notes that sessions here see
     List(Json),
-    /// Print one
+    /// Print a note
     Show(MemoryNamed),
-    /// Write one about this workspace; its first line says what it is about
+    /// Add a note about this workspace; the first line is its title
     Add {
-        /// The text
+        /// Text of the note
         #[arg(required = true)]
         text: Vec<String>,
-        /// About the user, for all workspaces
+        /// A note about you, for all workspaces
         #[arg(long)]
         user: bool,
         /// Print one JSON object: the note
         #[arg(long)]
         json: bool,
     },
-    /// Open one in $VISUAL or $EDITOR
+    /// Edit a note with $VISUAL or $EDITOR
     Edit(MemoryNamed),
-    /// Remove one
+    /// Delete a note
     Rm(MemoryNamed),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct MemoryNamed {
-    /// Its name: NAME, user/NAME or workspace/NAME
+    /// Name of the note: NAME, user/NAME or workspace/NAME
     pub(crate) name: String,
-    /// The one about the user
+    /// The note about you
     #[arg(long)]
     pub(crate) user: bool,
     /// Print one JSON object: the note
@@ -96,51 +83,28 @@ pub(crate) struct MemoryNamed {
     pub(crate) json: bool,
 }
 
-/// What to do with skills, commands, agents, or the files of tools.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Files {
-    /// List those of this directory, and whether sessions have them
-    List(Json),
-    /// Print the text of one
-    Show {
-        /// Its name
-        name: String,
-        /// Print one JSON object
-        #[arg(long)]
-        json: bool,
-    },
-    /// Check all of this directory, or the files that are named: exit code 1 if one breaks the rules
-    Validate {
-        /// Files; of a skill its directory or its SKILL.md
-        paths: Vec<PathBuf>,
-        /// One JSON object a line
-        #[arg(long)]
-        json: bool,
-    },
-}
-
 #[derive(Debug, Subcommand)]
 pub(crate) enum Key {
-    /// Put a provider's key into the system's keychain; asks for it, or reads a line of stdin
+    /// Store a provider's key in the system's keychain; asks for it, or reads one line of stdin
     Set {
-        /// The provider, as in PROVIDER/MODEL
-        provider: String,
-        /// Print one JSON object: the row of `linger key list --json`
+        /// Provider, as in PROVIDER/MODEL
+        provider: Option<String>,
+        /// Print one JSON object, as in `linger key list --json`
         #[arg(long)]
         json: bool,
-        /// Accepted only for an error that explains why a key is no argument.
+        /// Catches a key given as an argument, to explain why that is refused.
         #[arg(hide = true, allow_hyphen_values = true, trailing_var_arg = true)]
         extra: Vec<String>,
     },
-    /// Take a provider's key out of the system's keychain
+    /// Remove a provider's key from the system's keychain
     Rm {
-        /// The provider, as in PROVIDER/MODEL
+        /// Provider, as in PROVIDER/MODEL
         provider: String,
-        /// Print one JSON object: `removed`, and `now` if another key is used
+        /// Print one JSON object: `removed`, and `now` if another key is used instead
         #[arg(long)]
         json: bool,
     },
-    /// List where each provider's key comes from
+    /// List providers and where their keys come from
     List(Json),
 }
 
@@ -155,34 +119,34 @@ pub(crate) struct Config {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Configure {
-    /// Print the value of one key that is in force
+    /// Print the value of one key, as in force
     Get(ConfigGetting),
-    /// Print where the file is
+    /// Print the path of the file
     Path(Json),
-    /// Put changes of the file that wait into force; shows them, and asks
+    /// Show pending changes of the file, and apply them if you agree
     Confirm(ConfigConfirmed),
-    /// Set one key in the file, in force at once
+    /// Set one key in the file; takes effect at once
     Set(ConfigSetting),
-    /// Edit the file with $VISUAL or $EDITOR; it is checked, written, and in force at once
+    /// Edit the file with $VISUAL or $EDITOR; checked when you save, takes effect at once
     Edit(Json),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigConfirmed {
-    /// Do not ask: confirm whatever waits
+    /// Confirm everything pending, without asking
     #[arg(long)]
     pub(crate) yes: bool,
-    /// Do not ask: confirm exactly the changes with this digest, from `linger config --json`
+    /// Confirm exactly the changes with this digest (from `linger config --json`), without asking
     #[arg(long, conflicts_with = "yes")]
     pub(crate) digest: Option<String>,
-    /// Print one JSON object: `confirmed`, a line for each change
+    /// Print one JSON object: `confirmed`, one line per change
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigGetting {
-    /// The dotted key, such as `mode` or `permissions.allow`
+    /// Dotted key, such as `mode` or `permissions.allow`
     #[arg(value_name = "KEY")]
     pub(crate) name: String,
     /// Print the value as JSON
@@ -192,35 +156,35 @@ pub(crate) struct ConfigGetting {
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigSetting {
-    /// The dotted key, such as `mode` or `permissions.allow`
+    /// Dotted key, such as `mode` or `permissions.allow`
     #[arg(value_name = "KEY")]
     pub(crate) name: String,
-    /// The value as in the file; what is not TOML is a string
+    /// Value, as in the file; anything that is not TOML is a string
     #[arg(allow_hyphen_values = true)]
     pub(crate) value: String,
-    /// Print one JSON object: `confirmed`, a line for each change that widens
+    /// Print one JSON object: `confirmed`, one line per change that grants more
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Trust {
-    /// A directory in the workspace; this one when absent
+    /// A directory in the workspace [default: this one]
     #[arg(value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
-    /// List what is trusted
+    /// List trusted workspaces
     #[arg(long, conflicts_with_all = ["directory", "revoke", "yes", "digest"])]
     pub(crate) list: bool,
-    /// Trust nothing of the workspace any more
+    /// Stop trusting the workspace
     #[arg(long, conflicts_with_all = ["yes", "digest"])]
     pub(crate) revoke: bool,
-    /// Do not ask: trust whatever waits
+    /// Trust everything pending, without asking
     #[arg(long)]
     pub(crate) yes: bool,
-    /// Do not ask: trust exactly what has this digest
+    /// Trust exactly the content with this digest, without asking
     #[arg(long, conflicts_with = "yes")]
     pub(crate) digest: Option<String>,
-    /// Print one JSON object: `confirmed`, a line for each change; with --list one a line
+    /// Print one JSON object: `confirmed`, one line per change; with --list one object per line
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -236,20 +200,20 @@ pub(crate) struct Permissions {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PermissionsCommand {
-    /// Say whether a call would run, and which rule or mode says so
+    /// Explain whether a call would run, and which rule or mode decides
     Explain(ExplainCall),
-    /// Take a rule that an answer added out of the configuration
+    /// Remove a rule that an answer added
     Remove(RemoveRule),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainCall {
-    /// The call, as a rule is written: 'bash(cargo test)', 'edit(src/main.rs)', 'mcp__server__tool'
+    /// Call, written like a rule: 'bash(cargo test)', 'edit(src/main.rs)', 'mcp__server__tool'
     pub(crate) call: String,
-    /// In a new session in this directory, in place of the current one
+    /// For a new session in this directory [default: the current directory]
     #[arg(long, value_name = "DIR", conflicts_with = "session")]
     pub(crate) cwd: Option<PathBuf>,
-    /// In this session: an id, a unique prefix of one, or a name
+    /// For this session: name, id or unique prefix of an id
     #[arg(short, long)]
     pub(crate) session: Option<String>,
     /// Print one JSON object: `verdict` (allow, ask, deny), `by`, `place`, `mode`, `cwd`, `path`
@@ -259,9 +223,9 @@ pub(crate) struct ExplainCall {
 
 #[derive(Debug, Args)]
 pub(crate) struct RemoveRule {
-    /// The rule, as `linger permissions` lists it
+    /// Rule, as listed by `linger permissions`
     pub(crate) rule: String,
-    /// Only that of the workspace with this root, in place of all
+    /// Only in the workspace with this root [default: everywhere]
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
     /// Print one JSON object: `removed`

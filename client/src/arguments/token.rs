@@ -1,4 +1,4 @@
-//! Commands about tokens.
+//! `linger token`: access for other programs and machines.
 
 use std::path::PathBuf;
 
@@ -6,18 +6,18 @@ use clap::{Args, Subcommand};
 use linger_protocol::permission::Mode;
 use linger_protocol::token::Can;
 
-use super::Json;
+use super::common::Json;
 
-/// What to do with tokens.
+/// The subcommands of `linger token`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Token {
-    /// Make one: its text is printed once, on standard output
+    /// Create a token; it is printed once, on standard output
     Mint(Mint),
-    /// List them: what each allows, its end, when it was last used
+    /// List tokens: rights, expiry and last use
     List(Json),
-    /// End one, and at once each connection that has it
+    /// Revoke a token and close its connections at once
     Revoke {
-        /// Its id, or the name of its grant if only one has it
+        /// Token id, or its name if unique
         token: String,
         /// Print one JSON object: `id`, `name`
         #[arg(long)]
@@ -27,21 +27,21 @@ pub(crate) enum Token {
 
 #[derive(Debug, Args)]
 pub(crate) struct Mint {
-    /// Where it is used, such as phone; the log names what comes by it so
+    /// Name of the token, such as phone; used in the log
     pub(crate) name: String,
-    /// What it allows: observe, speak, steer, answer_edits, answer_commands, administer; observe and speak if not said
+    /// Rights: observe, speak, steer, answer_edits, answer_commands, administer [default: observe,speak]
     #[arg(long, value_name = "RIGHT", value_delimiter = ',', num_args = 1..)]
     pub(crate) can: Vec<Can>,
-    /// Only this session and its children: a name, an id, or a unique prefix of an id; may be repeated
+    /// Only this session and its children (name, id or unique prefix of an id); repeatable
     #[arg(short, long = "session", value_name = "SESSION")]
     pub(crate) sessions: Vec<String>,
-    /// Only sessions that work in this directory or below it
+    /// Only sessions in or below this directory
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) dir: Option<PathBuf>,
-    /// The loosest mode of what it creates or sets: plan, ask, edit or auto; ask if not said
+    /// Most permissive mode it may create or set: plan, ask, edit or auto [default: ask]
     #[arg(long)]
     pub(crate) mode: Option<Mode>,
-    /// How many days it lasts
+    /// Days until it expires
     #[arg(long, value_name = "DAYS", default_value_t = linger_protocol::token::DAYS)]
     pub(crate) days: u32,
     /// Print one JSON object: `id`, `token`, `grant`

@@ -1,29 +1,29 @@
-//! The command line of differences, forks, of going back, of merging a child, and of taking back a summary.
+//! `linger diff`, `fork`, `rewind`, `merge` and `uncompact`.
 
 use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct Diff {
-    /// A name, an id, or a unique prefix of an id; without it, the latest session of this directory
+    /// Name, id or unique prefix of an id [default: the latest session of this directory]
     pub(crate) session: Option<String>,
-    /// Only this turn, such as t3 or 3; without it, all turns together
+    /// Only this turn, such as t3 or 3 [default: all turns together]
     pub(crate) turn: Option<String>,
-    /// The files and their counts alone
+    /// Show only file names and line counts
     #[arg(long)]
     pub(crate) stat: bool,
-    /// Print one JSON object a file: `path`, `kind`, `added`, `removed`, `diff`, `note`, `child`
+    /// Print JSON, one object per file: `path`, `kind`, `added`, `removed`, `diff`, `note`, `child`
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Fork {
-    /// A name, an id, or a unique prefix of an id
+    /// Name, id or unique prefix of an id
     pub(crate) session: String,
-    /// After this message, or before this prompt: m12, p3; without it, from the latest finished step
+    /// Fork after this message (m12) or before this prompt (p3) [default: after the latest finished step]
     #[arg(long, value_name = "MESSAGE")]
     pub(crate) at: Option<String>,
-    /// A name for the fork
+    /// Name of the fork
     #[arg(long, short, value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// Print one JSON object: `session`, `origin`, `model`, `mode`
@@ -33,28 +33,28 @@ pub(crate) struct Fork {
 
 #[derive(Debug, Args)]
 pub(crate) struct Rewind {
-    /// A name, an id, or a unique prefix of an id
+    /// Name, id or unique prefix of an id
     pub(crate) session: String,
-    /// To before this prompt, such as p3; without it, to before the latest one
+    /// Go back to before this prompt, such as p3 [default: the latest prompt]
     #[arg(long, value_name = "PROMPT")]
     pub(crate) to: Option<String>,
-    /// Also put back the files that were changed since
+    /// Also restore the files that changed since
     #[arg(long)]
     pub(crate) files: bool,
-    /// Of these files also those that were changed since
+    /// Restore them even if something else changed them
     #[arg(long, requires = "files")]
     pub(crate) force: bool,
-    /// Change nothing, and list the prompts that it can go back to, the latest first
+    /// List the prompts it can go back to, latest first; change nothing
     #[arg(long, conflicts_with_all = ["to", "files"])]
     pub(crate) list: bool,
-    /// Print one JSON object: `branch` (the session with what was left), `to`, `prompt`, `text`, `changes`
+    /// Print one JSON object: `branch` (the session that keeps the abandoned part), `to`, `prompt`, `text`, `changes`
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Merge {
-    /// The child: a name, an id, or a unique prefix of an id
+    /// Child session: name, id or unique prefix of an id
     #[arg(value_name = "CHILD")]
     pub(crate) session: String,
     /// Print one JSON object: `child`, `branch`, `directory`, `before`, `commit`, `files`, `count`
@@ -64,7 +64,7 @@ pub(crate) struct Merge {
 
 #[derive(Debug, Args)]
 pub(crate) struct Uncompact {
-    /// A name, an id, or a unique prefix of an id
+    /// Name, id or unique prefix of an id
     pub(crate) session: String,
     /// Print one JSON object: `compacted`, `messages`, `tokens`
     #[arg(long)]

@@ -1,53 +1,54 @@
-//! Commands that give a session work, follow it, or stop it.
+//! Commands that give a session work, follow it or stop it.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 
-use super::{Check, Choice, OutputFormat, timeout};
+use super::common::{OutputFormat, timeout};
+use super::options::{Check, Choice};
 use crate::render::Thinking;
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) choice: Choice,
-    /// Use this session: a name, an id, or a unique prefix of an id
+    /// Use this session: name, id or unique prefix of an id
     #[arg(short, long, conflicts_with_all = ["agent", "allow", "system", "directory"])]
     pub(crate) session: Option<String>,
     #[command(flatten)]
     pub(crate) check: Check,
-    /// Use the latest session of this project, also one that `run` made
+    /// Use the latest session of this project, including sessions created by `run`
     #[arg(short, long = "continue", conflicts_with_all = ["agent", "allow", "system", "session"])]
     pub(crate) continue_latest: bool,
-    /// Delete the session when its turn has ended
+    /// Delete the session when the turn has ended
     #[arg(long, conflicts_with_all = ["session", "continue_latest", "detach"])]
     pub(crate) rm: bool,
-    /// As other programs name it.
+    /// The name that other programs use for `--json`.
     #[arg(long, hide = true)]
     pub(crate) output_format: Option<OutputFormat>,
-    /// As other programs name it: `run` always prints and leaves.
+    /// Accepted because other programs have it: `run` always prints and exits.
     #[arg(short, long, hide = true)]
     pub(crate) print: bool,
-    /// Print the session's id and leave it running
+    /// Print the session's id and leave it running in the background
     #[arg(short, long, conflicts_with_all = ["stream", "timeout"])]
     pub(crate) detach: bool,
-    /// Print the events, one JSON object a line; with -d one of the session and the prompt
+    /// Print the events as JSON, one per line; with -d one object: `session`, `prompt`
     #[arg(long)]
     pub(crate) json: bool,
-    /// Make the answer fit the JSON Schema in this file, and print JSON alone
+    /// Require an answer that matches the JSON Schema in this file; print only that JSON
     #[arg(long, value_name = "FILE", conflicts_with = "stream")]
     pub(crate) schema: Option<PathBuf>,
-    /// What to show of the model's thinking: show, hide or summary (its first line)
+    /// Show the model's thinking: show, hide or summary (first line)
     #[arg(long, default_value = "show")]
     pub(crate) thinking: Thinking,
-    /// Print text as it comes, also to a pipe; text that a crash cut stays, with a line on stderr
+    /// Print text as it arrives, also to a pipe; text cut by a crash stays, with a note on stderr
     #[arg(long)]
     pub(crate) stream: bool,
-    /// Leave after this time, in seconds or as 90s, 10m, 2h; the work continues
+    /// Exit after this time (seconds, or 90s, 10m, 2h); the work continues
     #[arg(long, value_name = "TIME", value_parser = timeout)]
     pub(crate) timeout: Option<Duration>,
-    /// The prompt; `@picture.png` sends a picture; piped standard input follows it, or takes the place of `-`
+    /// Prompt; `@picture.png` attaches a picture; piped standard input is appended, or replaces `-`
     pub(crate) prompt: Vec<String>,
 }
 
@@ -55,59 +56,74 @@ pub(crate) struct Run {
 pub(crate) struct New {
     #[command(flatten)]
     pub(crate) choice: Choice,
-    /// Print one JSON object: `session`, and `warning` if its model is unknown
+    /// Print one JSON object: `session`, and `warning` if the model is unknown
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Attach {
-    /// A name, an id, or a unique prefix of an id; without it, the latest session of this project
+    /// Name, id or unique prefix of an id [default: the latest session of this project]
     pub(crate) session: Option<String>,
-    /// Print the events, one JSON object a line, and read no input: as `linger log --forever --json`
+    /// Print the events as JSON, one per line, without input; same as `linger log --forever --json`
     #[arg(long)]
     pub(crate) json: bool,
-    /// Only watch: no prompt, no answers
+    /// Watch only: no prompts, no answers
     #[arg(short, long)]
     pub(crate) read_only: bool,
-    /// How many of the last turns to show, in place of a screenful
+    /// Number of past turns to show [default: one screenful]
     #[arg(long, value_name = "N", conflicts_with = "all")]
     pub(crate) tail: Option<usize>,
-    /// Show the session from its beginning
+    /// Show the whole session
     #[arg(long)]
     pub(crate) all: bool,
-    /// Read on after this cursor, as `--json` prints it, and show nothing of what was before
+    /// Continue after this cursor (from `--json`), without showing earlier text
     #[arg(long, value_name = "CURSOR", conflicts_with_all = ["all", "tail", "json", "read_only"])]
     pub(crate) since: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Send {
-    /// Before the next step of the running turn
+    /// Deliver it before the next step of the running turn
     #[arg(long, conflicts_with = "interrupt")]
     pub(crate) steer: bool,
-    /// Now: cancel the running step
+    /// Cancel the running step and deliver it now
     #[arg(long)]
     pub(crate) interrupt: bool,
     #[command(flatten)]
     pub(crate) check: Check,
-    /// Make the answer fit the JSON Schema in this file; `turn_finished` has it as `answer`
+    /// Require an answer that matches the JSON Schema in this file; `turn_finished` has it as `answer`
     #[arg(long, value_name = "FILE")]
     pub(crate) schema: Option<PathBuf>,
     /// Print one JSON object: `session`, `prompt`, `seq`
     #[arg(long)]
     pub(crate) json: bool,
-    /// A name, an id, or a unique prefix of an id
+    /// Name, id or unique prefix of an id
     pub(crate) session: String,
-    /// The prompt; `@picture.png` sends a picture; piped standard input follows it, or takes the place of `-`
+    /// Prompt; `@picture.png` attaches a picture; piped standard input is appended, or replaces `-`
     pub(crate) prompt: Vec<String>,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Unqueue {
-    /// A name, an id, or a unique prefix of an id
+pub(crate) struct Queue {
+    /// Name, id or unique prefix of an id
     pub(crate) session: String,
-    /// The prompt, such as p3, as `linger queue` lists it; without it, the last one
+    /// Take back a queued prompt, such as p3 [default: the last one]
+    #[arg(long, value_name = "PROMPT", num_args = 0..=1)]
+    pub(crate) drop: Option<Option<String>>,
+    /// Continue an interrupted turn, or start the queued prompts
+    #[arg(long, conflicts_with = "drop")]
+    pub(crate) run: bool,
+    /// Print JSON, one object per line: `prompt`, `text`; with --drop or --run `session`
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Unqueue {
+    /// Name, id or unique prefix of an id
+    pub(crate) session: String,
+    /// Prompt id, such as p3, as listed by `linger queue` [default: the last one]
     pub(crate) prompt: Option<String>,
     /// Print one JSON object: `session`, `prompt`
     #[arg(long)]
@@ -116,9 +132,9 @@ pub(crate) struct Unqueue {
 
 #[derive(Debug, Args)]
 pub(crate) struct Cancel {
-    /// A name, an id, or a unique prefix of an id
+    /// Name, id or unique prefix of an id
     pub(crate) session: String,
-    /// Also end the commands that it runs in the background
+    /// Also stop its background commands
     #[arg(long)]
     pub(crate) background: bool,
     /// Print one JSON object: `session`
@@ -128,47 +144,50 @@ pub(crate) struct Cancel {
 
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
-    /// Names, ids, or unique prefixes of ids
+    /// Names, ids or unique prefixes of ids
     #[arg(required = true, value_name = "SESSION")]
     pub(crate) sessions: Vec<String>,
-    /// Until one of them has nothing more to do; prints its id
+    /// Stop waiting when one of them has nothing left to do; prints its id
     #[arg(long)]
     pub(crate) any: bool,
     /// Print the last answer
     #[arg(long, conflicts_with = "json")]
     pub(crate) answer: bool,
-    /// Leave after this time, in seconds or as 90s, 10m, 2h; the work continues
+    /// Exit after this time (seconds, or 90s, 10m, 2h); the work continues
     #[arg(long, value_name = "TIME", value_parser = timeout)]
     pub(crate) timeout: Option<Duration>,
-    /// Print one JSON object: the session as in `linger ls --json`; `stop_reason` is the end of its last turn
+    /// Print one JSON object: the session, as in `linger ls --json`; `stop_reason` tells how its last turn ended
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Answer {
-    /// The question's id, or a unique prefix of it
-    pub(crate) question: String,
-    /// For a permission allow (this call), session (and those alike in this session), always (and in this workspace) or deny;
-    /// for a choice the name of an option; for a form its fields, as in '{"name": "x"}', the text of its only
-    /// field, or decline
-    pub(crate) answer: String,
-    /// A word with it; with deny, one to the model
+    /// Question id or a unique prefix of it; not needed when only one question waits
+    pub(crate) question: Option<String>,
+    /// The answer. Permission: allow (this call), session (similar calls in this session), always (also in later
+    /// sessions of this workspace) or deny. Choice: the name of an option. Form: its fields, as in '{"name": "x"}', the
+    /// text of its only field, or decline
+    pub(crate) answer: Option<String>,
+    /// A reason; with deny, the model reads it
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
-    /// Print one JSON object: `session` (unless the daemon asks), `question` and `answer`; for a permission also `permission` and
-    /// `decision` as `allow_once`, `allow_session`, `allow_always` or `reject_once`
+    /// Print one JSON object: `session` (absent if the daemon asks), `question` and `answer`; for a permission also
+    /// `permission` and `decision` (`allow_once`, `allow_session`, `allow_always` or `reject_once`)
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Compact {
-    /// A name, an id, or a unique prefix of an id
+    /// Name, id or unique prefix of an id
     pub(crate) session: String,
-    /// Print the events of the compaction, one JSON object a line
+    /// Print the events of the compaction as JSON, one per line
     #[arg(long)]
     pub(crate) json: bool,
-    /// What the summary should keep
+    /// Take back the latest summary: the model reads the original messages again
+    #[arg(long, conflicts_with = "focus")]
+    pub(crate) undo: bool,
+    /// Focus of the summary
     pub(crate) focus: Vec<String>,
 }

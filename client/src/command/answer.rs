@@ -1,4 +1,6 @@
-//! `linger answer`: answers a question from anywhere. The digest binds the answer to what `question/list` showed.
+//! `linger answer`: answers a question from anywhere; without an id, the only one that waits.
+//!
+//! The digest binds the answer to what `question/list` showed.
 
 use std::collections::BTreeMap;
 
@@ -8,43 +10,46 @@ use linger_protocol::question::{List, PendingQuestion};
 use serde_json::{Value, json};
 
 use super::find::MIN_PREFIX;
+use super::output::print_value;
 use crate::arguments::Answer;
 use crate::connect::Client;
 use crate::error::{Exit, Failure};
 use crate::question::{Question, answer_text, too_late, unknown_kind};
 use crate::render::style::Style;
-use crate::terminal::{Capabilities, Terminal};
+use crate::terminal::{Capabilities, Terminal, clean_line};
 
 pub(super) fn run(args: Answer) -> Result<Exit, Failure> {
+    let Answer { question, answer, reason, json } = args;
     let mut client = Client::open()?;
     let rows = client.call(&QuestionList(List::default()))?;
-    let Some(row) = find(&rows, &args.question)? else {
-        return gone(&mut client, &args);
+    let (row, word) = match (question, answer) {
+        (Some(id), Some(word)) => match find(&rows, &id)? {
+            Some(row) => (row, word),
+            None => return not_waiting(&mut client, &id, word),
+        },
+        // One word is an id without an answer, or the answer to the only question.
+        (Some(word), None) => match find(&rows, &word) {
+            Ok(Some(row)) => return Err(no_answer(row)),
+            Ok(None) | Err(_) => (only(&rows, Some(&word))?, word),
+        },
+        (None, _) => return Err(no_answer(only(&rows, None)?)),
     };
     let Some(question) = Question::of_pending(row) else {
         return Err(Failure::new(Exit::FAILED, unknown_kind(row)).hint("answer it with another client"));
     };
-    let Some(name) = question.named(&args.answer) else {
-        let wrong = format!("'{}' is not an answer to {}", args.answer.escape_default(), row.question);
+    let Some(name) = question.named(&word) else {
+        let wrong = format!("'{}' is not an answer to {}", word.escape_default(), row.question);
         return Err(Failure::usage(wrong).hint(format!("one of {}", question.words().join(", "))));
     };
-    let value = if name == "accept" { question.fields(&args.answer)? } else { None };
-    let answer = question.answer(name.clone(), args.reason)?;
+    let value = if name == "accept" { question.fields(&word)? } else { None };
+    let answer = question.answer(name.clone(), reason)?;
     match client.call_raw(&QuestionAnswer(linger_protocol::question::Answer { value, ..answer }))? {
         Ok(_) => {}
-        Err(error) if error.code() == Some(Code::AlreadyAnswered) => {
-            return Err(decided(error.data));
-        }
+        Err(error) if error.code() == Some(Code::AlreadyAnswered) => return Err(answered_before(error.data)),
         Err(error) => return Err(error.into()),
     }
-    if args.json {
-        let (id, answer) = (json!(row.question), json!(name));
-        let of_permission = row.asked.permission.iter();
-        let of_permission = of_permission.flat_map(|_| [("permission", id.clone()), ("decision", answer.clone())]);
-        let session = row.session.iter().map(|session| ("session", json!(session)));
-        let fields = [("question", id.clone()), ("answer", answer.clone())].into_iter();
-        let said: BTreeMap<&str, Value> = fields.chain(session).chain(of_permission).collect();
-        super::print_value(&said)?;
+    if json {
+        print_value(&fields(row, &name))?;
         return Ok(Exit::GOOD);
     }
     let look = Capabilities::detect();
@@ -55,9 +60,50 @@ pub(super) fn run(args: Answer) -> Result<Exit, Failure> {
     Ok(Exit::GOOD)
 }
 
-/// Another answer came first.
-fn decided(data: Option<Value>) -> Failure {
-    Failure::new(Exit::FAILED, too_late(data)).hint("that answer stands; `linger inbox` lists what is still waiting")
+/// The fields that `--json` prints. A question of the daemon has no session.
+fn fields(row: &PendingQuestion, name: &str) -> BTreeMap<&'static str, Value> {
+    let mut fields = BTreeMap::from([("question", json!(row.question)), ("answer", json!(name))]);
+    if row.asked.permission.is_some() {
+        fields.extend([("permission", json!(row.question)), ("decision", json!(name))]);
+    }
+    if let Some(session) = &row.session {
+        fields.insert("session", json!(session));
+    }
+    fields
+}
+
+/// The question that an answer without an id is for. Fails unless exactly one waits.
+fn only<'a>(rows: &'a [PendingQuestion], answer: Option<&str>) -> Result<&'a PendingQuestion, Failure> {
+    match rows {
+        [row] => Ok(row),
+        [] => Err(Failure::usage("no question waits for an answer")
+            .hint("`linger inbox -f` prints questions as they come; `linger wait SESSION` waits for one")),
+        several => {
+            let ids: Vec<&str> = several.iter().map(|row| row.question.as_str()).collect();
+            let answer = answer.map(clean_line).unwrap_or("ANSWER".into());
+            Err(Failure::usage(format!("{} questions wait: {}", ids.len(), ids.join(", ")))
+                .hint(format!("`linger answer ID {answer}` answers one, `linger inbox` shows them")))
+        }
+    }
+}
+
+/// The error for a question without an answer: shows the question and lists the answers.
+fn no_answer(row: &PendingQuestion) -> Failure {
+    let Some(question) = Question::of_pending(row) else {
+        return Failure::new(Exit::FAILED, unknown_kind(row)).hint("answer it with another client");
+    };
+    let style = Style { color: false, unicode: Capabilities::detect().unicode };
+    Failure::usage(format!("{} needs an answer:\n{}", row.question, question.text(&style).trim_end())).hint(format!(
+        "`linger answer {} ANSWER`, one of {}",
+        row.question,
+        question.words().join(", ")
+    ))
+}
+
+/// The failure when another answer came first.
+fn answered_before(data: Option<Value>) -> Failure {
+    Failure::new(Exit::FAILED, too_late(data))
+        .hint("that answer counts; `linger inbox` lists the questions that still wait")
 }
 
 fn find<'a>(rows: &'a [PendingQuestion], text: &str) -> Result<Option<&'a PendingQuestion>, Failure> {
@@ -68,7 +114,7 @@ fn find<'a>(rows: &'a [PendingQuestion], text: &str) -> Result<Option<&'a Pendin
     match fitting.as_slice() {
         [] => Ok(None),
         _ if text.chars().count() < MIN_PREFIX => Err(Failure::usage(format!("unknown question '{text}'"))
-            .hint(format!("a prefix of an id has at least {MIN_PREFIX} characters; `linger inbox` lists the ids"))),
+            .hint(format!("a prefix of an id needs at least {MIN_PREFIX} characters; `linger inbox` lists the ids"))),
         [row] => Ok(Some(row)),
         _ => {
             let ids: Vec<&str> = fitting.iter().map(|row| row.question.as_str()).collect();
@@ -77,23 +123,27 @@ fn find<'a>(rows: &'a [PendingQuestion], text: &str) -> Result<Option<&'a Pendin
     }
 }
 
-/// A question that does not wait: the daemon knows whether it was answered, and by whom.
-fn gone(client: &mut Client, args: &Answer) -> Result<Exit, Failure> {
+/// Asks the daemon why a question does not wait: it knows whether it was answered, and by whom.
+fn not_waiting(client: &mut Client, id: &str, answer: String) -> Result<Exit, Failure> {
     let answer = linger_protocol::question::Answer {
-        question: args.question.as_str().into(),
-        answer: args.answer.clone(),
+        question: id.into(),
+        answer,
         value: None,
         reason: None,
-        // The digest of nothing: this answers no question, even if it waits again.
+        // Matches no question, so nothing is answered even if this one waits again.
         digest: Some("none".to_owned()),
         rules: Vec::new(),
         key: None,
     };
     match client.call_raw(&QuestionAnswer(answer))? {
-        Err(error) if error.code() == Some(Code::AlreadyAnswered) => Err(decided(error.data)),
+        Err(error) if error.code() == Some(Code::AlreadyAnswered) => Err(answered_before(error.data)),
         Err(error) => {
             let failure = Failure::from(error);
-            Err(if failure.hint.is_none() { failure.hint("`linger inbox` lists what waits") } else { failure })
+            Err(if failure.hint.is_none() {
+                failure.hint("`linger inbox` lists the questions that wait")
+            } else {
+                failure
+            })
         }
         Ok(_) => Ok(Exit::GOOD),
     }
@@ -118,5 +168,17 @@ mod tests {
             assert_eq!(id(text), Err(()), "{text}");
         }
         assert_eq!((id("zzz"), id("q3tv9")), (Ok(None), Ok(None)));
+    }
+
+    #[test]
+    fn an_answer_without_an_id_is_for_the_only_question() {
+        let rows = rows();
+        assert_eq!(
+            only(&rows[..1], Some("a")).map(|row| row.question.to_string()).ok(),
+            Some("q2tv9abcdef".to_owned())
+        );
+        assert_eq!(only(&[], None).unwrap_err().exit, Exit::USAGE);
+        let several = only(&rows, Some("allow")).unwrap_err();
+        assert_eq!(several.hint.as_deref(), Some("`linger answer ID allow` answers one, `linger inbox` shows them"));
     }
 }

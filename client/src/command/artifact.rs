@@ -1,4 +1,4 @@
-//! `linger artifact`: files that lie at the daemon, for prompts and for other programs.
+//! `linger artifact`: files kept by the daemon, for prompts and other programs.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -11,7 +11,7 @@ use linger_protocol::method::{
     ArtifactBegin, ArtifactDelete, ArtifactFinish, ArtifactList, ArtifactRead, ArtifactWrite,
 };
 
-use super::print_value;
+use super::output::print_value;
 use crate::arguments::Artifact;
 use crate::connect::Client;
 use crate::environment::now;
@@ -19,10 +19,10 @@ use crate::error::{Exit, Failure};
 use crate::render::table::{age, columns, size};
 use crate::terminal::{Terminal, clean_line};
 
-/// The least length of the beginning of an id: among a thousand one of four means one of them by chance in 60.
+/// Characters that a prefix of an id needs: with a thousand artifacts, four match one by chance in 60.
 const MIN_PREFIX: usize = 4;
 
-/// Endings of names, and what such a file is. Others are bytes.
+/// Media types by file extension; other files are plain bytes.
 const TYPES: &[(&str, &str)] = &[
     ("txt", "text/plain"),
     ("log", "text/plain"),
@@ -43,7 +43,7 @@ const TYPES: &[(&str, &str)] = &[
 pub(super) fn run(command: Artifact) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
     match command {
-        Artifact::Put { file, name, content_type, json } => put(&mut client, &file, (name, content_type), json),
+        Artifact::Put { file, name, content_type, json } => put(&mut client, &file, name, content_type, json),
         Artifact::Get { artifact, output } => get(&mut client, &artifact, output),
         Artifact::Ls(args) => list(&mut client, args.json),
         Artifact::Rm { artifacts, json } => remove(&mut client, &artifacts, json),
@@ -53,7 +53,8 @@ pub(super) fn run(command: Artifact) -> Result<Exit, Failure> {
 fn put(
     client: &mut Client,
     file: &Path,
-    (name, content_type): (Option<String>, Option<String>),
+    name: Option<String>,
+    content_type: Option<String>,
     json: bool,
 ) -> Result<Exit, Failure> {
     let shown = clean_line(&file.to_string_lossy()).into_owned();
@@ -83,7 +84,7 @@ fn put(
         }
         if offset + piece.len() as u64 > MAX_ARTIFACT {
             return Err(Failure::new(Exit::FAILED, format!("{shown} has more than {}", size(MAX_ARTIFACT)))
-                .hint("an artifact may have 64 MiB; nothing was kept"));
+                .hint("an artifact can have 64 MiB; nothing was stored"));
         }
         let write = Write { upload: upload.clone(), offset, data: BASE64.encode(&piece) };
         offset = client.call(&ArtifactWrite(write))?.size;
@@ -96,7 +97,7 @@ fn put(
     let mut terminal = Terminal::new();
     terminal.data(stored.id.as_str())?;
     terminal.say(&format!(
-        "{}, {}; name it in a prompt as artifact:{}",
+        "{}, {}; in a prompt, write artifact:{}",
         clean_line(&stored.name),
         size(stored.size),
         stored.id
@@ -108,7 +109,7 @@ fn get(client: &mut Client, named: &str, output: Option<PathBuf>) -> Result<Exit
     let found = find(client, named)?;
     let mut terminal = Terminal::new();
     if output.is_none() && terminal.is_shown() {
-        return Err(Failure::usage("bytes are not shown on a terminal")
+        return Err(Failure::usage("binary data is not printed on a terminal")
             .hint(format!("`linger artifact get {named} -o FILE` writes them to a file")));
     }
     let mut file = match &output {
@@ -123,7 +124,8 @@ fn get(client: &mut Client, named: &str, output: Option<PathBuf>) -> Result<Exit
     while offset.is_some() {
         let read = artifact::Read { id: found.id.clone(), offset, length: None };
         let piece = client.call(&ArtifactRead(read))?;
-        let bytes = BASE64.decode(&piece.data).map_err(|_| Failure::new(Exit::FAILED, "the daemon sent no base64"))?;
+        let bytes =
+            BASE64.decode(&piece.data).map_err(|_| Failure::new(Exit::FAILED, "the daemon's answer is not base64"))?;
         match &mut file {
             Some(file) => file.write_all(&bytes)?,
             None => terminal.bytes(&bytes)?,
@@ -143,7 +145,7 @@ fn list(client: &mut Client, json: bool) -> Result<Exit, Failure> {
         return Ok(Exit::GOOD);
     }
     if rows.is_empty() {
-        terminal.say("there is no artifact; `linger artifact put FILE` makes one")?;
+        terminal.say("no artifacts yet; `linger artifact put FILE` stores one")?;
     }
     let now = now();
     let cells = |row: &artifact::Artifact| {
@@ -157,7 +159,7 @@ fn list(client: &mut Client, json: bool) -> Result<Exit, Failure> {
 }
 
 fn remove(client: &mut Client, named: &[String], json: bool) -> Result<Exit, Failure> {
-    // All are there before one is deleted.
+    // Resolve all names before deleting anything.
     let found = named.iter().map(|named| find(client, named)).collect::<Result<Vec<_>, Failure>>()?;
     for artifact in found {
         client.call(&ArtifactDelete(Named { id: artifact.id.clone() }))?;
@@ -182,21 +184,22 @@ fn all(client: &mut Client) -> Result<Vec<artifact::Artifact>, Failure> {
 fn find(client: &mut Client, named: &str) -> Result<artifact::Artifact, Failure> {
     let shown = clean_line(named).into_owned();
     if named.chars().count() < MIN_PREFIX {
-        return Err(Failure::usage(format!("'{shown}' is too short: write four characters of the id at least")));
+        return Err(Failure::usage(format!("'{shown}' is too short: write at least four characters of the id")));
     }
     let begins = |row: &artifact::Artifact| row.id.as_str().starts_with(&named.to_ascii_lowercase());
     let mut found: Vec<artifact::Artifact> = all(client)?.into_iter().filter(begins).collect();
     match (found.pop(), found.len()) {
         (Some(one), 0) => Ok(one),
         (Some(_), more) => {
-            Err(Failure::usage(format!("'{shown}' means {} artifacts", more + 1)).hint("write more of the id"))
+            Err(Failure::usage(format!("'{shown}' matches {} artifacts", more + 1)).hint("write more of the id"))
         }
-        (None, _) => Err(Failure::new(Exit::FAILED, format!("there is no artifact '{shown}'"))
-            .hint("`linger artifact ls` lists them")),
+        (None, _) => {
+            Err(Failure::new(Exit::FAILED, format!("no artifact '{shown}'")).hint("`linger artifact ls` lists them"))
+        }
     }
 }
 
-/// What a file of this name is.
+/// The media type of a file, by its extension.
 fn type_of(name: &str) -> &'static str {
     let ending = Path::new(name).extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
     let known = TYPES.iter().find(|(known, _)| ending.as_deref() == Some(known));
@@ -208,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ending_of_a_name_says_what_a_file_is() {
+    fn the_extension_tells_the_media_type() {
         let types = ["a.TXT", "b.tar.gz", "c", ".png", "d.png"].map(type_of);
         assert_eq!(types, ["text/plain", "application/gzip", UNKNOWN_TYPE, UNKNOWN_TYPE, "image/png"]);
     }

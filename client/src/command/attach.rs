@@ -4,8 +4,10 @@ use linger_protocol::id::Cursor;
 use linger_protocol::method::SessionPrompt;
 use linger_protocol::session::{Info, Prompt};
 
+use super::create::create_with_warning;
+use super::find::resolve;
 use super::find::{latest, must_be_latest};
-use super::{habit, log, made, prompt, resolve, run};
+use super::{habit, log, prompt, run};
 use crate::arguments::{Attach, Bare, Choice, Log, Run};
 use crate::connect::Client;
 use crate::error::{Exit, Failure};
@@ -55,7 +57,7 @@ pub(super) fn run(args: &Attach) -> Result<Exit, Failure> {
     enter(client, &look, info, room)
 }
 
-/// The latest session of this project, the one that is named, or a new one; with the prompt, if there is one.
+/// Opens the latest session of this project, the given one, or a new one, and sends the prompt if there is one.
 pub(super) fn bare(args: Bare) -> Result<Exit, Failure> {
     let Bare { choice, continue_latest, new, resume, print, output_format, prompt } = args;
     if print {
@@ -63,11 +65,8 @@ pub(super) fn bare(args: Bare) -> Result<Exit, Failure> {
     }
     habit::check(&prompt)?;
     let look = Capabilities::detect();
-    needs_terminal(&look, "`linger run PROMPT` works without one, `linger help` lists the commands")?;
-    let written = match prompt.is_empty() {
-        true => None,
-        false => Some(prompt::written(&prompt)?),
-    };
+    needs_terminal(&look, "`linger run PROMPT` works without one, `linger --help` lists the commands")?;
+    let written = if prompt.is_empty() { None } else { Some(prompt::written(&prompt)?) };
     let mut client = Client::open()?;
     let directory = choice.directory.clone();
     let found = match (resume, new, continue_latest) {
@@ -79,7 +78,7 @@ pub(super) fn bare(args: Bare) -> Result<Exit, Failure> {
     let info = match found {
         Some(info) => adopted(&mut client, info, choice)?,
         None => {
-            let session = made(&mut client, choice, false)?.session;
+            let session = create_with_warning(&mut client, choice, false)?.session;
             client.session_info(&session)?
         }
     };
@@ -101,27 +100,24 @@ pub(super) fn bare(args: Bare) -> Result<Exit, Failure> {
     enter(client, &look, info, Space::Lines(height()))
 }
 
-/// The session with what the options change of it.
+/// Applies the options to an existing session. Fails for options that only new sessions take.
 fn adopted(client: &mut Client, info: Info, choice: Choice) -> Result<Info, Failure> {
     if choice.agent.is_some() {
-        return Err(Failure::usage("the agent of a session is chosen when it is created")
+        return Err(Failure::usage("the agent of a session can only be chosen when it is created")
             .hint("`linger -n --agent …` starts a new one"));
     }
     if !choice.allow.is_empty() {
-        return Err(Failure::usage("the rules of a session are given when it is created, or by answers")
+        return Err(Failure::usage("--allow only works for new sessions; answers add rules to an existing one")
             .hint("`linger -n --allow …` starts a new one"));
     }
     if choice.system.is_some() {
-        return Err(Failure::usage("the system prompt of a session is chosen when it is created")
+        return Err(Failure::usage("the system prompt of a session can only be chosen when it is created")
             .hint("`linger -n --system …` starts a new one"));
     }
-    match run::adopt(client, &info, choice)? {
-        true => client.session_info(&info.session),
-        false => Ok(info),
-    }
+    if run::adopt(client, &info, choice)? { client.session_info(&info.session) } else { Ok(info) }
 }
 
-/// Shows what happened before, and lets the user in.
+/// Shows what happened before, and starts the interactive session.
 fn enter(client: Client, look: &Capabilities, info: Info, room: Space) -> Result<Exit, Failure> {
     let prose =
         Layout { width: look.width, markdown: look.markdown, color: look.color, unicode: look.unicode, dim: false };

@@ -1,7 +1,6 @@
-//! The programs that `[attention]` names, for `linger doctor` and `linger validate`: whether each could be run.
+//! Checks the programs that `[attention]` names, for `linger doctor`: can each be run?
 //!
-//! Looked for as the daemon does: a name in the PATH of this shell, which becomes that of the sessions it works with; a path as it
-//! is, from `/`.
+//! Searches like the daemon: a name in the PATH of this shell, which becomes the PATH of its sessions; a path as it is, from `/`.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -9,15 +8,15 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access};
 use serde_json::Value;
 
-/// What the daemon runs for `desktop`.
+/// The program that the daemon runs for `desktop`.
 const NOTIFY_SEND: &str = "notify-send";
 
-/// A program of the configuration.
+/// A program named in the configuration.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Program {
-    /// Its name or path, as it is written.
+    /// Name or path, as written.
     pub(super) name: String,
-    /// Why it cannot be run, and what to do about it.
+    /// Why it cannot be run, and how to fix that.
     pub(super) problem: Option<(String, String)>,
 }
 
@@ -27,10 +26,10 @@ pub(super) fn programs(settings: &Value) -> Vec<Program> {
     let own = settings.pointer("/attention/command/0").and_then(Value::as_str).map(|name| ("attention.command", name));
     let desktop = settings.pointer("/attention/desktop").and_then(Value::as_bool).unwrap_or_default();
     let desktop = desktop.then_some(("attention.desktop", NOTIFY_SEND));
-    own.into_iter().chain(desktop).map(|(key, name)| look(key, name, &path)).collect()
+    own.into_iter().chain(desktop).map(|(key, name)| probe(key, name, &path)).collect()
 }
 
-fn look(key: &str, name: &str, path: &OsStr) -> Program {
+fn probe(key: &str, name: &str, path: &OsStr) -> Program {
     let problem = if name.contains('/') {
         let file = Path::new("/").join(name);
         match (file.is_file(), runs(&file)) {
@@ -59,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_there_and_executable_or_its_problem_has_a_remedy() {
+    fn a_program_that_cannot_run_has_a_problem_with_a_fix() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
         for (name, mode) in [("runs", 0o755), ("text", 0o644)] {
@@ -67,7 +66,7 @@ mod tests {
             fs::set_permissions(at(name), Permissions::from_mode(mode)).unwrap();
         }
         let check = |name: &str, expect: Option<(&str, &str)>| {
-            let problem = look("attention.command", name, dir.path().as_os_str()).problem;
+            let problem = probe("attention.command", name, dir.path().as_os_str()).problem;
             let expect = expect.map(|(why, hint)| {
                 (format!("attention.command: {name} {why}"), format!("{hint}, or set attention.command"))
             });

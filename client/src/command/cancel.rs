@@ -13,22 +13,22 @@ use crate::terminal::Terminal;
 
 pub(super) fn run(args: &Cancel) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
-    let session = super::resolve(&mut client, &args.session)?.session;
+    let session = super::find::resolve(&mut client, &args.session)?.session;
     let cancel = session::Cancel { session: session.clone(), background: args.background, key: Some(key()?) };
     match client.call_raw(&SessionCancel(cancel))? {
         Ok(raw) => parse::<SessionCancel>(&raw).map(drop)?,
         Err(error) if error.code() == Some(Code::Idle) && error.get_hint().is_none() => {
-            let hint = "there is nothing to stop; `linger ls` shows which sessions run";
+            let hint = "nothing to stop; `linger ls` shows which sessions are running";
             return Err(Failure::from(error).hint(hint));
         }
         Err(error) => return Err(error.into()),
     }
     let info = client.session_info(&session)?;
-    if let Some(held) = super::held(info.queued, &session).filter(|_| info.state == State::Idle) {
-        Terminal::new().say(&held)?;
+    if let Some(note) = super::output::queued_note(info.queued, &session).filter(|_| info.state == State::Idle) {
+        Terminal::new().say(&note)?;
     }
     if args.json {
-        super::print_value(&json!({ "session": session }))?;
+        super::output::print_value(&json!({ "session": session }))?;
     }
     Ok(Exit::GOOD)
 }

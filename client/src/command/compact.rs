@@ -8,9 +8,10 @@ use linger_protocol::message::StopReason;
 use linger_protocol::method::SessionCompact;
 use linger_protocol::session::{Compact, State};
 
-use super::resolve;
+use super::compactions::uncompact;
+use super::find::resolve;
 use super::wait::{AGAIN, Stuck, reattach};
-use crate::arguments;
+use crate::arguments::{self, Uncompact};
 use crate::connect::Client;
 use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened};
@@ -21,41 +22,33 @@ use crate::render::{Renderer, Settings, Thinking, reason};
 use crate::terminal::{Capabilities, Terminal};
 
 pub(super) fn run(args: arguments::Compact) -> Result<Exit, Failure> {
+    if args.undo {
+        return uncompact(Uncompact { session: args.session, json: args.json });
+    }
     let look = Capabilities::detect();
     let mut client = Client::open()?;
     let info = resolve(&mut client, &args.session)?;
-    // Behind a turn that waits for an answer it would wait without end.
+    // Check now: behind a turn that waits for an answer it would never run.
     let mut check = (info.state != State::Idle).then(Instant::now);
     let mut stuck = Stuck::default();
     let (session, focus) = (info.session, Some(args.focus.join(" ")).filter(|focus| !focus.trim().is_empty()));
     let asked = client.call(&SessionCompact(Compact { session: session.clone(), focus, key: Some(key()?) }))?;
     signals(client.sender(), false)?;
     let mut terminal = Terminal::new();
-    let mut renderer = Renderer::new(Settings {
-        style: Style { color: look.color && look.stderr, unicode: look.unicode },
-        width: look.width,
-        raw: false,
-        markdown: look.markdown,
-        deltas: false,
-        thinking: Thinking::Hide,
-        usage: false,
-        permissions: false,
-        prompts: false,
-        me: String::new(),
-    });
+    let mut renderer = renderer(&look);
     let mut attachment = Attachment::start(client, session, Some(info.cursor), false)?;
-    // Whether the running turn is the compaction's own.
+    // Whether the running turn is that of the compaction.
     let mut own = false;
     let mut exit = None;
     loop {
-        // Its own turn ends at once; another one continues.
+        // Wait for the end of its own turn, not of another one.
         if let (Some(exit), false) = (exit, own) {
             return Ok(exit);
         }
         if check.is_some_and(|at| Instant::now() >= at) {
             let info = attachment.client.session_info(&attachment.session)?;
             if let Some(exit) = stuck.check(&mut attachment.client, &info)? {
-                terminal.say("the compaction follows after that")?;
+                terminal.say("the compaction runs after that")?;
                 return Ok(exit);
             }
             check = (info.state == State::Waiting).then(|| Instant::now() + AGAIN);
@@ -94,7 +87,7 @@ pub(super) fn run(args: arguments::Compact) -> Result<Exit, Failure> {
                         let session = &attachment.session;
                         let before = format!("the turn before this compaction: {}", reason(*stop_reason));
                         return Err(Failure::new(Exit::of(*stop_reason), before)
-                            .hint(format!("it stays queued: `linger attach {session}`, then /continue")));
+                            .hint(format!("it stays queued; `linger queue {session} --run` starts it")));
                     }
                     _ => {}
                 }
@@ -103,7 +96,7 @@ pub(super) fn run(args: arguments::Compact) -> Result<Exit, Failure> {
             Happened::Lost => reattach(&mut attachment)?,
             Happened::Signal(Signal::Interrupt) if own => attachment.cancel()?,
             Happened::Signal(_) => {
-                terminal.say("detached; the compaction happens before the next step")?;
+                terminal.say("detached; the compaction runs before the next step")?;
                 return Ok(Exit::GOOD);
             }
             _ => {}
@@ -111,7 +104,23 @@ pub(super) fn run(args: arguments::Compact) -> Result<Exit, Failure> {
     }
 }
 
-/// Whether the event is about this compaction, or about what delays it.
+/// Shows the events of a compaction, without the text of models.
+fn renderer(look: &Capabilities) -> Renderer {
+    Renderer::new(Settings {
+        style: Style { color: look.color && look.stderr, unicode: look.unicode },
+        width: look.width,
+        raw: false,
+        markdown: look.markdown,
+        deltas: false,
+        thinking: Thinking::Hide,
+        usage: false,
+        permissions: false,
+        prompts: false,
+        me: String::new(),
+    })
+}
+
+/// Whether the event concerns this compaction or its delay.
 fn is_about(body: &EventBody, asked: &PromptId) -> bool {
     match body {
         EventBody::CompactionStarted { prompt, .. }

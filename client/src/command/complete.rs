@@ -1,7 +1,7 @@
-//! `linger completions`, and `linger complete`, which the shells' functions ask: what a word can be.
+//! `linger completions`, and `linger complete`, which the shell functions call to complete a word.
 //!
-//! The declaration of the command line says which commands and options there are; the daemon, if it runs, which sessions, models,
-//! agents and questions. None is started, and one that does not answer at once is not waited for: a person has pressed Tab.
+//! Commands and options come from the declaration of the command line; sessions, models, agents and questions from the daemon.
+//! No daemon is started, and one that does not answer at once is not waited for: a person has pressed Tab.
 
 use std::time::Duration;
 
@@ -21,21 +21,24 @@ use crate::environment::working_directory;
 use crate::error::{Exit, Failure};
 use crate::terminal::{Terminal, clean_line};
 
-/// How long the daemon may take to say which names there are.
+/// How long to wait for names from the daemon.
 const SOON: Duration = Duration::from_millis(500);
 
-/// The most sessions that are offered, the latest first.
+/// Sessions offered, at most; the latest first.
 const MAX_SESSIONS: u32 = 200;
 
-/// How much of a description is shown, in characters: a part of a row.
+/// Characters of a description that are shown: part of a row.
 const MAX_ABOUT: usize = 60;
 
-/// The functions of the shells.
+/// Answers to a permission, as people write them.
+const ANSWERS: [&str; 4] = ["allow", "session", "always", "deny"];
+
+/// The shell functions, as packagers find them in `contrib/completions`.
 const BASH: &str = include_str!("../../../contrib/completions/linger.bash");
 const ZSH: &str = include_str!("../../../contrib/completions/linger.zsh");
 const FISH: &str = include_str!("../../../contrib/completions/linger.fish");
 
-/// Prints the function of a shell.
+/// Prints the function of one shell.
 pub(super) fn completions(args: &Completions) -> Result<Exit, Failure> {
     let text = match args.shell {
         Shell::Bash => BASH,
@@ -46,8 +49,8 @@ pub(super) fn completions(args: &Completions) -> Result<Exit, Failure> {
     Ok(Exit::GOOD)
 }
 
-/// Prints what the last word of a line can be: a value a line, with a description behind a tab; `:files` and `:dirs` stand for
-/// names of files.
+/// Prints the completions of the last word of a line: one value per line, a tab before its description. `:files` and `:dirs`
+/// tell the shell to complete file names.
 pub(super) fn complete(args: &Complete) -> Result<Exit, Failure> {
     let mut terminal = Terminal::new();
     for Candidate { value, about } in candidates(&words(&args.line), names) {
@@ -58,7 +61,7 @@ pub(super) fn complete(args: &Complete) -> Result<Exit, Failure> {
     Ok(Exit::GOOD)
 }
 
-/// Something that a word can be.
+/// One completion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Candidate {
     value: String,
@@ -69,7 +72,7 @@ fn candidate(value: impl Into<String>, about: impl Into<String>) -> Candidate {
     Candidate { value: value.into(), about: about.into() }
 }
 
-/// What a value names that the daemon knows.
+/// A kind of name that the daemon knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Names {
     Session,
@@ -81,7 +84,7 @@ enum Names {
     Server,
 }
 
-/// The words of a line as a shell would read it; the last one is being typed, and may be empty.
+/// Splits a line as a shell would. The last word is still being typed and may be empty.
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quote, mut escaped) = (Vec::new(), String::new(), None, false);
     for c in line.chars() {
@@ -105,7 +108,7 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// What the last of the words, the first of which is the program, can be.
+/// Completions of the last word; the first word is the program.
 fn candidates(words: &[String], names: impl Fn(Names) -> Vec<Candidate>) -> Vec<Candidate> {
     let mut root = Arguments::command();
     root.build();
@@ -132,7 +135,7 @@ fn candidates(words: &[String], names: impl Fn(Names) -> Vec<Candidate>) -> Vec<
         let mut found = Vec::new();
         if positional == 0 && !only_values {
             let shown = command.get_subcommands().filter(|it| !it.is_hide_set());
-            found.extend(shown.map(|it| candidate(it.get_name(), said(it.get_about()))));
+            found.extend(shown.map(|it| candidate(it.get_name(), text_of(it.get_about()))));
         }
         let mut positionals: Vec<&Arg> = command.get_positionals().filter(|arg| !arg.is_hide_set()).collect();
         positionals.sort_by_key(|arg| arg.get_index());
@@ -145,17 +148,17 @@ fn candidates(words: &[String], names: impl Fn(Names) -> Vec<Candidate>) -> Vec<
     } else {
         options(command)
     };
-    // The shell completes names of files.
+    // The shell completes file names itself.
     found.retain(|it| it.value.starts_with(':') || it.value.starts_with(current.as_str()));
     found
 }
 
 fn options(command: &Command) -> Vec<Candidate> {
-    let long = |arg: &Arg| Some(candidate(format!("--{}", arg.get_long()?), said(arg.get_help())));
+    let long = |arg: &Arg| Some(candidate(format!("--{}", arg.get_long()?), text_of(arg.get_help())));
     command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(long).collect()
 }
 
-/// The option of this name; of several short ones in a word the last.
+/// The option with this name; for several short ones in a word, the last.
 fn option<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
     command.get_arguments().find(|arg| match word.strip_prefix("--") {
         Some(long) => arg.get_long() == Some(long) || arg.get_all_aliases().is_some_and(|all| all.contains(&long)),
@@ -171,23 +174,28 @@ fn takes_several(arg: &Arg) -> bool {
     arg.get_num_args().is_some_and(|range| range.max_values() > 1) || matches!(arg.get_action(), ArgAction::Append)
 }
 
-/// What a value of an argument can be.
+/// Completions of the value of an argument.
 fn values(command: &Command, arg: &Arg, names: &impl Fn(Names) -> Vec<Candidate>) -> Vec<Candidate> {
     let possible = arg.get_possible_values();
     if !possible.is_empty() {
         let shown = possible.iter().filter(|it| !it.is_hide_set());
-        return shown.map(|it| candidate(it.get_name(), said(it.get_help()))).collect();
+        return shown.map(|it| candidate(it.get_name(), text_of(it.get_help()))).collect();
     }
-    let words = |words: &[&str]| words.iter().map(|word| candidate(*word, "")).collect();
+    let words = |words: &[&str]| words.iter().map(|word| candidate(*word, "")).collect::<Vec<_>>();
     match (arg.get_id().as_str(), command.get_name()) {
         ("session" | "sessions", "restore") => names(Names::Binned),
         ("session" | "sessions" | "resume", _) => names(Names::Session),
         ("model" | "fallback", _) => names(Names::Model),
         ("agent", _) => names(Names::Agent),
-        ("question", _) => names(Names::Question),
+        // Alone, an answer is about the only question.
+        ("question", _) => {
+            let mut found = names(Names::Question);
+            found.extend(words(&ANSWERS));
+            found
+        }
         ("provider", _) => names(Names::Provider),
         ("server", command) if command != "add" => names(Names::Server),
-        ("answer", _) => words(&["allow", "session", "always", "deny"]),
+        ("answer", _) => words(&ANSWERS),
         ("mode", _) => words(&["ask", "edit", "auto", "plan"]),
         ("effort", _) => words(&["auto", "none", "minimal", "low", "medium", "high", "xhigh", "max"]),
         ("color", _) => words(&["auto", "always", "never"]),
@@ -199,7 +207,10 @@ fn values(command: &Command, arg: &Arg, names: &impl Fn(Names) -> Vec<Candidate>
             root.build();
             let shown = root.get_subcommands().filter(|it| !it.is_hide_set());
             let topics = super::help::TOPICS.iter().map(|(name, about)| candidate(*name, *about));
-            topics.chain(shown.map(|it| candidate(it.get_name(), said(it.get_about())))).collect()
+            topics
+                .chain([candidate("commands", "all commands and options")])
+                .chain(shown.map(|it| candidate(it.get_name(), text_of(it.get_about()))))
+                .collect()
         }
         ("directory" | "add_dir" | "cwd", _) => vec![candidate(":dirs", "")],
         _ if matches!(arg.get_value_hint(), ValueHint::AnyPath | ValueHint::FilePath | ValueHint::DirPath) => {
@@ -209,16 +220,16 @@ fn values(command: &Command, arg: &Arg, names: &impl Fn(Names) -> Vec<Candidate>
     }
 }
 
-fn said(text: Option<&clap::builder::StyledStr>) -> String {
+fn text_of(text: Option<&clap::builder::StyledStr>) -> String {
     text.map(ToString::to_string).unwrap_or_default()
 }
 
-/// The names that the daemon knows; none if it does not run or does not answer.
+/// The names that the daemon knows; empty if it does not run or does not answer in time.
 fn names(what: Names) -> Vec<Candidate> {
     ask(what).ok().flatten().unwrap_or_default()
 }
 
-/// The answer to one request; absent if it does not come at once.
+/// The answer to one request; none if it does not come in time.
 fn once<M: Method>(client: &mut Client, request: &M) -> Result<Option<M::Result>, Failure> {
     match client.call_once(request, SOON)? {
         Reply::Answered(Ok(raw)) => parse::<M>(&raw).map(Some),
@@ -241,7 +252,7 @@ fn ask(what: Names) -> Result<Option<Vec<Candidate>>, Failure> {
         }
         Names::Model => {
             let Some(mut rows) = once(&mut client, &ModelList(Models::default()))? else { return Ok(None) };
-            // All that a provider has, if it says so in time.
+            // All models of the providers, if they answer in time.
             if let Some(all) = once(&mut client, &ModelList(Models { all: true, model: None }))? {
                 rows = all;
             }
@@ -279,7 +290,7 @@ fn ask(what: Names) -> Result<Option<Vec<Candidate>>, Failure> {
 mod tests {
     use super::*;
 
-    /// The values for a line; each kind of name has one of its own.
+    /// The completions of a line; each kind of name has one example.
     fn found(line: &str) -> Vec<String> {
         let names = |what| vec![candidate(format!("{what:?}-1").to_lowercase(), "about it")];
         candidates(&words(line), names).into_iter().map(|it| it.value).collect()
@@ -318,7 +329,7 @@ mod tests {
         assert_eq!(found("linger restore "), ["binned-1"]);
         assert_eq!(found("linger run -m "), ["model-1"]);
         assert_eq!(found("linger new --agent "), ["agent-1"]);
-        assert_eq!(found("linger answer "), ["question-1"]);
+        assert_eq!(found("linger answer "), ["question-1", "allow", "session", "always", "deny"]);
         assert_eq!(found("linger answer q1 "), ["allow", "session", "always", "deny"]);
         assert_eq!(found("linger key set "), ["provider-1"]);
         assert_eq!(found("linger mcp restart "), ["server-1"]);

@@ -1,4 +1,4 @@
-//! `linger config`: what of the configuration is in force, what waits until a person confirms it, and changing it.
+//! `linger config`: shows the configuration in force and pending changes, confirms them, and edits the file.
 //!
 //! The daemon reads, checks and writes the file. Deliberately absent: the meaning of a key.
 
@@ -13,13 +13,14 @@ use linger_protocol::method::{ConfigConfirm, ConfigGet, ConfigSet, ConfigWrite};
 use linger_protocol::place::Places;
 use serde_json::Value;
 
+use super::output::print_value;
 use crate::arguments::{Config, ConfigConfirmed, ConfigGetting, ConfigSetting, Configure, Json};
 use crate::connect::{Client, parse};
 use crate::error::{Exit, Failure};
 use crate::input::{Event, Input, Pressed, Signal, signals};
 use crate::terminal::{Capabilities, Terminal, clean_exact, restore};
 
-/// The editor where neither `VISUAL` nor `EDITOR` names one.
+/// The editor if neither `VISUAL` nor `EDITOR` is set.
 const EDITOR: &str = "vi";
 
 pub(super) fn run(args: Config) -> Result<Exit, Failure> {
@@ -33,7 +34,7 @@ pub(super) fn run(args: Config) -> Result<Exit, Failure> {
     }
 }
 
-/// Prints what is in force as TOML, and what waits as comments.
+/// Prints the settings in force as TOML, and pending changes as comments.
 fn show(args: &Json) -> Result<Exit, Failure> {
     let mut client = Client::open_silent(None)?;
     let raw = client.call_raw(&ConfigGet(Get::default()))??;
@@ -43,12 +44,12 @@ fn show(args: &Json) -> Result<Exit, Failure> {
         return Ok(Exit::GOOD);
     }
     let Configuration { file, settings, error, waiting, warnings, .. } = parse::<ConfigGet>(&raw)?;
-    terminal.line(&format!("# {}; what is absent has its default", file.display()))?;
+    terminal.line(&format!("# {}; keys not listed have their default", file.display()))?;
     let mut lines = Vec::new();
     flatten("", &settings.unwrap_or_default(), &mut lines);
     lines.iter().try_for_each(|line| terminal.line(line))?;
     if let Some(waiting) = &waiting {
-        terminal.line("# not in force until you confirm it (`linger config confirm`):")?;
+        terminal.line("# pending until you confirm it (`linger config confirm`):")?;
         waiting.changes.iter().try_for_each(|line| terminal.line(&format!("#   {}", clean_exact(line))))?;
     }
     warnings.iter().try_for_each(|line| terminal.line(&format!("# warning: {}", clean_exact(line))))?;
@@ -58,7 +59,7 @@ fn show(args: &Json) -> Result<Exit, Failure> {
     }
 }
 
-/// Prints the value of a key; a list an element a line, a table as TOML.
+/// Prints the value of a key: one line per element of a list, TOML for a table.
 fn get(args: &ConfigGetting) -> Result<Exit, Failure> {
     let settings = Client::open_silent(None)?.call(&ConfigGet(Get::default()))?.settings.unwrap_or_default();
     let mut value = &settings;
@@ -67,7 +68,7 @@ fn get(args: &ConfigGetting) -> Result<Exit, Failure> {
             Some(value) => value,
             None => {
                 return Err(Failure::new(Exit::FAILED, format!("{} is not set", args.name)).hint(
-                    "`linger help configuration` lists the keys and their defaults, `linger config` what is set",
+                    "`linger help configuration` lists all keys and defaults, `linger config` those that are set",
                 ));
             }
         };
@@ -90,7 +91,7 @@ fn get(args: &ConfigGetting) -> Result<Exit, Failure> {
     Ok(Exit::GOOD)
 }
 
-/// The parts of a dotted key; one in quotes may have dots.
+/// Splits a dotted key; a quoted part may contain dots.
 fn parts(name: &str) -> Vec<String> {
     let (mut parts, mut quoted) = (vec![String::new()], false);
     for c in name.chars() {
@@ -104,17 +105,18 @@ fn parts(name: &str) -> Vec<String> {
     parts
 }
 
-/// Prints where the file is, whether or not it is there.
+/// Prints the path of the file, whether or not it exists.
 fn path(args: &Json) -> Result<Exit, Failure> {
     let file = Places::of_user()?.config_file();
-    match args.json {
-        true => super::print_value(&serde_json::json!({ "file": file, "exists": file.exists() }))?,
-        false => Terminal::new().line(&file.display().to_string())?,
+    if args.json {
+        print_value(&serde_json::json!({ "file": file, "exists": file.exists() }))?;
+    } else {
+        Terminal::new().line(&file.display().to_string())?;
     }
     Ok(Exit::GOOD)
 }
 
-/// A line of TOML for each key; JSON's strings, numbers and lists of them are TOML's.
+/// One line of TOML per key. JSON strings, numbers and lists of them are valid TOML.
 fn flatten(path: &str, value: &Value, lines: &mut Vec<String>) {
     match value {
         Value::Object(table) => table.iter().for_each(|(name, value)| {
@@ -136,23 +138,23 @@ fn confirm(args: ConfigConfirmed) -> Result<Exit, Failure> {
         return Err(Failure::new(Exit::FAILED, error).hint("correct the file first"));
     }
     let Some(Waiting { digest, changes, .. }) = waiting else {
-        Terminal::new().say("nothing waits")?;
+        Terminal::new().say("nothing to confirm")?;
         return done(&Confirmed::default(), args.json, false);
     };
     match args.digest {
         Some(shown) if shown != digest => {
             return Err(Failure::new(Exit::FAILED, "the configuration has changed since it was shown")
-                .hint("`linger config` shows what waits now"));
+                .hint("`linger config` shows the pending changes"));
         }
         Some(_) => {}
         None if args.yes => {}
         None => {
-            list("not in force until you confirm it:", &changes)?;
+            list("these changes need your confirmation:", &changes)?;
             if !Capabilities::detect().can_ask() {
-                let scripts = format!("--digest {digest} confirms exactly this, --yes whatever waits");
+                let scripts = format!("--digest {digest} confirms exactly these changes, --yes all pending ones");
                 return Err(Failure::new(Exit::QUESTION, "there is no terminal to ask on").hint(scripts));
             }
-            if !ask(&mut client, "confirm this? y/n ")? {
+            if !ask(&mut client, "confirm? y/n ")? {
                 Terminal::new().say("nothing was confirmed")?;
                 return Ok(Exit::CANCELLED);
             }
@@ -168,10 +170,10 @@ fn set(args: ConfigSetting) -> Result<Exit, Failure> {
     done(&confirmed, json, true)
 }
 
-/// Says what is confirmed; `shows` it unless the user has just seen it.
+/// Reports what was confirmed; with `shows` it lists the changes, for a user who has not just seen them.
 pub(super) fn done(confirmed: &Confirmed, json: bool, shows: bool) -> Result<Exit, Failure> {
     if json {
-        super::print_value(confirmed)?;
+        print_value(confirmed)?;
     } else if shows && !confirmed.confirmed.is_empty() {
         list("confirmed:", &confirmed.confirmed)?;
     } else if !confirmed.confirmed.is_empty() {
@@ -185,15 +187,15 @@ pub(super) fn list(title: &str, changes: &[String]) -> Result<(), Failure> {
     Ok(Terminal::new().say(&format!("{title}{lines}"))?)
 }
 
-/// Lets the user edit a copy, which the daemon checks and writes.
+/// Opens a copy in the editor; the daemon then checks and writes it.
 fn edit(args: &Json) -> Result<Exit, Failure> {
     let mut client = Client::open_silent(None)?;
     let before = client.call(&ConfigGet(Get { text: true }))?.text;
     let before = before.ok_or_else(|| Failure::new(Exit::FAILED, "the daemon does not show the file"))?;
-    // Ctrl-C is the editor's.
+    // Ctrl-C belongs to the editor.
     signals(client.sender(), true)?;
     let copy = client.places.state.join(format!("config-edit-{}.toml", std::process::id()));
-    let kept = |failure: Failure| failure.hint(format!("nothing was written; your text is in {}", copy.display()));
+    let kept = |failure: Failure| failure.hint(format!("nothing was written; your text is kept in {}", copy.display()));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&copy)?;
     file.write_all(before.text.as_bytes())?;
     drop(file);
@@ -203,7 +205,7 @@ fn edit(args: &Json) -> Result<Exit, Failure> {
         if text == before.text {
             fs::remove_file(&copy)?;
             edited?;
-            Terminal::new().say("nothing was changed")?;
+            Terminal::new().say("no changes")?;
             return done(&Confirmed::default(), args.json, false);
         }
         edited.map_err(kept)?;
@@ -225,12 +227,12 @@ fn edit(args: &Json) -> Result<Exit, Failure> {
     }
 }
 
-/// Writes the text, once the user has seen what it widens: another process may have changed the copy. `None`: not confirmed.
+/// Writes the text after showing what it grants: another process may have changed the copy. `None` if not confirmed.
 fn write(client: &mut Client, text: String, digest: &str) -> Result<Option<Confirmed>, Failure> {
     let write = |text, dry_run| ConfigWrite(Write { text, digest: digest.to_owned(), dry_run });
-    let widens = client.call(&write(text.clone(), true))?.confirmed;
-    if !widens.is_empty() {
-        list("this widens what may happen:", &widens)?;
+    let grants = client.call(&write(text.clone(), true))?.confirmed;
+    if !grants.is_empty() {
+        list("this grants more:", &grants)?;
         if Capabilities::detect().can_ask() && !ask(client, "write it? y/n ")? {
             return Ok(None);
         }
@@ -253,22 +255,22 @@ fn run_editor(file: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Asks for `y` or `n`.
+/// Asks for `y` or `n`; true for `y`.
 pub(super) fn ask(client: &mut Client, question: &str) -> Result<bool, Failure> {
     Ok(Asker::open(client)?.ask(client, question, "yYnN")? == Some('y'))
 }
 
-/// Asks a person questions that one key answers.
+/// Asks questions that one key answers.
 pub(super) struct Asker(Input);
 
 impl Asker {
-    /// Reads keys and watches for signals from now on.
+    /// Starts reading keys and signals.
     pub(super) fn open(client: &Client) -> Result<Self, Failure> {
         signals(client.sender(), true)?;
         Input::start(client.sender(), None).map(Self)
     }
 
-    /// Asks for one of these keys, which are letters, small and large; the small one, or nothing if the person would rather stop.
+    /// Asks for one of `keys` (letters in both cases). Returns it in lower case; none if a signal ended the question.
     pub(super) fn ask(
         &mut self,
         client: &mut Client,

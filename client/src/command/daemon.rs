@@ -1,7 +1,7 @@
-//! `linger daemon status|start|stop`: works with a daemon of any version, and starts none unless told to.
+//! `linger daemon status|start|stop`: works with a daemon of any version; only `start` starts one.
 //!
-//! If the socket is gone or silent, the holder of the lock is the daemon or its keeper. Such a daemon is
-//! ended by a signal to that process, and to no other.
+//! If the socket is gone or silent, the process that holds the lock is the daemon or its keeper. `stop` then sends a signal to that
+//! process, and to no other.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use linger_protocol::method::{DaemonStatus, DaemonStop, Method};
 use linger_protocol::place::Places;
 use serde_json::value::RawValue;
 
-use super::print_value;
+use super::output::print_value;
 use crate::arguments::Daemon;
 use crate::connect::dial;
 use crate::connect::holder::{self, Holder};
@@ -23,22 +23,22 @@ use crate::idempotency::key;
 use crate::render::table::{age, columns, size};
 use crate::terminal::Terminal;
 
-/// How long a daemon may take to end: it waits for its disk only.
+/// How long a daemon may take to end: it only waits for its disk.
 const END: Duration = Duration::from_secs(10);
 
-/// How long the daemon lets tool calls that run come to their end before it ends itself.
+/// How long the daemon waits for running tool calls before it ends.
 const CALL_GRACE: Duration = Duration::from_secs(10);
 
-/// How long a daemon may take to answer: a millisecond, unless its disk is slow.
+/// How long a daemon may take to answer: usually a millisecond, more if its disk is slow.
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// How long a process may take to disappear after SIGKILL.
 const KILLED: Duration = Duration::from_secs(2);
 
-/// With less than this free, in bytes, a warning: one output of a tool may need as much.
+/// Free bytes below which a warning is shown: one output of a tool can need this much.
 const LOW_SPACE: u64 = 1 << 30;
 
-/// Unused space in the database is mentioned beyond this, in bytes.
+/// Unused bytes in the database above which they are mentioned.
 const MUCH_UNUSED: u64 = 1 << 20;
 
 pub(super) fn run(command: &Daemon) -> Result<Exit, Failure> {
@@ -49,35 +49,35 @@ pub(super) fn run(command: &Daemon) -> Result<Exit, Failure> {
     }
 }
 
-/// What is at the daemon's socket.
-enum Found {
-    /// It answered.
+/// The process at the daemon's socket.
+enum AtSocket {
+    /// It answered the request.
     Answer(Box<RawValue>),
-    /// It refused.
+    /// It refused the request.
     Refusal(linger_protocol::RpcError),
-    /// A process that hung up.
+    /// It hung up.
     HungUp,
-    /// A process that does not answer.
+    /// It does not answer.
     Silent,
-    /// A process that is no daemon, and how that was noticed.
+    /// It is not a daemon of this user, for this reason.
     Foreign(Failure),
-    /// No process.
+    /// No process listens.
     Nothing,
 }
 
 /// Sends a request to the process at the socket; starts no daemon.
-fn ask<M: Method>(places: &Places, request: &M) -> Result<Found, Failure> {
-    let Some(mut client) = Client::open_running(places)? else { return Ok(Found::Nothing) };
+fn ask<M: Method>(places: &Places, request: &M) -> Result<AtSocket, Failure> {
+    let Some(mut client) = Client::open_running(places)? else { return Ok(AtSocket::Nothing) };
     Ok(match client.call_once(request, ANSWER) {
-        Ok(Reply::Answered(Ok(answer))) => Found::Answer(answer),
-        Ok(Reply::Answered(Err(error))) => Found::Refusal(error),
-        Ok(Reply::Lost) => Found::HungUp,
-        Ok(Reply::Late) => Found::Silent,
-        Err(failure) => Found::Foreign(failure),
+        Ok(Reply::Answered(Ok(answer))) => AtSocket::Answer(answer),
+        Ok(Reply::Answered(Err(error))) => AtSocket::Refusal(error),
+        Ok(Reply::Lost) => AtSocket::HungUp,
+        Ok(Reply::Late) => AtSocket::Silent,
+        Err(failure) => AtSocket::Foreign(failure),
     })
 }
 
-/// The places with the daemon's own socket, if that is another than ours.
+/// The places with the daemon's own socket, if it differs from ours.
 fn elsewhere(places: &Places, holder: Option<&Holder>) -> Option<Places> {
     let socket = holder?.socket.as_ref().filter(|socket| **socket != places.socket)?;
     Some(Places { socket: socket.clone(), ..places.clone() })
@@ -86,14 +86,14 @@ fn elsewhere(places: &Places, holder: Option<&Holder>) -> Option<Places> {
 fn status(json: bool) -> Result<Exit, Failure> {
     let places = Places::of_user()?;
     let found = ask(&places, &DaemonStatus(Empty {}))?;
-    if let Found::Answer(raw) = found {
+    if let AtSocket::Answer(raw) = found {
         return print_status(&raw, json);
     }
     let holder = holder::find(&places);
     if json {
         let state = match (&found, &holder) {
-            (Found::Nothing, None) => "none",
-            (Found::Foreign(_) | Found::Refusal(_), _) | (_, None) => "foreign",
+            (AtSocket::Nothing, None) => "none",
+            (AtSocket::Foreign(_) | AtSocket::Refusal(_), _) | (_, None) => "foreign",
             (_, Some(_)) => "silent",
         };
         // The daemon or its keeper: without an answer we cannot tell.
@@ -104,37 +104,36 @@ fn status(json: bool) -> Result<Exit, Failure> {
     Err(no_status(&places, found, holder.as_ref()))
 }
 
-/// The failure without a status.
-fn no_status(places: &Places, found: Found, holder: Option<&Holder>) -> Failure {
+/// The failure to report when there is no status.
+fn no_status(places: &Places, found: AtSocket, holder: Option<&Holder>) -> Failure {
     let (socket, log) = (places.socket.display(), places.log());
     let of_lock = holder.map(|holder| holder.pid);
     match (found, of_lock) {
-        (Found::Nothing, None) => not_running(places),
-        (Found::Nothing, Some(pid)) => match holder.and_then(|holder| holder.is_elsewhere(places)) {
+        (AtSocket::Nothing, None) => not_running(places),
+        (AtSocket::Nothing, Some(pid)) => match holder.and_then(|holder| holder.is_elsewhere(places)) {
             Some(elsewhere) => elsewhere,
             None => Failure::unreachable(format!("the daemon (process {pid}) does not accept connections at {socket}"))
                 .hint(format!(
-                    "it may be starting or ending; if not, `linger daemon stop` ends it; see {}",
+                    "it may be starting or stopping; if not, `linger daemon stop` stops it; see {}",
                     log.display()
                 )),
         },
-        (Found::Silent | Found::HungUp | Found::Answer(_), Some(pid)) => {
+        (AtSocket::Silent | AtSocket::HungUp | AtSocket::Answer(_), Some(pid)) => {
             Failure::unreachable(format!("the daemon (process {pid}) does not answer at {socket}"))
-                .hint(format!("`linger daemon stop` ends it; turns continue at the next start; see {}", log.display()))
+                .hint(format!("`linger daemon stop` stops it; turns continue at the next start; see {}", log.display()))
         }
-        (Found::Silent | Found::HungUp | Found::Answer(_), None) => foreign(&socket, "it does not answer"),
-        (Found::Foreign(failure), _) => foreign(&socket, failure.message.as_deref().unwrap_or_default()),
-        (Found::Refusal(error), Some(pid)) if error.code() == Some(Code::TooMuch) => {
-            Failure::unreachable(format!("the daemon (process {pid}) refused the connection: {}", error.message)).hint(
-                "close some clients; or `linger daemon stop` ends the daemon, and turns continue at the next start",
-            )
+        (AtSocket::Silent | AtSocket::HungUp | AtSocket::Answer(_), None) => foreign(&socket, "it does not answer"),
+        (AtSocket::Foreign(failure), _) => foreign(&socket, failure.message.as_deref().unwrap_or_default()),
+        (AtSocket::Refusal(error), Some(pid)) if error.code() == Some(Code::TooMuch) => {
+            Failure::unreachable(format!("the daemon (process {pid}) refused the connection: {}", error.message))
+                .hint("close some clients, or run `linger daemon stop`; turns continue at the next start")
         }
-        (Found::Refusal(error), _) => foreign(&socket, &error.message),
+        (AtSocket::Refusal(error), _) => foreign(&socket, &error.message),
     }
 }
 
 fn foreign(socket: &impl std::fmt::Display, why: &str) -> Failure {
-    Failure::unreachable(format!("the process at {socket} is no daemon of yours: {why}"))
+    Failure::unreachable(format!("the process at {socket} is not your daemon: {why}"))
         .hint("stop it, or set LINGER_SOCKET to another path")
 }
 
@@ -151,8 +150,8 @@ fn print_status(raw: &RawValue, json: bool) -> Result<Exit, Failure> {
     }
     match status.restarts {
         0 => {}
-        1 => process += "; it died once and was started again, see the log",
-        times => process += &format!("; it died {times} times and was started again, see the log"),
+        1 => process += "; it crashed once and was restarted, see the log",
+        times => process += &format!("; it crashed {times} times and was restarted, see the log"),
     }
     let mut rows = vec![
         ("version", status.version),
@@ -182,7 +181,7 @@ fn print_status(raw: &RawValue, json: bool) -> Result<Exit, Failure> {
     Ok(Exit::GOOD)
 }
 
-/// Disk usage, in one line.
+/// Disk usage in one line.
 pub(super) fn storage(storage: &Storage) -> String {
     let Storage { database, unused, wal, blobs, log, .. } = *storage;
     let unused = if unused > MUCH_UNUSED { format!(" ({} of it unused)", size(unused)) } else { String::new() };
@@ -193,7 +192,7 @@ pub(super) fn storage(storage: &Storage) -> String {
 /// The warning when little space is left on the file system.
 pub(super) fn low_space(storage: &Storage) -> Option<String> {
     let free = storage.free;
-    (free < LOW_SPACE).then(|| format!("only {} are left on the file system of the database", size(free)))
+    (free < LOW_SPACE).then(|| format!("only {} left on the file system of the database", size(free)))
 }
 
 fn start(json: bool) -> Result<Exit, Failure> {
@@ -204,53 +203,56 @@ fn start(json: bool) -> Result<Exit, Failure> {
         return Ok(Exit::GOOD);
     }
     let socket = client.places.socket.display();
-    Terminal::new().say(&format!("lingerd {} runs at {socket}", client.welcome.version))?;
+    Terminal::new().say(&format!("lingerd {} is running at {socket}", client.welcome.version))?;
     Ok(Exit::GOOD)
 }
 
 fn stop(force: bool, now: bool, json: bool) -> Result<Exit, Failure> {
-    let ended = end_daemon(force, now, "`linger daemon stop --force` stops it all the same")?;
+    let ended = end_daemon(force, now, "`linger daemon stop --force` stops it anyway")?;
     if json {
         print_value(&serde_json::json!({ "stopped": ended }))?;
         return Ok(Exit::GOOD);
     }
-    let said =
-        if ended { "the daemon has ended; running turns continue when it starts again" } else { "no daemon runs" };
+    let said = if ended {
+        "stopped the daemon; running turns continue when it starts again"
+    } else {
+        "the daemon is not running"
+    };
     Terminal::new().say(said)?;
     Ok(Exit::GOOD)
 }
 
-/// Ends the daemon in good order; whether there was one. `all_the_same`: what to do if turns are running.
-pub(super) fn end_daemon(force: bool, now: bool, all_the_same: &str) -> Result<bool, Failure> {
+/// Stops the daemon cleanly; returns whether one was running. `anyway` is the hint if turns are running.
+pub(super) fn end_daemon(force: bool, now: bool, anyway: &str) -> Result<bool, Failure> {
     let mut places = Places::of_user()?;
     let holder = holder::find(&places);
     let stop = DaemonStop(Stop { force: force || now, now, key: Some(key()?) });
     let mut found = ask(&places, &stop)?;
-    if let (Found::Nothing, Some(other)) = (&found, elsewhere(&places, holder.as_ref())) {
+    if let (AtSocket::Nothing, Some(other)) = (&found, elsewhere(&places, holder.as_ref())) {
         places = other;
         found = ask(&places, &stop)?;
     }
     // A holder with another socket is not the daemon that was asked; one without a socket may be.
     let holder = holder.filter(|holder| match &holder.socket {
         Some(socket) => *socket == places.socket,
-        None => !matches!(found, Found::Answer(_)),
+        None => !matches!(found, AtSocket::Answer(_)),
     });
     match (found, &holder) {
-        (Found::Refusal(error), _) if error.code() == Some(Code::Busy) && !force => {
-            return Err(Failure::from(error).hint(format!("{all_the_same}; the turns continue when it starts again")));
+        (AtSocket::Refusal(error), _) if error.code() == Some(Code::Busy) && !force => {
+            return Err(Failure::from(error).hint(format!("{anyway}; the turns continue when it starts again")));
         }
-        (Found::Refusal(error), _) => return Err(error.into()),
-        (Found::Answer(_) | Found::HungUp, Some(holder)) if holder.ends_within(CALL_GRACE + END) => {}
-        (Found::Answer(_) | Found::HungUp, None) => wait_for_socket(&places)?,
-        (Found::Nothing, None) => return Ok(false),
-        (Found::Foreign(failure), None) => return Err(no_status(&places, Found::Foreign(failure), None)),
-        (Found::Silent, None) => return Err(no_status(&places, Found::Silent, None)),
+        (AtSocket::Refusal(error), _) => return Err(error.into()),
+        (AtSocket::Answer(_) | AtSocket::HungUp, Some(holder)) if holder.ends_within(CALL_GRACE + END) => {}
+        (AtSocket::Answer(_) | AtSocket::HungUp, None) => wait_for_socket(&places)?,
+        (AtSocket::Nothing, None) => return Ok(false),
+        (AtSocket::Foreign(failure), None) => return Err(no_status(&places, AtSocket::Foreign(failure), None)),
+        (AtSocket::Silent, None) => return Err(no_status(&places, AtSocket::Silent, None)),
         (_, Some(holder)) => end(holder, force, &places.log())?,
     }
     Ok(true)
 }
 
-/// Waits until no process accepts at the socket.
+/// Waits until nothing accepts connections at the socket.
 fn wait_for_socket(places: &Places) -> Result<(), Failure> {
     let deadline = Instant::now() + CALL_GRACE + END;
     while dial(places)?.is_some() {
@@ -264,7 +266,7 @@ fn wait_for_socket(places: &Places) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Ends a daemon that does not answer: SIGTERM lets it store its state; with `force` SIGKILL follows.
+/// Stops a daemon that does not answer: SIGTERM lets it store its state, with `force` SIGKILL follows.
 fn end(holder: &Holder, force: bool, log: &Path) -> Result<(), Failure> {
     let pid = holder.pid;
     if holder.ends_within(Duration::ZERO) {
@@ -272,8 +274,7 @@ fn end(holder: &Holder, force: bool, log: &Path) -> Result<(), Failure> {
     }
     Terminal::new().say(&format!("the daemon (process {pid}) does not answer; sending SIGTERM"))?;
     let cannot = |error: std::io::Error| {
-        Failure::new(Exit::FAILED, format!("process {pid} cannot be ended: {error}"))
-            .hint(format!("see {}", log.display()))
+        Failure::new(Exit::FAILED, format!("cannot stop process {pid}: {error}")).hint(format!("see {}", log.display()))
     };
     // It may have ended just now.
     let asked = holder.terminate();
@@ -290,14 +291,14 @@ fn end(holder: &Holder, force: bool, log: &Path) -> Result<(), Failure> {
     }
     Terminal::new().say(&format!("it did not end within {} s; sending SIGKILL", END.as_secs()))?;
     holder.kill().map_err(cannot)?;
-    match holder.ends_within(KILLED) {
-        true => Ok(()),
-        false => Err(Failure::new(Exit::FAILED, format!("process {pid} is still there after SIGKILL"))
-            .hint("it is waiting for a disk or a network that does not answer")),
+    if holder.ends_within(KILLED) {
+        return Ok(());
     }
+    Err(Failure::new(Exit::FAILED, format!("process {pid} is still there after SIGKILL"))
+        .hint("it waits for a disk or network that does not answer"))
 }
 
 fn not_running(places: &Places) -> Failure {
-    Failure::unreachable(format!("no daemon runs at {}", places.socket.display()))
-        .hint("any command starts one; `linger daemon start` does only that")
+    Failure::unreachable(format!("no daemon is running at {}", places.socket.display()))
+        .hint("any command starts it; `linger daemon start` does only that")
 }

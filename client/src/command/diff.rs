@@ -1,4 +1,4 @@
-//! `linger diff`: what the turns of a session changed in files, those of its children too.
+//! `linger diff`: what a session's turns changed in files, including its children.
 
 use linger_protocol::checkpoint::Diff;
 use linger_protocol::method::SessionDiff;
@@ -11,7 +11,7 @@ use crate::render::difference::{Form, differences, sums, turn_named};
 use crate::render::style::Style;
 use crate::terminal::{Capabilities, Terminal, clean_line};
 
-/// Before the lines of files, on a terminal; a pipe gets them as a patch has them.
+/// Indentation of diff lines on a terminal; a pipe gets a plain patch.
 const GUTTER: &str = "  ";
 
 pub(super) fn run(args: arguments::Diff) -> Result<Exit, Failure> {
@@ -22,7 +22,7 @@ pub(super) fn run(args: arguments::Diff) -> Result<Exit, Failure> {
     let found = client.call(&SessionDiff(Diff { session, turn, stat }))?;
     let mut terminal = Terminal::new();
     if json {
-        found.files.iter().try_for_each(super::print_value)?;
+        found.files.iter().try_for_each(super::output::print_value)?;
     } else {
         let (look, base) = (Capabilities::detect(), working_directory()?);
         let style = Style { color: look.data_color, unicode: look.unicode };
@@ -31,13 +31,13 @@ pub(super) fn run(args: arguments::Diff) -> Result<Exit, Failure> {
             terminal.data(&line)?;
         }
         match found.files.len() {
-            0 => terminal.say("no file is other than before")?,
+            0 => terminal.say("no file has changed")?,
             _ if stat => terminal.say(&sums(&found))?,
             _ => {}
         }
     }
     for missing in &found.missing {
-        terminal.say(&format!("not in it: {}", clean_line(missing)))?;
+        terminal.say(&format!("not shown: {}", clean_line(missing)))?;
     }
     Ok(Exit::GOOD)
 }

@@ -1,6 +1,7 @@
-//! `linger doctor`: checks everything, and says what to do about problems; with `--repair` what can be
-//! read of damaged data is saved, by a helper while the daemon is stopped.
+//! `linger doctor`: checks everything and says how to fix problems. With `--repair`, a helper saves what can be read from damaged
+//! data while the daemon is stopped.
 
+mod report;
 mod servers;
 
 use linger_protocol::VERSION;
@@ -11,7 +12,6 @@ use linger_protocol::method::{ConfigGet, DaemonCheck, DaemonStatus, KeyList, Mod
 use linger_protocol::place::{PlaceError, Places, check_socket};
 use linger_protocol::trust;
 use linger_protocol::variable::Withheld;
-use serde_json::json;
 
 use super::attention::programs;
 use crate::arguments::Doctor;
@@ -21,31 +21,22 @@ use crate::environment::working_directory;
 use crate::error::{Exit, Failure};
 use crate::render::style::Style;
 use crate::render::table::size;
-use crate::terminal::{Capabilities, Terminal, clean_line};
+use crate::terminal::{Capabilities, Terminal};
+use report::Report;
 
-/// What has been looked at so far.
-struct Report {
-    terminal: Terminal,
-    style: Style,
-    json: bool,
-    healthy: bool,
-    /// What is wrong, so far.
-    bad: Vec<String>,
-}
-
-/// The variables that name a proxy, and for which providers.
+/// The variables that name a proxy, by scheme of the address.
 const PROXIES: [(&str, [&str; 4]); 2] = [
     ("https", ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]),
     ("http", ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"]),
 ];
 
-/// What to do about a provider that does not answer.
+/// The hint for a provider that does not answer.
 const PROBE_HINT: &str = "check its base_url in the configuration, and its key with `linger key list`";
 
-/// Sessions of a damaged database that are named; `daemon status --json` has all.
+/// Sessions of a damaged database that are listed; `daemon status --json` lists all.
 const NAMED: usize = 20;
 
-/// The deepest family that is looked at; real ones have a few dozen generations.
+/// Ancestors of a process that are followed, at most; real processes have a few dozen.
 const GENERATIONS: usize = 1024;
 
 pub(super) fn run(args: &Doctor) -> Result<Exit, Failure> {
@@ -67,7 +58,8 @@ fn examine(report: &mut Report, args: &Doctor) -> Result<(), Failure> {
         Err(PlaceError::Io { error, .. })
             if error.kind() == std::io::ErrorKind::NotFound && places.socket.starts_with(&places.state) =>
         {
-            report.good(&format!("socket {} (its directory is made at the first start)", places.socket.display()))?;
+            report
+                .good(&format!("socket {} (its directory is created at the first start)", places.socket.display()))?;
         }
         Err(error) => return report.bad(&error.to_string(), Some(&error.hint())),
     }
@@ -76,7 +68,7 @@ fn examine(report: &mut Report, args: &Doctor) -> Result<(), Failure> {
     // A broken configuration is reported below.
     if !matches!(&client, Ok(client) if client.welcome.config_error.is_some()) {
         let config = places.config_file();
-        let state = if config.exists() { "" } else { " (not written yet: the defaults hold)" };
+        let state = if config.exists() { "" } else { " (does not exist yet; defaults apply)" };
         report.good(&format!("configuration {}{state}", config.display()))?;
     }
     let mut client = match client {
@@ -100,7 +92,7 @@ fn examine(report: &mut Report, args: &Doctor) -> Result<(), Failure> {
             daemon(report, &status)?;
             let mut checked = client.call(&DaemonCheck(Empty {}));
             if let Ok(checked) = &mut checked {
-                // What the daemon does not know.
+                // Damage that only the helper has seen.
                 checked.damage.extend(recovered.damage.into_iter().filter(|damage| damage.file.is_none()));
             }
             stored(report, &status, checked)?;
@@ -128,7 +120,7 @@ fn examine(report: &mut Report, args: &Doctor) -> Result<(), Failure> {
     environment(report, &client)
 }
 
-/// The programs that tell of a session that needs an answer.
+/// Checks the programs that notify when a session needs an answer.
 fn attention(report: &mut Report, client: &mut Client) -> Result<(), Failure> {
     let Ok(Configuration { settings: Some(settings), .. }) = client.call(&ConfigGet(Get::default())) else {
         return Ok(());
@@ -139,44 +131,45 @@ fn attention(report: &mut Report, client: &mut Client) -> Result<(), Failure> {
     })
 }
 
-/// The configuration of this directory's workspace, if it is wrong or waits.
+/// Checks the configuration of this directory's workspace.
 fn workspace(report: &mut Report, client: &mut Client) -> Result<(), Failure> {
     let Ok(workspace) = client.call(&TrustGet(trust::Get { cwd: working_directory()? })) else { return Ok(()) };
     if let Some(error) = &workspace.error {
-        report.bad(error, Some("correct the file: until then everything in this workspace asks"))?;
+        report.bad(error, Some("correct the file; until then everything in this workspace asks"))?;
     }
     if workspace.waiting.is_some() {
         let text = format!("files of {} wait for your trust", workspace.workspace.display());
-        report.more(&text, Some("`linger trust` shows what they want"))?;
+        report.more(&text, Some("run `linger trust` to review them"))?;
     }
     Ok(())
 }
 
-/// What of this environment tools get, and what is withheld from them.
+/// Reports which variables of this environment tools get, and which are withheld.
 fn environment(report: &mut Report, client: &Client) -> Result<(), Failure> {
     let (given, others) = client.environment();
     let noteworthy = others.iter().filter(|(_, why)| !matches!(why, Withheld::Own | Withheld::Terminal));
     let names: Vec<&str> = noteworthy.map(|(name, _)| name.as_str()).collect();
-    let withheld = match names.is_empty() {
-        true => String::new(),
-        false => format!("; withheld: {} (`linger env` says why)", names.join(", ")),
+    let withheld = if names.is_empty() {
+        String::new()
+    } else {
+        format!("; withheld: {} (`linger doctor --env` says why)", names.join(", "))
     };
     report.good(&format!("tools get {} variables of this shell{withheld}", given.len()))
 }
 
-/// Checks that the system shows the parents of a process: otherwise the daemon cannot tell a user from
-/// a tool, and refuses everything that only a user may do.
+/// Checks that the system shows the parents of a process. Without that, the daemon cannot tell a user from a tool, and refuses
+/// everything that only a user may do.
 fn family(report: &mut Report) -> Result<(), Failure> {
     if !cfg!(target_os = "linux") || sees_ancestors(std::process::id(), parent) {
         return Ok(());
     }
     report.bad(
-        "/proc does not show the parents of a process, so the daemon lets no one answer a permission, choose a mode that asks less, bring a key or stop it",
+        "/proc does not show the parents of a process, so the daemon refuses everyone's answers, looser modes, keys and stop requests",
         Some("mount /proc without hidepid, or with gid= of a group of yours, and restart the daemon"),
     )
 }
 
-/// Whether a process can be followed to the first one.
+/// Whether the ancestors of a process are visible up to the first one.
 fn sees_ancestors(pid: u32, parent: impl Fn(u32) -> Option<u32>) -> bool {
     let line = std::iter::successors(Some(pid), |pid| parent(*pid).filter(|parent| *parent != 0));
     line.take(GENERATIONS).last().is_some_and(|first| parent(first) == Some(0))
@@ -184,23 +177,24 @@ fn sees_ancestors(pid: u32, parent: impl Fn(u32) -> Option<u32>) -> bool {
 
 fn daemon(report: &mut Report, status: &Status) -> Result<(), Failure> {
     if status.version == VERSION {
-        report.good(&format!("daemon {} runs as process {}", status.version, status.pid))?;
+        report.good(&format!("daemon {} is running as process {}", status.version, status.pid))?;
     } else {
-        let text = format!("daemon {} runs as process {}, this is linger {VERSION}", status.version, status.pid);
-        report
-            .bad(&text, Some("`linger daemon stop` ends it, and the next command starts this one; `linger help background` says how to upgrade"))?;
+        let text =
+            format!("daemon {} is running as process {}, but this is linger {VERSION}", status.version, status.pid);
+        report.bad(
+            &text,
+            Some("run `linger daemon stop`; the next command starts this version (`linger help background`)"),
+        )?;
     }
     let log = status.log.display();
     match &status.log_error {
         None => report.good(&format!("log {log}"))?,
-        Some(error) => report.bad(
-            &format!("log {log}: {error}"),
-            Some("the daemon works without; each line that it has to say tries again"),
-        )?,
+        Some(error) => report
+            .bad(&format!("log {log}: {error}"), Some("the daemon works without a log, and retries with each line"))?,
     }
     status.storage.map_or(Ok(()), |storage| space(report, &storage))?;
     if let Some(error) = &status.config_error {
-        report.bad(error, Some(&format!("correct {}; it is read again at once", status.config.display())))?;
+        report.bad(error, Some(&format!("correct {}; it is reloaded at once", status.config.display())))?;
     }
     for warning in &status.config_warnings {
         report.bad(warning, Some(&format!("see {}", status.config.display())))?;
@@ -210,9 +204,12 @@ fn daemon(report: &mut Report, status: &Status) -> Result<(), Failure> {
     }
     if let Some((name, scheme)) = proxy_here(&status.proxies) {
         let text = format!(
-            "{name} is set here, and the daemon was started without it: it goes out directly to {scheme}:// addresses"
+            "{name} is set here, but the daemon was started without it and connects directly to {scheme}:// addresses"
         );
-        report.more(&text, Some("write `proxy` into [network] of the configuration, or start it from here"))?;
+        report.more(
+            &text,
+            Some("set `proxy` in [network] of the configuration, or restart the daemon from this shell"),
+        )?;
     }
     if status.tokens > 0 {
         let said = if status.tokens == 1 { "token is" } else { "tokens are" };
@@ -225,7 +222,7 @@ fn daemon(report: &mut Report, status: &Status) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A variable that names a proxy here where the daemon has none, and for which addresses.
+/// A variable that names a proxy here but not for the daemon, and the scheme it is for.
 fn proxy_here(proxies: &[String]) -> Option<(&'static str, &'static str)> {
     let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let has = |scheme: &str| {
@@ -235,7 +232,7 @@ fn proxy_here(proxies: &[String]) -> Option<(&'static str, &'static str)> {
     lacking.find_map(|(scheme, names)| Some((*names.iter().find(|name| is_set(name))?, *scheme)))
 }
 
-/// Saves what can be read of damaged data, with the daemon stopped meanwhile; nothing if there is nothing to do.
+/// Saves what can be read from damaged data while the daemon is stopped. Does nothing if there is no damage.
 fn repair(mut client: Client, force: bool) -> Result<Recovered, Failure> {
     let checked = client.call(&DaemonCheck(Empty {}))?;
     if checked.complete && !checked.repairable {
@@ -243,11 +240,11 @@ fn repair(mut client: Client, force: bool) -> Result<Recovered, Failure> {
     }
     let places = client.places.clone();
     drop(client);
-    super::daemon::end_daemon(force, false, "`linger doctor --repair --force` stops the daemon all the same")?;
+    super::daemon::end_daemon(force, false, "`linger doctor --repair --force` stops the daemon anyway")?;
     start::recover(&places)
 }
 
-/// The database, and the damage that there is or was.
+/// Reports the state of the database, and present and past damage.
 fn stored(report: &mut Report, status: &Status, checked: Result<Checked, Failure>) -> Result<(), Failure> {
     let in_use = |damage: &Damage| damage.file.is_none() && damage.hint.is_some();
     let database = status.database.display();
@@ -260,8 +257,8 @@ fn stored(report: &mut Report, status: &Status, checked: Result<Checked, Failure
     };
     match &checked {
         Ok(_) if damage.iter().any(in_use) => {}
-        Ok(Checked { complete: true, .. }) => report.good(&format!("database {database}, all of it can be read"))?,
-        Ok(_) => report.good(&format!("database {database}; it is large, and only the beginning of it was read"))?,
+        Ok(Checked { complete: true, .. }) => report.good(&format!("database {database}, completely readable"))?,
+        Ok(_) => report.good(&format!("database {database}; it is large, only its beginning was read"))?,
         Err(_) => {}
     }
     for damage in damage {
@@ -272,7 +269,7 @@ fn stored(report: &mut Report, status: &Status, checked: Result<Checked, Failure
         }
         for left in damage.left.iter().take(NAMED) {
             let what = match left.events {
-                0 => "is not here".to_owned(),
+                0 => "is missing".to_owned(),
                 events if left.of > events => format!("has {events} of its {} events", left.of),
                 events => format!("has {events} events"),
             };
@@ -280,7 +277,7 @@ fn stored(report: &mut Report, status: &Status, checked: Result<Checked, Failure
         }
         if damage.left.len() > NAMED {
             let rest = damage.left.len() - NAMED;
-            report.more(&format!("and {rest} more"), Some("`linger daemon status --json` names all"))?;
+            report.more(&format!("and {rest} more"), Some("`linger daemon status --json` lists all"))?;
         }
     }
     Ok(())
@@ -289,12 +286,12 @@ fn stored(report: &mut Report, status: &Status, checked: Result<Checked, Failure
 fn space(report: &mut Report, storage: &Storage) -> Result<(), Failure> {
     report.good(&format!("storage: {}; {} free", super::daemon::storage(storage), size(storage.free)))?;
     if let Some(low) = super::daemon::low_space(storage) {
-        report.bad(&low, Some("`linger prune --older-than 30d --dry-run` lists what could be deleted"))?;
+        report.bad(&low, Some("`linger rm --older-than 30d --dry-run` lists sessions that could be deleted"))?;
     }
     Ok(())
 }
 
-/// What can be used; `named` is the model of new sessions, which need not be its provider's own.
+/// Reports usable models. `named` is the model of new sessions, which need not be listed by its provider.
 fn models(report: &mut Report, rows: &[Model], named: Option<&str>) -> Result<(), Failure> {
     for model in rows.iter().filter(|model| model.ready) {
         let default = if model.default { ", for new sessions" } else { "" };
@@ -304,19 +301,19 @@ fn models(report: &mut Report, rows: &[Model], named: Option<&str>) -> Result<()
         let missing = model.missing.as_deref().unwrap_or("it is not ready");
         report.bad(&format!("model {}, for new sessions: {missing}", model.model), None)?;
     } else if rows.iter().any(|model| model.default) {
-        // It was listed with the others.
+        // Listed above.
     } else if let Some(model) = named {
         report.good(&format!("model {model}, for new sessions"))?;
     } else {
         report.bad(
             "new sessions have no model",
-            Some("set `model` in the configuration, or use -m; `-m demo` needs no key"),
+            Some("run `linger init`, or export a key such as ANTHROPIC_API_KEY; `linger -m demo` needs no key"),
         )?;
     }
     Ok(())
 }
 
-/// A row's model, or its provider where that has no model of its own.
+/// The model of a row, or its provider if that has no default model.
 fn named_by(model: &Model) -> String {
     match model.model.split_once('/') {
         Some((provider, "MODEL")) => format!("provider {provider}"),
@@ -324,16 +321,16 @@ fn named_by(model: &Model) -> String {
     }
 }
 
-/// What was contacted for a row.
+/// Whether the server of a model was contacted.
 fn contact(model: &Model) -> &'static str {
     match (&model.base_url, model.contacted) {
         (None, _) => "",
-        (Some(_), true) => "; its server listens",
+        (Some(_), true) => "; its server is listening",
         (Some(_), false) => "; not contacted (--probe asks it)",
     }
 }
 
-/// What the providers answered that were asked for their models.
+/// Reports the answers of the providers that were asked for their models.
 fn probed(report: &mut Report, rows: &[Model]) -> Result<(), Failure> {
     let of = |row: &Model| row.model.split('/').next().unwrap_or_default().to_owned();
     for rows in rows.chunk_by(|one, two| of(one) == of(two)) {
@@ -343,7 +340,7 @@ fn probed(report: &mut Report, rows: &[Model]) -> Result<(), Failure> {
             Some(problem) => report.bad(&format!("provider {provider}: {problem}"), Some(PROBE_HINT))?,
             None if contacted => report.good(&format!("provider {provider} answers: {} models", rows.len()))?,
             None if first.ready && first.base_url.is_some() => {
-                report.more(&format!("provider {provider} has no list to ask for"), None)?;
+                report.more(&format!("provider {provider} offers no list of models"), None)?;
             }
             None => {}
         }
@@ -351,52 +348,18 @@ fn probed(report: &mut Report, rows: &[Model]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where the key of new sessions' provider comes from.
+/// Reports where the key for new sessions comes from.
 fn keys(report: &mut Report, listed: &Listed) -> Result<(), Failure> {
     let Some(info) = listed.keys.iter().find(|info| info.default) else { return Ok(()) };
     let text = format!("key of {}: {}", info.provider, super::key::origin(info));
     match (&listed.no_keychain, info.source) {
-        (Some(why), Source::Keychain) => {
-            report.bad(&format!("{text}, but {why}"), Some("start the daemon where there is one, or use a variable"))
-        }
-        // Said with the model.
+        (Some(why), Source::Keychain) => report.bad(
+            &format!("{text}, but {why}"),
+            Some("start the daemon in a session with a keychain, or use a variable"),
+        ),
+        // Reported with the model.
         (_, Source::Missing) => Ok(()),
         _ => report.good(&text),
-    }
-}
-
-impl Report {
-    fn good(&mut self, text: &str) -> Result<(), Failure> {
-        let sign = self.style.good();
-        self.row(Some(true), &sign, text, None)
-    }
-
-    fn bad(&mut self, text: &str, hint: Option<&str>) -> Result<(), Failure> {
-        self.healthy = false;
-        // What breaks one thing breaks others, which say the same.
-        if self.bad.iter().any(|said| said == text) {
-            return Ok(());
-        }
-        self.bad.push(text.to_owned());
-        let sign = self.style.bad();
-        self.row(Some(false), &sign, text, hint)
-    }
-
-    fn failure(&mut self, failure: &Failure) -> Result<(), Failure> {
-        self.bad(failure.message.as_deref().unwrap_or("failed"), failure.hint.as_deref())
-    }
-
-    /// More about what was said last, and what could be done about it.
-    fn more(&mut self, text: &str, hint: Option<&str>) -> Result<(), Failure> {
-        self.row(None, " ", text, hint)
-    }
-
-    fn row(&mut self, ok: Option<bool>, sign: &str, text: &str, hint: Option<&str>) -> Result<(), Failure> {
-        if self.json {
-            return Ok(self.terminal.data(&json!({ "ok": ok, "text": text, "hint": hint }).to_string())?);
-        }
-        self.terminal.text(&format!("{sign} {}\n", clean_line(text)))?;
-        hint.map_or(Ok(()), |hint| Ok(self.terminal.line(&format!("  hint: {hint}"))?))
     }
 }
 

@@ -1,10 +1,11 @@
-//! `linger env`: which variables the tools of a session get, and which of this shell they do not get. Names alone, never values.
+//! `linger doctor --env`: the variables that tools get, and those withheld from them. Only names, never values.
 
 use linger_protocol::method::SessionEnv;
 use linger_protocol::session::{Environment, Named};
 use serde_json::{Map, Value, json};
 
-use super::{print_value, resolve};
+use super::find::resolve;
+use super::output::print_value;
 use crate::arguments::Env;
 use crate::connect::Client;
 use crate::error::{Exit, Failure};
@@ -36,19 +37,22 @@ pub(super) fn run(args: &Env) -> Result<Exit, Failure> {
         print_value(&value)?;
         return Ok(Exit::GOOD);
     }
-    let secret = |name: &String| match names.missing.contains(name) {
-        true => "a secret; missing since the daemon was restarted",
-        false => "a secret, in the daemon's memory alone",
+    let secret = |name: &String| {
+        if names.missing.contains(name) {
+            "secret; missing since the daemon was restarted"
+        } else {
+            "secret, only in the daemon's memory"
+        }
     };
     let plain = names.variables.iter().map(|name| vec![name.clone(), String::new()]);
     let secrets = names.secret.iter().map(|name| vec![name.clone(), secret(name).to_owned()]);
-    let others = withheld.iter().map(|(name, why)| vec![name.clone(), format!("of this shell, withheld: {why}")]);
+    let others = withheld.iter().map(|(name, why)| vec![name.clone(), format!("in this shell, withheld: {why}")]);
     let mut terminal = Terminal::new();
     for line in columns(&plain.chain(secrets).chain(others).collect::<Vec<_>>()) {
         terminal.line(line.trim_end())?;
     }
     if !names.missing.is_empty() {
-        terminal.say("attach, or send a prompt, from a shell that has what is missing")?;
+        terminal.say("attach or send a prompt from a shell that has the missing variables")?;
     }
     Ok(Exit::GOOD)
 }

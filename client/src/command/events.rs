@@ -1,4 +1,4 @@
-//! `linger events`: what happens in all sessions, in one stream.
+//! `linger events`: the events of all sessions in one stream.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use linger_protocol::method::EventsSubscribe;
 use linger_protocol::transport::blocking::Incoming;
 use serde_json::value::RawValue;
 
-use super::resolve;
+use super::find::resolve;
 use super::since::{Since, since};
 use crate::arguments::Events;
 use crate::connect::{Client, RECONNECTING, is_ending, parse};
@@ -22,7 +22,7 @@ use crate::render::table::moment;
 use crate::render::worktree;
 use crate::terminal::{Capabilities, Terminal};
 
-/// How much of a text a line shows, in characters.
+/// Characters of a text that a line shows.
 const SHOWN: usize = 100;
 
 pub(super) fn run(args: &Events) -> Result<Exit, Failure> {
@@ -50,7 +50,7 @@ pub(super) fn run(args: &Events) -> Result<Exit, Failure> {
         match &event.body {
             EventBody::CaughtUp {} if args.follow => {}
             EventBody::CaughtUp {} => return Ok(Exit::GOOD),
-            // Only for this reader: it cannot go on.
+            // Only for this reader: its stream has ended.
             EventBody::Notice { text, .. } if notification.session.is_none() => {
                 return Err(Failure::new(Exit::FAILED, text.clone()));
             }
@@ -62,17 +62,16 @@ pub(super) fn run(args: &Events) -> Result<Exit, Failure> {
     Ok(Exit::GOOD)
 }
 
-/// An event in a line: when, where, which, and the most important of it.
+/// One event as a line: time, session, kind and its main content.
 fn line(notification: &Notification) -> String {
     let event = &notification.event;
     let session = notification.session.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string);
     let kind = <&str>::from(&event.body);
-    let said = said(&event.body);
-    format!("{}  {session}  {kind}  {}", moment(event.at), short(&said)).trim_end().to_owned()
+    format!("{}  {session}  {kind}  {}", moment(event.at), short(&summary(&event.body))).trim_end().to_owned()
 }
 
-/// What an event is about.
-fn said(body: &EventBody) -> String {
+/// The main content of an event.
+fn summary(body: &EventBody) -> String {
     match body {
         EventBody::SessionCreated { cwd, model, name, .. } => {
             let name = name.as_ref().map(|name| format!("{name} ")).unwrap_or_default();
@@ -109,25 +108,25 @@ fn said(body: &EventBody) -> String {
     }
 }
 
-/// The first line of a text, cut.
+/// The first line of a text, shortened.
 fn short(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
     let cut: String = line.chars().take(SHOWN).collect();
     if cut.len() < text.trim().len() { format!("{cut}…") } else { cut }
 }
 
-/// An event, and the line as it came.
+/// An event, typed and as received.
 type Notified = (Box<Notification>, Box<RawValue>);
 
-/// A followed stream of all sessions, over as many connections as it takes.
+/// A subscription to all sessions that survives lost connections.
 pub(super) struct Feed {
-    /// The connection; calls over it keep events for [`Feed::next`].
+    /// The connection. Events that arrive during calls are kept for [`Feed::next`].
     pub(super) client: Client,
-    /// What is asked for; `after` moves on.
+    /// The subscription; `after` advances with each event.
     subscribe: Subscribe,
-    /// The number of the connection that it is subscribed over.
+    /// The connection number that the subscription belongs to.
     epoch: u32,
-    /// The `events/subscribe` that is not answered yet.
+    /// The `events/subscribe` request without an answer yet.
     open: Option<u64>,
 }
 
@@ -147,11 +146,11 @@ impl Feed {
         Ok(())
     }
 
-    /// Waits for the next event; none after a signal.
+    /// Waits for the next event; `None` after a signal.
     pub(super) fn next(&mut self) -> Result<Option<Notified>, Failure> {
         loop {
             if self.client.epoch != self.epoch {
-                // A call has made a new connection.
+                // A call opened a new connection.
                 self.subscribe()?;
             }
             match self.client.next_event(None::<Instant>) {
@@ -164,7 +163,7 @@ impl Feed {
                     self.open = None;
                     let answer = parse::<EventsSubscribe>(&answer?)?;
                     if self.subscribe.after.as_ref().is_some_and(|after| after.0 == NOW) {
-                        // Over the next connection it is another moment.
+                        // On the next connection `now` would be later.
                         self.subscribe.after = Some(answer.cursor);
                     }
                 }
@@ -176,7 +175,7 @@ impl Feed {
         }
     }
 
-    /// Subscribes again over a new connection, after what was seen.
+    /// Subscribes again over a new connection, after the last event seen.
     fn again(&mut self) -> Result<(), Failure> {
         if self.client.epoch == self.epoch {
             let back = match self.client.reconnect_soon() {
@@ -189,7 +188,7 @@ impl Feed {
                 back => back.map(drop),
             };
             match back {
-                // The signal comes next.
+                // The signal is the next event.
                 Err(failure) if failure.interrupted => return Ok(()),
                 back => back?,
             }

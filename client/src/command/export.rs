@@ -1,4 +1,4 @@
-//! `linger export`: a session as Markdown, or its events as they are.
+//! `linger export`: prints a session as Markdown, or its events as JSON lines.
 
 use linger_protocol::event::EventBody;
 
@@ -28,7 +28,7 @@ pub(super) fn run(args: &Export) -> Result<Exit, Failure> {
                     continue;
                 }
                 let text = markdown(&notification.event);
-                // A file gets the text as it is, a terminal what cannot steer it.
+                // A terminal gets the text without control characters, a file gets it unchanged.
                 terminal.text(&if to_terminal { clean(&text).into_owned() } else { text })?;
             }
             Happened::Lost => reattach(&mut attachment)?,

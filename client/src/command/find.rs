@@ -30,12 +30,12 @@ pub(super) fn resolve(client: &mut Client, text: &str) -> Result<Info, Failure> 
     }
     match binned(client, text) {
         Ok(row) => Err(Failure::usage(format!("session {} is in the bin", row.session))
-            .hint(format!("`linger restore {}` takes it out", row.session))),
+            .hint(format!("`linger rm --restore {}` takes it out", row.session))),
         Err(_) => Err(unknown(text, "no session is called", "`linger ls` lists the sessions")),
     }
 }
 
-/// The one session in the bin that `text` means; names of the past count, those of the latest first.
+/// Finds the session in the bin that `text` means. Former names count, the latest first.
 pub(super) fn binned(client: &mut Client, text: &str) -> Result<Info, Failure> {
     let rows = client.call(&SessionList(List { bin: true, ..List::default() }))?;
     let begins = |row: &Info| text.chars().count() >= MIN_PREFIX && row.session.as_str().starts_with(text);
@@ -52,7 +52,7 @@ pub(super) fn is_whole(row: &Info, text: &str) -> bool {
     row.name.as_deref() == Some(text) || row.session.as_str() == text
 }
 
-/// Which of the rows that match is meant: names come before ids, and ids before prefixes.
+/// Picks one of the matching rows: names before ids, ids before prefixes. Fails if several prefixes match.
 fn meant<'a>(rows: &'a [Info], text: &str) -> Result<Option<&'a Info>, Failure> {
     let named = rows.iter().find(|row| row.name.as_deref() == Some(text));
     if let Some(row) = named.or_else(|| rows.iter().find(|row| row.session.as_str() == text)) {
@@ -71,14 +71,14 @@ fn meant<'a>(rows: &'a [Info], text: &str) -> Result<Option<&'a Info>, Failure> 
 
 fn unknown(text: &str, what: &str, hint: &str) -> Failure {
     let failure = Failure::usage(format!("{what} '{text}'"));
-    match text.chars().count() < MIN_PREFIX {
-        true => failure.hint(format!("{hint}; a prefix of an id has at least {MIN_PREFIX} characters")),
-        false => failure.hint(hint),
+    if text.chars().count() < MIN_PREFIX {
+        return failure.hint(format!("{hint}; a prefix of an id needs at least {MIN_PREFIX} characters"));
     }
+    failure.hint(hint)
 }
 
-/// The latest session of the nearest directory that has one, from this one up to the root of its repository; `lasting` passes over
-/// those that `linger run` made.
+/// The latest session of the nearest directory that has one, from this one up to the root of its repository. `lasting` skips
+/// sessions created by `linger run`.
 pub(super) fn latest(client: &mut Client, from: Option<&Path>, lasting: bool) -> Result<Option<Info>, Failure> {
     for cwd in project(&directory(from)?) {
         let list = List { cwd: Some(cwd), lasting, limit: Some(1), ..List::default() };
@@ -89,19 +89,20 @@ pub(super) fn latest(client: &mut Client, from: Option<&Path>, lasting: bool) ->
     Ok(None)
 }
 
-/// As [`latest`]; fails if there is none.
+/// Like [`latest`], but fails if there is none.
 pub(super) fn must_be_latest(client: &mut Client, from: Option<&Path>, lasting: bool) -> Result<Info, Failure> {
-    let none = || Failure::usage("there is no session in this directory").hint("name one; `linger ls` lists them");
+    let none =
+        || Failure::usage("there is no session in this directory").hint("give a session; `linger ls` lists them");
     latest(client, from, lasting)?.ok_or_else(none)
 }
 
-/// The directory that a command is about: this one, or another as seen from it.
+/// The directory that a command works on: `other`, relative to this one, or this one.
 pub(super) fn directory(other: Option<&Path>) -> Result<PathBuf, Failure> {
     let here = working_directory()?;
     Ok(other.map_or_else(|| here.clone(), |other| here.join(other)))
 }
 
-/// The directories from this one up to the root of its repository; this one alone if it is in none.
+/// The directories from `cwd` up to the root of its repository; only `cwd` outside a repository.
 fn project(cwd: &Path) -> Vec<PathBuf> {
     let up: Vec<PathBuf> = cwd.ancestors().take(MAX_DEPTH).map(Path::to_path_buf).collect();
     match up.iter().position(|dir| dir.join(".git").exists()) {

@@ -1,7 +1,7 @@
-//! `linger gateway start|stop|status|url`: the HTTP server, a process beside the daemon.
+//! `linger gateway start|stop|status|url`: the HTTP server, a separate process.
 //!
-//! It is started from here, so that it is none of the daemon's processes. What of `[gateway]` is in force is the daemon's to know;
-//! the gateway gets it as arguments. Its lock's file says where it listens while it holds the lock.
+//! It is started here, so that it is not a process of the daemon. The daemon knows the `[gateway]` settings in force; the gateway
+//! gets them as arguments. While it holds its lock, the lock file says where it listens.
 
 use std::fs::{File, TryLockError};
 use std::io::Read as _;
@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::{Value, json};
 
-use super::print_value;
+use super::output::print_value;
 use crate::arguments::{Gateway, GatewayStart, GatewayUrl};
 use crate::connect::Client;
 use crate::connect::start::{become_gateway, gateway};
@@ -25,13 +25,13 @@ use crate::error::{Exit, Failure};
 use crate::render::table::{age, columns};
 use crate::terminal::Terminal;
 
-/// What the page may do: all that a person does in a session.
+/// The rights of the web page: everything a person does in a session.
 const PAGE: [Can; 4] = [Can::Observe, Can::Speak, Can::Steer, Can::AnswerCommands];
 
-/// How long a gateway may take to end, in seconds.
+/// Seconds that a gateway may take to end.
 const END_S: i64 = 5;
 
-/// The most bytes of the lock's file: a line of JSON with a path and a name in it.
+/// Bytes of the lock file that are read: a line of JSON with a path and a name.
 const MAX_FILE: u64 = 16 << 10;
 
 pub(super) fn run(command: &Gateway) -> Result<Exit, Failure> {
@@ -43,10 +43,10 @@ pub(super) fn run(command: &Gateway) -> Result<Exit, Failure> {
     }
 }
 
-/// The gateway that runs, if one does.
+/// The running gateway, if any.
 fn running(places: &Places) -> Option<Running> {
     let file = File::open(places.gateway()).ok()?;
-    // The lock is free: none runs.
+    // A free lock means that none is running.
     if !matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)) {
         return None;
     }
@@ -56,10 +56,10 @@ fn running(places: &Places) -> Option<Running> {
 }
 
 fn none() -> Failure {
-    Failure::unreachable("no gateway runs").hint("`linger gateway start` starts it")
+    Failure::unreachable("the gateway is not running").hint("`linger gateway start` starts it")
 }
 
-/// The arguments that `[gateway]` is, as far as it is in force.
+/// The `[gateway]` settings in force, as arguments.
 fn arguments(settings: &Value) -> Vec<String> {
     let Some(table) = settings.get("gateway") else { return Vec::new() };
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -74,7 +74,8 @@ fn start(args: &GatewayStart) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
     let settings = client.call(&ConfigGet(Get::default()))?;
     if settings.waiting.is_some_and(|waiting| waiting.changes.iter().any(|line| line.starts_with("gateway."))) {
-        Terminal::new().say("warning: a change of [gateway] waits until you confirm it\nhint: `linger config confirm` shows it, and asks")?;
+        Terminal::new()
+            .say("warning: a change of [gateway] waits for confirmation\nhint: run `linger config confirm`")?;
     }
     let arguments = arguments(&settings.settings.unwrap_or_default());
     let places = client.places.clone();
@@ -83,27 +84,29 @@ fn start(args: &GatewayStart) -> Result<Exit, Failure> {
         return Err(become_gateway(&arguments));
     }
     gateway(&places, &arguments)?;
-    let running = running(&places).ok_or_else(|| Failure::new(Exit::FAILED, "the gateway has ended at once"))?;
+    let running =
+        running(&places).ok_or_else(|| Failure::new(Exit::FAILED, "the gateway ended right after its start"))?;
     if args.json {
         print_value(&running)?;
         return Ok(Exit::GOOD);
     }
-    Terminal::new().say(&format!("the gateway listens at {}", place(&running)))?;
-    Terminal::new().say("hint: `linger gateway url` opens the page; `linger token mint` makes a token for scripts")?;
+    Terminal::new().say(&format!("the gateway is listening at {}", place(&running)))?;
+    Terminal::new()
+        .say("hint: `linger gateway url` prints a link to the page; `linger token mint` creates a token for scripts")?;
     Ok(Exit::GOOD)
 }
 
-/// Where it listens, and where browsers find it if a proxy is between.
+/// Where it listens, and the public address if there is a proxy.
 fn place(running: &Running) -> String {
     let Running { listen, url, .. } = running;
     match url {
         Some(url) if url.strip_prefix("http://") == Some(listen) => url.clone(),
-        Some(url) => format!("{listen}, which browsers reach at {url}"),
+        Some(url) => format!("{listen}, public address {url}"),
         None => listen.clone(),
     }
 }
 
-/// Prints a link with a code in it, which the page exchanges for its cookie.
+/// Prints a link with a code that the page exchanges for its cookie.
 fn url(args: &GatewayUrl) -> Result<Exit, Failure> {
     let places = Places::of_user()?;
     let running = running(&places).ok_or_else(none)?;
@@ -165,25 +168,28 @@ fn stop(json: bool) -> Result<Exit, Failure> {
         print_value(&json!({ "stopped": found.is_some() }))?;
         return Ok(Exit::GOOD);
     }
-    let said = if found.is_some() { "the gateway has ended; sessions go on" } else { "no gateway runs" };
+    let said = if found.is_some() { "stopped the gateway; sessions continue" } else { "the gateway is not running" };
     Terminal::new().say(said)?;
     Ok(Exit::GOOD)
 }
 
-/// Ends the process that holds the lock, and no other.
+/// Stops the process that holds the lock, and no other.
 fn end(places: &Places, found: &Running) -> Result<(), Failure> {
-    let failed =
-        |why: String| Failure::new(Exit::FAILED, format!("the gateway (process {}) does not end: {why}", found.pid));
+    let failed = |why: String| {
+        Failure::new(Exit::FAILED, format!("the gateway (process {}) cannot be stopped: {why}", found.pid))
+    };
     let pid = i32::try_from(found.pid).ok().and_then(Pid::from_raw);
     let process =
         pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())).transpose().map_err(|error| failed(error.to_string()))?;
-    // The process is held: if it still has the lock, its number was not given to another.
+    // The descriptor holds the process: if it still has the lock, its number was not reused.
     let Some(process) = process.filter(|_| running(places).as_ref() == Some(found)) else { return Ok(()) };
     pidfd_send_signal(&process, Signal::TERM).map_err(|error| failed(error.to_string()))?;
     let limit = Timespec { tv_sec: END_S, tv_nsec: 0 };
     match poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit)) {
         Ok(1..) => Ok(()),
-        Ok(0) => Err(failed(format!("it has {END_S} s")).hint(format!("`kill -9 {}` ends it", found.pid))),
+        Ok(0) => {
+            Err(failed(format!("it still runs after {END_S} s")).hint(format!("`kill -9 {}` kills it", found.pid)))
+        }
         Err(error) => Err(failed(error.to_string())),
     }
 }
@@ -193,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_proxy_must_know_is_said_beside_the_address_of_the_page() {
+    fn the_address_for_a_proxy_is_shown_with_the_public_address() {
         let place = |listen: &str, url: Option<&str>| {
             place(&Running {
                 pid: 1,
@@ -204,7 +210,7 @@ mod tests {
             })
         };
         assert_eq!(place("127.0.0.1:1", Some("http://127.0.0.1:1")), "http://127.0.0.1:1");
-        assert_eq!(place("127.0.0.1:1", Some("https://a")), "127.0.0.1:1, which browsers reach at https://a");
+        assert_eq!(place("127.0.0.1:1", Some("https://a")), "127.0.0.1:1, public address https://a");
         assert_eq!(place("unix:/s", None), "unix:/s");
     }
 

@@ -1,4 +1,4 @@
-//! What people type from the habit of other programs, and words that are nearly a command: named in a hint, never run.
+//! Words that are commands of other programs, and misspelt commands: the error names the right command; nothing runs.
 
 use clap::CommandFactory as _;
 
@@ -6,52 +6,57 @@ use crate::arguments::Arguments;
 use crate::error::Failure;
 use crate::render::near::{distance, nearest};
 
-/// Words of other programs, and what does that here.
-const ELSEWHERE: [(&str, &str); 16] = [
+/// Commands of other programs, and what to use instead.
+const ELSEWHERE: [(&str, &str); 17] = [
     ("setup", "`linger init` writes a first configuration"),
-    ("completion", "`linger completions bash|zsh|fish` prints what a shell needs"),
-    ("logout", "`linger key rm PROVIDER` takes a key out of the keychain"),
-    ("auth", "`linger login PROVIDER` keeps a key; `linger key list` lists them"),
+    ("completion", "`linger completions bash|zsh|fish` generates shell completions"),
+    ("logout", "`linger key rm PROVIDER` removes a key from the keychain"),
+    ("auth", "`linger key set PROVIDER` stores a key; `linger key list` lists them"),
     ("print", "`linger run PROMPT` prints the answer"),
     ("ask", "`linger run PROMPT` prints the answer"),
     ("start", "`linger` starts a session here; `linger daemon start` starts the daemon"),
-    ("stop", "`linger cancel SESSION` stops a turn; `linger daemon stop` ends the daemon"),
+    ("stop", "`linger cancel SESSION` stops a turn; `linger daemon stop` stops the daemon"),
     ("kill", "`linger cancel SESSION` stops a turn and keeps the session"),
     ("sessions", "`linger ls` lists the sessions"),
-    ("ps", "`linger ls --running --waiting` lists what is under way"),
-    ("history", "`linger log SESSION` prints what happened in one"),
+    ("ps", "`linger ls --running --waiting` lists active sessions"),
+    ("history", "`linger log SESSION` prints what happened in a session"),
     ("cost", "`linger usage` shows what models cost"),
-    ("tail", "`linger log -f SESSION` follows one"),
-    ("delete", "`linger rm SESSION` puts one into the bin"),
-    ("remove", "`linger rm SESSION` puts one into the bin"),
+    ("tail", "`linger log -f SESSION` follows a session"),
+    ("delete", "`linger rm SESSION` moves a session to the bin"),
+    ("remove", "`linger rm SESSION` moves a session to the bin"),
+    ("skill", "`linger files list skills` lists skills"),
 ];
 
-/// Commands that take something away: never suggested for a word that is not nearly their name in full.
+/// Hidden commands that people never type.
+const INTERNAL: [&str; 2] = ["chat", "complete"];
+
+/// Commands that delete: suggested only for a word that differs in one letter.
 const DESTRUCTIVE: [&str; 2] = ["rm", "prune"];
 
-/// Fails if the first word of a prompt was meant as a command: one mistyped, one of another program, or one after options.
+/// Fails if the first word of a prompt was probably meant as a command: misspelt, from another program, or after options.
 pub(super) fn check(prompt: &[String]) -> Result<(), Failure> {
     let Some(first) = prompt.first() else { return Ok(()) };
-    // Quoted as one argument it is a prompt.
+    // One quoted argument is a prompt.
     if first.chars().any(char::is_whitespace) {
         return Ok(());
     }
-    let names: Vec<String> = Arguments::command()
+    let root = Arguments::command();
+    let names: Vec<String> = root
         .get_subcommands()
-        .filter(|command| !command.is_hide_set())
+        .filter(|command| !INTERNAL.contains(&command.get_name()))
         .flat_map(|command| {
-            // A short one is too near to words that begin a prompt: `lint` to `list`.
+            // Short aliases are too close to ordinary words: `lint` to `list`.
             let long = command.get_all_aliases().filter(|alias| alias.len() > 4);
             long.chain([command.get_name()]).map(str::to_owned).collect::<Vec<_>>()
         })
         .collect();
     let as_prompt = format!("for a prompt: `linger run {}`", quoted(prompt));
     if names.iter().any(|name| name == first) {
-        return Err(Failure::usage(format!("options of `linger {first}` come after it"))
+        return Err(Failure::usage(format!("options of `linger {first}` belong after it"))
             .hint(format!("`linger {first} …`; {as_prompt}")));
     }
     let unknown = || Failure::usage(format!("no command is called '{first}'"));
-    // A sentence may begin with such a word.
+    // A longer prompt may begin with such a word.
     if prompt.len() <= 2
         && let Some((_, hint)) = ELSEWHERE.iter().find(|(word, _)| word == first)
     {
@@ -66,7 +71,7 @@ pub(super) fn check(prompt: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// Whether two letters that are next to each other were typed in the wrong order.
+/// Whether `typed` is `name` with two neighbouring letters swapped.
 fn is_swapped(typed: &str, name: &str) -> bool {
     let differ: Vec<(usize, (char, char))> =
         typed.chars().zip(name.chars()).enumerate().filter(|(_, (a, b))| a != b).collect();
@@ -77,7 +82,7 @@ fn is_swapped(typed: &str, name: &str) -> bool {
     }
 }
 
-/// The prompt as a shell takes it.
+/// The prompt quoted for a shell.
 fn quoted(prompt: &[String]) -> String {
     format!("'{}'", prompt.join(" ").replace('\'', "'\\''"))
 }
@@ -96,7 +101,7 @@ mod tests {
         assert!(hint(&["lgo", "s1"]).is_some());
         assert!(hint(&["atach"]).unwrap().contains("`linger attach`"));
         assert!(hint(&["resme"]).unwrap().contains("`linger resume`"));
-        assert!(hint(&["auth"]).unwrap().contains("`linger login PROVIDER`"));
+        assert!(hint(&["auth"]).unwrap().contains("`linger key set PROVIDER`"));
         assert!(hint(&["completion"]).unwrap().contains("completions"));
         assert!(hint(&["run", "x"]).unwrap().contains("`linger run …`"));
         for prompt in [&["fix the test"][..], &["fix", "the", "test"], &["explain"], &["log in again"], &["lint", "it"]]

@@ -1,4 +1,4 @@
-//! `linger inbox`: the questions that wait, of all sessions and of the daemon.
+//! `linger inbox`: the waiting questions of all sessions and of the daemon.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use linger_protocol::method::QuestionList;
 use linger_protocol::question::{List, PendingQuestion, QuestionKind, Subject};
 
 use super::events::Feed;
-use super::{print_rows, print_value};
+use super::output::{print_rows, print_value};
 use crate::arguments::Inbox;
 use crate::connect::Client;
 use crate::environment::now;
@@ -18,10 +18,10 @@ use crate::input::signals;
 use crate::render::table::{age, columns};
 use crate::terminal::Terminal;
 
-/// The kinds of events that ask something.
+/// The kinds of events that ask a question.
 const ASKING: [&str; 2] = ["permission_requested", "question_asked"];
 
-/// How much of the name of a parent is shown, in characters.
+/// Characters of a parent's name that are shown.
 const PARENT: usize = 30;
 
 pub(super) fn run(args: &Inbox) -> Result<Exit, Failure> {
@@ -44,11 +44,11 @@ pub(super) fn run(args: &Inbox) -> Result<Exit, Failure> {
     Ok(Exit::GOOD)
 }
 
-/// Prints what waits, and then questions as they come, until a signal.
+/// Prints waiting questions, then new ones as they come, until a signal.
 fn follow(client: Client, json: bool) -> Result<Exit, Failure> {
     signals(client.sender(), false)?;
     let (kinds, after) = (Some(ASKING.map(str::to_owned).into()), Some(Cursor(NOW.to_owned())));
-    // First, so that nothing is asked unseen between the list and the stream.
+    // Subscribe before listing, so that no question falls in between.
     let mut feed = Feed::start(client, Subscribe { kinds, after, ..Subscribe::default() })?;
     let mut seen = BTreeSet::new();
     print_new(&mut feed.client, &mut seen, json)?;
@@ -64,21 +64,22 @@ fn follow(client: Client, json: bool) -> Result<Exit, Failure> {
     Ok(Exit::GOOD)
 }
 
-/// Prints the questions that wait and were not printed before.
+/// Prints waiting questions that were not printed before.
 fn print_new(client: &mut Client, seen: &mut BTreeSet<QuestionId>, json: bool) -> Result<(), Failure> {
     let rows = client.call(&QuestionList(List::default()))?;
     let mut terminal = Terminal::new();
     for row in rows.iter().filter(|row| !seen.contains(&row.question)) {
-        match json {
-            true => print_value(row)?,
-            false => terminal.line(&columns_of(row, now()).join("  "))?,
+        if json {
+            print_value(row)?;
+        } else {
+            terminal.line(&columns_of(row, now()).join("  "))?;
         }
     }
     *seen = rows.into_iter().map(|row| row.question).collect();
     Ok(())
 }
 
-/// Id, session (`-` is the daemon), age, tool or kind, and what is asked with the names of its options.
+/// Id, session (`-` for the daemon), age, tool or kind, and the question with its options.
 fn columns_of(row: &PendingQuestion, now: u64) -> Vec<String> {
     let asked = &row.asked;
     let names = || asked.options.iter().map(|option| option.name.as_str()).collect::<Vec<_>>().join("|");
@@ -100,17 +101,18 @@ fn columns_of(row: &PendingQuestion, now: u64) -> Vec<String> {
     vec![row.question.to_string(), session, age(row.at, now), what, text.replace('\n', " ⏎ ")]
 }
 
-/// How to answer what is listed.
+/// The hint on how to answer the listed questions.
 fn hint(rows: &[PendingQuestion]) -> &'static str {
     let permissions = rows.iter().filter(|row| row.asked.permission.is_some()).count();
     let has_forms = rows.iter().any(|row| row.asked.kind == QuestionKind::Form);
     match (rows.len(), permissions) {
-        (0, _) => "nothing waits",
+        (0, _) => "no questions",
         _ if has_forms => {
-            "answer with `linger answer ID OPTION`, a form with '{\"FIELD\": VALUE, …}' or decline: --json lists its fields"
+            "answer with `linger answer ID OPTION`, a form with '{\"FIELD\": VALUE, …}' or decline; --json lists its fields"
         }
-        (all, some) if all == some => "answer with `linger answer PERMISSION allow|session|always|deny|never`",
-        (_, 0) => "answer with `linger answer QUESTION OPTION`",
-        _ => "answer with `linger answer ID allow|session|always|deny|never`, a choice with the name of an option",
+        (1, 1) => "answer with `linger answer allow|session|always|deny|never`",
+        (all, some) if all == some => "answer with `linger answer ID allow|session|always|deny|never`",
+        (_, 0) => "answer with `linger answer ID OPTION`",
+        _ => "answer with `linger answer ID allow|session|always|deny|never`; choices with the name of an option",
     }
 }

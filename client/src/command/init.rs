@@ -1,7 +1,7 @@
-//! `linger init`: a first configuration, with comments: it asks for provider, key, model and mode, or takes options. With a kind and
-//! a name it writes a first Markdown file ([`super::init_file`]).
+//! `linger init`: writes a first, commented configuration. Asks for provider, key, model and mode, or takes them as options. With a
+//! kind and a name it writes a first Markdown file ([`super::init_file`]).
 //!
-//! It writes through the daemon, which checks the text; a configuration that is there stays as it is.
+//! The daemon checks and writes the text; an existing configuration stays as it is.
 
 use std::io::{BufRead as _, IsTerminal as _};
 
@@ -11,19 +11,20 @@ use linger_protocol::method::{ConfigGet, ConfigWrite, ModelList};
 use linger_protocol::permission::Mode;
 use serde_json::{Value, json};
 
-use super::{key, print_value};
+use super::key;
+use super::output::print_value;
 use crate::arguments::Init;
 use crate::connect::Client;
 use crate::error::{Exit, Failure};
 use crate::terminal::{Capabilities, Terminal, clean_line};
 
-/// Providers that are offered first, in this order, where none is ready.
+/// Providers offered first, in this order, if none is ready.
 const COMMON: [&str; 5] = ["anthropic", "openai", "gemini", "openrouter", "ollama"];
 
-/// Providers that a person is shown at once.
+/// Providers that are listed, at most.
 const SHOWN: usize = 8;
 
-/// The most bytes of an answer.
+/// Bytes read of an answer, at most.
 const MAX_LINE: u64 = 4 << 10;
 
 pub(super) fn run(args: Init) -> Result<Exit, Failure> {
@@ -35,7 +36,7 @@ pub(super) fn run(args: Init) -> Result<Exit, Failure> {
     let text = before.text.ok_or_else(|| Failure::new(Exit::FAILED, "the daemon does not show the configuration"))?;
     let file = before.file.display().to_string();
     if !text.text.trim().is_empty() {
-        return Err(Failure::usage(format!("{file} is there already"))
+        return Err(Failure::usage(format!("{file} already exists"))
             .hint("`linger config edit` changes it, `linger config set KEY VALUE` one key of it"));
     }
     let asks = Capabilities::detect().can_ask();
@@ -45,7 +46,7 @@ pub(super) fn run(args: Init) -> Result<Exit, Failure> {
         Some(named) => named,
         None if asks => choose(&rows)?,
         None => {
-            return Err(Failure::usage("there is no terminal to ask on: name a provider or a model")
+            return Err(Failure::usage("there is no terminal to ask on: give a provider or a model")
                 .hint("`linger init --provider anthropic`, or `-m PROVIDER/MODEL`; `linger models` lists them"));
         }
     };
@@ -53,23 +54,20 @@ pub(super) fn run(args: Init) -> Result<Exit, Failure> {
     let Some(row) = rows.iter().find(|row| row.model.split('/').next() == Some(provider.as_str())) else {
         return Err(Failure::usage(format!("unknown provider {provider}")).hint("`linger models` lists them"));
     };
-    // A provider alone stands for the model that it begins with.
-    let model = match model.contains('/') || row.model.ends_with("/MODEL") {
-        true => model,
-        false => row.model.clone(),
-    };
+    // A provider without a model means its default model.
+    let model = if model.contains('/') || row.model.ends_with("/MODEL") { model } else { row.model.clone() };
     if args.key || (asks && !row.ready) {
-        let stored = key::set(provider.clone(), false, &[]);
+        let stored = key::set(Some(provider.clone()), false, &[]);
         match (stored, args.key) {
             (Ok(_), _) => {}
             (Err(failure), true) => return Err(failure),
-            // Without a key there is still a configuration.
+            // The configuration is useful without a key.
             (Err(failure), false) => Terminal::new().complain(failure)?,
         }
     } else if !row.ready {
         let note = match lacks(row) {
             Some(variable) => {
-                format!("{provider} lacks {variable}: set it where you run linger, or use `linger login {provider}`")
+                format!("{provider} needs {variable}: set it where you run linger, or run `linger key set {provider}`")
             }
             None => format!("{provider} is not ready: {}", row.missing.as_deref().unwrap_or("its key is missing")),
         };
@@ -80,7 +78,7 @@ pub(super) fn run(args: Init) -> Result<Exit, Failure> {
         None if asks => ask_mode()?,
         None => Mode::Ask,
     };
-    // The keychain may have taken a while.
+    // Asking for the key may have taken a while.
     let mut client = Client::open_silent(None)?;
     client.call(&ConfigWrite(Write { text: written(&model, mode), digest: text.digest, dry_run: false }))?;
     if args.json {
@@ -91,18 +89,19 @@ pub(super) fn run(args: Init) -> Result<Exit, Failure> {
     Ok(Exit::GOOD)
 }
 
-/// The configuration. JSON's strings are TOML's.
+/// The text of the configuration. JSON strings are valid TOML.
 fn written(model: &str, mode: Mode) -> String {
     format!(
         r#"# linger's configuration. `linger help configuration` explains every key,
-# `linger validate` checks this file. It counts as soon as it is saved; what
-# widens what may happen waits until you confirm it (`linger config confirm`).
+# `linger doctor --files` checks this file. Changes take effect when you save;
+# those that grant more wait for `linger config confirm`. `linger config edit`
+# does both.
 
 # The model of new sessions: PROVIDER/MODEL, as `linger models` lists them.
 model = {}
 
-# What runs without asking: ask (only reading), edit (changes to files in the
-# workspace too), auto (everything), plan (changes are refused).
+# What runs without asking: ask (only reading), edit (also changes to files in
+# the workspace), auto (everything), plan (changes are refused).
 mode = {}
 
 # Rules come before the mode: deny, then ask, then allow. `linger help rules`.
@@ -127,7 +126,7 @@ mode = {}
     )
 }
 
-/// Lets a person choose a provider: by number, by name, or with Enter the first.
+/// Asks for a provider: by number, by name, or Enter for the first.
 fn choose(rows: &[Model]) -> Result<String, Failure> {
     let all = rows;
     let mut rows: Vec<&Model> = all.iter().filter(|row| row.kind != "demo").collect();
@@ -139,51 +138,51 @@ fn choose(rows: &[Model]) -> Result<String, Failure> {
         terminal.say(&format!("{:>3}  {}  {}", n + 1, clean_line(&row.model), clean_line(&state(row))))?;
     }
     loop {
-        let said = asked("provider, or PROVIDER/MODEL [1]: ")?;
-        let chosen = match said.parse::<usize>() {
-            _ if said.is_empty() => rows.first().map(|row| provider(row)),
+        let line = ask_line("provider, or PROVIDER/MODEL [1]: ")?;
+        let chosen = match line.parse::<usize>() {
+            _ if line.is_empty() => rows.first().map(|row| provider(row)),
             Ok(number) => number.checked_sub(1).and_then(|at| rows.get(at)).map(|row| provider(row)),
-            Err(_) => Some(said.clone()),
+            Err(_) => Some(line.clone()),
         };
         let is_known = |named: &String| all.iter().any(|row| named.split('/').next() == row.model.split('/').next());
         match chosen.filter(is_known) {
             Some(chosen) => return Ok(chosen),
             None => {
-                let failure = Failure::usage(format!("there is no provider {}", said.escape_default()));
+                let failure = Failure::usage(format!("no provider is called {}", line.escape_default()));
                 terminal.complain(failure.hint("`linger models` lists all"))?;
             }
         }
     }
 }
 
-/// Whether a provider can be used, for people.
+/// The state of a provider in a few words.
 fn state(row: &Model) -> String {
     match (lacks(row), &row.missing) {
         _ if row.ready => "ready".to_owned(),
-        (Some(variable), _) => format!("lacks {variable}"),
+        (Some(variable), _) => format!("needs {variable}"),
         (None, Some(why)) => why.clone(),
         (None, None) => "not ready".to_owned(),
     }
 }
 
-/// The variable that a provider lacks; `None` if it is something else, which its row says in words.
+/// The variable that a provider needs; `None` if it lacks something else, which its row describes.
 fn lacks(row: &Model) -> Option<&str> {
     row.missing.as_deref().filter(|missing| !row.ready && !missing.contains(' '))
 }
 
 fn ask_mode() -> Result<Mode, Failure> {
     loop {
-        let said = asked("mode: ask, edit, auto or plan [ask]: ")?;
-        match said.parse() {
-            _ if said.is_empty() => return Ok(Mode::Ask),
+        let line = ask_line("mode: ask, edit, auto or plan [ask]: ")?;
+        match line.parse() {
+            _ if line.is_empty() => return Ok(Mode::Ask),
             Ok(mode) => return Ok(mode),
-            Err(_) => Terminal::new().complain(Failure::usage(format!("'{}' is no mode", said.escape_default())))?,
+            Err(_) => Terminal::new().complain(Failure::usage(format!("'{}' is not a mode", line.escape_default())))?,
         }
     }
 }
 
-/// A line from the terminal.
-fn asked(question: &str) -> Result<String, Failure> {
+/// Reads a line from the terminal. Fails at its end.
+fn ask_line(question: &str) -> Result<String, Failure> {
     debug_assert!(std::io::stdin().is_terminal());
     Terminal::new().talk(question)?;
     let mut line = String::new();
@@ -199,13 +198,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_provider_lacks_is_a_variable_or_a_sentence() {
+    fn a_provider_needs_a_variable_or_its_row_says_why() {
         let check = |missing: Option<&str>, ready: bool, expect: &str| {
             let row = Model { missing: missing.map(str::to_owned), ready, ..Model::default() };
             assert_eq!(state(&row), expect);
         };
         check(None, true, "ready");
-        check(Some("X_API_KEY"), false, "lacks X_API_KEY");
+        check(Some("X_API_KEY"), false, "needs X_API_KEY");
         check(Some("no server listens at 127.0.0.1:11434"), false, "no server listens at 127.0.0.1:11434");
         check(None, false, "not ready");
     }

@@ -1,4 +1,4 @@
-//! `linger key`: where the keys of providers come from, and the operating system's keychain.
+//! `linger key`: shows where provider keys come from, and manages those in the system's keychain.
 //!
 //! A key is read from the terminal without being shown, or as a line of stdin; never from an argument,
 //! which other processes and the shell's history see. The daemon stores it in the keychain, because the
@@ -12,18 +12,18 @@ use linger_protocol::key::{Info, Listed, Remove, Removed, Set, Source};
 use linger_protocol::method::{KeyList, KeyRemove, KeySet};
 use serde_json::Value;
 
-use super::print_value;
-use crate::arguments::{Json, Key, Login};
+use super::output::print_value;
+use crate::arguments::{Json, Key};
 use crate::connect::{Client, parse};
 use crate::error::{Exit, Failure};
 use crate::input::{Event, Input, Pressed, Signal, signals};
 use crate::render::table::columns;
 use crate::terminal::{Terminal, restore};
 
-/// How long the keychain may take: it may ask its user for a password, and the daemon gives up before us.
+/// Timeout for the keychain: it may ask for a password, and the daemon gives up earlier.
 const KEYCHAIN_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// The most bytes that are read of a key; the daemon takes fewer.
+/// Bytes read of a key, at most; the daemon accepts fewer.
 const MAX_SECRET: u64 = 64 << 10;
 
 pub(super) fn run(command: Key) -> Result<Exit, Failure> {
@@ -32,14 +32,6 @@ pub(super) fn run(command: Key) -> Result<Exit, Failure> {
         Key::Rm { provider, json } => rm(provider, json),
         Key::List(args) => list(&args),
     }
-}
-
-/// `linger login`: as `linger key set`.
-pub(super) fn login(args: Login) -> Result<Exit, Failure> {
-    let Some(provider) = args.provider else {
-        return Err(Failure::usage("which provider?").hint("`linger login anthropic`; `linger key set` does the same"));
-    };
-    set(provider, args.json, &args.extra)
 }
 
 fn list(args: &Json) -> Result<Exit, Failure> {
@@ -70,28 +62,34 @@ fn list(args: &Json) -> Result<Exit, Failure> {
     Ok(Exit::GOOD)
 }
 
-/// Where a key comes from, for people.
+/// Describes where a key comes from.
 pub(super) fn origin(info: &Info) -> String {
     let from = info.from.as_deref().unwrap_or_default();
     let elsewhere =
-        info.elsewhere.as_ref().map(|at| format!("; the keychain has one for {at} alone")).unwrap_or_default();
+        info.elsewhere.as_ref().map(|at| format!("; the keychain only has one for {at}")).unwrap_or_default();
     match info.source {
         Source::Command => format!("the command `{from}`"),
         Source::Daemon => format!("{from}, in the daemon's environment"),
         Source::Client => format!("{from}, in a client's environment"),
         Source::Keychain => "the keychain".to_owned(),
-        Source::None => format!("none, and none needed{elsewhere}"),
+        Source::None => format!("none needed{elsewhere}"),
         Source::Missing => format!("missing: {from} is not set{elsewhere}"),
         Source::Unknown => "unknown to this version of linger".to_owned(),
     }
 }
 
-pub(super) fn set(provider: String, json: bool, extra: &[String]) -> Result<Exit, Failure> {
+/// Reads a key and stores it in the keychain.
+pub(super) fn set(provider: Option<String>, json: bool, extra: &[String]) -> Result<Exit, Failure> {
+    let Some(provider) = provider else {
+        return Err(Failure::usage("which provider?")
+            .hint("for example `linger key set anthropic`; `linger key list` lists them"));
+    };
     if !extra.is_empty() {
-        let failure =
-            Failure::usage("a key cannot be an argument: other processes see it, and the shell's history keeps it");
+        let failure = Failure::usage(
+            "a key cannot be an argument: other processes can see it, and the shell keeps it in its history",
+        );
         return Err(failure.hint(format!(
-            "run `linger key set {provider}` alone; it asks for the key, or reads a line of stdin. Replace this key: it was exposed"
+            "run `linger key set {provider}`: it asks for the key, or reads one line of stdin. Replace this key: it has been exposed"
         )));
     }
     let mut client = Client::open()?;
@@ -99,15 +97,15 @@ pub(super) fn set(provider: String, json: bool, extra: &[String]) -> Result<Exit
     let Listed { keys, no_keychain } = client.call(&KeyList(Empty {}))?;
     // Before a key is asked for.
     let Some(info) = keys.into_iter().find(|info| info.provider == provider) else {
-        return Err(Failure::usage(format!("no provider called '{provider}' takes a key"))
-            .hint("`linger key list` shows those that do; `linger help providers` says how to add one"));
+        return Err(Failure::usage(format!("no provider called '{provider}' needs a key"))
+            .hint("`linger key list` lists those that do; `linger help providers` explains how to add one"));
     };
     if let Some(why) = no_keychain {
         return Err(Failure::new(Exit::FAILED, why).hint(other_ways(&info)));
     }
     let secret = if std::io::stdin().is_terminal() { ask(&mut client, &provider)? } else { read()? };
     if secret.trim().is_empty() {
-        return Err(Failure::usage("no key was given; nothing was stored"));
+        return Err(Failure::usage("no key given; nothing was stored"));
     }
     let stored = client.call_within(&KeySet(Set { provider, secret }), KEYCHAIN_TIMEOUT)?;
     let mut terminal = Terminal::new();
@@ -116,21 +114,26 @@ pub(super) fn set(provider: String, json: bool, extra: &[String]) -> Result<Exit
         return Ok(Exit::GOOD);
     }
     let at = stored.at.as_deref().unwrap_or("its provider");
-    terminal.say(&format!("the keychain has the key of {}; it goes to {at} and nowhere else", stored.provider))?;
+    terminal.say(&format!("stored the key of {} in the keychain; it is only sent to {at}", stored.provider))?;
     if stored.source != Source::Keychain {
-        terminal.say(&format!("note: another key has priority: {}", origin(&stored)))?;
+        terminal.say(&format!("note: another key takes precedence: {}", origin(&stored)))?;
     }
     Ok(Exit::GOOD)
 }
 
-/// What can be done without a keychain.
+/// Explains how to provide a key without a keychain.
 fn other_ways(info: &Info) -> String {
     let provider = &info.provider;
-    let variable = info.from.as_deref().filter(|name| !name.contains(char::is_whitespace)).unwrap_or("ITS_KEY");
-    format!(
-        "set {variable} where you run linger (`api_key_env` in [providers.{provider}] names another variable), or let a \
-         command print the key (`api_key_command`)"
-    )
+    match info.from.as_deref().filter(|name| !name.contains(char::is_whitespace)) {
+        Some(variable) => format!(
+            "set {variable} where you run linger, or set `api_key_command` in [providers.{provider}] to a command that \
+             prints the key"
+        ),
+        None => format!(
+            "in [providers.{provider}], set `api_key_env` to a variable that has the key, or `api_key_command` to a \
+             command that prints it"
+        ),
+    }
 }
 
 fn rm(provider: String, json: bool) -> Result<Exit, Failure> {
@@ -138,7 +141,7 @@ fn rm(provider: String, json: bool) -> Result<Exit, Failure> {
     let Removed { removed, now } =
         client.call_within(&KeyRemove(Remove { provider: provider.clone() }), KEYCHAIN_TIMEOUT)?;
     if !removed {
-        return Err(Failure::new(Exit::FAILED, format!("the keychain has no key of {provider}"))
+        return Err(Failure::new(Exit::FAILED, format!("the keychain has no key for {provider}"))
             .hint("`linger key list` shows where each key comes from"));
     }
     if json {
@@ -153,7 +156,7 @@ fn rm(provider: String, json: bool) -> Result<Exit, Failure> {
     Ok(Exit::GOOD)
 }
 
-/// A line of stdin.
+/// Reads the key from stdin. Fails if there is more than one line.
 fn read() -> Result<String, Failure> {
     let mut text = String::new();
     std::io::stdin().take(MAX_SECRET).read_to_string(&mut text)?;
@@ -161,11 +164,11 @@ fn read() -> Result<String, Failure> {
     let first = lines.next().unwrap_or_default().to_owned();
     match lines.next() {
         None => Ok(first),
-        Some(_) => Err(Failure::usage("stdin has more than one line; a key is one line, and nothing was stored")),
+        Some(_) => Err(Failure::usage("stdin has more than one line, a key is one line; nothing was stored")),
     }
 }
 
-/// Reads a line from the terminal, which does not show it.
+/// Asks for the key on the terminal, without echo.
 fn ask(client: &mut Client, provider: &str) -> Result<String, Failure> {
     signals(client.sender(), true)?;
     let mut input = Input::start(client.sender(), None)?;
@@ -199,12 +202,12 @@ fn ask(client: &mut Client, provider: &str) -> Result<String, Failure> {
     secret.ok_or_else(|| Failure::new(Exit::CANCELLED, "nothing was stored"))
 }
 
-/// A line as it is typed, byte by byte.
+/// The line typed so far, in bytes.
 #[derive(Default)]
 struct Line(Vec<u8>);
 
 impl Line {
-    /// Takes a key; returns the line at its end.
+    /// Handles a key press; returns the line on Enter.
     fn press(&mut self, key: char) -> Option<String> {
         match key {
             '\r' | '\n' => return Some(String::from_utf8_lossy(&std::mem::take(&mut self.0)).into_owned()),
@@ -238,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_key_comes_from_is_said_in_a_few_words() {
+    fn the_origin_of_a_key_is_described() {
         let info = |source, from: Option<&str>, elsewhere: Option<&str>| Info {
             provider: "work".to_owned(),
             source,
@@ -251,12 +254,16 @@ mod tests {
         assert_eq!(origin(&info(Source::Daemon, Some("A"), None)), "A, in the daemon's environment");
         assert_eq!(
             origin(&info(Source::Missing, Some("A"), Some("https://h"))),
-            "missing: A is not set; the keychain has one for https://h alone"
+            "missing: A is not set; the keychain only has one for https://h"
+        );
+        assert_eq!(
+            other_ways(&info(Source::Missing, Some("A"), None)),
+            "set A where you run linger, or set `api_key_command` in [providers.work] to a command that prints the key"
         );
         assert_eq!(
             other_ways(&info(Source::Command, Some("pass x"), None)),
-            "set ITS_KEY where you run linger (`api_key_env` in [providers.work] names another variable), or let a command \
-             print the key (`api_key_command`)"
+            "in [providers.work], set `api_key_env` to a variable that has the key, or `api_key_command` to a command that \
+             prints it"
         );
     }
 }

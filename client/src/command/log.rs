@@ -1,4 +1,4 @@
-//! `linger log`: prints what happened in a session, and with `-f` what happens.
+//! `linger log`: prints what happened in a session; with `-f` it follows.
 
 use std::collections::VecDeque;
 
@@ -31,11 +31,11 @@ pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
     }
     let follow = args.follow || args.forever;
     if follow {
-        // The way to leave. Without it, a story that is cut is no success.
+        // Signals end following. Without it, a signal that cuts the log is no success.
         signals(client.sender(), false)?;
     }
     let turns = if args.last { Some(1) } else { args.turns };
-    // The last turn alone needs nothing of what was before.
+    // For only the last turn, start reading there.
     let from = (turns == Some(1)).then(|| info.turn_cursor.clone()).filter(|cursor| *cursor != Default::default());
     let (from, time) = match args.since.as_deref().map(|text| since(text, now())).transpose()? {
         Some(Since::Cursor(cursor)) => (Some(cursor), 0),
@@ -46,7 +46,7 @@ pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
     let mut attachment = Attachment::start_for(client, info.session.clone(), from, false, follow && look.stdout)?;
     let mut queued = Queued::default();
     let mut last = turns.map(Last::new);
-    // The end of a turn that is told again says nothing about what follows it.
+    // The replayed end of a turn says nothing about what follows it.
     let mut live = false;
     loop {
         match attachment.next(None)? {
@@ -61,7 +61,7 @@ pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
                     last.0.into_iter().flatten().try_for_each(|(event, raw)| printer.event(&event.event, &raw))?;
                 }
                 match &mut last {
-                    // What goes on is drawn with what came before.
+                    // Skipped, but `caught_up` ends the replay.
                     _ if notification.event.at < time && !caught_up => {}
                     Some(last) => last.event(notification, raw),
                     None => printer.event(&notification.event, &raw)?,
@@ -86,7 +86,7 @@ pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
     }
 }
 
-/// Whether nothing more happens in the session by itself.
+/// Whether nothing more will happen in the session by itself.
 fn is_over(info: &Info) -> bool {
     let stopped = matches!(info.stop_reason, Some(StopReason::Cancelled | StopReason::Error));
     match info.state {
@@ -107,7 +107,7 @@ impl Last {
     fn event(&mut self, notification: Box<Notification>, raw: Box<RawValue>) {
         if let EventBody::TurnStarted { .. } = notification.event.body {
             self.0.push_back(Vec::new());
-            // What came before the first turn is no turn.
+            // Events before the first turn count as one entry.
             while self.0.len() > self.1 {
                 self.0.pop_front();
             }
@@ -118,7 +118,7 @@ impl Last {
     }
 }
 
-/// Prints events, as lines for people or as they are.
+/// Prints events, as text or as JSON.
 struct Printer {
     terminal: Terminal,
     renderer: Renderer,
@@ -129,7 +129,7 @@ struct Printer {
 impl Printer {
     fn new(args: &Log, look: &Capabilities) -> Self {
         let mut terminal = Terminal::new();
-        // Here the talk is the data.
+        // In a log, messages are data too.
         terminal.one_stream = true;
         let mut renderer = Renderer::new(Settings {
             style: Style { color: look.data_color, unicode: look.unicode },
@@ -168,7 +168,7 @@ impl Printer {
         if self.times
             && let EventBody::Message { times: Some(Times { first_byte_ms, total_ms }), .. } = event.body
         {
-            let line = format!("first byte after {first_byte_ms} ms, whole after {total_ms} ms");
+            let line = format!("first byte after {first_byte_ms} ms, complete after {total_ms} ms");
             self.renderer.fresh_line(&mut out);
             out.push(Output::Talk(format!("{}\n", self.renderer.style().dim(&line))));
         }

@@ -1,7 +1,7 @@
-//! `linger mcp login`: the browser's side of a login at an MCP server.
+//! `linger mcp login`: the browser's part of a login to an MCP server.
 //!
-//! The daemon finds the page and gets the tokens; this opens the page, and takes what the browser brings to a port of this machine.
-//! Deliberately absent: tokens. The code that passes here is worth nothing without what the daemon keeps.
+//! The daemon finds the page and gets the tokens. This opens the page and receives the browser's redirect on a local port.
+//! Deliberately absent: tokens. The code that passes through here is worthless without the daemon's secret.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -15,19 +15,19 @@ use crate::connect::{Client, start};
 use crate::error::{Exit, Failure};
 use crate::terminal::{Terminal, clean_line};
 
-/// How long the browser may take: the daemon forgets the login then.
+/// Timeout for the browser; then the daemon forgets the login.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// How long the daemon may take: it asks other servers.
+/// Timeout for the daemon, which asks other servers.
 const ANSWER: Duration = Duration::from_secs(150);
 
-/// The most of a request that is read, in bytes: codes have a few hundred.
+/// Bytes of a request that are read, at most; codes have a few hundred.
 const MAX_REQUEST: u64 = 16 << 10;
 
-/// How long a connection may take to send its request, so that one without any holds up nothing.
+/// How long a connection may take to send its request, so that a silent one blocks nothing.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// Logs in at a server.
+/// Logs in to a server.
 pub(super) fn run(client: &mut Client, named: &Named, paste: bool) -> Result<(), Failure> {
     let Named { server, cwd, session } = named;
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
@@ -37,13 +37,13 @@ pub(super) fn run(client: &mut Client, named: &Named, paste: bool) -> Result<(),
     let mut terminal = Terminal::new();
     terminal.say(&format!("open this page in a browser to log in:\n{}", clean_line(&page)))?;
     let query = if paste {
-        terminal.say("then paste the address at which the browser ends (it may not load):")?;
+        terminal.say("then paste the address where the browser ends up (the page may not load):")?;
         pasted()?
     } else {
         if !start::open_browser(&page) {
-            terminal.say("note: no browser could be started here; `--paste` is for one on another machine")?;
+            terminal.say("note: cannot start a browser here; use `--paste` for a browser on another machine")?;
         }
-        brought(listener)?
+        received(listener)?
     };
     let value = |name: &str| query.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
     if let Some(error) = value("error") {
@@ -52,29 +52,29 @@ pub(super) fn run(client: &mut Client, named: &Named, paste: bool) -> Result<(),
     }
     let (Some(code), Some(state)) = (value("code"), value("state")) else {
         return Err(
-            Failure::new(Exit::FAILED, "there is no code in that address").hint("begin again, and copy all of it")
+            Failure::new(Exit::FAILED, "that address has no code").hint("try again, and copy the whole address")
         );
     };
     let (server, cwd, session) = (server.clone(), cwd.clone(), session.clone());
-    let said = format!("logged in at {server}");
+    let done = format!("logged in to {server}");
     let finish = FinishLogin { login, server, cwd, session, code, state, issuer: value("iss") };
     let logged_in = client.call_within(&McpFinishLogin(finish), ANSWER)?;
-    terminal.say(&said)?;
+    terminal.say(&done)?;
     if let Some(why) = logged_in.no_keychain {
-        terminal.say(&format!("note: the login lasts as long as the daemon runs: {}", clean_line(&why)))?;
+        terminal.say(&format!("note: the login only lasts until the daemon stops: {}", clean_line(&why)))?;
     }
     Ok(())
 }
 
-/// The address that a person pastes, as its query.
+/// The query of the address that the user pastes.
 fn pasted() -> Result<Vec<(String, String)>, Failure> {
     let mut line = String::new();
     std::io::stdin().lock().take(MAX_REQUEST).read_line(&mut line)?;
     Ok(query(line.trim()))
 }
 
-/// Waits until the browser comes with an answer. Others may connect too, and are sent away.
-fn brought(listener: TcpListener) -> Result<Vec<(String, String)>, Failure> {
+/// Waits for the browser's redirect. Other requests get a 404.
+fn received(listener: TcpListener) -> Result<Vec<(String, String)>, Failure> {
     let (sender, answers) = mpsc::channel();
     // It ends with this process.
     std::thread::spawn(move || {
@@ -89,10 +89,10 @@ fn brought(listener: TcpListener) -> Result<Vec<(String, String)>, Failure> {
     let until = Instant::now() + PATIENCE;
     answers
         .recv_timeout(until.saturating_duration_since(Instant::now()))
-        .map_err(|_| Failure::new(Exit::FAILED, "the browser did not come back within ten minutes").hint("begin again"))
+        .map_err(|_| Failure::new(Exit::FAILED, "the browser did not come back within ten minutes").hint("try again"))
 }
 
-/// Reads a request, and answers it; the query, if it is the one of the login.
+/// Reads and answers a request; returns its query if it is the login's redirect.
 fn answer(stream: TcpStream) -> Option<Vec<(String, String)>> {
     stream.set_read_timeout(Some(SILENCE)).ok()?;
     let mut line = String::new();
@@ -100,22 +100,22 @@ fn answer(stream: TcpStream) -> Option<Vec<(String, String)>> {
     reader.read_line(&mut line).ok()?;
     let target = line.strip_prefix("GET ")?.split(' ').next()?;
     let found = target.strip_prefix("/callback?").map(|_| query(target));
-    // The rest of the request is read, or the answer would be lost with the connection.
+    // Read the rest, or the answer could be lost with the connection.
     let mut header = String::new();
     while reader.read_line(&mut header).is_ok_and(|read| read > 2) {
         header.clear();
     }
-    let (status, said) = match &found {
-        Some(_) => ("200 OK", "linger has the answer. You can close this page."),
+    let (status, body) = match &found {
+        Some(_) => ("200 OK", "Logged in. You can close this page."),
         None => ("404 Not Found", "not found"),
     };
     let head =
-        format!("HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}", said.len());
-    let _gone = (&stream).write_all(format!("{head}\r\nConnection: close\r\n\r\n{said}").as_bytes());
+        format!("HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}", body.len());
+    let _gone = (&stream).write_all(format!("{head}\r\nConnection: close\r\n\r\n{body}").as_bytes());
     found
 }
 
-/// The query of an address, decoded.
+/// The decoded query of an address.
 fn query(address: &str) -> Vec<(String, String)> {
     let query = address.split_once('?').map(|(_, query)| query.split('#').next().unwrap_or_default());
     let pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));

@@ -1,9 +1,9 @@
-//! `linger ls`: the sessions, the latest first.
+//! `linger ls`: lists sessions, latest first.
 
 use linger_protocol::method::SessionList;
 use linger_protocol::session::{Info, List, State};
 
-use super::print_rows;
+use super::output::print_rows;
 use crate::arguments::Ls;
 use crate::connect::Client;
 use crate::environment::{now, working_directory};
@@ -12,7 +12,7 @@ use crate::render::sessions::listing_in;
 use crate::render::tree::{arrange, titled};
 use crate::terminal::{Capabilities, Terminal};
 
-/// Sessions that a person is shown at once.
+/// Sessions listed on a terminal, at most.
 const SCREEN: u32 = 40;
 
 pub(super) fn run(args: &Ls) -> Result<Exit, Failure> {
@@ -34,7 +34,7 @@ pub(super) fn run(args: &Ls) -> Result<Exit, Failure> {
     let mut rows = client.call(&list)?;
     rows.retain(|row| !filtered || is_wanted(row, args));
     if args.json {
-        rows.iter().try_for_each(super::print_value)?;
+        rows.iter().try_for_each(super::output::print_value)?;
         return Ok(Exit::GOOD);
     }
     let more = screen && rows.len() > SCREEN as usize;
@@ -50,12 +50,12 @@ pub(super) fn run(args: &Ls) -> Result<Exit, Failure> {
         terminal.line(&line)?;
     }
     if more {
-        terminal.say("there are more: `linger ls --all`")?;
+        terminal.say("more: `linger ls --all`")?;
     }
     if rows.is_empty() {
         terminal.say(match (args.bin, filtered || args.here) {
             (true, _) => "the bin is empty",
-            (false, true) => "no such session; `linger ls` lists all",
+            (false, true) => "no such sessions; `linger ls` lists all",
             (false, false) => "no sessions yet: `linger run PROMPT` starts one",
         })?;
     }

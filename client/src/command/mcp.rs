@@ -1,4 +1,4 @@
-//! `linger mcp`: the MCP servers of the configuration.
+//! `linger mcp`: lists, adds, tests and removes MCP servers, logs in to them, and serves as one.
 
 use std::collections::BTreeMap;
 use std::path::{PathBuf, absolute};
@@ -11,7 +11,9 @@ use linger_protocol::method::{
 };
 use linger_protocol::trust::Get;
 
-use super::{agents, login, print_rows, print_value, resolve, serve};
+use super::find::resolve;
+use super::output::{print_rows, print_value};
+use super::{files, login, serve};
 use crate::arguments::{Files, Mcp, McpAdd, McpConfigured, McpListing, McpLogin, McpNamed, McpOffered, McpServe};
 use crate::connect::{Client, start};
 use crate::environment::working_directory;
@@ -19,7 +21,7 @@ use crate::error::{Exit, Failure};
 use crate::render::servers;
 use crate::terminal::Terminal;
 
-/// How long a server may take to start: the daemon gives up before.
+/// Timeout for the start of a server; the daemon gives up earlier.
 const START: Duration = Duration::from_secs(610);
 
 pub(super) fn run(command: Mcp) -> Result<Exit, Failure> {
@@ -27,7 +29,7 @@ pub(super) fn run(command: Mcp) -> Result<Exit, Failure> {
         return if args.sessions { serve::run(args.answer) } else { Err(tools_server(args)) };
     }
     if let Mcp::Validate { paths, json } = command {
-        return agents::run(&agents::SERVERS, Files::Validate { paths, json });
+        return files::run(&files::SERVERS, Files::Validate { paths, json });
     }
     let mut client = Client::open()?;
     match command {
@@ -44,7 +46,7 @@ pub(super) fn run(command: Mcp) -> Result<Exit, Failure> {
             } else {
                 lines(&listing)?
             }
-            // A process that may not ask gets the list alone.
+            // A process without the right to ask still gets the list.
             let asked = here().filter(|_| session.is_none()).map(|cwd| client.call(&TrustGet(Get { cwd })));
             for problem in asked.and_then(Result::ok).iter().flat_map(|workspace| &workspace.problems) {
                 Terminal::new().say(&format!("note: {problem}"))?;
@@ -58,7 +60,7 @@ pub(super) fn run(command: Mcp) -> Result<Exit, Failure> {
         Mcp::Restart(McpNamed { server, session, json }) => {
             let named = named(&mut client, &server, session.as_deref())?;
             client.call(&McpRestart(named))?;
-            done(&server, json, "ended; the next call starts it again:")?;
+            done(&server, json, "stopped; the next call starts it again:")?;
         }
         Mcp::Logs(McpNamed { server, session, json }) => {
             let named = named(&mut client, &server, session.as_deref())?;
@@ -81,7 +83,7 @@ pub(super) fn run(command: Mcp) -> Result<Exit, Failure> {
         Mcp::Logout(McpNamed { server, session, json }) => {
             let named = named(&mut client, &server, session.as_deref())?;
             let out = client.call_within(&McpLogout(named), START)?;
-            let said = if out.removed { "logged out of" } else { "there was no login at" };
+            let said = if out.removed { "logged out of" } else { "no login for" };
             if json { print_value(&out)? } else { Terminal::new().say(&format!("{said} {server}"))? }
         }
         Mcp::Resources(McpOffered { server, json }) => {
@@ -169,10 +171,10 @@ fn here() -> Option<PathBuf> {
 }
 
 fn done(server: &str, json: bool, what: &str) -> Result<(), Failure> {
-    match json {
-        true => print_value(&Named { server: server.to_owned(), ..Named::default() }),
-        false => Ok(Terminal::new().say(&format!("{what} {server}"))?),
+    if json {
+        return print_value(&Named { server: server.to_owned(), ..Named::default() });
     }
+    Ok(Terminal::new().say(&format!("{what} {server}"))?)
 }
 
 fn lines(lines: &[String]) -> Result<(), Failure> {

@@ -5,7 +5,7 @@ use std::process::Command;
 use linger_protocol::memory::{Add, List, Note, Remove, Scope};
 use linger_protocol::method::{MemoryAdd, MemoryList, MemoryRemove};
 
-use super::print_value;
+use super::output::print_value;
 use crate::arguments::{Memory, MemoryNamed};
 use crate::connect::Client;
 use crate::environment::working_directory;
@@ -22,7 +22,7 @@ pub(super) fn run(command: Memory) -> Result<Exit, Failure> {
             if args.json {
                 rows.iter().try_for_each(print_value)?;
             } else if rows.is_empty() {
-                terminal.say("no notes here; `linger memory add TEXT` writes one")?;
+                terminal.say("no notes here; `linger memory add TEXT` adds one")?;
             } else {
                 let row = |note: &Note| -> Vec<String> {
                     [noun(note.scope), &note.name, &note.about].map(|cell| clean_line(cell).into_owned()).into()
@@ -72,12 +72,12 @@ pub(super) fn run(command: Memory) -> Result<Exit, Failure> {
     Ok(Exit::GOOD)
 }
 
-/// Says what was done with a note, or prints the note.
+/// Reports what was done with a note, or prints it as JSON.
 fn done(terminal: &mut Terminal, what: &str, note: &Note, json: bool) -> Result<(), Failure> {
-    match json {
-        true => print_value(note),
-        false => Ok(terminal.say(&format!("{what} {}/{}", noun(note.scope), note.name))?),
+    if json {
+        return print_value(note);
     }
+    Ok(terminal.say(&format!("{what} {}/{}", noun(note.scope), note.name))?)
 }
 
 fn list(client: &mut Client) -> Result<Vec<Note>, Failure> {
@@ -95,20 +95,20 @@ fn noun(scope: Scope) -> &'static str {
     }
 }
 
-/// The note of this name: `user/NAME`, `workspace/NAME`, or the only one that is called so.
+/// Finds a note: `user/NAME`, `workspace/NAME`, or the only one with this name.
 fn find<'a>(rows: &'a [Note], name: &str, user: bool) -> Result<&'a Note, Failure> {
-    let (said, bare) = match name.split_once('/') {
+    let (scope, bare) = match name.split_once('/') {
         Some(("user", bare)) => (Some(Scope::User), bare),
         Some(("workspace", bare)) => (Some(Scope::Workspace), bare),
         _ => (user.then_some(Scope::User), name),
     };
-    let mut found = rows.iter().filter(|note| note.name == bare && said.is_none_or(|scope| scope == note.scope));
+    let mut found = rows.iter().filter(|note| note.name == bare && scope.is_none_or(|scope| scope == note.scope));
     let hint = "`linger memory list` lists them";
     match (found.next(), found.next()) {
         (Some(note), None) => Ok(note),
         (None, _) => Err(Failure::usage(format!("no note is called '{name}'")).hint(hint)),
         (Some(_), Some(_)) => Err(Failure::usage(format!("two notes are called '{bare}'"))
-            .hint(format!("name user/{bare} or workspace/{bare}"))),
+            .hint(format!("write user/{bare} or workspace/{bare}"))),
     }
 }
 
@@ -120,7 +120,7 @@ fn edit(note: &Note) -> Result<Exit, Failure> {
     let mut words = editor.split_whitespace();
     let program = words.next().unwrap_or("vi");
     let status = Command::new(program).args(words).arg(&note.path).status().map_err(|error| {
-        Failure::new(Exit::FAILED, format!("the editor {program} cannot be started: {error}"))
+        Failure::new(Exit::FAILED, format!("cannot start the editor {program}: {error}"))
             .hint(format!("set EDITOR, or edit {} yourself", note.path.display()))
     })?;
     Ok(if status.success() { Exit::GOOD } else { Exit::FAILED })
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_is_named_alone_or_with_what_it_is_about() {
+    fn a_note_is_found_by_name_alone_or_with_its_scope() {
         let note = |scope, name: &str| Note {
             scope,
             name: name.to_owned(),

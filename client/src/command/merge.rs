@@ -1,9 +1,9 @@
-//! `linger merge`: what a child did in its git worktree comes into the directory of its parent.
+//! `linger merge`: merges a child's git worktree into its parent's directory.
 
 use linger_protocol::method::SessionMerge;
 use linger_protocol::worktree::Merge;
 
-use super::resolve;
+use super::find::resolve;
 use crate::arguments;
 use crate::connect::Client;
 use crate::error::{Exit, Failure};
@@ -11,7 +11,7 @@ use crate::idempotency::key;
 use crate::render::worktree::{merged, takes_back};
 use crate::terminal::{Terminal, clean_line};
 
-/// Files that are named.
+/// Files listed, at most.
 const NAMED: usize = 20;
 
 pub(super) fn run(args: &arguments::Merge) -> Result<Exit, Failure> {
@@ -19,7 +19,7 @@ pub(super) fn run(args: &arguments::Merge) -> Result<Exit, Failure> {
     let session = resolve(&mut client, &args.session)?.session;
     let done = client.call(&SessionMerge(Merge { session, key: Some(key()?) }))?;
     if args.json {
-        super::print_value(&done)?;
+        super::output::print_value(&done)?;
         return Ok(Exit::GOOD);
     }
     let mut terminal = Terminal::new();

@@ -1,4 +1,4 @@
-//! `linger models`: the models that can be used, with what is known of them, and what is missing for those that cannot.
+//! `linger models`: lists models with window and price, and what is missing for those that cannot be used.
 
 use linger_protocol::daemon::{Model, Models};
 use linger_protocol::method::ModelList;
@@ -12,7 +12,7 @@ use crate::render::near::nearest;
 use crate::render::table::columns;
 use crate::terminal::{Terminal, clean_line};
 
-/// Near names that are suggested.
+/// Similar names to suggest, at most.
 const NEAR: usize = 3;
 
 pub(super) fn run(args: &arguments::Models) -> Result<Exit, Failure> {
@@ -20,7 +20,7 @@ pub(super) fn run(args: &arguments::Models) -> Result<Exit, Failure> {
     let raw = client.call_raw(&ModelList(Models { all: true, model: None }))??;
     let models: Vec<Model> = parse::<ModelList>(&raw)?;
     let texts: Vec<Box<RawValue>> = serde_json::from_str(raw.get())
-        .map_err(|error| Failure::new(Exit::FAILED, format!("the daemon's answer is no list: {error}")))?;
+        .map_err(|error| Failure::new(Exit::FAILED, format!("the daemon's answer is not a list: {error}")))?;
     let mut terminal = Terminal::new();
     let pattern = args.pattern.as_deref();
     for model in models.iter().filter(|model| model.problem.is_some() && concerns(pattern, &model.model)) {
@@ -45,7 +45,7 @@ pub(super) fn run(args: &arguments::Models) -> Result<Exit, Failure> {
 
 fn row(model: &Model) -> Vec<String> {
     let state = match (&model.missing, &model.problem, model.default) {
-        // A variable or a key of the configuration; or else a sentence of its own.
+        // Either a variable or configuration key, or a sentence.
         (Some(missing), ..) if missing.contains(' ') => missing.clone(),
         (Some(missing), ..) => format!("needs {missing}"),
         (None, Some(_), _) => "not listed".to_owned(),
@@ -63,7 +63,7 @@ fn row(model: &Model) -> Vec<String> {
     vec![model.model.clone(), format!("window {window}"), price, state]
 }
 
-/// Whether a pattern may be of a model of this row's provider.
+/// Whether a pattern can match models of this row's provider.
 fn concerns(pattern: Option<&str>, row: &str) -> bool {
     let provider = row.split('/').next().unwrap_or_default().to_lowercase();
     match pattern.and_then(|pattern| pattern.split_once('/')) {
@@ -72,7 +72,7 @@ fn concerns(pattern: Option<&str>, row: &str) -> bool {
     }
 }
 
-/// What is wrong with a provider that was asked for its models.
+/// The warning about a provider that did not list its models.
 fn problem(model: &Model) -> String {
     let provider = model.model.split('/').next().unwrap_or_default();
     let why = model.problem.as_deref().unwrap_or_default();
@@ -84,13 +84,13 @@ fn none(pattern: &str, models: &[Model]) -> Failure {
     let near = nearest(pattern, names, NEAR);
     let failure = Failure::usage(format!("no model is called '{}'", pattern.escape_default()));
     if near.is_empty() {
-        return failure.hint("`linger models` lists all that can be reached");
+        return failure.hint("`linger models` lists all available models");
     }
     failure.hint(format!("did you mean {}?", near.join(" or ")))
 }
 
-/// Whether `name` is what `pattern` says: it has it somewhere in it, or is the whole of one with `*` and `?`, whatever the case.
-/// A pattern without a slash may also be of the name without its provider.
+/// Whether `name` contains `pattern` or, with `*` or `?`, matches it as a whole; ignores case. A pattern without a slash may also
+/// match the name without its provider.
 fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.to_lowercase(), name.to_lowercase());
     if !pattern.contains(['*', '?']) {
@@ -103,7 +103,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 /// `*` stands for any characters, `?` for one.
 fn is_glob(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
-    // Which beginnings of the text the pattern so far is the whole of.
+    // Which prefixes of the text the pattern so far matches.
     let mut fits: Vec<bool> = (0..=text.len()).map(|length| length == 0).collect();
     for sign in pattern {
         let mut next = vec![false; fits.len()];
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_is_said_and_never_nothing() {
+    fn unknown_values_are_shown_as_unknown() {
         let model = Model { model: "a/b".to_owned(), ready: true, ..Model::default() };
         assert_eq!(row(&model), ["a/b", "window unknown", "price unknown", ""]);
         let model = Model {

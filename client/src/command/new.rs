@@ -8,11 +8,11 @@ use crate::terminal::Terminal;
 pub(super) fn run(args: New) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
     if args.json {
-        let made = super::made(&mut client, args.choice, false)?;
-        super::print_value(&made)?;
+        let made = super::create::create_with_warning(&mut client, args.choice, false)?;
+        super::output::print_value(&made)?;
         return Ok(Exit::GOOD);
     }
-    let session = super::create(&mut client, args.choice, false)?;
+    let session = super::create::create(&mut client, args.choice, false)?;
     Terminal::new().line(session.as_str())?;
     Ok(Exit::GOOD)
 }

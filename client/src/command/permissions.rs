@@ -1,4 +1,4 @@
-//! `linger permissions`: the rules that answers added, and which rule or mode decides on a call.
+//! `linger permissions`: rules that answers added, and explanations of decisions.
 
 use std::path::absolute;
 
@@ -6,7 +6,8 @@ use linger_protocol::daemon::Empty;
 use linger_protocol::method::{PermissionExplain, PermissionRemove, PermissionRules};
 use linger_protocol::permission::{Explain, RemoveRule};
 
-use super::{print_rows, print_value, resolve};
+use super::find::resolve;
+use super::output::{print_rows, print_value};
 use crate::arguments::{ExplainCall, Json, Permissions, PermissionsCommand, RemoveRule as Remove};
 use crate::connect::Client;
 use crate::environment::{now, working_directory};
@@ -48,12 +49,12 @@ fn explain(client: &mut Client, args: ExplainCall) -> Result<(), Failure> {
             Explain { call, session: None, cwd: Some(cwd) }
         }
     };
-    let said = client.call(&PermissionExplain(explain))?;
+    let decision = client.call(&PermissionExplain(explain))?;
     if json {
-        return print_value(&said);
+        return print_value(&decision);
     }
     let mut terminal = Terminal::new();
-    for line in explained(&said) {
+    for line in explained(&decision) {
         terminal.line(&line)?;
     }
     Ok(())
@@ -69,7 +70,7 @@ fn remove(client: &mut Client, args: Remove) -> Result<(), Failure> {
     let mut terminal = Terminal::new();
     for row in &removed.removed {
         let (rule, root) = (clean_exact_line(&row.rule), row.workspace.to_string_lossy());
-        terminal.say(&format!("{rule} is no longer allowed in {}", clean_exact_line(&root)))?;
+        terminal.say(&format!("removed {rule} in {}", clean_exact_line(&root)))?;
     }
     Ok(())
 }

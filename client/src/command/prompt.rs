@@ -1,4 +1,4 @@
-//! The prompt of a command: words, standard input, or both; the files that the words name, a schema for the answer.
+//! Reads the prompt of a command from words and standard input, attaches the files it names, and reads the schema of the answer.
 
 use std::fs::File;
 use std::io::{IsTerminal as _, Read as _};
@@ -19,7 +19,7 @@ use crate::error::Failure;
 use crate::mention::{missing, with_files};
 use crate::terminal::Terminal;
 
-/// The parts of a prompt, in order. What came from stdin may be written by another person, so it names no files.
+/// The parts of a prompt, in order. Piped text may come from someone else, so it attaches no files.
 #[derive(Debug, PartialEq)]
 pub(super) struct Written(Vec<Part>);
 
@@ -29,16 +29,16 @@ enum Part {
     Piped(String),
 }
 
-/// The parts with the files that were typed; resources of MCP servers are added once there is a session.
+/// The parts with attached files. Resources of MCP servers are added once the session exists.
 pub(super) struct Content(Vec<(PromptContent, bool)>);
 
 impl Written {
-    /// Whether it begins with words of the user, which may name a command or a skill.
+    /// Whether it begins with typed words, which may name a command or a skill.
     pub(super) fn begins_typed(&self) -> bool {
         matches!(self.0.first(), Some(Part::Typed(_)))
     }
 
-    /// The text with the files and pictures that it names, searched here and in the session's directory.
+    /// Attaches the files and pictures that it names, searched here and in the session's directory.
     pub(super) fn content(self, session: Option<&Path>) -> Result<Content, Failure> {
         let places: Vec<_> = working_directory().ok().into_iter().chain(session.map(Path::to_path_buf)).collect();
         let part = |part| {
@@ -48,7 +48,7 @@ impl Written {
             };
             let content = with_files(text.clone(), &text, &places)?;
             for name in missing(&text, &places) {
-                Terminal::new().say(&format!("@{name} names no file here; it is sent as text"))?;
+                Terminal::new().say(&format!("@{name}: no such file, sent as plain text"))?;
             }
             Ok((content, true))
         };
@@ -57,7 +57,7 @@ impl Written {
 }
 
 impl Content {
-    /// The whole, with the resources that its typed parts name.
+    /// The complete prompt, with the resources that its typed parts name.
     pub(super) fn with_resources(self, client: &mut Client, session: &SessionId) -> Result<PromptContent, Failure> {
         let mut parts = Vec::new();
         for (content, typed) in self.0 {
@@ -70,7 +70,7 @@ impl Content {
     }
 }
 
-/// The words of a prompt and what is piped in: behind the words, at the place of a word `-`, or alone.
+/// Combines the words of a prompt with piped text: after the words, in place of a word `-`, or alone.
 pub(super) fn written(words: &[String]) -> Result<Written, Failure> {
     let place = words.iter().position(|word| word == "-");
     let (before, after) = match place {
@@ -78,7 +78,7 @@ pub(super) fn written(words: &[String]) -> Result<Written, Failure> {
         None => (words, &[][..]),
     };
     if words.iter().all(|word| word.trim().is_empty()) && !words.is_empty() {
-        return Err(Failure::usage("the prompt is empty").hint("write the prompt after the command, or pipe it in"));
+        return Err(Failure::usage("the prompt is empty").hint("write it after the command, or pipe it in"));
     }
     let alone = before.is_empty() && after.is_empty();
     let piped = match (place, alone) {
@@ -92,7 +92,7 @@ pub(super) fn written(words: &[String]) -> Result<Written, Failure> {
     };
     if alone && piped.as_ref().is_none_or(|text| text.trim().is_empty()) {
         return Err(Failure::usage("the prompt on stdin is empty")
-            .hint("look at what the command before the pipe prints, or write the prompt after the command"));
+            .hint("check the output of the command before the pipe, or write the prompt after the command"));
     }
     Ok(composed(before, piped.filter(|text| !text.trim().is_empty()), after))
 }
@@ -102,13 +102,13 @@ fn composed(before: &[String], piped: Option<String>, after: &[String]) -> Writt
     Written(typed(before).into_iter().chain(piped.map(Part::Piped)).chain(typed(after)).collect())
 }
 
-/// Whether something is piped in: a pipe or a file. A socket or a device may stay open for ever, so it is read only where `-` says so.
+/// Whether stdin is a pipe or a file. A socket or device may stay open for ever, so it is read only with `-`.
 fn is_given() -> bool {
     let kind = rustix::fs::fstat(rustix::stdio::stdin()).map(|stat| FileType::from_raw_mode(stat.st_mode));
     matches!(kind, Ok(FileType::Fifo | FileType::RegularFile))
 }
 
-/// As [`piped`]; says what it waits for when that takes long, as the program may have inherited a pipe that nothing writes to.
+/// Like [`piped`], but says what it waits for if that takes long: the program may have inherited a pipe without a writer.
 fn patiently_piped() -> Result<String, Failure> {
     let (done, read) = mpsc::channel();
     std::thread::spawn(move || done.send(piped()));
@@ -122,17 +122,17 @@ fn patiently_piped() -> Result<String, Failure> {
     }
 }
 
-/// How long standard input is read before a word is said about it.
+/// How long to read standard input before saying so.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What is on stdin, to its end.
+/// Reads stdin to its end. Fails if it is too large or not UTF-8.
 fn piped() -> Result<String, Failure> {
     let mut bytes = Vec::new();
     std::io::stdin().lock().take(MAX_REQUEST as u64).read_to_end(&mut bytes)?;
     if bytes.len() >= MAX_REQUEST {
-        // Before a session is created for it.
+        // Fail before a session is created.
         return Err(Failure::usage(format!(
-            "the request cannot be sent: it may have {MAX_REQUEST} bytes, the prompt has more"
+            "the request cannot be sent: the prompt has more than {MAX_REQUEST} bytes"
         ))
         .hint("make the prompt shorter"));
     }
@@ -146,7 +146,7 @@ fn piped() -> Result<String, Failure> {
 /// The largest schema file, in bytes; the daemon has a stricter limit.
 const MAX_SCHEMA: u64 = 1 << 20;
 
-/// The schema in a file, as far as it is JSON.
+/// Reads a schema from a file. Fails if it is not JSON; the daemon checks the rest.
 pub(super) fn schema(path: &Path) -> Result<Value, Failure> {
     let bad = |why: String| {
         Failure::usage(format!("the schema {}: {why}", path.display()))

@@ -1,9 +1,9 @@
-//! `linger prune`: puts sessions into the bin that were not used for a while, empties the bin, or lists what it would take.
+//! `linger rm --older-than` and `--bin`: moves unused sessions to the bin, empties the bin, or lists what it would do.
 
 use linger_protocol::method::SessionPrune;
 use linger_protocol::session::Pruned;
 
-use super::rm::may_go;
+use super::confirm::may_go;
 use crate::arguments::Prune;
 use crate::connect::{Client, parse};
 use crate::environment::now;
@@ -13,26 +13,26 @@ use crate::render::sessions::listing;
 use crate::render::table::size;
 use crate::terminal::{Capabilities, Terminal};
 
-/// An age that no session has, in milliseconds; it fits what the daemon's database counts with.
+/// An age that no session has, in milliseconds. Fits the integers of the daemon's database.
 const NEVER: u64 = i64::MAX as u64;
 
 pub(super) fn run(args: &Prune) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
     let Prune { older_than, now: for_good, yes, dry_run, force, json } = *args;
-    // Without an age it is about the bin alone.
+    // Without an age only the bin is emptied.
     let bin = older_than.is_none();
-    // A daemon of before the bin must find nothing that is so old.
+    // A daemon older than the bin must match nothing.
     let older_than_ms = older_than.unwrap_or(NEVER);
     let params =
         linger_protocol::session::Prune { older_than_ms, dry_run: true, force, into_bin: !for_good, bin, key: None };
-    let what = if for_good { "deleted for good" } else { "put into the bin" };
+    let what = if for_good { "deleted for good" } else { "moved to the bin" };
     if !dry_run && !yes {
         if !Capabilities::detect().can_ask() {
-            return Err(Failure::usage(format!("sessions would be {what}, and there is no terminal to confirm it on"))
-                .hint("--yes does it, --dry-run lists them"));
+            return Err(Failure::usage(format!("sessions would be {what}, and there is no terminal to ask on"))
+                .hint("--yes does it without asking, --dry-run lists them"));
         }
         let listed = client.call(&SessionPrune(params.clone()))?;
-        if !may_go(&mut client, &listed.sessions, (false, None), what)? {
+        if !may_go(&mut client, &listed.sessions, None, what)? {
             return Ok(Exit::CANCELLED);
         }
     }

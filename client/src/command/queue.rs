@@ -1,4 +1,4 @@
-//! `linger queue`, `unqueue` and `continue`: the prompts that wait for their turn.
+//! `linger queue`: lists a session's queued prompts, takes one back, or runs them.
 
 use linger_protocol::event::EventBody;
 use linger_protocol::id::{PromptId, SessionId};
@@ -7,24 +7,37 @@ use linger_protocol::method::{SessionContinue, SessionUnqueue};
 use linger_protocol::session::{self, Unqueued};
 use serde_json::json;
 
+use super::find::resolve;
+use super::output::print_value;
 use super::wait::reattach;
-use super::{print_value, resolve};
-use crate::arguments::{Keyed, Unqueue};
+use crate::arguments::{Keyed, Queue, Unqueue};
 use crate::connect::Client;
 use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened};
 use crate::idempotency::key;
 use crate::terminal::{Terminal, clean_line};
 
-pub(super) fn list(args: &Keyed) -> Result<Exit, Failure> {
+pub(super) fn run(args: Queue) -> Result<Exit, Failure> {
+    let Queue { session, drop, run, json } = args;
+    if run {
+        return resume(&Keyed { session, json });
+    }
+    match drop {
+        Some(prompt) => unqueue(Unqueue { session, prompt, json }),
+        None => list(&session, json),
+    }
+}
+
+fn list(named: &str, json: bool) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
-    let info = resolve(&mut client, &args.session)?;
+    let info = resolve(&mut client, named)?;
     let rows = if info.queued == 0 { Vec::new() } else { queued(client, info.session)? };
     let mut terminal = Terminal::new();
     for (prompt, text) in &rows {
-        match args.json {
-            true => print_value(&json!({ "prompt": prompt, "text": text }))?,
-            false => terminal.line(&format!("{prompt}  {}", clean_line(text.lines().next().unwrap_or_default())))?,
+        if json {
+            print_value(&json!({ "prompt": prompt, "text": text }))?;
+        } else {
+            terminal.line(&format!("{prompt}  {}", clean_line(text.lines().next().unwrap_or_default())))?;
         }
     }
     if rows.is_empty() {
@@ -33,7 +46,7 @@ pub(super) fn list(args: &Keyed) -> Result<Exit, Failure> {
     Ok(Exit::GOOD)
 }
 
-/// Reads the session's log for what waits.
+/// Reads the queued prompts from the session's log.
 fn queued(client: Client, session: SessionId) -> Result<Vec<(PromptId, String)>, Failure> {
     let mut attachment = Attachment::start(client, session, None, false)?;
     let mut queued = Queued::default();
@@ -51,7 +64,7 @@ fn queued(client: Client, session: SessionId) -> Result<Vec<(PromptId, String)>,
     }
 }
 
-/// Prompts that wait for their turn, with their text.
+/// The queued prompts at one point of a log, with their text.
 #[derive(Default)]
 pub(super) struct Queued(Vec<(PromptId, String)>);
 
@@ -73,7 +86,7 @@ impl Queued {
         }
     }
 
-    /// A line each, for people.
+    /// One line per prompt, for people.
     pub(super) fn lines(&self) -> Vec<String> {
         let line = |text: &str| format!("queued: {}", clean_line(text.lines().next().unwrap_or_default()));
         self.0.iter().map(|(_, text)| line(text)).collect()
@@ -85,9 +98,10 @@ pub(super) fn unqueue(args: Unqueue) -> Result<Exit, Failure> {
     let session = resolve(&mut client, &args.session)?.session;
     let unqueue = session::Unqueue { session: session.clone(), prompt: args.prompt.map(PromptId), key: Some(key()?) };
     let Unqueued { prompt } = client.call(&SessionUnqueue(unqueue))?;
-    match args.json {
-        true => print_value(&json!({ "session": session, "prompt": prompt }))?,
-        false => Terminal::new().say(&format!("{prompt} was taken back"))?,
+    if args.json {
+        print_value(&json!({ "session": session, "prompt": prompt }))?;
+    } else {
+        Terminal::new().say(&format!("dropped {prompt}"))?;
     }
     Ok(Exit::GOOD)
 }

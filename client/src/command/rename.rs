@@ -11,12 +11,12 @@ use crate::idempotency::key;
 
 pub(super) fn run(args: Rename) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
-    let session = super::resolve(&mut client, &args.session)?.session;
+    let session = super::find::resolve(&mut client, &args.session)?.session;
     let name = args.name;
     let set = Set { session: session.clone(), name: Some(name.clone()), key: Some(key()?), ..Set::default() };
     client.call(&SessionSet(set))?;
     if args.json {
-        super::print_value(&json!({ "session": session, "name": name }))?;
+        super::output::print_value(&json!({ "session": session, "name": name }))?;
     }
     Ok(Exit::GOOD)
 }

@@ -1,8 +1,9 @@
-//! `linger run`: gives a session a prompt and follows it until the turn that answers it ends.
+//! `linger run`: sends a prompt and follows the session until the turn ends.
 //!
-//! To a terminal the answer streams; to a pipe goes the final message alone. Events that arrive before
-//! the prompt's own answer are held back, because only that answer says which turn is ours.
+//! On a terminal the answer streams; a pipe gets only the final message. Events that arrive before the answer to the prompt request
+//! are held back, because only that answer tells which turn is ours.
 
+mod refused;
 mod running;
 
 use linger_protocol::id::SessionId;
@@ -10,9 +11,12 @@ use linger_protocol::method::{SessionPrompt, SessionRemove, SessionSet};
 use linger_protocol::session::{Info, Prompt, Remove, Set, State};
 use serde_json::json;
 
+use super::create::create;
+use super::deadline::{answer_deadline, deadline};
 use super::find::must_be_latest;
+use super::find::resolve;
+use super::prompt;
 use super::set::changes;
-use super::{answer_deadline, create, deadline, prompt, resolve};
 use crate::arguments::{Check, Choice, OutputFormat, Run};
 use crate::connect::Client;
 use crate::error::{Exit, Failure};
@@ -23,10 +27,11 @@ use crate::render::live::Live;
 use crate::render::style::Style;
 use crate::render::{Renderer, Settings, Thinking};
 use crate::terminal::{Capabilities, Terminal};
+use refused::refused;
 use running::{Data, Running};
 
 impl Run {
-    /// `run` with these options of a session and no others.
+    /// The arguments of `linger run` with only these session options.
     pub(super) fn printing(choice: Choice) -> Self {
         Self {
             choice,
@@ -51,18 +56,19 @@ pub(super) fn run(args: Run) -> Result<Exit, Failure> {
     let rm = args.rm;
     let mut session = None;
     let ended = run_in(args, &mut session);
-    // A turn that goes on, or waits for an answer, needs its session.
+    // A turn that continues or waits for an answer still needs its session.
     let over = matches!(ended, Ok(Exit::GOOD | Exit::FAILED | Exit::CANCELLED));
     if let Some(session) = session.filter(|_| rm) {
-        match over {
-            true => remove(session)?,
-            false => Terminal::new().say(&format!("session {session} is kept: its turn has not ended"))?,
+        if over {
+            remove(session)?;
+        } else {
+            Terminal::new().say(&format!("kept session {session}: its turn has not ended"))?;
         }
     }
     ended
 }
 
-/// Deletes a session of which nothing is to stay.
+/// Deletes a session for good.
 fn remove(session: SessionId) -> Result<(), Failure> {
     let remove = Remove { session, force: false, key: Some(key()?) };
     Client::open()?.call(&SessionRemove(remove)).map(drop)
@@ -91,7 +97,7 @@ fn run_in(args: Run, made: &mut Option<SessionId>) -> Result<Exit, Failure> {
         None => create(&mut client, args.choice, true)?,
     };
     *made = Some(session.clone());
-    // It can be removed until its first prompt is accepted.
+    // Removed on failure until its first prompt is accepted.
     let mut unused = info.is_none().then(|| session.clone());
     let content = content
         .with_resources(&mut client, &session)
@@ -103,7 +109,7 @@ fn run_in(args: Run, made: &mut Option<SessionId>) -> Result<Exit, Failure> {
         content,
         when: None,
         schema,
-        until: args.check.asked(),
+        until: args.check.to_until(),
         expand,
         env,
         key: Some(key()?),
@@ -152,16 +158,6 @@ pub(super) fn adopt(client: &mut Client, info: &Info, choice: Choice) -> Result<
     }
     client.call(&SessionSet(Set { session: info.session.clone(), key: Some(key()?), ..set }))?;
     Ok(true)
-}
-
-/// A prompt was refused: removes the session that was created for it.
-fn refused(client: &mut Client, unused: Option<SessionId>, failure: Failure) -> Failure {
-    let Some(session) = unused else { return failure };
-    let remove = |key| client.call(&SessionRemove(Remove { session: session.clone(), force: false, key: Some(key) }));
-    match key().and_then(remove) {
-        Ok(_) => failure,
-        Err(_) => failure.and_also(format!("the session {session} was created for it and stays empty")),
-    }
 }
 
 fn settings(look: &Capabilities, deltas: bool, thinking: Thinking, me: String) -> Settings {

@@ -1,10 +1,10 @@
-//! `linger search`: the messages of all sessions that have some words.
+//! `linger search`: finds messages of all sessions by their words.
 
 use linger_protocol::message::Role;
 use linger_protocol::method::SessionSearch;
 use linger_protocol::search::{FoundMessage, FoundMessages, Search as Params};
 
-use super::print_value;
+use super::output::print_value;
 use crate::arguments::Search;
 use crate::connect::Client;
 use crate::environment::{now, working_directory};
@@ -21,8 +21,7 @@ pub(super) fn run(args: &Search) -> Result<Exit, Failure> {
     let FoundMessages { rows, behind } = found;
     let mut terminal = Terminal::new();
     if behind > 0 {
-        terminal
-            .say(&format!("note: {behind} events are not indexed yet; search again in a moment for all of them"))?;
+        terminal.say(&format!("note: {behind} events are not indexed yet; search again in a moment"))?;
     }
     if args.json {
         rows.iter().try_for_each(print_value)?;
@@ -35,7 +34,7 @@ pub(super) fn run(args: &Search) -> Result<Exit, Failure> {
         terminal.text(&shown(row, now, style))?;
     }
     match rows.first() {
-        None => terminal.say("no message has these words")?,
+        None => terminal.say("no messages found")?,
         Some(first) => terminal.say(&format!(
             "`linger attach {}` opens a session, `linger log {}` prints it",
             first.session, first.session
@@ -44,15 +43,12 @@ pub(super) fn run(args: &Search) -> Result<Exit, Failure> {
     Ok(Exit::GOOD)
 }
 
-/// An argument of several words is a phrase, as the shell has taken its quotes.
+/// Quotes an argument of several words as a phrase; the shell has removed its quotes.
 fn quoted(word: &str) -> String {
-    match word.contains(char::is_whitespace) && !word.contains('"') {
-        true => format!("\"{word}\""),
-        false => word.to_owned(),
-    }
+    if word.contains(char::is_whitespace) && !word.contains('"') { format!("\"{word}\"") } else { word.to_owned() }
 }
 
-/// A match: where and when and who, and the words in a line of their own.
+/// A match: session, time and role, then the text on its own line.
 fn shown(row: &FoundMessage, now: u64, style: Style) -> String {
     let name = row.name.as_ref().map(|name| format!("  {}", clean_line(name))).unwrap_or_default();
     let who = match row.role {
@@ -69,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_in_quotes_of_the_shell_are_a_phrase() {
+    fn words_quoted_for_the_shell_are_a_phrase() {
         assert_eq!(
             ["parser", "off by one", "\"a b\"", "conf*"].map(quoted),
             ["parser", "\"off by one\"", "\"a b\"", "conf*"]

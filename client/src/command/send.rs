@@ -1,10 +1,12 @@
-//! `linger send`: gives a session a prompt and leaves.
+//! `linger send`: sends a prompt to a session and returns at once.
 
 use linger_protocol::method::SessionPrompt;
 use linger_protocol::session::{Prompt, Prompted, When};
 use serde_json::json;
 
-use super::{print_value, prompt, resolve};
+use super::find::resolve;
+use super::output::print_value;
+use super::prompt;
 use crate::arguments::Send;
 use crate::connect::Client;
 use crate::error::{Exit, Failure};
@@ -29,7 +31,7 @@ pub(super) fn run(args: Send) -> Result<Exit, Failure> {
         content,
         when: Some(when),
         schema,
-        until: args.check.asked(),
+        until: args.check.to_until(),
         expand,
         env,
         key: Some(key()?),

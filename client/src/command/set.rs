@@ -4,6 +4,8 @@ use linger_protocol::method::SessionSet;
 use linger_protocol::session::{self, Info};
 use serde_json::json;
 
+use super::find::resolve;
+use super::output::print_value;
 use crate::arguments::{Changeable, Set};
 use crate::connect::Client;
 use crate::environment::absolute;
@@ -11,23 +13,23 @@ use crate::error::{Exit, Failure};
 use crate::idempotency::key;
 
 pub(super) fn run(args: Set) -> Result<Exit, Failure> {
-    let Set { session, changeable, remove_dir, json } = args;
-    let set = session::Set { remove_directories: absolute(remove_dir)?, ..changes(changeable)? };
+    let Set { session, name, changeable, remove_dir, json } = args;
+    let set = session::Set { name, remove_directories: absolute(remove_dir)?, ..changes(changeable)? };
     if set == session::Set::default() {
         let failure = Failure::usage("nothing to change: give an option, such as --mode edit");
-        return Err(failure.hint("`linger help set` lists them; `linger rename` gives another name"));
+        return Err(failure.hint("`linger set --help` lists the options"));
     }
     let mut client = Client::open()?;
-    let session = super::resolve(&mut client, &session)?.session;
+    let session = resolve(&mut client, &session)?.session;
     client.call(&SessionSet(session::Set { session: session.clone(), key: Some(key()?), ..set }))?;
     if json {
-        let Info { session, model, mode, .. } = super::resolve(&mut client, session.as_str())?;
-        super::print_value(&json!({ "session": session, "model": model, "mode": mode }))?;
+        let Info { session, model, mode, .. } = resolve(&mut client, session.as_str())?;
+        print_value(&json!({ "session": session, "model": model, "mode": mode }))?;
     }
     Ok(Exit::GOOD)
 }
 
-/// What these options change of a session that is yet to be named.
+/// The change that these options ask for, without its session.
 pub(super) fn changes(options: Changeable) -> Result<session::Set, Failure> {
     let Changeable { model, mode, effort, patience, fallback, unattended, limits, tools, add_dir } = options;
     Ok(session::Set {

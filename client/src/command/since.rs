@@ -1,4 +1,4 @@
-//! What `--since` means: a cursor, or a time.
+//! Parses `--since`: a cursor or a time.
 
 use linger_protocol::id::Cursor;
 
@@ -8,16 +8,16 @@ use crate::error::Failure;
 /// A day in milliseconds.
 const DAY_MS: u64 = 86_400_000;
 
-/// Where to begin.
+/// The position to start from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Since {
     /// After this position.
     Cursor(Cursor),
-    /// With what happened at this time or later, in Unix milliseconds.
+    /// At this time, in Unix milliseconds.
     Time(u64),
 }
 
-/// Reads an age such as `2h`, a date, a date with a time in UTC, or a cursor.
+/// Parses an age such as `2h`, a date, a date with a UTC time, or a cursor.
 pub(super) fn since(text: &str, now: u64) -> Result<Since, Failure> {
     let text = text.trim();
     if let Some(time) = date(text) {
@@ -30,14 +30,13 @@ pub(super) fn since(text: &str, now: u64) -> Result<Since, Failure> {
     }
     let is_cursor = text == "now" || text.starts_with(|first: char| first.is_ascii_digit());
     if !is_cursor || !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+.".contains(&byte)) {
-        return Err(Failure::usage(format!("--since '{}' is no time and no cursor", text.escape_default())).hint(
-            "write a time such as 30m, 2h, 2026-11-24 or 2026-11-24T09:30 (UTC), or a cursor as --json prints it",
-        ));
+        return Err(Failure::usage(format!("--since '{}' is neither a time nor a cursor", text.escape_default()))
+            .hint("write a time such as 30m, 2h, 2026-11-24 or 2026-11-24T09:30 (UTC), or a cursor from --json"));
     }
     Ok(Since::Cursor(Cursor(text.to_owned())))
 }
 
-/// A date, or a date with hours, minutes and perhaps seconds, in UTC.
+/// Parses a UTC date with an optional time of day.
 fn date(text: &str) -> Option<u64> {
     let text = text.strip_suffix('Z').unwrap_or(text);
     let Some((date, time)) = text.split_once(['T', ' ']) else { return day(text).map(|day| day * DAY_MS) };

@@ -1,6 +1,6 @@
-//! `linger status`: one line about all sessions and about this project's, for prompts and status bars.
+//! `linger status`: one line about all sessions and this project's latest one, for shell prompts and status bars.
 //!
-//! It starts no daemon: without one nothing runs, and the line says so.
+//! Starts no daemon: without one nothing is running.
 
 use linger_protocol::method::SessionList;
 use linger_protocol::place::Places;
@@ -14,10 +14,10 @@ use crate::error::{Exit, Failure};
 use crate::render::money;
 use crate::terminal::{Terminal, clean_line};
 
-/// Sessions that are counted, the latest first. What runs or waits has changed lately, and a status bar asks every second.
+/// Sessions counted, latest first. Running and waiting ones changed recently, and a status bar asks every second.
 const COUNTED: u32 = 200;
 
-/// What a format can name.
+/// The fields of a format.
 const FIELDS: [&str; 9] = ["running", "waiting", "queued", "session", "name", "model", "mode", "cost", "context"];
 
 pub(super) fn run(args: &Status) -> Result<Exit, Failure> {
@@ -30,22 +30,23 @@ pub(super) fn run(args: &Status) -> Result<Exit, Failure> {
             values(&rows, own.as_ref())
         }
     };
-    match args.json {
-        true => super::print_value(&values)?,
-        false => Terminal::new().line(&filled(&args.format, &values))?,
+    if args.json {
+        super::output::print_value(&values)?;
+    } else {
+        Terminal::new().line(&filled(&args.format, &values))?;
     }
     Ok(Exit::GOOD)
 }
 
-/// Fails if a format names something else in braces.
+/// Fails if a format names an unknown field.
 fn check(format: &str) -> Result<(), Failure> {
     for part in format.split('{').skip(1) {
         let Some((name, _)) = part.split_once('}') else {
-            return Err(Failure::usage(format!("--format has no end of {{{part}")).hint("write {running}"));
+            return Err(Failure::usage(format!("--format: missing }} after {{{part}")).hint("write {running}"));
         };
         if !FIELDS.contains(&name) {
-            return Err(Failure::usage(format!("--format has no {{{name}}}"))
-                .hint(format!("it has {{{}}}", FIELDS.join("} {"))));
+            return Err(Failure::usage(format!("--format: unknown field {{{name}}}"))
+                .hint(format!("the fields are {{{}}}", FIELDS.join("} {"))));
         }
     }
     Ok(())
@@ -68,7 +69,7 @@ fn values(rows: &[Info], own: Option<&Info>) -> Map<String, Value> {
     FIELDS.iter().map(|name| (*name).to_owned()).zip(values).collect()
 }
 
-/// The format with its values.
+/// Fills the values into the format.
 fn filled(format: &str, values: &Map<String, Value>) -> String {
     let mut line = String::new();
     let mut parts = format.split('{');

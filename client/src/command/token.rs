@@ -1,7 +1,7 @@
-//! `linger token`: tokens, by which other programs and machines may do a part of what a user may.
+//! `linger token`: creates, lists and revokes access tokens for other programs and machines.
 //!
-//! The text of a token goes to standard output, alone and once; everything else goes to standard error, so that
-//! `linger token mint NAME > file` keeps the token and nothing else.
+//! A token is printed once, alone on standard output; everything else goes to standard error, so that
+//! `linger token mint NAME > file` stores only the token.
 
 use std::path::absolute;
 
@@ -10,7 +10,8 @@ use linger_protocol::method::{TokenList, TokenMint, TokenRevoke};
 use linger_protocol::token::{Can, Grant, Mint, Minted, Revoke, Row};
 use serde_json::json;
 
-use super::{print_rows, print_value, resolve};
+use super::find::resolve;
+use super::output::{print_rows, print_value};
 use crate::arguments::{Token, TokenMint as Wanted};
 use crate::connect::Client;
 use crate::environment::now;
@@ -28,7 +29,7 @@ pub(super) fn run(command: Token) -> Result<Exit, Failure> {
 }
 
 fn mint(client: &mut Client, wanted: Wanted) -> Result<Exit, Failure> {
-    // Its text goes through this connection.
+    // The token passes through this connection.
     client.must_be_proven()?;
     let Wanted { name, can, sessions, dir, mode, days, json } = wanted;
     let sessions =
@@ -55,7 +56,7 @@ fn mint(client: &mut Client, wanted: Wanted) -> Result<Exit, Failure> {
         allows(&grant),
         moment(grant.expires_at)
     ))?;
-    terminal.say(&format!("it is not shown again; `linger token revoke {id}` ends it"))?;
+    terminal.say(&format!("it is not shown again; `linger token revoke {id}` revokes it"))?;
     Ok(Exit::GOOD)
 }
 
@@ -67,7 +68,7 @@ fn list(client: &mut Client, json: bool) -> Result<Exit, Failure> {
     let rows = client.call(&TokenList(Empty {}))?;
     let mut terminal = Terminal::new();
     if rows.is_empty() {
-        terminal.say("there is no token; `linger token mint NAME` makes one")?;
+        terminal.say("no tokens; `linger token mint NAME` creates one")?;
     }
     let now = now();
     let cells =
@@ -86,13 +87,13 @@ fn revoke(client: &mut Client, named: &str, json: bool) -> Result<Exit, Failure>
         (Some(row), _) => row,
         (None, [row]) => *row,
         (None, []) => {
-            return Err(Failure::new(Exit::FAILED, format!("there is no token '{}'", clean_line(named)))
+            return Err(Failure::new(Exit::FAILED, format!("no token '{}'", clean_line(named)))
                 .hint("`linger token list` lists them"));
         }
         (None, several) => {
             let ids: Vec<&str> = several.iter().map(|row| row.id.as_str()).collect();
             return Err(Failure::new(Exit::FAILED, format!("{} tokens are called '{}'", ids.len(), clean_line(named)))
-                .hint(format!("name one by its id: {}", ids.join(", "))));
+                .hint(format!("use an id: {}", ids.join(", "))));
         }
     };
     client.call(&TokenRevoke(Revoke { id: row.id.clone() }))?;
@@ -101,11 +102,11 @@ fn revoke(client: &mut Client, named: &str, json: bool) -> Result<Exit, Failure>
         return Ok(Exit::GOOD);
     }
     let name = clean_line(&row.grant.name).into_owned();
-    Terminal::new().say(&format!("token {} ({name}) is revoked; its connections are closed", row.id))?;
+    Terminal::new().say(&format!("revoked token {} ({name}); its connections are closed", row.id))?;
     Ok(Exit::GOOD)
 }
 
-/// When it ends, for people.
+/// When a token expires, in a few words.
 fn ends(row: &Row, now: u64) -> String {
     match row.code_until {
         Some(_) => "a code, not used yet".to_owned(),
@@ -114,12 +115,12 @@ fn ends(row: &Row, now: u64) -> String {
     }
 }
 
-/// When it was last used, for people.
+/// When a token was last used, in a few words.
 fn used(row: &Row, now: u64) -> String {
     row.used_at.map_or_else(|| "never used".to_owned(), |at| format!("used {} ago", age(at, now)))
 }
 
-/// What a grant allows, in one line.
+/// The rights and limits of a grant in one line.
 fn allows(grant: &Grant) -> String {
     let can: Vec<&str> = grant.can.iter().copied().map(Can::name).collect();
     let mut parts = vec![can.join(", ")];

@@ -1,11 +1,11 @@
-//! `linger tools`: the tools that models are given, where they come from, and what rules and mode say of them.
+//! `linger tools`: lists the tools that models get, their origin, and whether each asks.
 
 use std::path::PathBuf;
 
 use linger_protocol::daemon::{Tool, ToolDecision, ToolEffect, Tools};
 use linger_protocol::method::ToolList;
 
-use super::{agents, resolve};
+use super::find::resolve;
 use crate::arguments::ToolsOf;
 use crate::connect::Client;
 use crate::environment::working_directory;
@@ -15,17 +15,14 @@ use crate::render::style::Style;
 use crate::render::table::columns;
 use crate::terminal::{Capabilities, Terminal, clean_line};
 
-pub(super) fn run(args: ToolsOf) -> Result<Exit, Failure> {
-    if let Some(files) = args.files {
-        return agents::run(&agents::TOOLS, files);
-    }
+pub(super) fn run(args: &ToolsOf) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
     let list = ToolList(match &args.session {
         Some(session) => Tools { session: Some(resolve(&mut client, session)?.session), cwd: None },
         None => Tools { session: None, cwd: Some(working_directory()?) },
     });
     if args.json {
-        super::print_rows(&mut client, &list)?;
+        super::output::print_rows(&mut client, &list)?;
         return Ok(Exit::GOOD);
     }
     let rows: Vec<_> = client.call(&list)?.iter().map(row).collect();
@@ -40,12 +37,12 @@ pub(super) fn run(args: ToolsOf) -> Result<Exit, Failure> {
     Ok(Exit::GOOD)
 }
 
-/// Shows what a new session in `cwd` is told of a tool, if it has one with this name.
+/// Prints a tool as models of a new session in `cwd` see it. Returns whether there is such a tool.
 pub(super) fn show(client: &mut Client, cwd: PathBuf, name: &str, json: bool) -> Result<bool, Failure> {
     let tools = client.call(&ToolList(Tools { session: None, cwd: Some(cwd) }))?;
     let Some(tool) = tools.iter().find(|tool| tool.name == name) else { return Ok(false) };
     if json {
-        super::print_value(tool)?;
+        super::output::print_value(tool)?;
         return Ok(true);
     }
     let (mut terminal, about) = (Terminal::new(), row(tool));
@@ -57,7 +54,7 @@ pub(super) fn show(client: &mut Client, cwd: PathBuf, name: &str, json: bool) ->
 
 /// Name, origin, effect, verdict and the first line of the description.
 fn row(tool: &Tool) -> Vec<String> {
-    // The whole path is in `--json`: its end says enough in a column.
+    // A column shows only the end of the path; `--json` has all of it.
     let file = tool.file.as_ref().map(|file| {
         let end: Vec<_> = file.components().rev().take(2).map(|part| part.as_os_str().to_string_lossy()).collect();
         end.into_iter().rev().collect::<Vec<_>>().join("/")

@@ -1,9 +1,9 @@
-//! `linger fork` and `linger rewind`: another way on from a point of a session.
+//! `linger fork` and `linger rewind`: continue from an earlier point of a session.
 
 use linger_protocol::method::{SessionFork, SessionPrompts, SessionRewind};
 use linger_protocol::tree::{Fork, Prompts, Rewind};
 
-use super::resolve;
+use super::find::resolve;
 use crate::arguments;
 use crate::connect::Client;
 use crate::environment::now;
@@ -19,15 +19,15 @@ pub(super) fn fork(args: arguments::Fork) -> Result<Exit, Failure> {
     let fork = Fork { session, at, name: name.clone(), key: Some(key()?) };
     let made = client.call(&SessionFork(fork))?;
     if json {
-        super::print_value(&made)?;
+        super::output::print_value(&made)?;
         return Ok(Exit::GOOD);
     }
     let mut terminal = Terminal::new();
     terminal.data(&made.session.to_string())?;
     if let Some(text) = &made.text {
-        terminal.say(&format!("it goes on from before \"{}\"", quoted(text)))?;
+        terminal.say(&format!("it continues from before \"{}\"", quoted(text)))?;
     }
-    terminal.say(&format!("go on with `linger attach {}`", name.unwrap_or_else(|| made.session.to_string())))?;
+    terminal.say(&format!("`linger attach {}` opens it", name.unwrap_or_else(|| made.session.to_string())))?;
     Ok(Exit::GOOD)
 }
 
@@ -39,7 +39,7 @@ pub(super) fn rewind(args: arguments::Rewind) -> Result<Exit, Failure> {
     if list {
         let rows = client.call(&SessionPrompts(Prompts { session, limit: None }))?;
         if json {
-            rows.iter().try_for_each(super::print_value)?;
+            rows.iter().try_for_each(super::output::print_value)?;
             return Ok(Exit::GOOD);
         }
         let none = rows.is_empty();
@@ -47,14 +47,14 @@ pub(super) fn rewind(args: arguments::Rewind) -> Result<Exit, Failure> {
             terminal.data(&line)?;
         }
         if none {
-            terminal.say("no prompt to go back to")?;
+            terminal.say("no earlier prompts")?;
         }
         return Ok(Exit::GOOD);
     }
     let rewind = Rewind { session, to: to.map(Into::into), files, force, key: Some(key()?) };
     let done = client.call(&SessionRewind(rewind))?;
     if json {
-        super::print_value(&done)?;
+        super::output::print_value(&done)?;
         return Ok(Exit::GOOD);
     }
     for line in went_back(&done.text, &done.branch, done.changes.len()) {

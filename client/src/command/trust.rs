@@ -1,4 +1,4 @@
-//! `linger trust`: what the files of a workspace want, and trusting it.
+//! `linger trust`: shows what a workspace's files would grant, and trusts, lists or revokes it.
 
 use std::path::{PathBuf, absolute};
 
@@ -8,14 +8,14 @@ use linger_protocol::method::{TrustConfirm, TrustGet, TrustList, TrustRevoke};
 use linger_protocol::trust::{Confirm, Get, Revoke, Workspace};
 
 use super::config::{ask, done, list};
-use super::{print_rows, print_value};
+use super::output::{print_rows, print_value};
 use crate::arguments::Trust;
 use crate::connect::Client;
 use crate::environment::working_directory;
 use crate::error::{Exit, Failure};
 use crate::terminal::{Capabilities, Terminal, clean_exact, clean_line};
 
-/// The servers of a workspace, as other programs read them too.
+/// The file of a workspace's MCP servers; other programs read it too.
 const MCP_JSON: &str = ".mcp.json";
 
 pub(super) fn run(args: Trust) -> Result<Exit, Failure> {
@@ -38,7 +38,7 @@ fn list_all(client: &mut Client, json: bool) -> Result<Exit, Failure> {
     let rows = client.call(&TrustList(Empty {}))?;
     let mut terminal = Terminal::new();
     if rows.is_empty() {
-        terminal.say("nothing of any workspace is trusted")?;
+        terminal.say("no workspace is trusted")?;
     }
     for row in rows {
         terminal.line(&clean_line(&row.workspace.to_string_lossy()))?;
@@ -65,25 +65,27 @@ fn confirm(client: &mut Client, cwd: PathBuf, args: Trust) -> Result<Exit, Failu
         Terminal::new().say(&format!("note: {}", clean_line(problem)))?;
     }
     if let Some(error) = error {
-        return Err(Failure::new(Exit::FAILED, error).hint("correct the file first; until then everything there asks"));
+        return Err(
+            Failure::new(Exit::FAILED, error).hint("correct the file; until then everything in that workspace asks")
+        );
     }
     let Some(waiting) = waiting else {
         let files = if workspace.join(MCP_JSON).exists() { format!(" and {MCP_JSON}") } else { String::new() };
-        Terminal::new().say(&format!("nothing waits in {}{files}", clean_line(&file.to_string_lossy())))?;
+        Terminal::new().say(&format!("nothing to trust in {}{files}", clean_line(&file.to_string_lossy())))?;
         return done(&Confirmed::default(), args.json, false);
     };
     match args.digest {
         Some(shown) if shown != waiting.digest => {
             return Err(Failure::new(Exit::FAILED, "the files have changed since they were shown")
-                .hint("`linger trust` shows what waits now"));
+                .hint("`linger trust` shows the current changes"));
         }
         Some(_) => {}
         None if args.yes => {}
         None => {
             let root = clean_line(&workspace.to_string_lossy()).into_owned();
-            list(&format!("the files of {root} want this, not in force until you trust it:"), &waiting.changes)?;
+            list(&format!("the files of {root} need your trust for this:"), &waiting.changes)?;
             if !Capabilities::detect().can_ask() {
-                let scripts = format!("--digest {} trusts exactly this, --yes whatever waits", waiting.digest);
+                let scripts = format!("--digest {} trusts exactly this, --yes everything pending", waiting.digest);
                 return Err(Failure::new(Exit::QUESTION, "there is no terminal to ask on").hint(scripts));
             }
             if !ask(client, "trust this? y/n ")? {
@@ -93,7 +95,7 @@ fn confirm(client: &mut Client, cwd: PathBuf, args: Trust) -> Result<Exit, Failu
         }
     }
     let confirmed = client.call(&TrustConfirm(Confirm { workspace, digest: waiting.digest }))?;
-    // Brings the variables that servers want which are trusted now. What is trusted stays so without them.
+    // Connect again to send the variables that newly trusted servers need. Trust does not depend on it.
     drop(Client::open());
     done(&confirmed, args.json, args.yes)
 }

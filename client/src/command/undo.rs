@@ -1,4 +1,4 @@
-//! `linger undo` and `linger redo`: put files back to what they were before a turn, and the other way round.
+//! `linger undo`: takes back a turn's file changes, or redoes them.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use linger_protocol::method::{SessionRedo, SessionUndo};
 use linger_protocol::session::{Info, Redo, Restored, Undo};
 use serde_json::json;
 
-use super::resolve;
+use super::find::resolve;
 use crate::arguments;
 use crate::connect::Client;
 use crate::environment::working_directory;
@@ -16,7 +16,10 @@ use crate::idempotency::key;
 use crate::terminal::{Terminal, clean_line};
 
 pub(super) fn undo(args: arguments::Undo) -> Result<Exit, Failure> {
-    let arguments::Undo { session, call, file, force, json } = args;
+    let arguments::Undo { session, redo: is_redo, call, file, force, json } = args;
+    if is_redo {
+        return redo(arguments::Redo { session, force, json });
+    }
     let mut client = Client::open()?;
     let session = one(&mut client, session.as_deref())?.session;
     let file = file.map(absolute).transpose()?;
@@ -32,10 +35,10 @@ pub(super) fn redo(args: arguments::Redo) -> Result<Exit, Failure> {
     let session = one(&mut client, session.as_deref())?.session;
     let redo = Redo { session: session.clone(), force, key: Some(key()?) };
     let done = client.call(&SessionRedo(redo))?;
-    show(&session.to_string(), &done, json, "done again")
+    show(&session.to_string(), &done, json, "redone")
 }
 
-/// The session that is named, or the latest of this directory.
+/// The named session, or the latest of this directory.
 pub(super) fn one(client: &mut Client, named: Option<&str>) -> Result<Info, Failure> {
     if let Some(named) = named {
         return resolve(client, named);
@@ -51,7 +54,7 @@ fn show(session: &str, done: &Restored, json: bool, word: &str) -> Result<Exit, 
     let exit = if done.failed.is_empty() { Exit::GOOD } else { Exit::FAILED };
     if json {
         let Restored { step, changes, failed } = done;
-        super::print_value(&json!({ "session": session, "step": step, "changes": changes, "failed": failed }))?;
+        super::output::print_value(&json!({ "session": session, "step": step, "changes": changes, "failed": failed }))?;
         return Ok(exit);
     }
     let cwd = working_directory()?;
@@ -60,10 +63,10 @@ fn show(session: &str, done: &Restored, json: bool, word: &str) -> Result<Exit, 
         terminal.data(&line(change, &cwd))?;
     }
     for left in &done.failed {
-        terminal.say(&format!("left as it is: {}: {}", shown(&left.path, &cwd), clean_line(&left.reason)))?;
+        terminal.say(&format!("not changed: {}: {}", shown(&left.path, &cwd), clean_line(&left.reason)))?;
     }
     if done.changes.is_empty() && done.failed.is_empty() {
-        terminal.say(&format!("all files are as they were; nothing was {word}"))?;
+        terminal.say(&format!("nothing to do: no files were {word}"))?;
     }
     Ok(exit)
 }

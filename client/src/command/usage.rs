@@ -1,4 +1,4 @@
-//! `linger usage`: what was paid for, by day, model or session.
+//! `linger usage`: cost by day, model or session.
 
 use linger_protocol::method::UsageList;
 use linger_protocol::usage::{List, Sum, Sums};
@@ -25,7 +25,7 @@ pub(super) fn run(args: &Usage) -> Result<Exit, Failure> {
         return Ok(Exit::GOOD);
     }
     if sums.total.answers == 0 {
-        terminal.say("no model has answered in this time")?;
+        terminal.say("no usage in this time")?;
         return Ok(Exit::GOOD);
     }
     let mut rows: Vec<_> = sums.rows.iter().map(|sum| row(name(sum), sum)).collect();
@@ -34,12 +34,12 @@ pub(super) fn run(args: &Usage) -> Result<Exit, Failure> {
         terminal.line(&line)?;
     }
     if sums.left_out > 0 {
-        terminal.say(&format!("{} more rows are in the total only: name a time with --since", sums.left_out))?;
+        terminal.say(&format!("{} more rows are only in the total; use --since to see fewer days", sums.left_out))?;
     }
     Ok(Exit::GOOD)
 }
 
-/// What a row stands for.
+/// The name of a row.
 fn name(sum: &Sum) -> String {
     let known = sum.day.clone().or_else(|| sum.model.clone().filter(|model| !model.is_empty()));
     known.unwrap_or_else(|| match (&sum.session, &sum.name) {

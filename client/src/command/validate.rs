@@ -1,6 +1,6 @@
-//! `linger validate`: what is wrong with the files that linger reads, with file and line where there is one.
+//! `linger doctor --files`: errors and warnings in the files that linger reads, with file and line.
 //!
-//! The daemon reads them and judges; this asks it about each kind. The exit code is 1 if one of them is wrong.
+//! The daemon reads and checks them; this asks it about each kind. The exit code is 1 if there are errors.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -22,10 +22,10 @@ use crate::connect::Client;
 use crate::error::{Exit, Failure};
 use crate::terminal::{Terminal, clean_line};
 
-/// The file of servers that other programs read too, below the root of a workspace.
+/// The file of a workspace's MCP servers; other programs read it too.
 const SERVERS_FILE: &str = ".mcp.json";
 
-/// What was found so far.
+/// The output and counts so far.
 struct Report {
     terminal: Terminal,
     json: bool,
@@ -33,7 +33,7 @@ struct Report {
     warnings: usize,
 }
 
-/// Where something stands.
+/// The file and line of a problem.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     file: Option<&'a Path>,
@@ -48,7 +48,7 @@ impl<'a> Place<'a> {
 
 pub(super) fn run(args: &Validate) -> Result<Exit, Failure> {
     let cwd = directory(args.directory.as_deref())?;
-    // The error of the configuration is reported below.
+    // Configuration errors are reported below.
     let mut client = Client::open_silent(None)?;
     let mut report = Report { terminal: Terminal::new(), json: args.json, errors: 0, warnings: 0 };
     configuration(&mut client, &mut report)?;
@@ -67,7 +67,7 @@ pub(super) fn run(args: &Validate) -> Result<Exit, Failure> {
     report.end()
 }
 
-/// `config.toml`: what is wrong with it, and what of it has no effect.
+/// Reports problems of `config.toml`.
 fn configuration(client: &mut Client, report: &mut Report) -> Result<(), Failure> {
     let config = client.call(&ConfigGet(Get::default()))?;
     let place = Place::of(&config.file);
@@ -78,8 +78,8 @@ fn configuration(client: &mut Client, report: &mut Report) -> Result<(), Failure
         report.warning(place, warning, None)?;
     }
     if config.waiting.is_some() {
-        let text = "changes of it wait: they are not in force";
-        report.warning(place, text, Some("`linger config confirm` shows them, and puts them into force"))?;
+        let text = "it has changes that wait for confirmation";
+        report.warning(place, text, Some("run `linger config confirm`"))?;
     }
     let problems = config.settings.iter().flat_map(programs).filter_map(|program| program.problem);
     for (text, hint) in problems {
@@ -88,25 +88,25 @@ fn configuration(client: &mut Client, report: &mut Report) -> Result<(), Failure
     Ok(())
 }
 
-/// `.linger/config.toml` and `.mcp.json` of the workspace.
+/// Reports problems of the workspace's `.linger/config.toml` and `.mcp.json`.
 fn workspace(client: &mut Client, cwd: &Path, report: &mut Report) -> Result<(), Failure> {
     let workspace = client.call(&TrustGet(trust::Get { cwd: cwd.to_path_buf() }))?;
     let place = Place::of(&workspace.file);
     if let Some(error) = &workspace.error {
-        report.error(place, error, Some("correct the file: until then everything in this workspace asks"))?;
+        report.error(place, error, Some("correct the file; until then everything in this workspace asks"))?;
     }
     let servers = workspace.workspace.join(SERVERS_FILE);
     for problem in &workspace.problems {
         report.error(Place::of(&servers), problem, None)?;
     }
     if workspace.waiting.is_some() {
-        let text = "files of this workspace wait for your trust";
-        report.warning(Place::of(&workspace.workspace), text, Some("`linger trust` shows what they want"))?;
+        let text = "files of this workspace are not trusted yet";
+        report.warning(Place::of(&workspace.workspace), text, Some("run `linger trust` to review them"))?;
     }
     Ok(())
 }
 
-/// A skill, command, agent, tool or server.
+/// Reports problems of one Markdown file.
 fn files(noun: &str, row: &Item, report: &mut Report) -> Result<(), Failure> {
     for problem in &row.problems {
         let place = Place { file: Some(&row.path), line: Some(problem.line) };
@@ -122,7 +122,7 @@ fn files(noun: &str, row: &Item, report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// MCP servers: what is known of them without starting one.
+/// Reports problems of MCP servers, without starting one.
 fn servers(client: &mut Client, cwd: PathBuf, report: &mut Report) -> Result<(), Failure> {
     for row in client.call(&McpList(Servers { cwd: Some(cwd), ..Servers::default() }))? {
         let place = Place { file: row.from.as_deref(), line: None };
@@ -172,7 +172,7 @@ impl Report {
     }
 }
 
-/// A line as compilers write it.
+/// Formats a problem like a compiler message.
 fn shown(level: &str, place: Place<'_>, text: &str) -> String {
     let (line, column, text) = located(place, text);
     let file = place.file.map(|file| clean_line(&file.to_string_lossy()).into_owned());
@@ -182,7 +182,7 @@ fn shown(level: &str, place: Place<'_>, text: &str) -> String {
     if place.is_empty() { format!("{level}: {text}") } else { format!("{place}: {level}: {text}") }
 }
 
-/// The line and the column, and the text without them: those of the daemon may begin with `FILE:3:1: `, or with the file's name alone.
+/// Splits line and column off a text that may begin with `FILE:3:1: ` or the file's name.
 fn located<'a>(Place { file, line }: Place<'_>, text: &'a str) -> (Option<usize>, Option<usize>, &'a str) {
     let path = file.map(Path::to_string_lossy);
     let name = file.and_then(Path::file_name).map(OsStr::to_string_lossy);

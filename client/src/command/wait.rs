@@ -1,4 +1,4 @@
-//! `linger wait`: waits until a session has nothing more to do, or cannot continue.
+//! `linger wait`: waits until sessions have nothing left to do or cannot continue.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,8 @@ use linger_protocol::method::QuestionList;
 use linger_protocol::question::{Blocks, List};
 use linger_protocol::session::{Info, State};
 
-use super::{answer_deadline, deadline, resolve};
+use super::deadline::{answer_deadline, deadline};
+use super::find::resolve;
 use crate::arguments::Wait;
 use crate::connect::{Client, RECONNECTING};
 use crate::error::{Exit, Failure};
@@ -20,16 +21,16 @@ use crate::render::reason;
 use crate::render::style::Style;
 use crate::terminal::{Capabilities, Terminal, clean, clean_line};
 
-/// How often to check where no event comes: a question may block only a part of the work.
+/// How often to check without an event: a question may block only part of the work.
 pub(super) const AGAIN: Duration = Duration::from_millis(500);
 
 /// How long to wait for the details of a failed turn.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Sessions that are waited for at once, each over a connection: a quarter of those that the daemon takes.
+/// Sessions to wait for, at most: each takes a connection, together a quarter of the daemon's.
 const MAX_SESSIONS: usize = 32;
 
-/// How long a key may be missing: a client that reconnects after a crash brings it within this.
+/// How long a key may be missing: a client that reconnects after a crash sends it within this time.
 const KEY: Duration = Duration::from_secs(2);
 
 pub(super) fn run(args: &Wait) -> Result<Exit, Failure> {
@@ -41,13 +42,13 @@ pub(super) fn run(args: &Wait) -> Result<Exit, Failure> {
         return one(args, client, info.clone(), deadline);
     }
     if rows.len() > MAX_SESSIONS {
-        return Err(Failure::usage(format!("{} sessions are too many to wait for", rows.len()))
-            .hint(format!("wait for {MAX_SESSIONS} at most")));
+        return Err(Failure::usage(format!("cannot wait for {} sessions", rows.len()))
+            .hint(format!("the limit is {MAX_SESSIONS}")));
     }
     several(args, rows, deadline)
 }
 
-/// Waits for several sessions, each over a connection of its own; the exit code is the first, in their order, that is not good.
+/// Waits for several sessions, each over its own connection. The exit code is the first one, in their order, that is not 0.
 fn several(args: &Wait, rows: Vec<Info>, deadline: Option<Instant>) -> Result<Exit, Failure> {
     let (done, ends) = mpsc::channel();
     let mut exits: Vec<Option<Exit>> = rows.iter().map(|_| None).collect();
@@ -57,7 +58,7 @@ fn several(args: &Wait, rows: Vec<Info>, deadline: Option<Instant>) -> Result<Ex
             scope.spawn(move || {
                 let client = Client::open_silent(answer_deadline(deadline));
                 let ended = client.and_then(|client| one(args, client, info, deadline));
-                // With --any the others are too late.
+                // With --any the receiver may be gone.
                 let _late = done.send((n, ended));
             });
         }
@@ -68,7 +69,7 @@ fn several(args: &Wait, rows: Vec<Info>, deadline: Option<Instant>) -> Result<Ex
                 Terminal::new().complain(failure).map(|()| exit)
             })?;
             if args.any {
-                // The threads of the others would wait on.
+                // The other threads would keep waiting.
                 std::process::exit(i32::from(exit.0));
             }
             if let Some(place) = exits.get_mut(n) {
@@ -82,15 +83,15 @@ fn several(args: &Wait, rows: Vec<Info>, deadline: Option<Instant>) -> Result<Ex
 
 /// Waits for one session.
 fn one(args: &Wait, client: Client, info: Info, deadline: Option<Instant>) -> Result<Exit, Failure> {
-    // A turn that is over has its end in the past.
+    // A failed turn's end is in the past: read from its start.
     let failed = info.state == State::Idle && info.stop_reason.is_some_and(|reason| reason != StopReason::EndTurn);
     let cursor = if failed { &info.turn_cursor } else { &info.cursor };
     let mut attachment = Attachment::start(client, info.session.clone(), Some(cursor.clone()), false)?;
     let mut info = info;
     let exit = until_settled(&mut attachment, &mut info, deadline);
-    // Unless its state is unknown.
+    // Not if its state is unknown.
     if args.json && (exit.is_ok() || matches!(info.state, State::Offered | State::Waiting)) {
-        super::print_value(&info)?;
+        super::output::print_value(&info)?;
     }
     if args.any && !args.json && !args.answer && exit.is_ok() {
         Terminal::new().line(info.session.as_str())?;
@@ -101,8 +102,8 @@ fn one(args: &Wait, client: Client, info: Info, deadline: Option<Instant>) -> Re
     exit
 }
 
-/// Prints the text of the last answer, with those that it continues. It reads over a connection of its own: the other one may
-/// still have events of its attachment.
+/// Prints the last answer, including the answers it continues. Uses its own connection: the other one may still receive events of
+/// its attachment.
 fn print_answer(info: &Info) -> Result<(), Failure> {
     let from = Some(info.turn_cursor.clone()).filter(|cursor| *cursor != Cursor::default());
     let mut attachment = Attachment::start(Client::open_silent(None)?, info.session.clone(), from, false)?;
@@ -128,7 +129,7 @@ fn print_answer(info: &Info) -> Result<(), Failure> {
     Ok(Terminal::new().text(&if to_terminal { clean(&text).into_owned() } else { text })?)
 }
 
-/// Waits until a session has nothing more to do, or cannot continue; `info` is its row then.
+/// Waits until a session has nothing left to do or cannot continue; `info` is then its current row.
 fn until_settled(attachment: &mut Attachment, info: &mut Info, deadline: Option<Instant>) -> Result<Exit, Failure> {
     let session = info.session.clone();
     let mut stuck = Stuck::default();
@@ -141,8 +142,8 @@ fn until_settled(attachment: &mut Attachment, info: &mut Info, deadline: Option<
             if stop_reason != StopReason::EndTurn {
                 explain(attachment, ended, stop_reason)?;
             }
-            if let Some(held) = super::held(info.queued, &session) {
-                Terminal::new().say(&held)?;
+            if let Some(note) = super::output::queued_note(info.queued, &session) {
+                Terminal::new().say(&note)?;
             }
             return Ok(Exit::of(stop_reason));
         }
@@ -184,7 +185,7 @@ struct Ended {
     hint: Option<String>,
 }
 
-/// Keeps detail and hint of the latest turn.
+/// Remembers detail and hint of the latest turn.
 fn note(ended: &mut Option<Ended>, body: &EventBody) {
     match body {
         EventBody::TurnStarted { .. } => *ended = None,
@@ -233,7 +234,7 @@ fn news(
     }
 }
 
-/// Reattaches after a loss, and tells a person if it takes a while.
+/// Reattaches after a lost connection, with a message if that takes a while.
 pub(super) fn reattach(attachment: &mut Attachment) -> Result<(), Failure> {
     if attachment.reattach_soon()? {
         return Ok(());
@@ -248,14 +249,14 @@ pub(super) fn reattach(attachment: &mut Attachment) -> Result<(), Failure> {
 pub(super) fn settled(info: &Info) -> Option<StopReason> {
     // After these, queued prompts wait for the user.
     let stopped = matches!(info.stop_reason, Some(StopReason::Cancelled | StopReason::Error));
-    // What works in the background has its result in a turn to come.
+    // Children in the background report in a later turn.
     if info.state != State::Idle || (info.queued > 0 && !stopped) || !info.children.is_empty() {
         return None;
     }
     Some(info.stop_reason.unwrap_or(StopReason::EndTurn))
 }
 
-/// Notices a session that cannot continue.
+/// Detects a session that cannot continue.
 #[derive(Default)]
 pub(super) struct Stuck {
     /// Since when a key is missing.
@@ -263,11 +264,11 @@ pub(super) struct Stuck {
 }
 
 impl Stuck {
-    /// If the session waits for something that cannot be given here: prints what, and how to give it.
+    /// If the session waits for something that cannot be given here, prints what, and how to give it.
     pub(super) fn check(&mut self, client: &mut Client, info: &Info) -> Result<Option<Exit>, Failure> {
         if info.state == State::Offered {
             return Err(Failure::new(Exit::FAILED, format!("the turn of session {} was interrupted", info.session))
-                .hint(format!("`linger continue {}` resumes it", info.session)));
+                .hint(format!("`linger queue {} --run` resumes it", info.session)));
         }
         if info.state != State::Waiting {
             self.key = None;
@@ -277,12 +278,12 @@ impl Stuck {
             return if self.key.get_or_insert_with(Instant::now).elapsed() < KEY {
                 Ok(None)
             } else {
-                Err(Failure::usage(format!("session {} waits for a key that the daemon does not have", info.session))
-                    .hint(format!("`linger log {}` says which; set it and attach: the turn continues", info.session)))
+                Err(Failure::usage(format!("session {} waits for a missing key", info.session))
+                    .hint(format!("`linger log {}` names it; set it and attach, and the turn continues", info.session)))
             };
         }
         if !info.unattended.holds() {
-            // It is answered when its time has passed.
+            // It is answered automatically after a time.
             return Ok(None);
         }
         let mut rows = client.call(&QuestionList(List { session: Some(info.session.clone()), ..List::default() }))?;
@@ -306,8 +307,8 @@ impl Stuck {
     }
 }
 
-/// Says that the work continues.
+/// Reports the timeout and that the work continues.
 pub(super) fn timed_out(session: &SessionId) -> Result<Exit, Failure> {
-    Terminal::new().say(&format!("the timeout has passed; the work continues: `linger attach {session}`"))?;
+    Terminal::new().say(&format!("timed out; the work continues: `linger attach {session}`"))?;
     Ok(Exit::TIMED_OUT)
 }

@@ -1,27 +1,27 @@
-//! What `linger doctor` says of MCP servers: how each is, and what is wrong with the files of this directory that name some.
+//! The MCP part of `linger doctor`: the state of each server, and problems in this directory's files.
 //!
-//! Deliberately absent: starting one, which `linger mcp test` does.
+//! Deliberately absent: starting a server; `linger mcp test` does that.
 
 use linger_protocol::mcp::{List, Server, State};
 use linger_protocol::method::{McpList, TrustGet};
 use linger_protocol::trust::Get;
 
-use super::Report;
+use super::report::Report;
 use crate::connect::Client;
 use crate::environment::working_directory;
 use crate::error::Failure;
 
-/// What to do about a file of a workspace.
-const FILE_HINT: &str = "correct the file; your own servers and those of other directories are not affected";
+/// The hint for a broken file of a workspace.
+const FILE_HINT: &str = "correct the file; other servers are not affected";
 
 pub(super) fn examine(report: &mut Report, client: &mut Client) -> Result<(), Failure> {
-    // One that is gone has no files.
+    // A deleted directory has no files.
     let cwd = working_directory().ok();
     match client.call(&McpList(List { cwd: cwd.clone(), session: None })) {
         Ok(rows) => rows.iter().try_for_each(|row| server(report, row))?,
         Err(failure) => report.failure(&failure)?,
     }
-    // A process that may not ask gets the list alone.
+    // A process without the right to ask still gets the list.
     let workspace = cwd.and_then(|cwd| client.call(&TrustGet(Get { cwd })).ok());
     let mut problems = workspace.iter().flat_map(|workspace| &workspace.problems);
     problems.try_for_each(|problem| report.bad(problem, Some(FILE_HINT)))
@@ -36,12 +36,12 @@ fn server(report: &mut Report, row: &Server) -> Result<(), Failure> {
         State::Running | State::Unknown => report.good(&format!("MCP server {name}: running{tools}"))?,
         State::Untrusted => {
             report.good(&format!(
-                "MCP server {name}: of this directory's files, and not trusted; `linger trust` shows it"
+                "MCP server {name}: from this directory's files, not trusted yet; run `linger trust`"
             ))?;
         }
         State::Failed => {
             let why = row.error.as_deref().unwrap_or("it ended");
-            let hint = format!("`linger mcp logs {name}` shows what it wrote, and `linger mcp test {name}` starts it");
+            let hint = format!("see `linger mcp logs {name}`; `linger mcp test {name}` starts it");
             report.bad(&format!("MCP server {name} cannot be started: {why}"), Some(&hint))?;
         }
         State::Waiting => {

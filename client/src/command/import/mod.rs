@@ -1,14 +1,13 @@
-//! `linger import`: what another program has, in linger's terms: MCP servers, rules, agents, skills, commands, instructions.
+//! `linger import`: imports MCP servers, rules, agents, skills, commands and instructions from another program.
 //!
-//! The other program's files are read here and only read; what they say is no instruction. Everything that would be taken is shown
-//! first, whole; nothing is written without a person's word, and nothing that is there is replaced. The daemon checks the
-//! configuration before it is written, and says what it widens.
-//! Deliberately absent: keys and tokens; hooks; and what a repository has, which linger reads where it is.
+//! Only reads the other program's files; their text is data. Shows everything in full before writing anything, writes only with the
+//! user's consent, and replaces nothing. The daemon checks the configuration before it is written, and reports what it grants.
+//! Deliberately absent: keys and tokens; hooks; files of a repository, which linger reads in place.
 
+mod found;
 mod read;
 mod rules;
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -18,115 +17,48 @@ use linger_protocol::method::{ConfigGet, ConfigSet, ConfigWrite};
 use serde_json::{Value, json};
 
 use super::config::{Asker, list};
-use crate::arguments::{Import, Kind, Program};
+use crate::arguments::{Import, ImportKind, Program};
 use crate::connect::Client;
 use crate::environment::working_directory;
 use crate::error::{Exit, Failure};
 use crate::terminal::{Capabilities, Terminal, clean_exact, clean_line};
+use found::{Importable, MAX_FILE};
 
-/// The largest file that is taken, in bytes: instructions and prompts are text.
-const MAX_FILE: u64 = 1 << 20;
-
-/// What another program has.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Found {
-    /// MCP servers, by name.
-    servers: BTreeMap<String, Server>,
-    /// Rules by their list: `allow`, `ask` or `deny`.
-    rules: Vec<(&'static str, String)>,
-    /// Files, and where they go below linger's configuration directory.
-    files: Vec<(PathBuf, PathBuf)>,
-    /// What is not taken, and why.
-    left_out: Vec<String>,
-    /// The files that were read.
-    sources: Vec<PathBuf>,
-}
-
-/// An MCP server.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Server {
-    command: Option<String>,
-    args: Vec<String>,
-    env: BTreeMap<String, String>,
-    cwd: Option<String>,
-    url: Option<String>,
-    headers: BTreeMap<String, String>,
-    /// The only tools that models get; all if it is empty.
-    tools: Vec<String>,
-}
-
-impl Server {
-    /// It as a table of the configuration. JSON's strings and lists of them are TOML's.
-    fn toml(&self, name: &str) -> String {
-        let string = |text: &str| Value::from(text).to_string();
-        let table = |values: &BTreeMap<String, String>| {
-            let pairs: Vec<String> =
-                values.iter().map(|(key, value)| format!("{} = {}", string(key), string(value))).collect();
-            format!("{{ {} }}", pairs.join(", "))
-        };
-        let mut lines = vec![format!("[mcp.{}]", string(name))];
-        lines.extend(self.command.iter().map(|command| format!("command = {}", string(command))));
-        let list = |words: &[String]| words.iter().map(|word| string(word)).collect::<Vec<_>>().join(", ");
-        if !self.args.is_empty() {
-            lines.push(format!("args = [{}]", list(&self.args)));
-        }
-        lines.extend(self.url.iter().map(|url| format!("url = {}", string(url))));
-        if !self.env.is_empty() {
-            lines.push(format!("env = {}", table(&self.env)));
-        }
-        lines.extend(self.cwd.iter().map(|cwd| format!("cwd = {}", string(cwd))));
-        if !self.headers.is_empty() {
-            lines.push(format!("headers = {}", table(&self.headers)));
-        }
-        if !self.tools.is_empty() {
-            lines.push(format!("tools = [{}]", list(&self.tools)));
-        }
-        lines.join("\n") + "\n"
-    }
-
-    /// Whether it is the one of the configuration, as far as what it runs or calls.
-    fn is(&self, there: &Value) -> bool {
-        let text = |key: &str| there.get(key).and_then(Value::as_str);
-        let args = there.get("args").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-        self.command.as_deref() == text("command") && self.url.as_deref() == text("url") && args.eq(&self.args)
-    }
-}
-
-/// What can be taken or left.
+/// One thing to import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Item {
     /// A server, by name, and its table of the configuration.
     Server(String, String),
     /// A rule, and its list.
     Rule(&'static str, String),
-    /// A file, or all of a skill: its name, and from where to where.
-    Files(Kind, String, Vec<(PathBuf, PathBuf)>),
+    /// A file, or all files of a skill: its name, and pairs of source and target.
+    Files(ImportKind, String, Vec<(PathBuf, PathBuf)>),
 }
 
 impl Item {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ImportKind {
         match self {
-            Self::Server(..) => Kind::Servers,
-            Self::Rule(..) => Kind::Rules,
+            Self::Server(..) => ImportKind::Servers,
+            Self::Rule(..) => ImportKind::Rules,
             Self::Files(kind, ..) => *kind,
         }
     }
 
-    /// How it is called in a question.
+    /// Its name in a question.
     fn name(&self) -> String {
         let text = match self {
             Self::Server(name, _) => format!("MCP server {name}"),
             Self::Rule(list, rule) => return format!("rule {list} {}", clean_exact(rule)),
-            Self::Files(Kind::Agents, name, _) => format!("agent {name}"),
-            Self::Files(Kind::Commands, name, _) => format!("command {name}"),
-            Self::Files(Kind::Skills, name, files) if files.len() == 1 => format!("skill {name} (1 file)"),
-            Self::Files(Kind::Skills, name, files) => format!("skill {name} ({} files)", files.len()),
+            Self::Files(ImportKind::Agents, name, _) => format!("agent {name}"),
+            Self::Files(ImportKind::Commands, name, _) => format!("command {name}"),
+            Self::Files(ImportKind::Skills, name, files) if files.len() == 1 => format!("skill {name} (1 file)"),
+            Self::Files(ImportKind::Skills, name, files) => format!("skill {name} ({} files)", files.len()),
             Self::Files(_, name, _) => format!("instructions {name}"),
         };
         clean_line(&text).into_owned()
     }
 
-    /// What would be written for it, a line each.
+    /// The lines that would be written for it.
     fn lines(&self) -> Vec<String> {
         match self {
             Self::Server(_, table) => table.lines().map(clean_exact).collect(),
@@ -152,16 +84,16 @@ impl Item {
     }
 }
 
-/// What is to be written.
+/// Everything that would be written.
 #[derive(Debug)]
 struct Plan {
-    /// The present text of the configuration, and its digest.
+    /// The current text of the configuration; `digest` belongs to it.
     before: String,
     digest: String,
     items: Vec<Item>,
-    /// What is new and was not asked for.
+    /// New things excluded by `--only` or `--skip`.
     skipped: Vec<Item>,
-    /// What linger has already, and what is not taken.
+    /// Things that exist already or are left out, with the reason.
     notes: Vec<(&'static str, String)>,
 }
 
@@ -179,8 +111,8 @@ impl Plan {
         text
     }
 
-    /// Sets aside what is not of these kinds.
-    fn select(&mut self, only: &[Kind], skip: &[Kind]) {
+    /// Moves things of other kinds to `skipped`.
+    fn select(&mut self, only: &[ImportKind], skip: &[ImportKind]) {
         let wanted = |item: &Item| (only.is_empty() || only.contains(&item.kind())) && !skip.contains(&item.kind());
         (self.items, self.skipped) = std::mem::take(&mut self.items).into_iter().partition(wanted);
     }
@@ -188,7 +120,7 @@ impl Plan {
 
 pub(super) fn run(args: &Import) -> Result<Exit, Failure> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let home = variable("HOME").ok_or_else(|| Failure::usage("HOME is not set: there is nothing to import"))?;
+    let home = variable("HOME").ok_or_else(|| Failure::usage("HOME is not set, so there is nothing to import"))?;
     let found = match args.from {
         Program::Claude => {
             let dir = variable("CLAUDE_CONFIG_DIR");
@@ -201,42 +133,42 @@ pub(super) fn run(args: &Import) -> Result<Exit, Failure> {
         }
     };
     if found.sources.is_empty() {
-        return Err(Failure::new(Exit::FAILED, format!("there is nothing of {} here", name(args.from)))
-            .hint("its files are read in your home directory; what a repository has, linger reads where it is"));
+        return Err(Failure::new(Exit::FAILED, format!("no files of {} found", name(args.from)))
+            .hint("import reads your home directory; linger reads a repository's AGENTS.md, .mcp.json and .claude in place, except .claude/settings.json"));
     }
     let mut client = Client::open()?;
     let mut plan = plan(&mut client, found)?;
     plan.select(&args.only, &args.skip);
     show(&plan, args.json)?;
     if plan.items.is_empty() {
-        let of = if plan.skipped.is_empty() { "" } else { " of what you chose" };
-        Terminal::new().say(&format!("there is nothing new to take{of}"))?;
+        let of = if plan.skipped.is_empty() { "" } else { " among the kinds you chose" };
+        Terminal::new().say(&format!("nothing new to import{of}"))?;
         return Ok(Exit::GOOD);
     }
     if args.dry_run {
         return Ok(Exit::GOOD);
     }
-    // The daemon refuses what it would not run, and any process that it started; and it says what is widened.
+    // The daemon refuses invalid text and any process that it started, and reports what the change grants.
     let checked = ConfigWrite(Write { text: plan.text(), digest: plan.digest.clone(), dry_run: true });
-    let widens = client.call(&checked)?.confirmed;
-    if !widens.is_empty() && !args.json {
-        list("this widens what may happen:", &widens)?;
+    let grants = client.call(&checked)?.confirmed;
+    if !grants.is_empty() && !args.json {
+        list("this grants more:", &grants)?;
     }
     if !args.yes {
         if !Capabilities::detect().can_ask() {
-            return Err(Failure::new(Exit::QUESTION, "there is no terminal to ask on; nothing was taken")
-                .hint("--yes takes all of it, with --only or --skip a part; --dry-run only shows it"));
+            return Err(Failure::new(Exit::QUESTION, "there is no terminal to ask on; nothing was imported")
+                .hint("--yes imports everything, with --only or --skip a part; --dry-run only shows it"));
         }
         plan.items = choose(&mut client, plan.items)?;
         if plan.items.is_empty() {
-            Terminal::new().say("nothing was taken")?;
+            Terminal::new().say("nothing was imported")?;
             return Ok(Exit::CANCELLED);
         }
     }
     take(&mut client, plan, args.json)
 }
 
-/// The other program, for people.
+/// The name of a program, for messages.
 fn name(program: Program) -> &'static str {
     match program {
         Program::Claude => "Claude Code",
@@ -245,12 +177,12 @@ fn name(program: Program) -> &'static str {
     }
 }
 
-/// Asks what to take: all, nothing, or each by itself.
+/// Asks what to import: all, nothing, or each thing.
 fn choose(client: &mut Client, items: Vec<Item>) -> Result<Vec<Item>, Failure> {
     let mut asker = Asker::open(client)?;
     let (question, keys) = match items.as_slice() {
-        [_] => ("take this? y/n ", "yYnN"),
-        _ => ("take all of this? y all, c choose, n nothing ", "yYcCnN"),
+        [_] => ("import this? y/n ", "yYnN"),
+        _ => ("import all of this? y all, c choose, n nothing ", "yYcCnN"),
     };
     match asker.ask(client, question, keys)? {
         Some('y') => return Ok(items),
@@ -260,7 +192,7 @@ fn choose(client: &mut Client, items: Vec<Item>) -> Result<Vec<Item>, Failure> {
     let (mut chosen, mut all) = (Vec::new(), false);
     for item in items {
         if !all {
-            let question = format!("take {}? y/n, a this and the rest, q no more ", item.name());
+            let question = format!("import {}? y/n, a this and the rest, q stop ", item.name());
             match asker.ask(client, &question, "yYnNaAqQ")? {
                 Some('y') => {}
                 Some('n') => continue,
@@ -275,8 +207,8 @@ fn choose(client: &mut Client, items: Vec<Item>) -> Result<Vec<Item>, Failure> {
     Ok(chosen)
 }
 
-/// What of it is new: compares it with the configuration and its directory.
-fn plan(client: &mut Client, found: Found) -> Result<Plan, Failure> {
+/// Compares the findings with the configuration and its directory, and keeps what is new.
+fn plan(client: &mut Client, found: Importable) -> Result<Plan, Failure> {
     let before = client.call(&ConfigGet(Get { text: true }))?;
     if let Some(error) = before.error {
         return Err(Failure::new(Exit::FAILED, error).hint("correct the configuration first"));
@@ -288,12 +220,12 @@ fn plan(client: &mut Client, found: Found) -> Result<Plan, Failure> {
     let mut items: Vec<Item> = Vec::new();
     for (name, server) in &found.servers {
         match there("/mcp").get(name) {
-            Some(known) if server.is(known) => {
-                notes.push(("there already", format!("MCP server {name}")));
+            Some(known) if server.is_same_as(known) => {
+                notes.push(("exists already", format!("MCP server {name}")));
                 continue;
             }
             Some(_) => {
-                notes.push(("left out", format!("MCP server {name}: another one has its name")));
+                notes.push(("left out", format!("MCP server {name}: another server has this name")));
                 continue;
             }
             None => {}
@@ -303,33 +235,32 @@ fn plan(client: &mut Client, found: Found) -> Result<Plan, Failure> {
     for (kind, rule) in found.rules {
         let known = there(&format!("/permissions/{kind}"));
         let is_there = known.as_array().is_some_and(|known| known.iter().any(|it| it == rule.as_str()));
-        match is_there {
-            true => notes.push(("there already", format!("{kind} {rule}"))),
-            false => {
-                let item = Item::Rule(kind, rule);
-                if !items.contains(&item) {
-                    items.push(item);
-                }
-            }
+        let item = Item::Rule(kind, rule.clone());
+        if is_there {
+            notes.push(("exists already", format!("{kind} {rule}")));
+        } else if !items.contains(&item) {
+            items.push(item);
         }
     }
     let config = client.places.config.clone();
     let mut taken: Vec<PathBuf> = Vec::new();
     for (from, to) in found.files {
-        let (kind, name) = thing(&to);
+        let (kind, name) = kind_and_name(&to);
         let to = config.join(to);
         match to.symlink_metadata() {
-            Ok(_) if is_same(&from, &to) => notes.push(("there already", to.display().to_string())),
+            Ok(_) if is_same(&from, &to) => notes.push(("exists already", to.display().to_string())),
             Ok(_) => {
-                notes.push(("left out", format!("{}: {} is there, and another one", from.display(), to.display())));
+                notes.push(("left out", format!("{}: a different {} exists", from.display(), to.display())));
             }
             Err(_) if taken.contains(&to) => {
-                notes.push(("left out", format!("{}: another one has its name", from.display())));
+                notes.push(("left out", format!("{}: another file has this name", from.display())));
             }
             Err(_) => {
                 taken.push(to.clone());
                 let of_skill = items.iter_mut().find_map(|item| match item {
-                    Item::Files(Kind::Skills, skill, files) if kind == Kind::Skills && *skill == name => Some(files),
+                    Item::Files(ImportKind::Skills, skill, files) if kind == ImportKind::Skills && *skill == name => {
+                        Some(files)
+                    }
                     _ => None,
                 });
                 match of_skill {
@@ -342,15 +273,15 @@ fn plan(client: &mut Client, found: Found) -> Result<Plan, Failure> {
     Ok(Plan { before: text.text, digest: text.digest, items, skipped: Vec::new(), notes })
 }
 
-/// What a file is a part of, and the name of that; from its place in the directory of the configuration.
-fn thing(to: &Path) -> (Kind, String) {
+/// The kind and name of the thing that a file belongs to, from its path below the configuration directory.
+fn kind_and_name(to: &Path) -> (ImportKind, String) {
     let text = |part: Option<&OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
     let mut parts = to.iter();
     match parts.next().and_then(OsStr::to_str) {
-        Some("agents") => (Kind::Agents, text(to.file_stem())),
-        Some("commands") => (Kind::Commands, text(to.file_stem())),
-        Some("skills") => (Kind::Skills, text(parts.next())),
-        _ => (Kind::Instructions, to.display().to_string()),
+        Some("agents") => (ImportKind::Agents, text(to.file_stem())),
+        Some("commands") => (ImportKind::Commands, text(to.file_stem())),
+        Some("skills") => (ImportKind::Skills, text(parts.next())),
+        _ => (ImportKind::Instructions, to.display().to_string()),
     }
 }
 
@@ -360,7 +291,7 @@ fn is_same(one: &Path, two: &Path) -> bool {
     read(one).is_some_and(|content| read(two) == Some(content))
 }
 
-/// Shows what would be taken, whole, and what would not.
+/// Shows in full what would be imported, and what would not.
 fn show(plan: &Plan, json: bool) -> Result<(), Failure> {
     let mut terminal = Terminal::new();
     if json {
@@ -385,26 +316,26 @@ fn show(plan: &Plan, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes it.
+/// Writes everything in the plan.
 fn take(client: &mut Client, plan: Plan, json: bool) -> Result<Exit, Failure> {
     let mut terminal = Terminal::new();
-    let (mut taken, mut failed) = (0, 0);
-    if plan.items.iter().any(|item| item.kind() == Kind::Servers) {
+    let (mut imported, mut failed) = (0, 0);
+    if plan.items.iter().any(|item| item.kind() == ImportKind::Servers) {
         client.call(&ConfigWrite(Write { text: plan.text(), digest: plan.digest, dry_run: false }))?;
     }
     let mut has_agents = false;
     for item in plan.items {
         let done = match &item {
             Item::Server(..) => Ok(()),
-            Item::Rule(list, rule) => allow(client, list, rule),
+            Item::Rule(list, rule) => add_rule(client, list, rule),
             Item::Files(.., files) => files.iter().try_for_each(|(from, to)| {
                 copy(from, to).map_err(|error| format!("{}: {error}", clean_line(&from.display().to_string())))
             }),
         };
         match done {
             Ok(()) => {
-                taken += 1;
-                has_agents |= item.kind() == Kind::Agents;
+                imported += 1;
+                has_agents |= item.kind() == ImportKind::Agents;
                 if json {
                     terminal.data(&item.json("taken").to_string())?;
                 }
@@ -416,15 +347,15 @@ fn take(client: &mut Client, plan: Plan, json: bool) -> Result<Exit, Failure> {
         }
     }
     if !json {
-        let things = if taken == 1 { "1 thing was" } else { &format!("{taken} things were") };
-        let confirm = if has_agents { ", `linger config confirm` puts agents into force" } else { "" };
-        terminal.say(&format!("{things} taken; `linger validate` checks them{confirm}"))?;
+        let things = if imported == 1 { "1 thing" } else { &format!("{imported} things") };
+        let confirm = if has_agents { ", `linger config confirm` enables agents" } else { "" };
+        terminal.say(&format!("imported {things}; `linger doctor --files` checks them{confirm}"))?;
     }
     Ok(if failed == 0 { Exit::GOOD } else { Exit::FAILED })
 }
 
-/// Adds a rule to its list. They are added one by one, so that one that linger does not take keeps no other out.
-fn allow(client: &mut Client, list: &str, rule: &str) -> Result<(), String> {
+/// Adds a rule to its list. One by one, so that a rule that linger refuses does not block the others.
+fn add_rule(client: &mut Client, list: &str, rule: &str) -> Result<(), String> {
     let why = |failure: Failure| clean_line(&failure.message.unwrap_or_default()).into_owned();
     let settings = client.call(&ConfigGet(Get::default())).map_err(why)?.settings.unwrap_or_default();
     let mut rules = settings.pointer(&format!("/permissions/{list}")).cloned().unwrap_or_else(|| json!([]));
@@ -435,7 +366,7 @@ fn allow(client: &mut Client, list: &str, rule: &str) -> Result<(), String> {
     client.call(&ConfigSet(set)).map_err(why).map(drop)
 }
 
-/// Copies a file, and never over another one.
+/// Copies a file. Fails if the target exists.
 fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     use std::io::Write as _;
     use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -451,36 +382,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_written_as_a_table_whatever_its_words_are() {
-        let server = Server {
-            command: Some("npx".to_owned()),
-            args: vec!["-y".to_owned(), "a \"b\"\n[mcp.evil]".to_owned()],
-            env: [("TOKEN".to_owned(), "${TOKEN}".to_owned())].into(),
-            ..Server::default()
-        };
-        let text = server.toml("x.y\"]");
-        let parsed: toml::Table = text.parse().unwrap();
-        let mcp = parsed["mcp"].as_table().unwrap();
-        assert_eq!(mcp.keys().collect::<Vec<_>>(), ["x.y\"]"]);
-        assert_eq!(mcp["x.y\"]"]["args"][1].as_str(), Some("a \"b\"\n[mcp.evil]"));
-        assert_eq!(mcp["x.y\"]"]["env"]["TOKEN"].as_str(), Some("${TOKEN}"));
-    }
-
-    #[test]
-    fn a_server_of_the_same_name_that_runs_something_else_is_another_one() {
-        let server = Server { command: Some("npx".to_owned()), args: vec!["docs".to_owned()], ..Server::default() };
-        let check = |there: Value, expect| assert_eq!(server.is(&there), expect, "{there}");
-        check(json!({ "command": "npx", "args": ["docs"], "env": { "A": "1" } }), true);
-        check(json!({ "command": "npx" }), false);
-        check(json!({ "command": "other", "args": ["docs"] }), false);
-        check(json!({ "url": "https://x.example" }), false);
-    }
-
-    #[test]
     fn kinds_are_selected_and_a_skill_is_one_thing_whatever_its_files() {
         let files = |to: &[&str]| {
-            let (kind, name) = thing(Path::new(to[0]));
-            assert!(to.iter().all(|to| thing(Path::new(to)) == (kind, name.clone())));
+            let (kind, name) = kind_and_name(Path::new(to[0]));
+            assert!(to.iter().all(|to| kind_and_name(Path::new(to)) == (kind, name.clone())));
             let file = |to: &&str| (PathBuf::from("/from"), Path::new("/skills/c").join(to));
             Item::Files(kind, name, to.iter().map(file).collect())
         };
@@ -491,14 +396,14 @@ mod tests {
             files(&["skills/notes/SKILL.md", "skills/notes/x/run.sh"]),
             files(&["AGENTS.md"]),
         ];
-        let check = |only: &[Kind], skip: &[Kind], expect: &[&str]| {
+        let check = |only: &[ImportKind], skip: &[ImportKind], expect: &[&str]| {
             let (before, digest) = ("x = 1".to_owned(), String::new());
             let mut plan = Plan { before, digest, items: items.to_vec(), skipped: Vec::new(), notes: Vec::new() };
             plan.select(only, skip);
             assert_eq!(plan.items.iter().map(Item::name).collect::<Vec<_>>(), expect);
             assert_eq!(plan.items.len() + plan.skipped.len(), items.len());
-            // Of the servers only those that are to be taken come into the configuration.
-            assert_eq!(plan.text().contains("docs"), plan.items.iter().any(|item| item.kind() == Kind::Servers));
+            // Only the selected servers are added to the configuration.
+            assert_eq!(plan.text().contains("docs"), plan.items.iter().any(|item| item.kind() == ImportKind::Servers));
         };
         let all = [
             "MCP server docs",
@@ -508,9 +413,9 @@ mod tests {
             "instructions AGENTS.md",
         ];
         check(&[], &[], &all);
-        check(&[Kind::Skills, Kind::Rules], &[], &[all[1], all[3]]);
-        check(&[], &[Kind::Servers, Kind::Agents, Kind::Instructions], &[all[1], all[3]]);
-        check(&[Kind::Commands], &[], &[]);
+        check(&[ImportKind::Skills, ImportKind::Rules], &[], &[all[1], all[3]]);
+        check(&[], &[ImportKind::Servers, ImportKind::Agents, ImportKind::Instructions], &[all[1], all[3]]);
+        check(&[ImportKind::Commands], &[], &[]);
         assert_eq!(items[2].json("new")["kind"], "agents");
     }
 

@@ -1,4 +1,4 @@
-//! The files of other programs, read as they document them. A file that cannot be read is said, and the others are taken.
+//! Reads the files of other programs, as they document them. An unreadable file is reported; the others are still imported.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -7,22 +7,23 @@ use std::path::{Path, PathBuf};
 use linger_protocol::variable::looks_secret;
 use serde_json::{Map, Value};
 
-use super::{Found, MAX_FILE, Server, rules};
+use super::found::{Importable, MAX_FILE, Server};
+use super::rules;
 
-/// The most files of one kind that are looked at.
+/// Files of one kind that are read, at most.
 const MAX_FILES: usize = 500;
 
-/// How deep directories of commands and skills may lie in each other.
+/// Nesting of directories of commands and skills, at most.
 const MAX_DEPTH: usize = 4;
 
-/// The largest settings file: Claude Code keeps its history in the one that has the servers.
+/// Bytes of a settings file, at most: Claude Code keeps its history in the file with the servers.
 const MAX_SETTINGS: u64 = 64 << 20;
 
-/// Reads a regular file of at most `most` bytes; of a pipe or a device it reads nothing.
+/// Reads a regular file of at most `most` bytes. Fails for a pipe or a device.
 pub(super) fn content(path: &Path, most: u64) -> std::io::Result<Vec<u8>> {
     let file = std::fs::metadata(path)?;
     if !file.is_file() || file.len() > most {
-        return Err(std::io::Error::other(format!("it is no file of at most {most} bytes")));
+        return Err(std::io::Error::other(format!("not a regular file of at most {most} bytes")));
     }
     let mut content = Vec::new();
     std::fs::File::open(path)?.take(most).read_to_end(&mut content)?;
@@ -30,8 +31,8 @@ pub(super) fn content(path: &Path, most: u64) -> std::io::Result<Vec<u8>> {
 }
 
 /// Claude Code: `~/.claude.json`, and `settings.json`, `agents`, `commands` and `CLAUDE.md` in `~/.claude`.
-pub(super) fn claude(home: &Path, dir: Option<&Path>, cwd: &Path) -> Found {
-    let mut found = Found::default();
+pub(super) fn claude(home: &Path, dir: Option<&Path>, cwd: &Path) -> Importable {
+    let mut found = Importable::default();
     let (dir, state) = match dir {
         Some(dir) => (dir.to_path_buf(), dir.join(".claude.json")),
         None => (home.join(".claude"), home.join(".claude.json")),
@@ -39,7 +40,7 @@ pub(super) fn claude(home: &Path, dir: Option<&Path>, cwd: &Path) -> Found {
     if let Some(value) = found.json(&state, MAX_SETTINGS) {
         found.servers_of(value.get("mcpServers"), &state);
         let here = value.get("projects").and_then(|projects| projects.get(&*cwd.to_string_lossy()));
-        // It runs in that project there, and would run in every workspace here.
+        // Only for that project, while linger's servers run in every workspace: so it gets that directory.
         found.servers_in(here.and_then(|here| here.get("mcpServers")), &state, Some(cwd));
     }
     let settings = dir.join("settings.json");
@@ -51,10 +52,10 @@ pub(super) fn claude(home: &Path, dir: Option<&Path>, cwd: &Path) -> Found {
             }
         }
         if value.pointer("/permissions/additionalDirectories").is_some() {
-            found.left_out.push("additionalDirectories: `linger run --add-dir DIR` and /add-dir add one".to_owned());
+            found.left_out.push("additionalDirectories: use `linger run --add-dir DIR` or /add-dir".to_owned());
         }
         if let Some(mode) = value.pointer("/permissions/defaultMode").and_then(Value::as_str) {
-            found.left_out.push(format!("defaultMode {mode}: `linger config set mode MODE` sets linger's"));
+            found.left_out.push(format!("defaultMode {mode}: use `linger config set mode MODE`"));
         }
         if value.get("hooks").and_then(Value::as_object).is_some_and(|hooks| !hooks.is_empty()) {
             found.left_out.push("hooks: see `linger help hooks`".to_owned());
@@ -64,7 +65,7 @@ pub(super) fn claude(home: &Path, dir: Option<&Path>, cwd: &Path) -> Found {
     found.markdown(&dir.join("commands"), "commands");
     if dir == home.join(".claude") && dir.join("skills").is_dir() {
         found.sources.push(dir.join("skills"));
-        found.left_out.push(format!("{}: linger reads it where it is", dir.join("skills").display()));
+        found.left_out.push(format!("{}: linger reads this directory in place", dir.join("skills").display()));
     } else {
         found.skills(&dir.join("skills"));
     }
@@ -73,8 +74,8 @@ pub(super) fn claude(home: &Path, dir: Option<&Path>, cwd: &Path) -> Found {
 }
 
 /// Codex: `config.toml`, `prompts`, `skills` and `AGENTS.md` in `~/.codex`.
-pub(super) fn codex(dir: &Path) -> Found {
-    let mut found = Found::default();
+pub(super) fn codex(dir: &Path) -> Importable {
+    let mut found = Importable::default();
     let config = dir.join("config.toml");
     if let Some(text) = found.text(&config, MAX_FILE) {
         match text.parse::<toml::Table>() {
@@ -85,7 +86,7 @@ pub(super) fn codex(dir: &Path) -> Found {
                 found.servers_of(value.get("mcp_servers"), &config);
                 for key in ["approval_policy", "sandbox_mode"] {
                     if let Some(word) = value.get(key).and_then(Value::as_str) {
-                        let text = format!("{key} {word}: `linger config set mode MODE` says what runs without asking");
+                        let text = format!("{key} {word}: use `linger config set mode MODE`");
                         found.left_out.push(text);
                     }
                 }
@@ -94,7 +95,9 @@ pub(super) fn codex(dir: &Path) -> Found {
         }
     }
     if dir.join("rules").is_dir() {
-        found.left_out.push(format!("{}: write them as `linger help rules` says", dir.join("rules").display()));
+        found
+            .left_out
+            .push(format!("{}: write these rules as described in `linger help rules`", dir.join("rules").display()));
     }
     found.markdown(&dir.join("prompts"), "commands");
     found.skills(&dir.join("skills"));
@@ -106,12 +109,14 @@ pub(super) fn codex(dir: &Path) -> Found {
 }
 
 /// opencode: `opencode.json` (or `.jsonc`), agents, commands, skills and `AGENTS.md` in `~/.config/opencode`.
-pub(super) fn opencode(dir: &Path) -> Found {
-    let mut found = Found::default();
+pub(super) fn opencode(dir: &Path) -> Importable {
+    let mut found = Importable::default();
     let files = ["opencode.jsonc", "opencode.json", "config.json"].map(|name| dir.join(name));
     for file in files.iter().filter(|file| file.is_file()) {
         let Some(mut value) = found.json(file, MAX_FILE) else { continue };
-        value.get_mut("mcp").into_iter().for_each(opencode_variables);
+        if let Some(servers) = value.get_mut("mcp") {
+            opencode_variables(servers);
+        }
         found.servers_of(value.get("mcp"), file);
         for (tool, rules) in value.get("permission").and_then(Value::as_object).into_iter().flatten() {
             let rules: Vec<(String, String)> = match rules {
@@ -128,7 +133,9 @@ pub(super) fn opencode(dir: &Path) -> Found {
         }
         for (key, about) in [("agent", "agents"), ("command", "commands")] {
             if value.get(key).and_then(Value::as_object).is_some_and(|all| !all.is_empty()) {
-                found.left_out.push(format!("`{key}` in {}: linger reads {about} from files", file.display()));
+                found
+                    .left_out
+                    .push(format!("`{key}` in {}: linger reads {about} only from Markdown files", file.display()));
             }
         }
     }
@@ -140,8 +147,8 @@ pub(super) fn opencode(dir: &Path) -> Found {
     found
 }
 
-impl Found {
-    /// A rule, or why it is left out.
+impl Importable {
+    /// Adds a rule, or the reason why it is left out.
     fn rule(&mut self, kind: &'static str, written: &str, translated: rules::Translated) {
         match translated {
             Ok(rule) => self.rules.push((kind, rule)),
@@ -149,7 +156,7 @@ impl Found {
         }
     }
 
-    /// The text of a file; absent if there is none.
+    /// The text of a file; `None` if it does not exist or cannot be read.
     fn text(&mut self, file: &Path, most: u64) -> Option<String> {
         if !file.exists() {
             return None;
@@ -164,7 +171,7 @@ impl Found {
         }
     }
 
-    /// A file of JSON, which may have comments and commas at the end of lists.
+    /// The JSON of a file, with comments and trailing commas allowed.
     fn json(&mut self, file: &Path, most: u64) -> Option<Value> {
         let text = self.text(file, most)?;
         match serde_json::from_str(&plain(&text)) {
@@ -176,12 +183,12 @@ impl Found {
         }
     }
 
-    /// Servers as all of the three write them.
+    /// Adds servers, in the form that all three programs use.
     fn servers_of(&mut self, servers: Option<&Value>, file: &Path) {
         self.servers_in(servers, file, None);
     }
 
-    /// The same, of those that run in one directory unless they name another.
+    /// Adds servers that run in `cwd` unless they name another directory.
     fn servers_in(&mut self, servers: Option<&Value>, file: &Path, cwd: Option<&Path>) {
         for (name, server) in servers.and_then(Value::as_object).into_iter().flatten() {
             let Some(server) = server.as_object() else { continue };
@@ -201,10 +208,10 @@ impl Found {
         let text = |key: &str| table.get(key).and_then(Value::as_str).map(str::to_owned);
         let is = |key: &str, value: bool| table.get(key).and_then(Value::as_bool) == Some(value);
         if is("enabled", false) || is("disabled", true) {
-            return Err("it is switched off");
+            return Err("it is disabled");
         }
         if text("type").as_deref() == Some("sse") {
-            return Err("its kind of connection (sse) is of an older protocol");
+            return Err("its transport (sse) belongs to an older protocol");
         }
         let list = |value: &Value| -> Vec<String> {
             value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
@@ -212,7 +219,7 @@ impl Found {
         let mut args = table.get("args").map(list).unwrap_or_default();
         let command = match table.get("command") {
             Some(Value::String(command)) => Some(command.clone()),
-            // opencode has the arguments with the program.
+            // opencode puts program and arguments into one list.
             Some(words) => {
                 let mut words = list(words);
                 let first = if words.is_empty() { None } else { Some(words.remove(0)) };
@@ -225,20 +232,20 @@ impl Found {
         if command.is_none() && url.is_none() {
             return Err("it has no command and no url");
         }
-        // Nor is it shown: what is shown may be kept by the terminal.
+        // Not shown either: terminals keep their output.
         if may_have_secret(command.iter().chain(&args).chain(&url).map(String::as_str)) {
-            return Err("an argument may be a secret; write it with ${NAME} yourself");
+            return Err("an argument may be a secret; add it yourself, with ${NAME}");
         }
         let env = self.values(name, table.get("env").or_else(|| table.get("environment")));
         let headers = self.values(name, table.get("headers").or_else(|| table.get("http_headers")));
         if table.get("disabled_tools").is_some() {
-            self.left_out.push(format!("disabled_tools of MCP server {name}: deny them by a rule, mcp__{name}__TOOL"));
+            self.left_out.push(format!("disabled_tools of MCP server {name}: add deny rules mcp__{name}__TOOL"));
         }
         let tools = table.get("enabled_tools").map(list).unwrap_or_default();
         Ok(Server { command, args, env, cwd: text("cwd"), url, headers, tools })
     }
 
-    /// Variables or headers. A secret is not copied into a file: it stays in the environment.
+    /// The variables or headers of a server, without secrets: these stay in the environment.
     fn values(&mut self, server: &str, values: Option<&Value>) -> BTreeMap<String, String> {
         let mut kept = BTreeMap::new();
         for (name, value) in values.and_then(Value::as_object).into_iter().flatten() {
@@ -249,8 +256,8 @@ impl Found {
                     .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' })
                     .collect();
                 self.left_out.push(format!(
-                    "{name} of MCP server {server}: it may be a secret; put it into your environment, and write \
-                     \"${{{variable}}}\" for it in [mcp.{server}]"
+                    "{name} of MCP server {server}: it may be a secret; put it into your environment, and use \
+                     \"${{{variable}}}\" in [mcp.{server}]"
                 ));
                 continue;
             }
@@ -259,19 +266,19 @@ impl Found {
         kept
     }
 
-    /// The Markdown files in a directory and those in it, under their names.
+    /// Adds the Markdown files below a directory.
     fn markdown(&mut self, dir: &Path, to: &str) {
         let mut files = Vec::new();
         walk(dir, Path::new(""), &mut files);
         for below in files.into_iter().filter(|file| file.extension().is_some_and(|it| it == "md")) {
             self.sources.push(dir.join(&below));
-            // linger's have no directories within.
+            // linger has no nested directories here.
             let name = below.components().map(|part| part.as_os_str().to_string_lossy()).collect::<Vec<_>>().join("-");
             self.files.push((dir.join(&below), Path::new(to).join(name)));
         }
     }
 
-    /// Skills: a directory each, with all that is in it.
+    /// Adds skills: each is a directory with all its files.
     fn skills(&mut self, dir: &Path) {
         let mut files = Vec::new();
         walk(dir, Path::new(""), &mut files);
@@ -293,8 +300,7 @@ impl Found {
     }
 }
 
-/// Codex lists the names of variables apart from values, for a server's environment and for its headers; `${NAME}` stands for each
-/// here.
+/// Replaces Codex's lists of variable names, for a server's environment and headers, by `${NAME}` values.
 fn codex_variables(server: &mut Value) {
     let Some(table) = server.as_object_mut() else { return };
     let variable = |name: &str| format!("${{{name}}}");
@@ -318,7 +324,7 @@ fn codex_variables(server: &mut Value) {
     }
 }
 
-/// opencode's `{env:NAME}` is `${NAME}` here.
+/// Replaces opencode's `{env:NAME}` by `${NAME}`.
 fn opencode_variables(value: &mut Value) {
     match value {
         Value::String(text) => {
@@ -338,7 +344,7 @@ fn opencode_variables(value: &mut Value) {
     }
 }
 
-/// Whether a variable or header of this name may be a secret.
+/// Whether a variable or header with this name may be a secret.
 fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "AUTH", "CREDENTIAL", "COOKIE", "PRIVATE"]
@@ -346,15 +352,15 @@ fn is_secret(name: &str) -> bool {
         .any(|word| name.contains(word))
 }
 
-/// Whether one of the words of a command, or an address, may have a secret: after an option (`--api-key X`), in a header
-/// (`Authorization: X`), in a query (`?token=X`), or by its looks. What is written with `${` has none.
+/// Whether a command or address may contain a secret: after an option (`--api-key X`), in a header (`Authorization: X`), in a
+/// query (`?token=X`), or by its look. Words with `${` contain none.
 fn may_have_secret<'a>(words: impl Iterator<Item = &'a str>) -> bool {
     let mut is_value = false;
     for text in words {
         if has_named_secret(text) || (looks_secret(text) && !text.contains("${")) {
             return true;
         }
-        // A word may be a whole command of a shell.
+        // One word may be a whole shell command.
         for word in text.split_whitespace() {
             let is_option = word.starts_with('-');
             if is_value && !is_option && !word.contains("${") {
@@ -366,7 +372,7 @@ fn may_have_secret<'a>(words: impl Iterator<Item = &'a str>) -> bool {
     false
 }
 
-/// Whether a text has a value for a name of secrets: `name=value`, `Name: value`, or credentials of a header.
+/// Whether a text gives a value to a secret name: `name=value`, `Name: value`, or credentials in a header.
 fn has_named_secret(text: &str) -> bool {
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let lower = text.to_ascii_lowercase();
@@ -381,7 +387,7 @@ fn has_named_secret(text: &str) -> bool {
             let before = part.get(..at).unwrap_or_default().trim_end_matches(['"', '\'', ' ']);
             let value = part.get(at + 1..).unwrap_or_default().trim();
             let name = before.rsplit(|c: char| !is_of_name(c)).next().unwrap_or_default();
-            // In an address and in a path a colon follows a host or a directory.
+            // In an address or path, a colon follows a host or directory.
             let is_place =
                 sign == ":" && before.strip_suffix(name).is_some_and(|start| start.ends_with(['/', '.', '@']));
             is_secret(name) && !is_place && !value.is_empty() && !value.contains("${")
@@ -389,7 +395,7 @@ fn has_named_secret(text: &str) -> bool {
     })
 }
 
-/// The regular files in a directory, relative to it, sorted; links are not followed.
+/// Collects the regular files below a directory, as sorted relative paths. Does not follow links.
 fn walk(dir: &Path, below: &Path, files: &mut Vec<PathBuf>) {
     let Ok(entries) = std::fs::read_dir(dir.join(below)) else { return };
     let mut names: Vec<_> = entries.flatten().take(MAX_FILES).collect();
@@ -405,7 +411,7 @@ fn walk(dir: &Path, below: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// JSON without comments and without commas before a closing bracket.
+/// Removes comments and trailing commas from JSON.
 fn plain(text: &str) -> String {
     let (mut out, mut chars, mut in_string) = (String::with_capacity(text.len()), text.chars().peekable(), false);
     while let Some(c) = chars.next() {
@@ -543,7 +549,7 @@ mod tests {
         let found = claude(dir.path(), None, Path::new("/p"));
         assert_eq!(found.servers.keys().collect::<Vec<_>>(), ["ok"]);
         let left = found.left_out.join("\n");
-        assert_eq!(left.matches("an argument may be a secret; write it with ${NAME} yourself").count(), 2, "{left}");
+        assert_eq!(left.matches("an argument may be a secret; add it yourself, with ${NAME}").count(), 2, "{left}");
         assert!(!left.contains("hunter2"), "{left}");
     }
 
@@ -613,7 +619,7 @@ mod tests {
     fn nothing_is_found_where_nothing_is() {
         let dir = tempfile::tempdir().unwrap();
         for found in [claude(dir.path(), None, dir.path()), codex(dir.path()), opencode(dir.path())] {
-            assert_eq!(found, Found::default());
+            assert_eq!(found, Importable::default());
         }
     }
 }

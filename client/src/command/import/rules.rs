@@ -1,9 +1,9 @@
-//! Rules of other programs in linger's terms. Pure.
+//! Translates rules of other programs. Pure.
 //!
-//! A rule that allows becomes one that allows no more; where linger has no such rule it is left out, and said so. One that asks or
-//! denies may become a wider one.
+//! An allow rule never becomes broader; if linger cannot express it, it is left out with a reason. Ask and deny rules may become
+//! broader.
 
-/// What becomes of a rule: linger's rule, or why there is none.
+/// A translated rule, or the reason why it is left out.
 pub(super) type Translated = Result<String, &'static str>;
 
 /// A rule of Claude Code, such as `Bash(npm run test:*)`.
@@ -12,12 +12,14 @@ pub(super) fn claude(rule: &str, allows: bool) -> Translated {
         let parts: Vec<&str> = rule.split("__").collect();
         return match parts.as_slice() {
             [_, _] => Ok(format!("{rule}__*")),
-            _ if rule.ends_with('*') && allows && !rule.ends_with("__*") => Err("a pattern in the name of a tool"),
+            _ if rule.ends_with('*') && allows && !rule.ends_with("__*") => {
+                Err("linger has no patterns within tool names")
+            }
             _ => Ok(rule.to_owned()),
         };
     }
     let (tool, what) = match rule.split_once('(') {
-        Some((tool, rest)) => (tool, Some(rest.strip_suffix(')').ok_or("it has no end")?)),
+        Some((tool, rest)) => (tool, Some(rest.strip_suffix(')').ok_or("the closing parenthesis is missing")?)),
         None => (rule, None),
     };
     match (tool, what) {
@@ -25,10 +27,10 @@ pub(super) fn claude(rule: &str, allows: bool) -> Translated {
         ("Bash", None) => Ok("bash".to_owned()),
         ("Read" | "Glob" | "Grep" | "LS", None) => Ok("read(**)".to_owned()),
         ("Read", Some(path)) => path_rule("read", path),
-        // What it says of `Write` it does not heed.
+        // Claude Code ignores rules about `Write`.
         ("Edit" | "MultiEdit", Some(path)) => path_rule("edit", path),
         ("Write", Some(path)) if !allows => path_rule("edit", path),
-        ("Write", Some(_)) => Err("Claude Code does not heed it"),
+        ("Write", Some(_)) => Err("Claude Code ignores this rule"),
         ("Edit" | "Write" | "MultiEdit", None) => Ok("edit(**)".to_owned()),
         ("WebFetch", Some(what)) => match what.strip_prefix("domain:") {
             Some(host) => Ok(format!("fetch({host})")),
@@ -39,7 +41,7 @@ pub(super) fn claude(rule: &str, allows: bool) -> Translated {
     }
 }
 
-/// A command: exact, or the words that it begins with.
+/// Translates a command: exact, or a prefix of words.
 fn bash(command: &str, allows: bool) -> Translated {
     let command = command.trim();
     if command.is_empty() || command == "*" || command == ":*" {
@@ -47,30 +49,31 @@ fn bash(command: &str, allows: bool) -> Translated {
     }
     let prefix = command.strip_suffix(":*").or_else(|| command.strip_suffix(" *"));
     let words = prefix.unwrap_or(command);
-    match words.contains(['*', '?']) {
-        true if allows => Err("a pattern within a command"),
-        // Wider, which is right for what asks and denies.
-        true => match words.split(['*', '?']).next().map(str::trim_end) {
-            Some(begin) if !begin.is_empty() => Ok(format!("bash({begin}:*)")),
-            _ => Ok("bash".to_owned()),
-        },
-        false if prefix.is_some() => Ok(format!("bash({words}:*)")),
-        false => Ok(format!("bash({words})")),
+    if !words.contains(['*', '?']) {
+        return Ok(if prefix.is_some() { format!("bash({words}:*)") } else { format!("bash({words})") });
     }
+    if allows {
+        return Err("linger has no patterns within commands");
+    }
+    // Broader, which is fine for ask and deny.
+    Ok(match words.split(['*', '?']).next().map(str::trim_end) {
+        Some(begin) if !begin.is_empty() => format!("bash({begin}:*)"),
+        _ => "bash".to_owned(),
+    })
 }
 
-/// A rule about files; `//x` is absolute there, and `/x` begins at the place of the settings.
+/// Translates a rule about files. `//x` is absolute; `/x` is relative to the settings file.
 fn path_rule(tool: &str, path: &str) -> Translated {
     let path = match path {
         path if path.starts_with("//") => path.get(1..).unwrap_or_default().to_owned(),
-        path if path.starts_with('/') => return Err("it begins at the settings' own directory"),
+        path if path.starts_with('/') => return Err("the path is relative to the settings file"),
         path => path.strip_prefix("./").unwrap_or(path).to_owned(),
     };
     if path.is_empty() { Err("it names no file") } else { Ok(format!("{tool}({path})")) }
 }
 
-/// The rules of a tool of opencode: patterns with `allow`, `ask` or `deny`, of which the last that matches counts there.
-/// Gives the list, the pattern and what becomes of it.
+/// Translates the rules of one tool of opencode: patterns with `allow`, `ask` or `deny`; in opencode the last match wins. Returns
+/// list, pattern and translation.
 pub(super) fn opencode(tool: &str, rules: &[(String, String)]) -> Vec<(&'static str, String, Translated)> {
     let kind = |word: &str| match word {
         "allow" => Some("allow"),
@@ -81,19 +84,19 @@ pub(super) fn opencode(tool: &str, rules: &[(String, String)]) -> Vec<(&'static 
     let mut found: Vec<(&'static str, String, Translated)> = Vec::new();
     for (nth, (pattern, word)) in rules.iter().enumerate() {
         let Some(kind) = kind(word) else {
-            found.push(("ask", pattern.clone(), Err("linger has no such word")));
+            found.push(("ask", pattern.clone(), Err("unknown to linger")));
             continue;
         };
         let later = rules.get(nth + 1..).unwrap_or_default();
-        // Here deny comes before ask, and ask before allow, wherever they stand.
+        // In linger, deny comes before ask, and ask before allow, in any order.
         let is_overruled = match kind {
             "deny" => later.iter().any(|(_, word)| word != "deny"),
             "ask" => later.iter().any(|(_, word)| word == "allow"),
             _ => false,
         };
         let translated = match (tool, pattern.as_str()) {
-            _ if kind == "ask" && pattern == "*" => Err("what no rule allows asks anyway"),
-            _ if is_overruled => Err("later rules are exceptions to it, which linger does not have"),
+            _ if kind == "ask" && pattern == "*" => Err("not needed: calls without a rule ask"),
+            _ if is_overruled => Err("later rules make exceptions, which linger does not support"),
             ("bash", pattern) => bash(pattern, kind == "allow"),
             ("edit", "*") => Ok("edit(**)".to_owned()),
             ("read", "*") => Ok("read(**)".to_owned()),
@@ -103,13 +106,13 @@ pub(super) fn opencode(tool: &str, rules: &[(String, String)]) -> Vec<(&'static 
         };
         found.push((kind, pattern.clone(), translated));
     }
-    // What a later rule takes from one that allows must not be allowed here because the later one is left out.
+    // If a later, stricter rule is left out, an allow rule before it must not become broader.
     let mut is_later_lost = false;
     for (kind, _, translated) in found.iter_mut().rev() {
         if *kind != "allow" {
             is_later_lost |= translated.is_err();
         } else if is_later_lost && translated.is_ok() {
-            *translated = Err("a later rule that asks or denies is left out, and may be an exception to it");
+            *translated = Err("a later ask or deny rule is left out and may be an exception to it");
         }
     }
     found

@@ -13,7 +13,7 @@ use linger_protocol::method::SessionPrompt;
 use linger_protocol::session::State;
 use serde_json::value::RawValue;
 
-use super::refused;
+use super::refused::refused;
 use crate::command::wait::{AGAIN, Stuck, is_over, timed_out};
 use crate::connect::{RECONNECTING, parse};
 use crate::error::{Exit, Failure};
@@ -119,7 +119,7 @@ impl Running {
         }
     }
 
-    /// Until the turn of the prompt ends, or the deadline passes.
+    /// Follows until the turn of the prompt ends or the deadline passes.
     pub(super) fn follow(&mut self, deadline: Option<Instant>) -> Result<Exit, Failure> {
         loop {
             let exit = match self.step(deadline) {
@@ -264,7 +264,7 @@ impl Running {
                     Exit::of(*stop_reason),
                     format!("the turn before this prompt: {}", reason(*stop_reason)),
                 )
-                .hint(format!("the prompt stays queued: `linger continue {session}` starts it")))
+                .hint(format!("the prompt stays queued; `linger queue {session} --run` starts it")))
             }
             EventBody::TurnFinished { .. } => {
                 self.alone = true;
@@ -281,7 +281,7 @@ impl Running {
         }
     }
 
-    /// Says how to leave a turn that waits for its provider, when it is time to.
+    /// Prints how to leave a turn that waits for its provider, when it is time.
     fn hint_to_leave(&mut self) -> Result<(), Failure> {
         if self.leave_hint.is_none_or(|at| Instant::now() < at) || self.questions.first().is_some() {
             return Ok(());
@@ -291,10 +291,10 @@ impl Running {
         // Ctrl-D is a signal from now on.
         self.quiet = true;
         set_keyboard(Keyboard::Quiet);
-        Ok(self.terminal.say("hint: Ctrl-C cancels, Ctrl-D leaves it waiting")?)
+        Ok(self.terminal.say("hint: Ctrl-C cancels, Ctrl-D detaches")?)
     }
 
-    /// The provider answers again.
+    /// Ends the wait for the provider, which answers again.
     fn stop_waiting(&mut self) {
         self.leave_hint = None;
         if std::mem::take(&mut self.quiet) && self.questions.first().is_none() {
@@ -357,7 +357,7 @@ impl Running {
             Signal::Quit if self.questions.hold_up() => {
                 self.fresh_line()?;
                 let answer = self.questions.first().map(Question::elsewhere).unwrap_or_default();
-                self.terminal.say(&format!("detached; the work waits for an answer: {answer}"))?;
+                self.terminal.say(&format!("detached; the session waits for an answer: {answer}"))?;
                 return Ok(Some(Exit::QUESTION));
             }
             Signal::Terminate | Signal::Quit => {
@@ -378,7 +378,7 @@ impl Running {
         }
         if self.turn.is_none() && !self.alone {
             self.terminal
-                .say(&format!("left; the prompt stays queued behind another turn: `linger attach {session}`"))?;
+                .say(&format!("detached; the prompt stays queued behind another turn: `linger attach {session}`"))?;
             return Ok(Some(Exit::CANCELLED));
         }
         self.cancelling = true;
@@ -386,7 +386,7 @@ impl Running {
         Ok(None)
     }
 
-    /// Checks whether the session can continue, when it is time to.
+    /// Checks whether the session can continue, when it is time.
     fn check(&mut self) -> Result<Option<Exit>, Failure> {
         if self.prompt.is_none() || self.check.is_none_or(|at| Instant::now() < at) {
             return Ok(None);
@@ -401,8 +401,7 @@ impl Running {
         }
         let exit = self.stuck.check(&mut self.attachment.client, &info)?;
         if exit.is_some() && self.turn.is_none() {
-            self.terminal
-                .say(&format!("your prompt is queued behind that: `linger wait {}`", self.attachment.session))?;
+            self.terminal.say(&format!("your prompt runs after that: `linger wait {}`", self.attachment.session))?;
         }
         let again = info.state == State::Waiting || self.questions.hold_up();
         self.check = again.then(|| Instant::now() + AGAIN);
@@ -410,7 +409,7 @@ impl Running {
     }
 }
 
-/// Whether a child waits for an answer: then the turn may not go on without one.
+/// Whether a child waits for an answer, without which the turn may not continue.
 fn child_asks(body: &EventBody) -> bool {
     matches!(body, EventBody::ChildUpdated(update) if !update.questions.is_empty())
 }

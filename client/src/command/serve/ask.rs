@@ -1,32 +1,22 @@
-//! Questions of sessions as elicitation: a form that the host shows to its person.
+//! Shows questions of sessions through the host, as a form (elicitation).
 //!
-//! The form shows the whole of what is asked; what is too long for one waits for another client, and the wait says so.
+//! The form shows the whole question; one that is too long waits for another client, and the wait says so.
 
 use linger_protocol::error::Code;
-use linger_protocol::id::QuestionId;
 use linger_protocol::method::QuestionAnswer;
 use linger_protocol::question::{Answer, PendingQuestion, QuestionKind};
 use serde_json::{Value, json};
 
-use super::Server;
+use super::server::{Open, Server};
 use crate::error::Failure;
 use crate::idempotency::key;
 use crate::terminal::clean_exact;
 
-/// The longest question that a form shows, in bytes: a person has to read it.
+/// Bytes of a question in a form, at most: a person has to read it.
 const MAX_QUESTION: usize = 16 << 10;
 
-/// A question that the host was asked.
-pub(super) struct Open {
-    /// The number of our request.
-    request: u64,
-    question: QuestionId,
-    digest: String,
-    is_form: bool,
-}
-
 impl Server {
-    /// Puts a question to the host's person, once; whether it is there.
+    /// Shows a question through the host, once. Returns whether it is shown.
     pub(super) fn put(&mut self, question: &PendingQuestion) -> Result<bool, Failure> {
         if self.questions.iter().any(|open| open.question == question.question) {
             return Ok(true);
@@ -40,7 +30,7 @@ impl Server {
         Ok(true)
     }
 
-    /// The host answered a request of ours.
+    /// Handles the host's answer to one of our requests.
     pub(super) fn answered(&mut self, id: &Value, result: Option<Value>) -> Result<(), Failure> {
         let Some(at) = self.questions.iter().position(|open| id.as_u64() == Some(open.request)) else { return Ok(()) };
         let Open { question, digest, is_form, .. } = self.questions.remove(at);
@@ -48,22 +38,22 @@ impl Server {
             Some((answer, value, reason)) => {
                 let (digest, key) = (Some(digest), Some(key()?));
                 let answer = Answer { question, answer, value, reason, digest, rules: Vec::new(), key };
-                // Somebody may have been first, and then the question is gone: the next look says so.
+                // If another answer came first, the next check finds the question gone.
                 let answered = self.client.call_raw(&QuestionAnswer(answer))?;
-                // Beyond the server's token an answer is refused each time.
+                // Without the right to answer, every answer is refused.
                 !answered.is_err_and(|error| error.code() == Some(Code::NotAllowed))
             }
             None => false,
         };
         if !may_ask_again {
-            // It waits for somebody else.
+            // It waits for another client.
             self.waits.iter_mut().for_each(|wait| wait.refused = true);
         }
-        self.look()
+        self.check_waits()
     }
 }
 
-/// The name of the answer, the fields, and a word; nothing if the person gave none.
+/// Answer, fields and reason from the form; `None` if the user gave no answer.
 fn answer(result: &Value, is_form: bool) -> Option<(String, Option<Value>, Option<String>)> {
     match (result["action"].as_str()?, is_form) {
         ("accept", true) => Some(("accept".to_owned(), Some(result["content"].clone()), None)),
@@ -76,7 +66,7 @@ fn answer(result: &Value, is_form: bool) -> Option<(String, Option<Value>, Optio
     }
 }
 
-/// The form for a question; nothing for one that a form cannot show whole.
+/// The form for a question; `None` if a form cannot show all of it.
 fn form(question: &PendingQuestion) -> Option<Value> {
     let asked = &question.asked;
     let session = question.session.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -103,7 +93,7 @@ fn form(question: &PendingQuestion) -> Option<Value> {
                 "type": "object",
                 "properties": {
                     "answer": { "type": "string", "enum": names, "title": "Answer" },
-                    "reason": { "type": "string", "title": "A word for the session" },
+                    "reason": { "type": "string", "title": "Reason (optional)" },
                 },
                 "required": ["answer"],
             })

@@ -1,71 +1,30 @@
-//! `linger mcp serve --sessions`: sessions as the tools of another agent, over MCP on standard input and output.
+//! `linger mcp serve --sessions`: serves sessions to another agent, over MCP on standard input and output.
 //!
-//! A client like any other: it has the rights of the process that it is, and a session lives on without it. One loop over the
-//! process' one channel; requests to the daemon are answered at once, so the loop waits for them. What waits for long has a
-//! place in [`Server`]: `session_wait` for the session, a question for the host's person. A subscription to the events of all
-//! sessions says when to look again. Deliberately absent: answers, unless `--answer` was given; then the agent decides what a
-//! person would, and without it a question goes to the person at the host, where that takes forms.
+//! A client like any other: it has the rights of its process, and sessions continue without it. One loop reads one channel. Requests
+//! to the daemon are answered at once, so the loop waits for them; long waits are kept in [`Server`]: `session_wait` for a session,
+//! and questions for the host's user. A subscription to all sessions says when to check them. Deliberately absent: answers, unless
+//! `--answer` was given. Without it, questions go to the host's user, if the host can show forms.
 
 mod ask;
 mod read;
 mod schema;
+mod server;
 mod tools;
 
-use std::io;
-use std::time::{Duration, Instant};
-
-use linger_protocol::RpcError;
-use linger_protocol::error::Code;
 use linger_protocol::events::{NOW, Subscribe};
-use linger_protocol::id::{Cursor, SessionId};
-use linger_protocol::method::{EventsSubscribe, Method};
+use linger_protocol::id::Cursor;
+use linger_protocol::method::EventsSubscribe;
 use linger_protocol::transport::blocking::Incoming;
 use linger_protocol::transport::both::Message;
 use serde_json::{Value, json};
 
-use crate::connect::{Client, parse};
+use crate::connect::Client;
 use crate::error::{Exit, Failure};
 use crate::input::{self, Event, InputLine, piped};
-use crate::terminal::Terminal;
-use ask::Open;
+use server::{Answer, NO_JSON, Server, UNKNOWN_METHOD, WRONG_PARAMS, words};
 
-/// The revisions of MCP with a handshake that are spoken, the newest first.
+/// Supported revisions of MCP (those with a handshake), newest first.
 const REVISIONS: [&str; 3] = ["2025-11-25", "2025-06-18", "2025-03-26"];
-
-/// Calls of `session_wait` that may be open: a host has a handful.
-const MAX_WAITS: usize = 64;
-
-/// Codes of JSON-RPC.
-const UNKNOWN_METHOD: i64 = -32601;
-const WRONG_PARAMS: i64 = -32602;
-const NO_JSON: i64 = -32700;
-
-/// A call of `session_wait` that is open.
-struct Wait {
-    /// The host's request.
-    id: Value,
-    session: SessionId,
-    until: Instant,
-    /// Questions that the host's person did not answer: they end the wait.
-    refused: bool,
-}
-
-/// The server, for one host.
-struct Server {
-    client: Client,
-    /// Whether the agent may answer.
-    answer: bool,
-    /// Whether the host shows forms to a person.
-    forms: bool,
-    waits: Vec<Wait>,
-    /// The questions that the host was asked.
-    questions: Vec<Open>,
-    /// The number of our last request to the host.
-    last: u64,
-}
-
-/// The outcome of a request: a result, or an error with its code.
-type Answer = Result<Value, (i64, String)>;
 
 /// Serves until the host closes standard input.
 pub(super) fn run(answer: bool) -> Result<Exit, Failure> {
@@ -83,16 +42,16 @@ pub(super) fn run(answer: bool) -> Result<Exit, Failure> {
                 server.line(&text)?;
             }
             Some(Event::Line(InputLine::Garbled)) => {
-                return Err(Failure::usage("standard input has a line that is too long, or no UTF-8"));
+                return Err(Failure::usage("standard input has a line that is too long or not UTF-8"));
             }
             Some(Event::Line(InputLine::End) | Event::Signal(_)) => return Ok(Exit::GOOD),
-            Some(Event::Incoming(_, Incoming::Any(..))) | None => server.look()?,
+            Some(Event::Incoming(_, Incoming::Any(..))) | None => server.check_waits()?,
             Some(Event::Lost(_)) => {
                 if !server.client.reconnect_soon()? {
                     server.client.reconnect_attached()?;
                 }
                 server.subscribe()?;
-                server.look()?;
+                server.check_waits()?;
             }
             Some(Event::Refused(_, failure)) => return Err(failure),
             Some(_) => {}
@@ -101,21 +60,13 @@ pub(super) fn run(answer: bool) -> Result<Exit, Failure> {
 }
 
 impl Server {
-    /// Asks for what happens from now on; what happened before is looked at by each wait when it begins.
+    /// Subscribes to events from now on. Each wait checks earlier ones when it begins.
     fn subscribe(&mut self) -> Result<(), Failure> {
         let kinds =
             ["turn_finished", "permission_requested", "permission_resolved", "question_asked", "question_resolved"];
         let kinds = Some(kinds.map(str::to_owned).to_vec());
         let subscribe = EventsSubscribe(Subscribe { sessions: None, kinds, after: Some(Cursor(NOW.to_owned())) });
         self.ask(&subscribe).map(drop)
-    }
-
-    /// A request to the daemon. What it refuses to a tool's process is said in words.
-    fn ask<M: Method>(&mut self, request: &M) -> Result<M::Result, Failure> {
-        match self.client.call_raw(request)? {
-            Ok(raw) => parse::<M>(&raw),
-            Err(error) => Err(refusal(error, self.client.has_token())),
-        }
     }
 
     fn line(&mut self, line: &str) -> Result<(), Failure> {
@@ -128,7 +79,7 @@ impl Server {
                 Ok(Some(answer)) => self.respond(&id, answer),
                 Ok(None) => Ok(()),
                 Err(failure) if failure.interrupted => Err(failure),
-                // The agent learns why, and may try again.
+                // The agent reads the reason and may try again.
                 Err(failure) => self.respond(&id, Err((i64::from(failure.exit.0), words(&failure)))),
             },
             (Some("notifications/cancelled"), None) => {
@@ -152,7 +103,7 @@ impl Server {
             "resources/templates/list" => Ok(schema::templates()),
             "resources/read" => match params["uri"].as_str().and_then(schema::session_of) {
                 Some(session) => self.resource(session)?,
-                None => Err((WRONG_PARAMS, "a log is called linger://session/SESSION/log".to_owned())),
+                None => Err((WRONG_PARAMS, "the URI of a log is linger://session/SESSION/log".to_owned())),
             },
             _ => Err((UNKNOWN_METHOD, format!("unknown method {method}"))),
         }))
@@ -161,7 +112,7 @@ impl Server {
     fn initialize(&mut self, params: &Value) -> Value {
         let asked = params["protocolVersion"].as_str().unwrap_or_default();
         let spoken = REVISIONS.iter().find(|revision| **revision == asked).unwrap_or(&REVISIONS[0]);
-        // Without a word on it a host with elicitation takes forms.
+        // A host with elicitation takes forms unless it says otherwise.
         let elicitation = params.pointer("/capabilities/elicitation").and_then(Value::as_object);
         self.forms = elicitation.is_some_and(|kinds| kinds.is_empty() || kinds.contains_key("form"));
         json!({
@@ -171,45 +122,4 @@ impl Server {
             "instructions": schema::instructions(self.answer),
         })
     }
-
-    fn respond(&self, id: &Value, answer: Answer) -> Result<(), Failure> {
-        self.send(&match answer {
-            Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
-            Err((code, message)) => {
-                json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } })
-            }
-        })
-    }
-
-    fn send(&self, message: &Value) -> Result<(), Failure> {
-        let line = serde_json::to_string(message).map_err(io::Error::from)?;
-        Ok(Terminal::new().data(&line)?)
-    }
-}
-
-/// What the daemon refuses, with what an agent needs to know about it. With a token the daemon's own hint says it.
-fn refusal(error: RpcError, has_token: bool) -> Failure {
-    let is_family = error.code() == Some(Code::NotAllowed) && !has_token;
-    let failure = Failure::from(error);
-    match is_family {
-        true => failure.hint(
-            "the daemon started this server, so it may only read the session whose tool it is, and its children; \
-             `can` in [mcp.NAME] of config.toml grants more to a server that is configured there",
-        ),
-        false => failure,
-    }
-}
-
-/// A failure as an agent reads it.
-fn words(failure: &Failure) -> String {
-    let message = failure.message.clone().unwrap_or_default();
-    match &failure.hint {
-        Some(hint) => format!("error: {message}\nhint: {hint}"),
-        None => format!("error: {message}"),
-    }
-}
-
-/// A number of seconds from now; `most` at most.
-fn from_now(seconds: u64, most: Duration) -> Instant {
-    Instant::now() + Duration::from_secs(seconds).min(most)
 }

@@ -1,4 +1,4 @@
-//! What happened in a session: entries for an agent, and the same as text.
+//! Reads what happened in a session, as entries for an agent and as text.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -12,16 +12,16 @@ use crate::connect::Client;
 use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened};
 
-/// The longest text of an entry, in bytes: an agent's context is small.
+/// Bytes of an entry's text, at most: an agent's context is small.
 const MAX_TEXT: usize = 32 << 10;
 
-/// All texts together, in bytes; the oldest entries give way.
+/// Bytes of all texts together, at most; the oldest entries are dropped.
 const MAX_ALL: usize = 256 << 10;
 
-/// How long a log may take to be read.
+/// Timeout for reading a log.
 const READ: Duration = Duration::from_secs(60);
 
-/// The entries of a session after `cursor`, the latest `limit` of them, over a connection of its own.
+/// The latest `limit` entries of a session after `cursor`, over a new connection.
 pub(super) fn entries(
     session: &SessionId,
     cursor: Option<Cursor>,
@@ -58,7 +58,7 @@ pub(super) fn entries(
     }
 }
 
-/// The kind and the text of what an agent should know; nothing of what is between.
+/// Kind and text of an event that agents should know; `None` for others.
 fn entry(event: &Event) -> Option<(&'static str, String)> {
     Some(match &event.body {
         EventBody::PromptAccepted { content, compact: false, .. } => ("prompt", text_of(content)),
@@ -86,7 +86,7 @@ fn clipped(text: String) -> String {
         return text;
     }
     let end = (0..=MAX_TEXT).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
-    format!("{}\n[{} bytes more]", text.get(..end).unwrap_or_default(), text.len() - end)
+    format!("{}\n[{} more bytes]", text.get(..end).unwrap_or_default(), text.len() - end)
 }
 
 /// The last answer of a session, from where its latest turn begins.
@@ -97,7 +97,7 @@ pub(super) fn answer(session: &SessionId, turn: &Cursor) -> Result<Option<String
     Ok(last.and_then(|entry| entry["text"].as_str()).map(str::to_owned))
 }
 
-/// Entries as the text of a resource.
+/// Formats entries as the text of a resource.
 pub(super) fn text(entries: &[Value]) -> String {
     let line = |entry: &Value| {
         let indented = entry["text"].as_str().unwrap_or_default().replace('\n', "\n  ");

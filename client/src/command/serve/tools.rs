@@ -1,4 +1,4 @@
-//! The tools and resources at work.
+//! Runs the tools and reads the resources.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -13,27 +13,28 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Answer, MAX_WAITS, Server, WRONG_PARAMS, Wait, from_now, read, schema, words};
+use super::server::{Answer, MAX_WAITS, Server, WRONG_PARAMS, Wait, from_now, words};
+use super::{read, schema};
 use crate::command::find::resolve;
 use crate::command::wait::settled;
 use crate::environment::{umask, working_directory};
 use crate::error::Failure;
 use crate::idempotency::key;
 
-/// How long `session_wait` waits without a word on it, and at most.
+/// Seconds that `session_wait` waits by default; `MAX_WAIT` is the limit.
 const WAIT: u64 = 60;
 const MAX_WAIT: Duration = Duration::from_secs(3600);
 
-/// Entries and rows without a word on it, and at most.
+/// Entries and rows: the default and the limit.
 const ENTRIES: [usize; 2] = [50, 500];
 const ROWS: [u32; 2] = [20, 200];
 
-/// Of a resource: an agent reads all of it at once.
+/// Entries of a resource, at most: an agent reads all of them at once.
 const LOG_ENTRIES: usize = 200;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Of {
+struct SessionOnly {
     session: String,
 }
 
@@ -87,7 +88,7 @@ struct Answering {
     value: Option<Value>,
 }
 
-/// A session as an agent sees it.
+/// A session as agents see it.
 #[derive(Serialize)]
 struct Row<'a> {
     session: &'a SessionId,
@@ -119,7 +120,7 @@ impl<'a> From<&'a Info> for Row<'a> {
 }
 
 impl Server {
-    /// `tools/call`: what fails is a result that the model can read.
+    /// `tools/call`. A failure is a result that the model can read.
     pub(super) fn call(&mut self, id: &Value, params: &Value) -> Result<Option<Answer>, Failure> {
         let name = params["name"].as_str().unwrap_or_default();
         let arguments = params.get("arguments").cloned().unwrap_or_else(|| json!({}));
@@ -151,12 +152,12 @@ impl Server {
             "session_wait" => {
                 let Waiting { session, timeout_s } = read_arguments(arguments)?;
                 if self.waits.len() >= MAX_WAITS {
-                    return Err(Failure::usage(format!("{MAX_WAITS} calls of session_wait are open already")));
+                    return Err(Failure::usage(format!("{MAX_WAITS} calls of session_wait are already open")));
                 }
                 let session = resolve(&mut self.client, &session)?.session;
                 let until = from_now(timeout_s.unwrap_or(WAIT), MAX_WAIT);
                 self.waits.push(Wait { id: id.clone(), session, until, refused: false });
-                self.look()?;
+                self.check_waits()?;
                 return Ok(None);
             }
             "session_read" => {
@@ -172,7 +173,7 @@ impl Server {
                 json!({ "sessions": self.rows(directory, limit)?.iter().map(Row::from).collect::<Vec<_>>() })
             }
             "session_cancel" => {
-                let Of { session } = read_arguments(arguments)?;
+                let SessionOnly { session } = read_arguments(arguments)?;
                 let session = resolve(&mut self.client, &session)?.session;
                 self.ask(&SessionCancel(Cancel { session: session.clone(), background: false, key: Some(key()?) }))?;
                 json!({ "session": session, "cancelled": true })
@@ -189,10 +190,10 @@ impl Server {
 
     fn create(&mut self, asked: Creating) -> Result<Value, Failure> {
         let Creating { directory, model, mode, agent, name } = asked;
-        // A caller that may not answer must not choose a mode that asks nothing.
+        // A caller without the right to answer must not choose a mode that asks less.
         if !self.answer && matches!(mode, Some(Mode::Edit | Mode::Auto)) {
-            return Err(Failure::usage("this server may start sessions in the modes ask and plan only")
-                .hint("the user allows more with `linger mcp serve --sessions --answer`"));
+            return Err(Failure::usage("this server can only start sessions in the modes ask and plan")
+                .hint("`linger mcp serve --sessions --answer` allows more"));
         }
         let cwd = match directory {
             Some(directory) => directory,
@@ -209,8 +210,8 @@ impl Server {
         self.ask(&SessionList(List { cwd, limit: Some(limit), ..List::default() }))
     }
 
-    /// Looks after each wait: it is over, or a question of its session is new.
-    pub(super) fn look(&mut self) -> Result<(), Failure> {
+    /// Checks every open wait: it may be over, or its session may have a new question.
+    pub(super) fn check_waits(&mut self) -> Result<(), Failure> {
         for wait in std::mem::take(&mut self.waits) {
             match self.outcome(&wait) {
                 Ok(Some(value)) => self.respond(&wait.id, Ok(result(&value, false)))?,
@@ -222,9 +223,9 @@ impl Server {
         Ok(())
     }
 
-    /// How a wait ends; `None` while it goes on.
+    /// The result of a wait; `None` while it continues.
     fn outcome(&mut self, wait: &Wait) -> Result<Option<Value>, Failure> {
-        // In this order: a question that waits shows in the row.
+        // Questions first: the row read afterwards then includes them.
         let questions = self.pending(&wait.session)?;
         let info = self.client.session_info(&wait.session)?;
         let done = settled(&info);
@@ -253,7 +254,7 @@ impl Server {
         })))
     }
 
-    /// The questions that wait in a session and its children.
+    /// The waiting questions of a session and its children.
     fn pending(&mut self, session: &SessionId) -> Result<Vec<PendingQuestion>, Failure> {
         self.ask(&QuestionList(question::List { session: Some(session.clone()), ..question::List::default() }))
     }
@@ -289,8 +290,9 @@ fn read_arguments<T: DeserializeOwned>(arguments: Value) -> Result<T, Failure> {
 fn result(value: &Value, is_error: bool) -> Value {
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let content = json!([{ "type": "text", "text": text }]);
-    match value.is_object() {
-        true => json!({ "content": content, "isError": is_error, "structuredContent": value }),
-        false => json!({ "content": content, "isError": is_error }),
+    if value.is_object() {
+        json!({ "content": content, "isError": is_error, "structuredContent": value })
+    } else {
+        json!({ "content": content, "isError": is_error })
     }
 }

@@ -1,4 +1,4 @@
-//! What `linger run` prints: the answer as it streams or its end alone, the status, and what it took.
+//! The output of `linger run`: the streaming or final answer, the status row, the cost.
 
 use std::time::Instant;
 
@@ -12,39 +12,36 @@ use crate::error::{Exit, Failure};
 use crate::terminal::{Output, size, terminal_width};
 
 impl Running {
-    /// Redraws the status on a terminal, while our turn runs and nothing is asked; when to do so again.
+    /// Redraws the status row while our turn runs without a question; returns when to redraw.
     pub(super) fn show_live(&mut self) -> Result<Option<Instant>, Failure> {
         if !self.status {
             return Ok(None);
         }
         let runs = self.turn.is_some() && self.questions.first().is_none();
-        // Text that comes is sign enough, and would erase it at once.
+        // Streaming text shows progress, and would erase the row at once.
         let silent = self.printed.elapsed();
         if runs && silent < TICK {
             return Ok(Some(self.printed + TICK));
         }
-        let rows = match runs {
-            true => self.live.rows(now(), size().columns, 0, false, "Ctrl-C stops"),
-            false => Vec::new(),
-        };
+        let rows = if runs { self.live.rows(now(), size().columns, 0, false, "Ctrl-C stops") } else { Vec::new() };
         self.terminal.set_live(rows)?;
         Ok(runs.then(|| Instant::now() + TICK))
     }
 
     pub(super) fn show(&mut self, event: &Event) -> Result<(), Failure> {
         let ends = matches!(event.body, EventBody::TurnFinished { .. });
-        // stdout cannot be taken back: stderr says that the text was cut and comes again.
+        // stdout cannot be erased: stderr says that the text was cut and is repeated.
         let cut =
             matches!(event.body, EventBody::Message { interrupted: true, .. } | EventBody::MessageSuperseded { .. });
-        // The answer is given without the images.
+        // The model answers without the images.
         let blind = matches!(&event.body, EventBody::Trimmed { images, .. } if !images.is_empty());
-        // Such as a wait, and until when.
+        // For example a wait and its end.
         let warned = matches!(event.body, EventBody::Notice { level: Level::Warning | Level::Error, .. });
         let told = ends || blind || warned || (cut && self.data == Data::Stream);
         self.renderer.set_width(terminal_width());
         let output = self.renderer.event(event).into_iter().filter(|output| match output {
             Output::Text(_) => self.data == Data::Stream,
-            // A script is told the end, waits, missing images, and text that does not count.
+            // Scripts get only the end, waits, missing images, and notes about repeated text.
             Output::Talk(_) => self.look.stderr || told,
         });
         let output: Vec<Output> = output.collect();
@@ -59,7 +56,7 @@ impl Running {
             self.terminal.data(&answer.to_string())?;
         }
         if self.data == Data::Final {
-            // Of a schema that the agent has, people read this part.
+            // People read this field of an agent's schema.
             let told = answer.and_then(|answer| answer.get("answer")).and_then(Value::as_str).map(str::to_owned);
             match told.unwrap_or_else(|| self.final_text()).as_str() {
                 "" if stop_reason == StopReason::EndTurn => self.terminal.say("the model's answer is empty")?,
@@ -73,7 +70,7 @@ impl Running {
         Ok(Exit::of(stop_reason))
     }
 
-    /// Says to a person which session it was and what it took, so that one can go on with it.
+    /// Prints session and cost on a terminal, so that a person can continue the session.
     pub(super) fn say_spent(&mut self, spent: &str) -> Result<(), Failure> {
         if self.data != Data::Stream || !self.look.stdout || !self.look.stderr {
             return Ok(());
@@ -84,7 +81,7 @@ impl Running {
         Ok(self.terminal.talk(&format!("{}\n", self.renderer.style().dim(&line)))?)
     }
 
-    /// The text of the last answer, with those that it continues.
+    /// The text of the last answer, including the answers it continues.
     pub(super) fn final_text(&self) -> String {
         let before = self.messages.len().saturating_sub(1);
         let continued = self.messages.iter().take(before).rev().take_while(|(.., cut)| *cut).count();

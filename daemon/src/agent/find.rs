@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use super::Kind;
+use super::kind::Kind;
 use crate::config::instructions::is_trusted;
 use crate::mcp::settings::SERVER_FILES;
 use crate::sys::disk;

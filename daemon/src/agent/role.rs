@@ -3,15 +3,17 @@
 //! An agent narrows: of the tools that it names those count that exist, of its mode what asks more. What cannot be read of a list
 //! is nothing, and never all.
 
-use linger_protocol::agent::Problem;
+use linger_protocol::agent::{Problem, Role};
 use linger_protocol::budget::{self, Budget};
 use linger_protocol::permission::Mode;
 use linger_protocol::session::Effort;
 use serde_json::Value;
 
+use super::entry::Entry;
+use super::find::Found;
 use super::frontmatter::Page;
+use super::others;
 use super::skill::is_name;
-use super::{Entry, Found, others};
 use crate::provider::schema;
 use crate::tool::delegate;
 use crate::tool::set::{MCP, Names};
@@ -340,6 +342,13 @@ fn replaces(page: &mut Page) -> bool {
             page.wrong("prompt", "`prompt` is `replace` or `add`");
             false
         }
+    }
+}
+
+impl Entry<Agent> {
+    /// As an event names it.
+    pub fn role(&self) -> Role {
+        Role { name: self.name.clone(), path: self.found.path.clone(), digest: self.found.digest.clone() }
     }
 }
 

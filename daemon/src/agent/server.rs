@@ -7,7 +7,7 @@ use std::path::Path;
 use linger_protocol::agent::Problem;
 use serde_json::Value;
 
-use super::Found;
+use super::find::Found;
 use super::frontmatter::Page;
 use crate::mcp::settings::ServerConfig;
 use crate::tool::text;

@@ -3,10 +3,12 @@
 //! Reading is lenient: a skill is used unless it has no description or its header cannot be read. What breaks the specification is
 //! a problem of level `error`, which `linger skills validate` reports.
 
-use linger_protocol::agent::{Problem, SkillLimit};
+use linger_protocol::agent::{Problem, Skill as SkillRef, SkillLimit};
 
+use super::entry::Entry;
+use super::find::Found;
 use super::frontmatter::Page;
-use super::{Entry, Found, others};
+use super::others;
 use crate::question::permission::Rule;
 use crate::tool::set::{MCP, Names, Takes};
 use crate::tool::skill::Place;
@@ -238,6 +240,13 @@ pub(super) fn sent(entry: &Entry<Skill>, arguments: &str) -> String {
 
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+impl Entry<Skill> {
+    /// As an event names it.
+    pub fn named(&self) -> SkillRef {
+        SkillRef { name: self.name.clone(), path: self.found.path.clone(), digest: self.found.digest.clone() }
+    }
 }
 
 #[cfg(test)]

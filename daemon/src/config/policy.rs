@@ -12,7 +12,7 @@ use linger_protocol::id::SessionId;
 use linger_protocol::permission::Mode;
 use tokio::time::timeout;
 
-use super::trust::Now;
+use super::store::WorkspaceNow as Now;
 use super::{Config, ConfigStore, Hook, HookEvent};
 use crate::question::permission::limit::{self, Limit};
 use crate::question::permission::{CallInfo, ResolvedAccess, Rule, Rules, Verdict, decide, hides};

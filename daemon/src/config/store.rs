@@ -5,6 +5,8 @@
 //! What widens in a good file waits until a person confirms it ([`super::widening`]); what is confirmed is stored by [`Record`].
 
 mod edits;
+mod own_files;
+mod trust;
 
 use std::fmt;
 use std::io::{self, Read};
@@ -18,15 +20,18 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 
+use super::delegation::Delegation;
 use super::edit::EditError;
 use super::notices::Notices;
 use super::own::{self, OwnFiles};
-use super::trust::Workspaces;
+use super::source::ConfigError;
+use super::values::{AfterRestart, Config, UnknownPrice};
 use super::widening::{Change, confirmable, merge};
-use super::{AfterRestart, Config, ConfigError, Delegation, UnknownPrice};
 use crate::provider::catalogue::ProviderConfig;
 use crate::question::permission::Rules;
 use crate::tool::set::Tools;
+use trust::Workspaces;
+pub use trust::{Now as WorkspaceNow, WaitingServer};
 
 /// The largest file, in bytes: hundreds of times a real one.
 const MAX_FILE: u64 = 1 << 20;
@@ -53,7 +58,7 @@ pub struct ConfigStore {
     /// Stores what is confirmed; absent until [`ConfigStore::begin`].
     record: OnceLock<Record>,
     /// The files of workspaces.
-    pub(super) workspaces: Workspaces,
+    workspaces: Workspaces,
     /// Wakes when the user's own Markdown files have changed.
     own_changed: Notify,
 }

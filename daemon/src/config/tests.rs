@@ -1,9 +1,14 @@
 //! What is written and what it means; what is wrong and where; the file changing under the daemon.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use linger_protocol::permission::Mode;
+
 use super::*;
+use crate::question::permission::Rule;
 use crate::tool::set::Tools;
 
 /// Where a configuration lies.

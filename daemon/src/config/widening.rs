@@ -9,11 +9,15 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::mcp_json;
-use super::own::MCP_FILES;
 use super::source::dotted;
-use super::workspace::FILES;
 use crate::provider::catalogue::Kind;
 use crate::provider::preset::{self, Preset};
+
+/// The key of the settings that has the hashes of Markdown files; no file sets it.
+pub const FILES: &str = "files";
+
+/// The key of the settings with the servers of `mcp/NAME.md`; no file sets it.
+pub const MCP_FILES: &str = "mcp_files";
 
 /// Which changes of a key widen what may happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,8 +18,8 @@ use toml::de::DeTable;
 use super::hooks::{self, Hook, HookWritten};
 use super::instructions::is_trusted;
 use super::mcp_json::{MCP_JSON, SERVERS};
-use super::own::MCP_FILES;
 use super::source::{ConfigError, Source};
+use super::widening::{FILES, MCP_FILES};
 use super::written::{PermissionsWritten, refuse_secrets};
 use crate::mcp::settings::{SERVER_FILES, ServerConfig, WorkspaceServer};
 use crate::question::permission::Rule;
@@ -28,9 +28,6 @@ use crate::tool::set::Names;
 
 /// The configuration of a workspace, below its root.
 pub const CONFIG: &str = ".linger/config.toml";
-
-/// The key of the settings that has the hashes of Markdown files; no file sets it.
-pub const FILES: &str = "files";
 
 /// The largest file, in bytes: hundreds of times a real one.
 const MAX_FILE: u64 = 256 << 10;

@@ -19,22 +19,17 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::heard::Heard;
 use super::http::Address;
 use super::lines::{Log, MAX_MESSAGE, next_line};
 use super::listing::{Listing, MAX_TOOLS, ToolInfo};
-use super::peer::{Asked, Call, Event, Failure, Outgoing, Peer, Progress, Said, UNKNOWN_METHOD};
+use super::peer::{Asked, Call, Event, Failure, Outgoing, Peer, Progress, UNKNOWN_METHOD};
 use super::result::CallResult;
-use super::settings::ServerConfig;
+use super::settings::{PER_REQUEST, PROTOCOL, ServerConfig};
 use crate::process::server::{Life, Server as Child, Spawn};
 use crate::sys::clock;
 use crate::sys::task;
 use crate::tool::BoxFuture;
-
-/// The newest revision of the protocol that begins with a handshake.
-pub(super) const PROTOCOL: &str = "2025-11-25";
-
-/// The revision in which each request says what it speaks.
-pub(super) const PER_REQUEST: &str = "2026-07-28";
 
 /// JSON-RPC's code for a revision of the protocol that a server does not speak.
 const UNSUPPORTED_VERSION: i64 = -32022;
@@ -437,36 +432,6 @@ impl<'a> Counted<'a> {
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.0.send_modify(|calls| *calls -= 1);
-    }
-}
-
-/// Takes what a server says.
-pub(super) struct Heard {
-    pub(super) peer: Peer,
-    log: Log,
-    /// How many warnings of the server are in the daemon's log.
-    logged: AtomicU32,
-    changed: Arc<Notify>,
-    pub(super) ended: CancellationToken,
-}
-
-impl Heard {
-    /// Takes one message.
-    pub(super) fn line(&self, line: &[u8]) {
-        match self.peer.receive(&String::from_utf8_lossy(line)) {
-            None => {}
-            Some(Said::Garbage(line)) => self.log.add(&line),
-            Some(Said::Notified(method, params)) => match method.as_str() {
-                "notifications/tools/list_changed" => self.changed.notify_one(),
-                "notifications/message" => {
-                    let level = params.get("level").and_then(Value::as_str).unwrap_or("info");
-                    let data = params.get("data").unwrap_or(&Value::Null);
-                    let data = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
-                    self.log.said(level, &data, &self.logged);
-                }
-                _ => {}
-            },
-        }
     }
 }
 

@@ -19,10 +19,11 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::challenge::Challenge;
-use super::connection::{Heard, PER_REQUEST};
+use super::heard::Heard;
 use super::lines::MAX_MESSAGE;
 use super::login::Logins;
 use super::peer::{About, Failure, Outgoing};
+use super::settings::PER_REQUEST;
 use crate::diagnostics::secret::Secret;
 use crate::provider::Framing;
 use crate::provider::sse::Framer;

@@ -11,8 +11,8 @@ use reqwest::Url;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::Http;
 use super::challenge::Challenge;
+use super::discovery::Http;
 use super::oauth::{self, Known, Pending, Returned, Tokens};
 use super::settings::OAuth;
 use crate::diagnostics::secret::Secret;

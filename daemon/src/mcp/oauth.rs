@@ -14,10 +14,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use super::Http;
 use super::challenge::{Challenge, union};
 use super::discovery::{
-    Issuer, answer, authorization_server, bare, challenge, client, covers, parsed, resource, shown,
+    Http, Issuer, answer, authorization_server, bare, challenge, client, covers, parsed, resource, shown,
 };
 use super::settings::OAuth;
 use crate::diagnostics::secret::Secret;

@@ -15,7 +15,7 @@ use super::connection::Connection;
 use super::peer::{Failure, UNKNOWN_METHOD};
 use super::result::CallResult;
 use super::server::Server;
-use super::{Servers, ServersOf};
+use super::servers::{Servers, ServersOf};
 use crate::tool::Workspace;
 use crate::tool::text;
 

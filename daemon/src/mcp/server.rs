@@ -17,17 +17,32 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::Outside;
 use super::connection::Connection;
+use super::discovery::Http;
 use super::http::{Address, Login};
 use super::lines::Log;
 use super::listing::Listing;
+use super::login::Logins;
 use super::settings::{OAuth, ServerConfig, variable_of};
 use crate::diagnostics::secret::{Redactor, Secret, SecretVariables};
 use crate::process::ledger::StartedFor;
-use crate::process::server::Spawn;
+use crate::process::server::{Children, Spawn};
+use crate::provider::keys::Keys;
 use crate::sys::{disk, task};
 use crate::tool::Workspace;
+
+/// What servers are started and reached with.
+#[derive(Clone)]
+pub struct Outside {
+    /// The daemon's children.
+    pub children: Children,
+    /// The values of the variables that the configuration names.
+    pub keys: Arc<Keys>,
+    /// HTTP clients.
+    pub http: Http,
+    /// The logins at servers.
+    pub logins: Arc<Logins>,
+}
 
 /// How long an instance without calls runs.
 const IDLE: Duration = Duration::from_secs(600);

@@ -10,8 +10,13 @@ use linger_protocol::mcp::Scope;
 use linger_protocol::token::Can;
 use serde::{Deserialize, Serialize};
 
-use super::connection::{PER_REQUEST, PROTOCOL};
 use crate::provider::address;
+
+/// The newest revision of the protocol that begins with a handshake.
+pub(super) const PROTOCOL: &str = "2025-11-25";
+
+/// The revision in which each request says what it speaks.
+pub(super) const PER_REQUEST: &str = "2026-07-28";
 
 /// The longest name of a server, in bytes: it is a part of each tool's name, which has 64.
 const MAX_NAME: usize = 32;

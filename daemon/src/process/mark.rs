@@ -38,9 +38,11 @@ use rustix::event::{PollFd, PollFlags, poll};
 #[cfg(target_os = "linux")]
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, pidfd_open, pidfd_send_signal};
 
-use super::OWNER;
 #[cfg(target_os = "linux")]
 use crate::sys::peer;
+
+/// The variable that names the daemon a process descends from, by the path of its database.
+pub const OWNER: &str = "LINGER_OWNER";
 
 /// The part of a mark that identifies the daemon.
 const WHOSE: u64 = (1 << 56) - 1;

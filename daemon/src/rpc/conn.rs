@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use jsonrpsee::Extensions;
 use linger_protocol::RpcError;
@@ -18,7 +19,6 @@ use linger_protocol::transport::serve::Gate;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use crate::rpc::connections::Used;
 use crate::service::{Authority, Caller, Services};
 
 /// The most sessions that one connection may be attached to; an editor needs one a window.
@@ -38,6 +38,17 @@ pub struct Conn {
     querying: tokio::sync::Mutex<()>,
     /// Told when its token has expired.
     expired: Notify,
+}
+
+/// The activity of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Used {
+    /// Without requests and attachments for this long; true if it ever sent a request.
+    Idle(Duration, bool),
+    /// Not reading for this long.
+    Stuck(Duration),
+    /// Waiting for an answer, or attached to a session.
+    Working,
 }
 
 /// What a client is attached to.

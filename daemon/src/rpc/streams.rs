@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::conn::{Attached, Conn};
 use super::forward::{Source, forward};
-use super::methods::{Answer, Request, payload};
+use super::request::{Answer, Request, payload};
 use crate::service::{self, Services};
 use crate::sys::task;
 

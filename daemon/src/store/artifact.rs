@@ -6,8 +6,9 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use tokio::sync::oneshot;
 
 use super::blob::Held;
+use super::error::{StoreError, ended};
+use super::handle::Store;
 use super::reader::Lane;
-use super::{Store, StoreError, ended};
 use crate::sys::clock;
 use crate::sys::task;
 

@@ -10,10 +10,12 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use tokio::sync::watch;
 
 use super::damage::is_damage;
+use super::error::StoreError;
 use super::event_row::{EVENT, stored};
+use super::handle::Store;
+use super::read::LARGE;
 use super::reader::Lane;
 use super::scope::{self, Scope};
-use super::{LARGE, Store, StoreError};
 use crate::log::Stored;
 
 /// The most rows that one page looks at: a fraction of a millisecond, whatever of them is wanted.

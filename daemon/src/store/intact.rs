@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::sync::Notify;
 
-use super::StoreError;
+use super::error::StoreError;
 
 /// The files of a database that is open.
 #[derive(Debug)]

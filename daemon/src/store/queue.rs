@@ -12,7 +12,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
-use super::{StoreError, Write, ended};
+use super::append::Write;
+use super::error::{StoreError, ended};
 
 /// The shortest time between two hand-overs of text: shorter than between the tokens of one stream.
 const SHORTEST: Duration = Duration::from_millis(2);

@@ -5,15 +5,19 @@
 mod events;
 mod questions;
 
+use linger_protocol::RpcError;
 use linger_protocol::id::{BlobId, CallId, SessionId};
 use linger_protocol::session::Before;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
+use serde::de::DeserializeOwned;
+
 use super::damage::is_damage;
+use super::error::StoreError;
+use super::handle::Store;
 use super::reader::Lane;
-use super::{Store, StoreError};
 use crate::store::idempotency::{Key, Outcome};
-pub use events::{LARGE, Page};
+pub use events::LARGE;
 pub(crate) use events::{last, page, pieces};
 pub use questions::{Answered, PENDING};
 
@@ -39,6 +43,11 @@ pub struct SessionRow {
 }
 
 impl Store {
+    /// The outcome of an earlier request with this key; `None` if there was none.
+    pub async fn answer_to<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>, RpcError> {
+        self.outcome(key.id.clone()).await?.map(|outcome| outcome.answer(key)).transpose()
+    }
+
     /// A session's row.
     pub async fn session(&self, id: SessionId) -> Result<Option<SessionRow>, StoreError> {
         self.read_of(Lane::Quick, &id.clone(), move |connection| session(connection, id.as_str())).await

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use linger_protocol::id::SessionId;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+use super::error::StoreError;
+use super::handle::Store;
 use super::reader::Lane;
-use super::{Store, StoreError};
 
 /// The sessions of a reader; all that are both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -12,8 +12,9 @@ use linger_protocol::id::BlobId;
 use rusqlite::{Connection, params};
 
 use super::damage::Found;
+use super::error::StoreError;
 use super::open::PATIENCE;
-use super::{StoreError, artifact, aside, parts, usage};
+use super::{artifact, aside, parts, usage};
 use crate::fault;
 use crate::store::blob::{Blobs, Discarded};
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use linger_protocol::id::{Cursor, SessionId};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::StoreError;
+use super::error::StoreError;
 use super::feed::Place;
 use super::files::{clear_database, private_file};
 

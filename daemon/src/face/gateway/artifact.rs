@@ -21,8 +21,8 @@ use tokio::time::Instant;
 
 use super::blob::SANDBOX;
 use super::body;
+use super::client::{Client, Query};
 use super::reply::{Body, Failure, Reply, json_of, text_json};
-use super::route::{Client, Query};
 use super::wire::Wire;
 
 use crate::sys::task;

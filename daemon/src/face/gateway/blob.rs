@@ -11,8 +11,8 @@ use linger_protocol::blob::Piece;
 use linger_protocol::message::image_type;
 use serde_json::json;
 
+use super::client::Client;
 use super::reply::{Body, Failure, Reply};
-use super::route::Client;
 
 use crate::sys::task;
 

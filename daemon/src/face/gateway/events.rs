@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use tokio::time::{Instant, sleep_until};
 
+use super::client::{Client, Query};
 use super::reply::{Failure, Reply, event_stream};
-use super::route::{Client, Query};
 
 use crate::sys::task;
 

@@ -8,10 +8,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::access::{COOKIE_NAME, Entry};
+use super::body;
+use super::client::{Client, Connection};
 use super::reply::{Failure, Reply, json_of, text_json};
-use super::route::{Client, Connection};
+use super::shared::Gateway;
 use super::wire::Wire;
-use super::{Gateway, body};
 
 /// How long a browser keeps the cookie, in seconds: browsers allow 400 days; the token in it ends earlier.
 const COOKIE_AGE: u32 = 400 * 24 * 3600;

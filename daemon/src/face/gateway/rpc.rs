@@ -6,8 +6,8 @@ use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::body;
+use super::client::Client;
 use super::reply::{Failure, Reply, text_json};
-use super::route::Client;
 use super::wire::Trouble;
 
 /// The methods that are about one connection: `GET /events` has what they are for.

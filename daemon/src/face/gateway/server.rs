@@ -18,9 +18,10 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
-use super::Gateway;
+use super::client::Connection;
 use super::peer::Ends;
-use super::route::{self, Connection};
+use super::route;
+use super::shared::Gateway;
 use super::stream::{Socket, Timed};
 
 use crate::sys::task;

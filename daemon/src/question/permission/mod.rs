@@ -21,7 +21,7 @@ use linger_protocol::permission::Mode;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-pub use rule::{Rule, RuleError};
+pub use rule::{CallInfo, Rule, RuleError};
 
 use crate::tool::added::AddedDirs;
 use crate::tool::image::NAME as IMAGE;
@@ -56,17 +56,6 @@ impl Rules {
         let (list, rule) = lists.iter().find_map(|(name, list)| Some((name, list.iter().find(covers)?)))?;
         Some(format!("`{allowed}` never matches: `{rule}` in {list} comes first"))
     }
-}
-
-/// The parts of a call that decide about its permission.
-#[derive(Clone, Debug)]
-pub struct CallInfo<'a> {
-    /// The tool's name.
-    pub tool: &'a str,
-    /// Whether the call may change anything.
-    pub changes: bool,
-    /// The file, command or host that the call touches.
-    pub access: Access,
 }
 
 /// The decision on a call.
@@ -163,7 +152,7 @@ impl ResolvedAccess {
 
 /// Whether a call runs a command that is known to read alone.
 pub fn reads_by_command(tool: &str, access: &Access) -> bool {
-    tool == "bash" && matches!(access, Access::Command(line) if reading::only_reads(rule::plain(line)))
+    tool == "bash" && matches!(access, Access::Command(line) if reading::only_reads(script::plain(line)))
 }
 
 /// Decides one call; `grants` are the grants of the session and of the workspace. Of a call that touches several things, each is
@@ -272,7 +261,7 @@ pub fn words_of(line: &str) -> Option<Vec<String>> {
 /// The rules that allow each simple command of a command line, if it is nothing else; each rule once.
 fn allow_each<'a>(rules: impl Iterator<Item = &'a Rule> + Clone, call: &CallInfo<'_>) -> Option<Vec<String>> {
     let line = call.access.command()?;
-    let commands = script::simple_commands(rule::plain(line))?;
+    let commands = script::simple_commands(script::plain(line))?;
     let mut matched = Vec::new();
     for words in &commands {
         let rule = rules.clone().find(|rule| rule.allows_simple(call, words)).filter(|_| !script::evaluates(words))?;
@@ -331,7 +320,7 @@ fn grant_for(call: &CallInfo<'_>, target: Option<&Target>, bases: &PathBases) ->
         return match &call.access {
             // With a blank behind it the star is one, and not the beginning of more.
             Access::Command(text) if let Some(start) = subcommand::of(text) => format!("{tool}({start}:*)"),
-            Access::Command(text) if rule::plain(text).ends_with(":*") => format!("{tool}({} )", rule::plain(text)),
+            Access::Command(text) if script::plain(text).ends_with(":*") => format!("{tool}({} )", script::plain(text)),
             Access::Command(text) | Access::Inspect { command: text, .. } | Access::Network(text) => {
                 format!("{tool}({text})")
             }

@@ -5,13 +5,11 @@ use rusqlite::{Connection, OptionalExtension as _, Row, Rows, ToSql, params};
 
 use crate::log::{Piece, PieceKind, Stored};
 use crate::store::damage::unreadable;
-use crate::store::event_row::{EVENT, stored};
+use crate::store::error::StoreError;
+use crate::store::event_row::{EVENT, Page, stored};
+use crate::store::handle::Store;
 use crate::store::parts::{self, parts};
 use crate::store::reader::Lane;
-use crate::store::{Store, StoreError};
-
-/// Consecutive events.
-pub type Page = Vec<Stored>;
 
 /// The largest event that is read without reserved memory, in bytes. Hundreds of clients that do not read each hold one page,
 /// twice: as deltas and as events.

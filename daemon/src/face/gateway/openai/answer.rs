@@ -17,10 +17,10 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
-use super::Options;
 use super::asked::{Asked, Target};
+use super::options::Options;
+use crate::face::gateway::client::Client;
 use crate::face::gateway::reply::Failure;
-use crate::face::gateway::route::Client;
 use crate::face::gateway::wire::Trouble;
 use crate::sys::clock;
 use crate::sys::task;

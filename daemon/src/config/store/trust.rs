@@ -1,7 +1,7 @@
 //! The files of workspaces in force, and what of them a person has trusted.
 //!
 //! Each workspace has the same as the configuration itself: the settings of its files, those that were trusted, and their
-//! difference, which waits ([`super::widening`]). What narrows counts at once. A broken file leaves the last good one in force,
+//! difference, which waits ([`crate::config::widening`]). What narrows counts at once. A broken file leaves the last good one in force,
 //! or what of it was trusted; with a broken `.linger/config.toml` everything asks.
 //! They are read before each call that could concern them, so a rule that was written counts for the next call: nothing is
 //! watched. Deliberately absent: asking a person (`service`).
@@ -17,14 +17,13 @@ use serde::Deserialize as _;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
-use super::HookEvent;
-use super::edit::EditError;
-use super::mcp_json::{self, MCP_JSON, Parsed};
-use super::own::MCP_FILES;
-use super::source::{ConfigError, dotted};
-use super::store::{ConfigStore, Confirmed, Waiting};
-use super::widening::{confirmable, merge};
-use super::workspace::{self, CONFIG, FILES, Trusted, WorkspaceConfig, nothing};
+use super::{ConfigStore, Confirmed, Waiting};
+use crate::config::edit::EditError;
+use crate::config::hooks::HookEvent;
+use crate::config::mcp_json::{self, MCP_JSON, Parsed};
+use crate::config::source::{ConfigError, dotted};
+use crate::config::widening::{FILES, MCP_FILES, confirmable, merge};
+use crate::config::workspace::{self, CONFIG, Trusted, WorkspaceConfig, nothing};
 use crate::mcp::settings::{SERVER_FILES, ServerConfig};
 
 /// The most workspaces with trusted settings: a state of the daemon's log has them all.

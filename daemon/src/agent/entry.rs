@@ -7,12 +7,12 @@ use super::find::Found;
 /// A file that is in use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry<T> {
-    /// Its name.
+    /// From the header, or else from the path.
     pub name: String,
     /// Its file.
     pub found: Found,
-    /// What is wrong with it.
+    /// Warnings about the file; errors keep it out of use.
     pub problems: Vec<Problem>,
-    /// What it says.
+    /// Its parsed content.
     pub item: T,
 }

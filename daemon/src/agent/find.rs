@@ -55,7 +55,7 @@ pub struct Places {
     pub cwd: PathBuf,
 }
 
-/// What does not count, and why.
+/// A file that is left out, and why.
 pub(super) type LeftOut = (PathBuf, String);
 
 /// A file that was found.
@@ -149,7 +149,9 @@ pub(super) fn find(kind: Kind, places: &Places) -> (Vec<Found>, Vec<LeftOut>) {
         of_workspace.iter().for_each(|dir| search.all(&level.join(dir), true));
     }
     search.all(&places.config.join(own), false);
-    home.into_iter().for_each(|home| of_home.iter().for_each(|dir| search.all(&home.join(dir), false)));
+    if let Some(home) = home {
+        of_home.iter().for_each(|dir| search.all(&home.join(dir), false));
+    }
     let mut seen = HashSet::new();
     search.files.retain(|file| seen.insert(file.real.clone()));
     (search.files, search.left_out)

@@ -18,7 +18,7 @@ pub enum Kind {
 impl Kind {
     /// All of them.
     pub(super) const ALL: [Self; 5] = [Self::Skill, Self::Command, Self::Agent, Self::Tool, Self::Server];
-    /// Those that a tool set is made of.
+    /// The kinds that a tool set is made of.
     pub(super) const OF_TOOLS: [Self; 2] = [Self::Tool, Self::Server];
 
     /// The word for messages.

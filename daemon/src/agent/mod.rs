@@ -44,7 +44,7 @@ pub use role::Agent;
 use server::ServerFile;
 pub use skill::Skill;
 
-/// What a file is at a moment.
+/// A file at one moment, to tell a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileState {
     /// `agent NAME`.
@@ -55,16 +55,16 @@ pub struct FileState {
     mark: String,
 }
 
-/// What sessions in a directory have.
+/// Skills, commands, agents and tools of the sessions in one directory.
 #[derive(Clone, Debug, Default)]
 pub struct Library {
-    /// The skills.
+    /// Skills in use, the nearest directory first.
     pub skills: Vec<Entry<Skill>>,
-    /// The commands.
+    /// Commands in use, the nearest directory first.
     pub commands: Vec<Entry<Command>>,
-    /// The agents.
+    /// Agents in use, the nearest directory first.
     pub agents: Vec<Entry<Agent>>,
-    /// The tools.
+    /// Programs that models can call.
     pub tools: Vec<Entry<Program>>,
     /// Whether the user's own files are others than before.
     pub is_own_new: bool,
@@ -163,7 +163,7 @@ impl Library {
         }
     }
 
-    /// What each file is now, by its path, to tell a change.
+    /// The state of each file, by its path, to tell a change.
     pub fn state(&self) -> BTreeMap<PathBuf, FileState> {
         let row = |(kind, item): &(Kind, Item)| {
             let text = item.text.as_deref().map(find::digest).unwrap_or_default();
@@ -192,7 +192,7 @@ impl Library {
         Some(Ok(vec![command::Piece::Text(skill::sent(skill, arguments))]))
     }
 
-    /// What `/name` limits its turn to, if that is a skill with a list of tools.
+    /// The tools that `/name` limits its turn to, if it is a skill with a list of tools.
     pub fn limit(&self, name: &str) -> Option<SkillLimit> {
         let is_command = self.commands.iter().any(|entry| entry.name == name);
         let skill = self.skills.iter().find(|entry| entry.name == name).filter(|_| !is_command)?;
@@ -267,7 +267,7 @@ impl File {
     }
 }
 
-/// What a file says.
+/// A parsed file.
 enum Meaning {
     Skill(Skill),
     Command(Command),

@@ -41,16 +41,16 @@ const MAX_COMPATIBILITY: usize = 500;
 /// The largest catalogue, in bytes: about 6,000 tokens, sent with every request.
 const MAX_CATALOGUE: usize = 24 << 10;
 
-/// A skill.
+/// Knowledge that a model reads when it needs it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Skill {
-    /// What it is for and when.
+    /// Its purpose, and when to use it: a model chooses by this.
     pub description: String,
     /// Whether only a person may send it.
     pub is_manual: bool,
     /// Rules for the calls that a turn may make after reading the skill; read-only calls need none. Absent: all calls.
     pub allowed: Option<Vec<String>>,
-    /// What the file says behind its header.
+    /// The text behind the header.
     pub body: String,
 }
 
@@ -113,7 +113,7 @@ fn check_name(page: &mut Page, name: Option<&str>, directory: &str) {
     }
 }
 
-/// What `allowed-tools` means here: rules; absent without the key, or with `*`. What cannot be read is nothing, and never all.
+/// `allowed-tools` as rules; absent without the key, or with `*`. An entry that cannot be read allows nothing, never all.
 fn allowed(page: &mut Page, names: &Names) -> Option<Vec<String>> {
     let entries = page.names(ALLOWED).filter(|entries| !entries.iter().any(|entry| entry == "*"))?;
     if entries.len() > MAX_ALLOWED {
@@ -122,11 +122,13 @@ fn allowed(page: &mut Page, names: &Names) -> Option<Vec<String>> {
     let mut allowed = Vec::new();
     for entry in entries.iter().take(MAX_ALLOWED) {
         match rules(entry, names) {
-            Ok(rules) => rules.into_iter().for_each(|rule| {
-                if !allowed.contains(&rule) {
-                    allowed.push(rule);
+            Ok(rules) => {
+                for rule in rules {
+                    if !allowed.contains(&rule) {
+                        allowed.push(rule);
+                    }
                 }
-            }),
+            }
             Err(why) => page.warn(ALLOWED, format!("{}; it is left out", text::one_line(&why))),
         }
     }
@@ -196,7 +198,7 @@ pub fn places<'a>(skills: impl Iterator<Item = &'a Entry<Skill>>) -> Vec<Place> 
     skills.map(place).collect()
 }
 
-/// What it limits a turn to that has read it; absent if to nothing.
+/// The tools that a turn is limited to once it has read the skill; absent if it is not limited.
 pub fn limit(entry: &Entry<Skill>) -> Option<SkillLimit> {
     Some(SkillLimit { skill: entry.name.clone(), allowed: entry.item.allowed.clone()? })
 }

@@ -20,14 +20,14 @@ use crate::sys::disk;
 use crate::sys::task;
 use crate::tool::{Access, Hidden, Workspace};
 
-/// What a session has settled about its calls.
+/// The decisions that a session has made about its calls.
 #[derive(Clone, Copy, Debug)]
 pub struct Settled<'a> {
-    /// What no rule decides.
+    /// Decides about calls that no rule matches.
     pub mode: Mode,
     /// The rules that answers added to it.
     pub grants: &'a [String],
-    /// Those that refuse.
+    /// Rules of answers that refuse.
     pub denied: &'a [String],
 }
 

@@ -68,7 +68,7 @@ pub struct ConfigStore {
 pub struct Confirmed {
     /// All confirmed settings that can widen what may happen, a JSON object.
     pub settings: Value,
-    /// What was confirmed now, a line each.
+    /// The changes that were confirmed now, a line each.
     pub changes: Vec<String>,
     /// Who confirmed it.
     pub by: String,
@@ -95,7 +95,7 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// What waits, a line each.
+    /// The waiting changes, a line each.
     pub fn lines(&self) -> Vec<String> {
         lines(&self.changes)
     }
@@ -109,7 +109,7 @@ fn lines(changes: &[Change]) -> Vec<String> {
 #[derive(Debug)]
 struct Found {
     settings: Value,
-    /// What it means once all of it is confirmed.
+    /// The configuration once all of it is confirmed.
     config: Config,
     is_blank: bool,
 }
@@ -204,7 +204,7 @@ impl ConfigStore {
         Config::parse(text, &self.places, self.home.as_deref(), self.tools.current().names())
     }
 
-    /// The file.
+    /// The path of `config.toml`.
     pub fn file(&self) -> PathBuf {
         self.places.config_file()
     }
@@ -239,7 +239,7 @@ impl ConfigStore {
         self.current().map_or(1, |config| config.max_steps)
     }
 
-    /// What a budget of cost makes of a model whose price is unknown.
+    /// How a budget of cost counts a model whose price is unknown.
     pub fn unknown_price(&self) -> UnknownPrice {
         self.current().map_or(UnknownPrice::default(), |config| config.unknown_price)
     }
@@ -503,7 +503,7 @@ impl ConfigStore {
 
 /// Whether someone else decides what the file says: it belongs to another user than `user` and root, or others may write it. A
 /// group with the number of the user is the user's own.
-pub(super) fn others_write((owner, group, mode): (u32, u32, u32), user: u32) -> Option<&'static str> {
+pub(super) fn others_write(owner: u32, group: u32, mode: u32, user: u32) -> Option<&'static str> {
     const GROUP: u32 = 0o020;
     const OTHERS: u32 = 0o002;
     if ![user, 0].contains(&owner) {
@@ -529,7 +529,7 @@ fn read(file: &Path) -> io::Result<String> {
     if !meta.is_file() {
         return Err(io::Error::other("is not a file"));
     }
-    if let Some(why) = others_write((meta.uid(), meta.gid(), meta.mode()), rustix::process::geteuid().as_raw()) {
+    if let Some(why) = others_write(meta.uid(), meta.gid(), meta.mode(), rustix::process::geteuid().as_raw()) {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
     let mut text = Vec::new();

@@ -32,7 +32,7 @@ pub enum AfterRestart {
     Offer,
 }
 
-/// What a session with a budget of cost makes of a model whose price is unknown.
+/// How a session with a budget of cost counts a model whose price is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnknownPrice {
@@ -52,9 +52,9 @@ pub struct Config {
     pub titles: Option<String>,
     /// The mode of new sessions.
     pub mode: Mode,
-    /// What happens in new sessions to a question that no person answers.
+    /// How new sessions treat a question that no person answers.
     pub unattended: Unattended,
-    /// What a budget of cost makes of a model whose price is unknown.
+    /// How a budget of cost counts a model whose price is unknown.
     pub unknown_price: UnknownPrice,
     /// The most steps of one turn.
     pub max_steps: u32,
@@ -106,12 +106,12 @@ pub struct Config {
     pub warnings: Vec<String>,
 }
 
-/// What answers settled for a workspace.
+/// Rules that answers added for a workspace.
 #[derive(Clone, Debug, Default)]
 pub struct AlwaysRules {
-    /// What runs.
+    /// Calls that run.
     pub allow: Vec<Rule>,
-    /// What is refused.
+    /// Calls that are refused.
     pub deny: Vec<Rule>,
 }
 

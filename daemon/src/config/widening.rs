@@ -138,7 +138,7 @@ pub(super) struct Change {
     /// The key.
     path: Vec<String>,
     edit: Edit,
-    /// What it is, in one line.
+    /// The change, in one line.
     pub(super) text: String,
 }
 
@@ -159,7 +159,7 @@ enum Edit {
     Set(Option<Value>),
 }
 
-/// What a file means before a person has seen it.
+/// A file compared with the confirmed settings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Merged {
     /// The settings in force: the file's, without the changes that wait.
@@ -348,7 +348,9 @@ impl Merge<'_> {
         if new.is_empty() {
             return found.cloned();
         }
-        new.into_iter().for_each(|entry| self.change("add", entry.clone(), Edit::Add(entry)));
+        for entry in new {
+            self.change("add", entry.clone(), Edit::Add(entry));
+        }
         Some(Value::Array(known))
     }
 

@@ -1,4 +1,4 @@
-//! What the files of a workspace say: `.linger/config.toml`, and the servers of `.mcp.json` ([`super::mcp_json`]).
+//! The configuration of a workspace: `.linger/config.toml`, and the servers of `.mcp.json` ([`super::mcp_json`]).
 //!
 //! They come with a repository, so they can set little: rules, a mode that asks more, hooks, and MCP servers. What of it widens what may happen is in
 //! force once a person trusts it ([`super::trust`]). Parsing is pure; reading opens regular files below the root, and follows no
@@ -32,7 +32,7 @@ pub const CONFIG: &str = ".linger/config.toml";
 /// The largest file, in bytes: hundreds of times a real one.
 const MAX_FILE: u64 = 256 << 10;
 
-/// What the files of a workspace set.
+/// The settings of a workspace's files.
 #[derive(Clone, Debug, Default)]
 pub struct WorkspaceConfig {
     /// The mode of new sessions, if it asks more than theirs.
@@ -120,7 +120,7 @@ pub(super) fn parse(text: &str, file: &Path, names: &Names) -> Result<Value, Con
 }
 
 impl WorkspaceConfig {
-    /// What these settings mean, which are those of a valid file but for what is not trusted.
+    /// The meaning of these settings: those of a valid file, without what is not trusted.
     pub(super) fn of_settings(settings: &Value, root: &Path, names: &Names) -> Result<Self, String> {
         let mut settings = settings.clone();
         let of_json = settings.as_object_mut().and_then(|it| it.shift_remove(SERVERS)).unwrap_or_else(nothing);

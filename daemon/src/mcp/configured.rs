@@ -15,13 +15,13 @@ use crate::tool::set::{ToolSet, Tools};
 /// All of them.
 #[derive(Default)]
 pub(super) struct Configured {
-    /// Those of the user's own configuration.
+    /// Servers of the user's own configuration.
     pub(super) own: BTreeMap<String, Arc<Server>>,
     /// The tools of the user's own Markdown files.
     pub(super) programs: Vec<Arc<ProgramTool>>,
-    /// Those of the files of workspaces, by their roots.
+    /// Servers of the files of workspaces, by their roots.
     pub(super) workspaces: BTreeMap<PathBuf, OfWorkspace>,
-    /// Those that clients brought, by session.
+    /// Servers that clients brought, by session.
     pub(super) sessions: BTreeMap<String, OfSession>,
     /// Names the trusted servers of all workspaces, also of those without a session since the start.
     pub(super) trusted: BTreeSet<String>,
@@ -61,7 +61,7 @@ pub(super) struct OfSession {
 }
 
 impl Configured {
-    /// Those that are not of the user's own configuration.
+    /// Servers of workspaces and sessions.
     pub(super) fn others(&self) -> impl Iterator<Item = &Arc<Server>> {
         let of_workspaces = self.workspaces.values().flat_map(|of| of.servers.values());
         of_workspaces.chain(self.sessions.values().flat_map(|of| of.servers.values()))

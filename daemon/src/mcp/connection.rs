@@ -50,7 +50,7 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// The most pages of a list of tools.
 const MAX_PAGES: usize = 64;
 
-/// What a server says of itself.
+/// The server's description of itself, from the handshake.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Info {
@@ -108,7 +108,7 @@ pub(super) trait Hears: Send {
 /// A running server.
 #[derive(Debug)]
 pub(super) struct Connection {
-    /// What it says of itself.
+    /// The server's description of itself.
     pub(super) info: Info,
     /// Its process.
     pub(super) pid: Option<u32>,
@@ -142,7 +142,7 @@ impl Connection {
         let errors = task::spawn(read_errors(errors, log.clone()));
         let (peer, ended, log) = (heard.peer.clone(), heard.ended.clone(), log.clone());
         connection.run(write(queue, input));
-        connection.run(keep((reading, errors), life, peer, ended, move || log.tail(began)));
+        connection.run(keep(reading, errors, life, peer, ended, move || log.tail(began)));
         connection.begin(config).await?;
         Ok(connection)
     }
@@ -291,10 +291,7 @@ impl Connection {
         let headers = tool.headers_of(arguments);
         for _ in 0..MAX_ROUNDS {
             let answer = self.call_once(params.clone(), headers.clone(), limit, heard).await?;
-            let wanted = match self.peer.is_per_request() {
-                true => wanted(answer.get()),
-                false => None,
-            };
+            let wanted = if self.peer.is_per_request() { wanted(answer.get()) } else { None };
             let Some(wanted) = wanted else { return CallResult::parse(answer.get()).map_err(CallError::Refused) };
             let responses = self.inputs(wanted.input_requests, heard).await?;
             if let Some(params) = params.as_object_mut() {
@@ -371,12 +368,12 @@ impl Connection {
     }
 }
 
-/// What we are, for a server.
+/// This client's name and version, for a server.
 fn client() -> Value {
     json!({ "name": "linger", "version": linger_protocol::VERSION })
 }
 
-/// What a server may ask us.
+/// The requests that a server may send to this client.
 fn capabilities() -> Value {
     json!({ "roots": {}, "elicitation": { "form": {} } })
 }
@@ -484,7 +481,8 @@ async fn drain(input: &mut BufReader<pipe::Receiver>) -> std::io::Result<()> {
 
 /// Owns the child: ends it when it is closed or says nothing any more, and tells why it ended.
 async fn keep(
-    (reading, errors): (JoinHandle<std::io::Result<()>>, JoinHandle<()>),
+    reading: JoinHandle<std::io::Result<()>>,
+    errors: JoinHandle<()>,
     mut life: Life,
     peer: Peer,
     ended: CancellationToken,

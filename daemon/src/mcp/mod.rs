@@ -45,6 +45,7 @@ pub mod workspaces;
 pub use discovery::Http;
 pub(crate) use lines::{MAX_MESSAGE, next_line};
 pub use login::Logins;
+pub use oauth::Returned;
 pub use offers::{OfferError, Place};
 pub use server::Outside;
 pub use servers::{Servers, ServersOf};

@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use super::cache::Cache;
 use super::configured::Configured;
 use super::listing::Listing;
+use super::oauth::Returned;
 use super::server::{Origin, Outside, Server};
 use super::settings::ServerConfig;
 use super::tool::McpTool;
@@ -40,7 +41,7 @@ pub struct Servers {
 pub struct ServersOf<'a> {
     /// The root of the workspace.
     pub root: Option<&'a Path>,
-    /// The session.
+    /// Absent for servers outside of a session.
     pub session: Option<&'a str>,
 }
 
@@ -112,7 +113,7 @@ impl Servers {
         Some(self.named(name, of)?.row())
     }
 
-    /// What a server wrote and logged last.
+    /// The latest lines that a server wrote and logged.
     pub fn logs(&self, name: &str, of: ServersOf<'_>) -> Option<Vec<LogLine>> {
         Some(self.named(name, of)?.logs())
     }
@@ -147,8 +148,8 @@ impl Servers {
     }
 
     /// Ends a login with the code, the state and the issuer that the browser brought; gives why it is kept in memory alone, if so.
-    pub async fn finish_login(&self, id: &str, brought: (&str, &str, Option<&str>)) -> Result<Option<String>, String> {
-        let (address, why) = self.outside.logins.finish(id, brought).await?;
+    pub async fn finish_login(&self, id: &str, returned: Returned<'_>) -> Result<Option<String>, String> {
+        let (address, why) = self.outside.logins.finish(id, returned).await?;
         let all = self.configured();
         let others = all.others();
         let at = |server: &&Arc<Server>| server.login().is_ok_and(|(its, _)| its == address);
@@ -176,7 +177,7 @@ impl Servers {
         };
         let identity = config.identity(origin.root());
         let known = self.cache.get(&identity).map(|known| known.renamed(name));
-        Server::new(name.to_owned(), (config.clone(), origin), known, self.outside.clone(), Arc::new(listed))
+        Server::new(name.to_owned(), config.clone(), origin, known, self.outside.clone(), Arc::new(listed))
     }
 
     /// A server listed other tools than before.

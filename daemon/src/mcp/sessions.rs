@@ -39,7 +39,7 @@ pub enum Unfit {
     Wrong {
         /// Its name.
         server: String,
-        /// What is wrong with it.
+        /// The reason, without the server's name.
         why: String,
     },
 }

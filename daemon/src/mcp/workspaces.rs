@@ -55,10 +55,7 @@ impl Servers {
                     let is_same = |it: &Arc<Server>| {
                         it.config == *config && matches!(&it.origin, Origin::Workspace(_, of) if of == file)
                     };
-                    let same = match gone.get(name).is_some_and(is_same) {
-                        true => gone.remove(name),
-                        false => None,
-                    };
+                    let same = if gone.get(name).is_some_and(is_same) { gone.remove(name) } else { None };
                     let new = || Arc::new(self.server(name, config, Origin::Workspace(root.to_path_buf(), file)));
                     of.servers.insert(name.clone(), same.unwrap_or_else(new));
                 }

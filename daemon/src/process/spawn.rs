@@ -36,6 +36,6 @@ pub struct Spawn {
     pub env: Arc<BTreeMap<String, String>>,
     /// The daemon's children.
     pub children: Children,
-    /// What they are started for.
+    /// The purpose of its children.
     pub started_for: StartedFor,
 }

@@ -58,7 +58,7 @@ pub(super) enum Unreadable {
     Other(#[from] anyhow::Error),
 }
 
-/// What is wrong with the pages of a database, if anything.
+/// The complaint of SQLite about the pages of a database, if any.
 pub(super) fn complaint(connection: &Connection) -> rusqlite::Result<Option<String>> {
     let result: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     Ok(Some(result.replace("*** in database main ***\n", "")).filter(|result| result != "ok"))

@@ -28,7 +28,7 @@ const MAX_ATTACHED: usize = 256;
 pub struct Conn {
     caller: Caller,
     pub(super) outbox: Outbox,
-    /// Its attachments.
+    /// At most one for each source.
     attached: Mutex<HashMap<Attached, Attachment>>,
     /// The number of attaches so far.
     attaches: AtomicU64,
@@ -51,7 +51,7 @@ pub enum Used {
     Working,
 }
 
-/// What a client is attached to.
+/// The source of an attachment's events.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Attached {
     /// One session.
@@ -143,7 +143,7 @@ impl Conn {
         }
     }
 
-    /// What decides which methods it may call.
+    /// Decides which methods it may call.
     pub(super) fn gate(self: &Arc<Self>, services: &Arc<Services>) -> Gate {
         let (conn, services) = (Arc::downgrade(self), services.clone());
         Gate(Arc::new(move |method| match conn.upgrade() {

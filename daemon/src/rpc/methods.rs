@@ -33,10 +33,10 @@ const PIECE_ROOM: usize = 3 << 19;
 /// The capacity for a configuration and its text, in bytes.
 const CONFIG_ROOM: usize = 4 << 20;
 
-/// Answers a request.
+/// Calls one service function.
 type Handler = fn(Request) -> Pin<Box<dyn Future<Output = Answer> + Send>>;
 
-/// All methods.
+/// Registers [`TABLE`] with jsonrpsee.
 pub fn methods(services: Arc<Services>) -> anyhow::Result<Methods> {
     let mut module = RpcModule::from_arc(services);
     for (name, handler) in TABLE {

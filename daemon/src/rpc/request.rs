@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use super::conn::{Conn, make_room};
 use crate::service::Services;
 
-/// What a method answers: its result, already as JSON.
+/// The answer of a method: its result, already as JSON.
 pub(super) type Answer = Result<ResponsePayload<'static, Box<JsonRawValue>>, ErrorObjectOwned>;
 
 /// A request, as its handler gets it.

@@ -1,4 +1,4 @@
-//! What is written: changes to one session, and the other jobs of the writing thread.
+//! Jobs of the writing thread: changes to one session, and to tables of no session.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ pub enum Fold {
     Asked(Box<PendingQuestion>),
     /// A question has its answer, or was withdrawn.
     Answered {
-        /// The question.
+        /// The open question that is now closed.
         question: QuestionId,
         /// The name of the chosen option; absent if it was withdrawn.
         answer: Option<String>,

@@ -30,7 +30,7 @@ pub struct Key {
 /// The outcome of a keyed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Its key.
+    /// Identifies the request.
     pub key: Key,
     /// The result in JSON.
     pub result: String,

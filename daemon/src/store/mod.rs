@@ -80,7 +80,7 @@ impl Store {
             let found = found.clone();
             let upkeep = upkeep::Upkeep::new(path, blobs.clone(), found.clone());
             let (intact, grown) = (intact.clone(), grown.clone());
-            move || write::run(&write, &writes, upkeep, ahead, (&found, &grown), intact)
+            move || write::run(&write, &writes, upkeep, ahead, &found, &grown, intact)
         })?;
         std::thread::Builder::new().name("store-read".to_owned()).spawn(move || reader::run(&read, &queries))?;
         Ok(Self { found, path: path.into(), writer, reader, blobs, intact, tokens: tokens.into(), grown })

@@ -14,7 +14,7 @@ use super::reader::Lane;
 pub struct Scope {
     /// These and their children.
     pub roots: Option<Vec<SessionId>>,
-    /// Those that work in this directory or below it; absolute and without links, as sessions store theirs.
+    /// Only sessions that work in this directory or below it; absolute and without links, as sessions store theirs.
     pub directory: Option<PathBuf>,
 }
 

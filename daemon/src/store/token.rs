@@ -5,7 +5,7 @@ use rusqlite::Connection;
 /// A token, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenRow {
-    /// Its id.
+    /// Public: shown by `token/list`.
     pub id: String,
     /// The SHA-256 of its text, in hexadecimal digits.
     pub hash: String,

@@ -461,8 +461,8 @@ mod tests {
         };
         let make = async |name: &str| {
             next_moment();
-            let (name, bytes) = ((name.to_owned(), "text/plain".to_owned()), name.as_bytes().to_vec());
-            store.keep_artifact(name, bytes, ("make", &SessionId::from("s1"))).await.unwrap();
+            let (bytes, session) = (name.as_bytes().to_vec(), SessionId::from("s1"));
+            store.keep_artifact(name.to_owned(), "text/plain".to_owned(), bytes, "make", &session).await.unwrap();
             next_moment();
         };
         let fork = async |id: &str, last: u64| {

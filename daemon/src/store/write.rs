@@ -36,7 +36,8 @@ pub(super) fn run(
     writes: &mpsc::Receiver<Write>,
     mut upkeep: Upkeep,
     mut ahead: Ahead,
-    (found, grown): (&Found, &watch::Sender<()>),
+    found: &Found,
+    grown: &watch::Sender<()>,
     intact: Arc<Intact>,
 ) {
     let mut synced = Synced { on: false, intact };

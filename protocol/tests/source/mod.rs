@@ -7,31 +7,31 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A file of product code.
-pub struct Source {
+pub(crate) struct Source {
     /// The file's path in the repository.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// The module's path in its crate; empty for the root.
-    pub module: Vec<String>,
+    pub(crate) module: Vec<String>,
     /// The text with the items of tests blanked; line numbers are those of the file.
     #[allow(dead_code, reason = "only `tidy.rs` reads comments")]
-    pub text: String,
+    pub(crate) text: String,
     /// The code, without comments and without the contents of strings.
-    pub tokens: Vec<Token>,
+    pub(crate) tokens: Vec<Token>,
 }
 
 /// A word, a lifetime, a number, one of `::`, `->` and `=>`, or another character.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Token {
+pub(crate) struct Token {
     /// The characters.
-    pub text: String,
+    pub(crate) text: String,
     /// The byte in the file at which they begin.
-    pub at: usize,
+    pub(crate) at: usize,
     /// The line, counted from 1.
-    pub line: usize,
+    pub(crate) line: usize,
 }
 
 /// The sources of a crate, found from its `root`, such as `daemon/src/lib.rs`, as the compiler finds them.
-pub fn read(root: &str) -> Vec<Source> {
+pub(crate) fn read(root: &str) -> Vec<Source> {
     let mut sources = Vec::new();
     read_module(Path::new(root), Vec::new(), &mut sources);
     sources
@@ -62,7 +62,7 @@ fn read_module(path: &Path, module: Vec<String>, sources: &mut Vec<Source>) {
 }
 
 /// A source from its text.
-pub fn source(path: &Path, module: Vec<String>, text: &str) -> Source {
+pub(crate) fn source(path: &Path, module: Vec<String>, text: &str) -> Source {
     let code = blank_comments_and_strings(text);
     let hidden = test_items(&tokens(&code));
     let (text, code) = (blank(text, &hidden), blank(&code, &hidden));
@@ -177,7 +177,7 @@ fn test_items(tokens: &[Token]) -> Vec<(usize, usize)> {
 }
 
 /// The token that closes the bracket at `open`; the last one when none does.
-pub fn closing(tokens: &[Token], open: usize) -> usize {
+pub(crate) fn closing(tokens: &[Token], open: usize) -> usize {
     let mut depth = 0;
     for (at, token) in tokens.iter().enumerate().skip(open) {
         match token.text.as_str() {

@@ -43,7 +43,7 @@ struct Use {
 }
 
 /// The circles in the rooms of a crate and in the folders `inner`. A room of `open` may have one; without one it is a fault too.
-pub fn faults(sources: &[Source], inner: &[&str], open: &[&str]) -> Vec<String> {
+pub(crate) fn faults(sources: &[Source], inner: &[&str], open: &[&str]) -> Vec<String> {
     let modules = Modules::of(sources);
     let folders = modules.folders().into_iter().chain(inner.iter().map(|&room| room.to_owned()));
     let mut faults = Vec::new();

@@ -51,7 +51,7 @@ pub(super) fn logout(gateway: &Gateway, entry: &Entry) -> Result<Reply, Failure>
     Ok(reply)
 }
 
-/// What the token may do.
+/// The grant of the token.
 pub(super) fn me(client: &Client) -> Result<Reply, Failure> {
     json_of(&json!({ "grant": client.wire.welcome.get("grant") }))
 }

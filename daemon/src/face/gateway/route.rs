@@ -126,7 +126,7 @@ fn unknown(parts: &[&str]) -> Failure {
     Failure::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", format!("this takes {allow}"))
 }
 
-/// What a page of a configured origin may send.
+/// The methods and headers that a page of a configured origin may send.
 fn preflight() -> Reply {
     let mut response = Response::new(Body::full(""));
     *response.status_mut() = StatusCode::NO_CONTENT;

@@ -30,7 +30,7 @@ struct Request {
     id: Option<Box<RawValue>>,
 }
 
-/// What the methods begin with that leave something at their connection.
+/// The prefix of methods that leave something at their connection.
 const UPLOADS: &str = "artifact/";
 
 /// The answer to a request, and whether its connection to the daemon is free for another one.

@@ -1,4 +1,4 @@
-//! What all requests share.
+//! The state of the process that all requests share.
 
 use std::sync::Arc;
 

@@ -45,7 +45,7 @@ pub(super) struct Wire {
     /// Notifications that came before an answer: the `params`.
     notices: VecDeque<Box<RawValue>>,
     last: u64,
-    /// What the daemon said to the hello.
+    /// The daemon's answer to the hello.
     pub(super) welcome: Value,
 }
 

@@ -115,9 +115,10 @@ impl ResolvedAccess {
     /// Blocks on the disk unless the access is a command: never call it on the runtime thread.
     pub fn of(access: &Access, workspace: &Workspace, rules: &Rules) -> Self {
         let parts: Vec<Part> = access.each().iter().map(|part| Part::of(part, workspace, rules)).collect();
-        let bases = match parts.iter().any(|part| part.target.is_some()) {
-            true => PathBases::of(workspace, rules.home.as_deref()),
-            false => PathBases::unresolved(workspace),
+        let bases = if parts.iter().any(|part| part.target.is_some()) {
+            PathBases::of(workspace, rules.home.as_deref())
+        } else {
+            PathBases::unresolved(workspace)
         };
         Self { bases, parts }
     }
@@ -158,7 +159,7 @@ pub fn reads_by_command(tool: &str, access: &Access) -> bool {
 /// Decides one call; `grants` are the grants of the session and of the workspace. Of a call that touches several things, each is
 /// decided on, and the strictest decision counts.
 pub fn decide(rules: &Rules, grants: &[Rule], mode: Mode, call: &CallInfo<'_>, resolved: &ResolvedAccess) -> Verdict {
-    let verdicts = resolved.each(call).map(|(call, part)| decide_part(rules, grants, mode, &call, (resolved, part)));
+    let verdicts = resolved.each(call).map(|(call, part)| decide_part(rules, grants, mode, &call, resolved, part));
     verdicts.reduce(stricter).unwrap_or(Verdict::Ask { rule: None })
 }
 
@@ -177,15 +178,12 @@ fn stricter(one: Verdict, other: Verdict) -> Verdict {
 
 /// Whether rules alone allow a call, or refuse it if they do not `allow`.
 pub fn covers(rules: Vec<Rule>, allow: bool, call: &CallInfo<'_>, resolved: &ResolvedAccess) -> bool {
-    match allow {
-        true => {
-            let rules = Rules { allow: rules, ..Rules::default() };
-            matches!(decide(&rules, &[], Mode::Ask, call, resolved), Verdict::Allow { .. })
-        }
-        false => {
-            let rules = Rules { deny: rules, ..Rules::default() };
-            matches!(decide(&rules, &[], Mode::Auto, call, resolved), Verdict::Deny { .. })
-        }
+    if allow {
+        let rules = Rules { allow: rules, ..Rules::default() };
+        matches!(decide(&rules, &[], Mode::Ask, call, resolved), Verdict::Allow { .. })
+    } else {
+        let rules = Rules { deny: rules, ..Rules::default() };
+        matches!(decide(&rules, &[], Mode::Auto, call, resolved), Verdict::Deny { .. })
     }
 }
 
@@ -195,8 +193,11 @@ fn decide_part(
     grants: &[Rule],
     mode: Mode,
     call: &CallInfo<'_>,
-    (ResolvedAccess { bases, .. }, Part { target, is_guarded }): (&ResolvedAccess, &Part),
+    resolved: &ResolvedAccess,
+    part: &Part,
 ) -> Verdict {
+    let ResolvedAccess { bases, .. } = resolved;
+    let Part { target, is_guarded } = part;
     // What narrows `read` narrows the tool that reads a skill's files.
     let as_read = CallInfo { tool: "read", ..call.clone() };
     let first = |list: &[Rule], effect| {

@@ -270,7 +270,7 @@ impl Rule {
         (own.is_prefix || !of.is_prefix) && own.narrows_command(start)
     }
 
-    /// What stands in its parentheses.
+    /// The text in the parentheses.
     pub fn pattern(&self) -> Option<&str> {
         self.text.split_once('(')?.1.strip_suffix(')')
     }
@@ -338,10 +338,9 @@ impl fmt::Display for Rule {
 impl Pattern {
     /// Whether an allow rule with this pattern matches the simple command.
     fn allows_simple(&self, command: &[String]) -> bool {
-        self.words.as_ref().is_some_and(|words| match self.is_prefix {
-            true => command.starts_with(words),
-            false => command == words.as_slice(),
-        })
+        self.words
+            .as_ref()
+            .is_some_and(|words| if self.is_prefix { command.starts_with(words) } else { command == words.as_slice() })
     }
 
     /// Whether a deny or ask rule with this pattern matches the command line: wherever an allow rule would, and beyond.

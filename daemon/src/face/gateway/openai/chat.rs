@@ -39,7 +39,7 @@ pub(super) async fn answer(client: Client, options: Options, body: Incoming) -> 
     Ok(with_session(reply, session.as_ref()))
 }
 
-/// What all objects of an answer say.
+/// The fields that all objects of an answer share.
 struct Head {
     id: String,
     created: u64,

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::face::gateway::reply::Failure;
 
-/// A failure.
+/// A failure as OpenAI's clients expect it.
 pub(super) fn error_value(failure: &Failure) -> Value {
     let kind = match failure.status {
         StatusCode::UNAUTHORIZED => "authentication_error",

@@ -1,4 +1,4 @@
-//! What the headers and the query of a request ask for.
+//! The options of a request: its headers and its query.
 
 use std::path::PathBuf;
 

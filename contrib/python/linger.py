@@ -815,7 +815,7 @@ class TextContentBlock(TypedDict):
 
 
 class ThinkingContentBlock(TypedDict):
-    """What a model thought before it answered."""
+    """A model's thinking before its answer."""
 
     type: Literal["thinking"]
     text: str
@@ -880,7 +880,7 @@ class ToolResultContentBlock(TypedDict):
 
 
 class HostedContentBlock(TypedDict):
-    """What the model had a tool of its provider do, which ran there, or what came of it."""
+    """A call of a provider's own tool, which ran there, or its result."""
 
     type: Literal["hosted"]
     tool: HostedTool
@@ -956,7 +956,7 @@ Decision: TypeAlias = "Literal['allow_once', 'allow_session', 'allow_always', 'r
 
 
 class Delegated(TypedDict):
-    """What a child is for: part of its `session_created`."""
+    """The purpose of a child: part of its `session_created`."""
 
     call: CallId
     depth: int
@@ -1292,7 +1292,7 @@ class CheckpointEvent(TypedDict):
 
 
 class MergedEvent(TypedDict):
-    """What a child did in its git worktree was merged into the directory of this session."""
+    """The work of a child in its git worktree was merged into the directory of this session."""
 
     child: SessionId
     agent: str
@@ -1823,7 +1823,7 @@ class McpPromptParams(TypedDict):
 
 
 class Grant(TypedDict):
-    """What a connection with a token may do."""
+    """The rights of a connection with a token."""
 
     name: str
     can: list[Can]
@@ -2176,7 +2176,7 @@ class Model(TypedDict):
 
 
 class ModelCost(TypedDict):
-    """What asking a model beside the conversation cost: for a title, or by a tool."""
+    """The cost of asking a model beside the conversation: for a title, or by a tool."""
 
     model: str
     usage: Usage
@@ -2217,7 +2217,7 @@ class NotRestored(TypedDict):
 
 
 class Note(TypedDict):
-    """A note."""
+    """Something to remember in later sessions."""
 
     scope: Scope2
     name: str
@@ -2729,7 +2729,7 @@ class Skill(TypedDict):
 
 
 class SkillLimit(TypedDict):
-    """What a skill lets a turn do that has read it."""
+    """The limits of a turn that has read a skill."""
 
     skill: str
     allowed: list[str]
@@ -2803,7 +2803,7 @@ StopReason: TypeAlias = "Literal['end_turn', 'max_tokens', 'max_steps', 'refusal
 
 
 class Storage(TypedDict):
-    """What is taken on the disk, in bytes."""
+    """The space that is taken on the disk, in bytes."""
 
     database: int
     unused: int
@@ -2831,7 +2831,7 @@ class EventsSubscribeResult(TypedDict):
 
 
 class Sum(TypedDict):
-    """What some answers came to."""
+    """The usage of some answers, added up."""
 
     day: NotRequired[str | None]
     model: NotRequired[str | None]
@@ -2908,7 +2908,7 @@ ToolKind: TypeAlias = "Literal['read', 'edit', 'delete', 'move', 'search', 'exec
 
 
 class ToolVerdict(TypedDict):
-    """What rules and mode say of a tool's plain call: one within the workspace, to a host or with a command that no rule names."""
+    """The verdict of rules and mode on a plain call: within the workspace, to a host or with a command that no rule names."""
 
     verdict: ToolDecision
     by: str

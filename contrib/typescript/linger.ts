@@ -480,7 +480,7 @@ export class Session {
 export interface MemoryAddParams {
   /** A directory of a workspace, absolute. */
   cwd: string;
-  /** What it is about. */
+  /** The subject. */
   scope?: Scope2;
   /** Its text; the first line says what it is about. */
   text: string;
@@ -504,14 +504,14 @@ export interface McpAddParams {
   url?: string | null;
 }
 
-/** What a restart does with a tool call that had started. */
+/** The effect of a restart on a tool call that had started. */
 export type AfterCrash = "again" | "join" | (string & {});
 
 /** A row of `permission/list`, of which these two fields count. */
 export interface AfterPermission {
   /** When it was asked, in Unix milliseconds. */
   at: number;
-  /** The permission. */
+  /** Orders rows of the same time. */
   permission: QuestionId;
 }
 
@@ -519,7 +519,7 @@ export interface AfterPermission {
 export interface AfterQuestion {
   /** When it was asked, in Unix milliseconds. */
   at: number;
-  /** The question. */
+  /** Orders rows of the same time. */
   question: QuestionId;
 }
 
@@ -527,7 +527,7 @@ export interface AfterQuestion {
 export interface AlwaysRule {
   /** The root of the workspace in which it holds. */
   workspace: string;
-  /** The rule. */
+  /** As the configuration has it, such as `bash(make)`. */
   rule: string;
   /** Whether it refuses. */
   refuses?: boolean;
@@ -537,7 +537,7 @@ export interface AlwaysRule {
 
 /** `permission/answer`: decides one permission; the first answer wins. */
 export interface PermissionAnswerParams {
-  /** The permission. */
+  /** The permission to decide. */
   permission: QuestionId;
   /** The decision: any but `cancelled`. */
   decision: string;
@@ -553,7 +553,7 @@ export interface PermissionAnswerParams {
 
 /** `question/answer`: answers one question; the first answer wins. */
 export interface QuestionAnswerParams {
-  /** The question. */
+  /** The question to answer. */
   question: QuestionId;
   /** The name of an option. */
   answer: string;
@@ -581,7 +581,7 @@ export interface AnyNotification {
   session?: SessionId | null;
   /** Where to read on from after this event. It is none of `session/attach`. */
   cursor: Cursor;
-  /** The event. */
+  /** The event itself. */
   event: Event;
 }
 
@@ -606,12 +606,12 @@ export interface Artifact {
 /** An artifact: a UUID. */
 export type ArtifactId = string;
 
-/** What the daemon asks of a model in the user's place. */
+/** A request of the daemon to a model in the user's place. */
 export type Asks = "schema" | "again" | "go_on" | "ended" | "check" | "mode" | "child" | "output" | (string & {});
 
 /** `session/attach`: send the session's events after a cursor, and all that follow. */
 export interface SessionAttachParams {
-  /** The session. */
+  /** The session to follow. */
   session: SessionId;
   /** Where to read on from; from the beginning when absent. */
   after?: Cursor | null;
@@ -641,7 +641,7 @@ export interface SessionAttachResult {
 export interface Background {
   /** Its handle. */
   background: BackgroundId;
-  /** The command. */
+  /** The command line. */
   command: string;
   /** When it was started, in Unix milliseconds. */
   started_at: number;
@@ -654,7 +654,7 @@ export type BackgroundId = string;
 export interface Before {
   /** When it last changed, in Unix milliseconds. */
   updated_at: number;
-  /** The session. */
+  /** Orders rows of the same time. */
   session: SessionId;
 }
 
@@ -662,7 +662,7 @@ export interface Before {
 export interface BeforeArtifact {
   /** When it was put here, in Unix milliseconds. */
   created_at: number;
-  /** Its id. */
+  /** Orders rows of the same time. */
   id: ArtifactId;
 }
 
@@ -678,7 +678,7 @@ export interface ArtifactBeginParams {
 
 /** The result of `artifact/begin`. */
 export interface ArtifactBeginResult {
-  /** What the pieces go to; it belongs to the connection. */
+  /** The upload that takes the pieces; it belongs to the connection. */
   upload: UploadId;
 }
 
@@ -690,7 +690,7 @@ export interface Behind {
 
 /** `session/bin`: puts a session into the bin, where it stays for 30 days. */
 export interface SessionBinParams {
-  /** The session. */
+  /** The session to put into the bin. */
   session: SessionId;
   /** Also while a turn is running; it is cancelled first. */
   force?: boolean;
@@ -701,12 +701,12 @@ export interface SessionBinParams {
 /** Bytes that are stored once for all sessions: `sha256:` and their hash in hexadecimal digits. */
 export type BlobId = string;
 
-/** What cannot go on before a question is answered. */
+/** The work that waits for the answer to a question. */
 export type Blocks = "call" | "turn" | "nothing";
 
 /** The limits of a session. When a sum over all its turns reaches one, the turn asks before its next step; each answer to go on raises the limit by its own size. In requests 0 takes a limit away, and an absent one stays. */
 export interface Budget {
-  /** What its models may cost, in millionths of a US dollar. */
+  /** The cost of its models, in millionths of a US dollar, at most. */
   max_cost_micros?: number | null;
   /** Tokens of requests and answers together. */
   max_tokens?: number | null;
@@ -716,7 +716,7 @@ export interface Budget {
   max_steps?: number | null;
 }
 
-/** What a row of `usage/list` stands for. */
+/** The key of the rows of `usage/list`. */
 export type By = "day" | "model" | "session";
 
 /** A tool call; unique within its session, given by the daemon and not by the provider. */
@@ -727,7 +727,7 @@ export type Can = "observe" | "speak" | "steer" | "answer_edits" | "answer_comma
 
 /** `session/cancel`: stops the session's turn. */
 export interface SessionCancelParams {
-  /** The session. */
+  /** The session whose turn is stopped. */
   session: SessionId;
   /** Also end its commands in the background. */
   background?: boolean;
@@ -735,7 +735,7 @@ export interface SessionCancelParams {
   key?: string | null;
 }
 
-/** What happens to a file. */
+/** A kind of change of a file. */
 export type ChangeKind = "create" | "edit" | "delete" | (string & {});
 
 /** The result of `daemon/check`, which reads what is stored for some seconds at most and changes nothing. */
@@ -744,7 +744,7 @@ export interface DaemonCheckResult {
   complete?: boolean;
   /** Whether `lingerd --recover` could save something. */
   repairable?: boolean;
-  /** What is damaged, what was set aside, and what became of it. */
+  /** Damage, the files that were set aside, and their outcome. */
   damage?: Array<Damage>;
 }
 
@@ -769,7 +769,7 @@ export type ChildStatus = "started" | "working" | "waiting" | "finished" | (stri
 
 /** How a child gets on: an event of its parent, and a row of what its parent waits for. */
 export interface ChildUpdate {
-  /** The child. */
+  /** The child's session. */
   child: SessionId;
   /** The call of `delegate` that started it. */
   call_id: CallId;
@@ -779,7 +779,7 @@ export interface ChildUpdate {
   background?: boolean;
   /** How far it is. */
   status: ChildStatus;
-  /** What it does, in one line. */
+  /** Its present work, in one line. */
   doing?: string;
   /** Its questions that wait for an answer, and those of its own children. */
   questions?: Array<QuestionId>;
@@ -793,9 +793,9 @@ export interface ChildUpdate {
 
 /** `session/compact`: has the model write a summary that stands for older messages in the context. */
 export interface SessionCompactParams {
-  /** The session. */
+  /** The session to compact. */
   session: SessionId;
-  /** What the summary should keep in view. */
+  /** The topic that the summary should keep in view. */
   focus?: string | null;
   /** Idempotency key: sent twice, it happens once. */
   key?: string | null;
@@ -811,7 +811,7 @@ export interface CompactionRow {
   through: MessageId;
   /** How many messages it replaces; an earlier summary counts as one. */
   messages: number;
-  /** What the model reads in their place. */
+  /** The summary that the model reads in their place. */
   summary: string;
   /** About how many tokens the context had. */
   tokens_before: number;
@@ -823,13 +823,13 @@ export interface CompactionRow {
 
 /** `session/compaction`: the compactions of a session's conversation, the latest first. */
 export interface SessionCompactionParams {
-  /** The session. */
+  /** The session whose compactions are listed. */
   session: SessionId;
 }
 
 /** `completion/cancel`: asks no more. The end of its connection does the same. */
 export interface CompletionCancelParams {
-  /** The completion. */
+  /** From the result of `completion/start`. */
   completion: CompletionId;
 }
 
@@ -858,7 +858,7 @@ export interface CompletedCompletionEvent {
   content: Array<ContentBlock>;
   /** Why the model stopped. */
   stop_reason: StopReason;
-  /** What it cost. */
+  /** The tokens and the cost. */
   usage: Usage;
 }
 
@@ -867,9 +867,9 @@ export interface FailedCompletionEvent {
   kind: "failed";
   /** One line for people. */
   message: string;
-  /** What to do about it. */
+  /** The next thing to do about it. */
   hint: string;
-  /** What kind of failure it is, by the status that HTTP has for it. */
+  /** The kind of failure, as an HTTP status. */
   status: number;
 }
 
@@ -883,23 +883,23 @@ export type CompletionId = string;
 export interface CompletionMessage {
   /** The author. */
   role: Role;
-  /** What is said: an image has its bytes in `data`. */
+  /** The content: an image has its bytes in `data`. */
   content: Array<ContentBlock>;
 }
 
 /** The `params` of a `completion/event` notification. */
 export interface CompletionNotification {
-  /** The completion. */
+  /** From the result of `completion/start`. */
   completion: CompletionId;
-  /** What came. */
+  /** A piece of the answer, or its end. */
   event: CompletionEvent;
 }
 
 /** A tool of the caller's. */
 export interface CompletionTool {
-  /** Its name. */
+  /** As the model calls it. */
   name: string;
-  /** What the model is told about it. */
+  /** The description for the model. */
   description?: string;
   /** JSON Schema of its arguments. */
   input_schema: unknown;
@@ -911,11 +911,11 @@ export interface ConfigGetResult {
   file: string;
   /** The settings of the file that are in force, with its tables and keys; what is absent has its default. Absent if the file was never valid. */
   settings?: unknown;
-  /** What is wrong with the file now. */
+  /** The error of the file as it is now. */
   error?: string | null;
   /** The changes of the file that wait until a person confirms them. */
   waiting?: Waiting | null;
-  /** What is valid, and has no effect or a surprising one, a line each: such as a rule that never matches. */
+  /** Valid settings without effect, or with a surprising one, a line each: such as a rule that never matches. */
   warnings?: Array<string>;
   /** The text of the file, if it was asked for. */
   text?: Text | null;
@@ -937,7 +937,7 @@ export interface TrustConfirmParams {
 
 /** The result of `config/confirm`, `config/set` and `config/write`. */
 export interface Confirmed {
-  /** What was confirmed, a line each; empty if nothing widens. */
+  /** The confirmed changes, a line each; empty if nothing widens. */
   confirmed?: Array<string>;
 }
 
@@ -948,12 +948,12 @@ export interface TextContentBlock {
   text: string;
 }
 
-/** What a model thought before it answered. */
+/** A model's thinking before its answer. */
 export interface ThinkingContentBlock {
   type: "thinking";
   /** The readable part; may be empty when the provider hides it. */
   text: string;
-  /** What the provider wants back unchanged (a signature, encrypted reasoning), in the provider's own form. */
+  /** Data that the provider wants back unchanged (a signature, encrypted reasoning), in the provider's own form. */
   native?: unknown;
 }
 
@@ -975,11 +975,11 @@ export interface ResourceLinkContentBlock {
   type: "resource_link";
   /** Where it is: `file:///home/u/p/a.rs`, or an address of an MCP server's own. */
   uri: string;
-  /** Its name. */
+  /** The name of a file, or a title. */
   name: string;
   /** Such as `text/plain`, if it is known. */
   media_type?: string | null;
-  /** What it is, in a few words. */
+  /** A description in a few words. */
   description?: string | null;
 }
 
@@ -990,7 +990,7 @@ export interface ResourceContentBlock {
   uri: string;
   /** Such as `text/plain`, if it is known. */
   media_type?: string | null;
-  /** Its text. */
+  /** The whole content. */
   text: string;
 }
 
@@ -1025,20 +1025,20 @@ export interface ToolResultContentBlock {
   call_id: CallId;
   /** Whether the call failed, was denied or did not run. */
   is_error?: boolean;
-  /** What the model reads. */
+  /** The result as the model reads it. */
   content: Array<ContentBlock>;
 }
 
-/** What the model had a tool of its provider do, which ran there, or what came of it. */
+/** A call of a provider's own tool, which ran there, or its result. */
 export interface HostedContentBlock {
   type: "hosted";
-  /** The tool. */
+  /** The provider's own tool. */
   tool: HostedTool;
   /** Which of the two it is. */
   part: HostedPart;
   /** For people, and for models of other providers: the query or code, or the sources or output; cut if it is long. */
   text: string;
-  /** What the provider wants back unchanged, in the provider's own form; absent if it was cut. */
+  /** Data that the provider wants back unchanged, in the provider's own form; absent if it was cut. */
   native?: unknown;
 }
 
@@ -1066,7 +1066,7 @@ export interface SessionCreateParams {
   patience?: Patience | null;
   /** The models that stand in, in order, while the session's own cannot answer; the configuration's of that model when absent. */
   fallback?: Array<string> | null;
-  /** What happens to a question that no person answers; the configuration's default when absent. */
+  /** How a question that no person answers is treated; the configuration's default when absent. */
   unattended?: Unattended | null;
   /** The sums at which it asks before it goes on. */
   budget?: Budget;
@@ -1080,7 +1080,7 @@ export interface SessionCreateParams {
   agent?: string | null;
   /** Rules of calls that run in this session without asking, as `permissions.allow` has them; at most 64. Like a mode that asks less, they take a process of the user. */
   allow?: Array<string>;
-  /** What its system prompt has beside the daemon's own, at most 16 KiB. */
+  /** Its own part of the system prompt, beside the daemon's, at most 16 KiB. */
   system?: string | null;
   /** A name, unique among sessions. */
   name?: string | null;
@@ -1111,7 +1111,7 @@ export type Cursor = string;
 
 /** A piece of damage. */
 export interface Damage {
-  /** What is damaged. */
+  /** The thing that is damaged. */
   what: Damaged;
   /** The session, if it is one. */
   session?: SessionId | null;
@@ -1119,25 +1119,25 @@ export interface Damage {
   file?: string | null;
   /** When it was found, in Unix milliseconds; 0 if unknown. */
   at: number;
-  /** What is wrong, in one line. */
+  /** The damage, in one line. */
   text: string;
-  /** What to do about it, if there is anything to do. */
+  /** The next thing to do about it; absent if there is none. */
   hint?: string | null;
   /** Sessions that were carried over whole from what was set aside. */
   carried?: number;
   /** Sessions that were not, or only a part of them. */
   left?: Array<Left>;
-  /** What is missing cannot be read any more, and is in `file` alone. */
+  /** The missing part cannot be read any more, and is in `file` alone. */
   lost?: boolean;
 }
 
-/** What is damaged. */
+/** A thing that can be damaged. */
 export type Damaged = "in_use" | "database" | "newer" | "wal" | "session" | "unwritten" | "blob" | (string & {});
 
 /** The answer to a permission. */
 export type Decision = "allow_once" | "allow_session" | "allow_always" | "reject_once" | "reject_always" | "cancelled";
 
-/** What a child is for: part of its `session_created`. */
+/** The purpose of a child: part of its `session_created`. */
 export interface Delegated {
   /** The call of its parent whose result it works for. */
   call: CallId;
@@ -1153,7 +1153,7 @@ export interface Delegated {
 
 /** A piece of a message that is being streamed. */
 export interface Delta {
-  /** The message. */
+  /** The message that it belongs to. */
   message: MessageId;
   /** The content block, counted from 0. */
   block: number;
@@ -1165,7 +1165,7 @@ export interface Delta {
 
 /** `session/diff`: what the turns of a session changed in files, those of its children too. */
 export interface SessionDiffParams {
-  /** The session. */
+  /** The session whose changes are compared. */
   session: SessionId;
   /** The turn, such as `t3`; without it, all turns together. */
   turn?: TurnId | null;
@@ -1185,7 +1185,7 @@ export interface DiffChild {
 export interface SessionDiffResult {
   /** The files, by their paths; those of children after the session's own. */
   files: Array<FileDiff>;
-  /** What is not in it, a sentence each: checkpoints that are gone, more files than it has room for. */
+  /** Things that are left out, a sentence each: checkpoints that are gone, more files than there is room for. */
   missing?: Array<string>;
 }
 
@@ -1197,11 +1197,11 @@ export type Empty = Record<string, unknown>;
 
 /** The result of `session/env`: the names of the variables of a session's tools. */
 export interface SessionEnvResult {
-  /** Those with values that are stored. */
+  /** Names of variables with values that are stored. */
   variables: Array<string>;
-  /** Those with secrets, which are in the daemon's memory alone. */
+  /** Names of variables with secrets, which are in the daemon's memory alone. */
   secret: Array<string>;
-  /** Those of `secret` whose values the daemon lacks since it was restarted. */
+  /** Names in `secret` whose values the daemon lacks since it was restarted. */
   missing: Array<string>;
 }
 
@@ -1218,7 +1218,7 @@ export interface SessionCreatedEvent {
   name?: string | null;
   /** The session that started it, if one did. */
   parent?: SessionId | null;
-  /** What it does for its parent, if a call of `delegate` started it. */
+  /** Its task for its parent, if a call of `delegate` started it. */
   delegated?: Delegated | null;
   /** How hard the model thinks, where that was said. */
   effort?: Effort;
@@ -1232,7 +1232,7 @@ export interface SessionCreatedEvent {
   agent?: Role2 | null;
   /** The rules of calls that run in it without asking. */
   allow?: Array<string>;
-  /** What its system prompt has beside the daemon's own. */
+  /** Its own part of the system prompt, beside the daemon's. */
   system?: string | null;
   /** The variables that tools of this session get; the value of a secret one is `crate::variable::IN_MEMORY`. */
   env?: Record<string, string>;
@@ -1264,7 +1264,7 @@ export interface ForkedEvent {
   tools?: Array<string> | null;
   /** The agent that it is. */
   agent?: Role2 | null;
-  /** What its system prompt has beside the daemon's own, as the creator of the first one wrote it. */
+  /** Its own part of the system prompt, beside the daemon's, as the creator of the first one wrote it. */
   system?: string | null;
   /** The directories that a user added. */
   additional_directories?: Array<string>;
@@ -1272,7 +1272,7 @@ export interface ForkedEvent {
   mcp_servers?: Array<SessionServer>;
   /** Its budget, of which nothing is spent. */
   budget?: Budget;
-  /** What happens to a question that no person answers. */
+  /** How a question that no person answers is treated. */
   unattended?: Unattended;
   /** How long a turn waits while its provider cannot answer. */
   patience?: Patience | null;
@@ -1348,7 +1348,7 @@ export interface SessionChangedEvent {
   model?: string | null;
   /** The permission mode, from the next tool call on. */
   mode?: Mode | null;
-  /** The name. */
+  /** The new name. */
   name?: string | null;
   /** How hard the model thinks, from the next step on. */
   effort?: Effort | null;
@@ -1360,7 +1360,7 @@ export interface SessionChangedEvent {
   memory?: string | null;
   /** Its agent, whose file is another one from now on. */
   agent?: Role2 | null;
-  /** What requests have beside the conversation from now on: another model's, or the configuration or linger itself is another one. */
+  /** The new setup of requests beside the conversation: another model's, or the configuration or linger itself is another one. */
   setup?: PrefixFingerprint | null;
   /** The session's own model, which `model` stands in for until the next turn. */
   stands_in_for?: string | null;
@@ -1368,7 +1368,7 @@ export interface SessionChangedEvent {
   patience?: Patience | null;
   /** The models that stand in, in order, while the session's own cannot answer. */
   fallback?: Array<string> | null;
-  /** What happens to a question that no person answers. */
+  /** How a question that no person answers is treated. */
   unattended?: Unattended | null;
   /** The whole budget from now on; what answers have raised begins again. */
   budget?: Budget | null;
@@ -1382,7 +1382,7 @@ export interface SessionChangedEvent {
   binned?: boolean | null;
   /** The title that a model gave it. */
   title?: string | null;
-  /** What asking for a title cost, also where none came of it. */
+  /** The cost of asking for a title, also where none came of it. */
   title_cost?: ModelCost | null;
   /** Its number in the session: 1, 2, 3 … without a gap; absent for deltas and `caught_up`. */
   seq?: number | null;
@@ -1395,9 +1395,9 @@ export interface SessionChangedEvent {
 /** A prompt is stored and will start a turn or join one. */
 export interface PromptAcceptedEvent {
   kind: "prompt_accepted";
-  /** The prompt. */
+  /** Unique in its session. */
   prompt: PromptId;
-  /** What the user sent. */
+  /** The user's content. */
   content: Array<ContentBlock>;
   /** When it takes effect. */
   when: When;
@@ -1417,7 +1417,7 @@ export interface PromptAcceptedEvent {
   child?: SessionId | null;
   /** The command lines that the command runs before the first step of its turn; each needs its permission then. */
   runs?: Array<string>;
-  /** What the skill that it names limits its turn to. */
+  /** The limit of its turn by the skill that it names. */
   limit?: SkillLimit | null;
   /** Its number in the session: 1, 2, 3 … without a gap; absent for deltas and `caught_up`. */
   seq?: number | null;
@@ -1430,7 +1430,7 @@ export interface PromptAcceptedEvent {
 /** A prompt that waited for its turn was taken back; it never becomes a message. */
 export interface PromptUnqueuedEvent {
   kind: "prompt_unqueued";
-  /** The prompt. */
+  /** The prompt that was taken back. */
   prompt: PromptId;
   /** The client that took it back. */
   by?: string | null;
@@ -1460,11 +1460,11 @@ export interface TurnStartedEvent {
 /** A message entered the history, whole. */
 export interface MessageEvent {
   kind: "message";
-  /** The message. */
+  /** Unique in its session. */
   message: MessageId;
   /** The author. */
   role: Role;
-  /** What is said. */
+  /** The message's blocks. */
   content: Array<ContentBlock>;
   /** Whether it was cut off; it then has what was shown of it, and no calls. */
   interrupted?: boolean;
@@ -1474,11 +1474,11 @@ export interface MessageEvent {
   paused?: boolean;
   /** The prompt that this message is, for a user's own words. */
   prompt?: PromptId | null;
-  /** What the daemon asks in the user's place, where no user said this. */
+  /** The daemon's request in the user's place, where no user sent this. */
   asks?: Asks | null;
   /** The `provider/model` that wrote it, for an assistant's message. */
   model?: string | null;
-  /** What the step cost, for an assistant's message. */
+  /** The usage of the step, for an assistant's message. */
   usage?: Usage | null;
   /** How long the provider took, for an assistant's message; of one that was cut off, until then. Absent where it was cut off by a cancel or a restart. */
   times?: Times | null;
@@ -1493,7 +1493,7 @@ export interface MessageEvent {
 /** An interrupted message is out of the context: its step is being repeated. */
 export interface MessageSupersededEvent {
   kind: "message_superseded";
-  /** The message. */
+  /** The message that is repeated. */
   message: MessageId;
   /** Its number in the session: 1, 2, 3 … without a gap; absent for deltas and `caught_up`. */
   seq?: number | null;
@@ -1506,7 +1506,7 @@ export interface MessageSupersededEvent {
 /** A command line of the prompt's command is about to run: as a call of `bash` that no model made. Its permission, start, output and end follow like those of any call. */
 export interface CommandStartedEvent {
   kind: "command_started";
-  /** The call. */
+  /** The id of the call of `bash`. */
   call_id: CallId;
   /** The command line. */
   command: string;
@@ -1521,9 +1521,9 @@ export interface CommandStartedEvent {
 /** The turn would end, and the check of its prompt is about to run: as a call of `bash` that no model made. Its permission, start, output and end follow like those of any call. */
 export interface CheckStartedEvent {
   kind: "check_started";
-  /** The call. */
+  /** The id of the call of `bash`. */
   call_id: CallId;
-  /** The command. */
+  /** The command line, run by the shell. */
   command: string;
   /** How often it has failed before. */
   failed: number;
@@ -1539,7 +1539,7 @@ export interface CheckStartedEvent {
 
 /** A child, which a call of `delegate` started, is further than before. */
 export interface ChildUpdatedEvent {
-  /** The child. */
+  /** The child's session. */
   child: SessionId;
   /** The call of `delegate` that started it. */
   call_id: CallId;
@@ -1549,7 +1549,7 @@ export interface ChildUpdatedEvent {
   background?: boolean;
   /** How far it is. */
   status: ChildStatus;
-  /** What it does, in one line. */
+  /** Its present work, in one line. */
   doing?: string;
   /** Its questions that wait for an answer, and those of its own children. */
   questions?: Array<QuestionId>;
@@ -1571,21 +1571,21 @@ export interface ChildUpdatedEvent {
 /** A tool call is about to run. */
 export interface ToolStartedEvent {
   kind: "tool_started";
-  /** The call. */
+  /** As in the `tool_use` of the model's message. */
   call_id: CallId;
-  /** The tool. */
+  /** The name that the model called. */
   tool: string;
-  /** What kind of tool it is. */
+  /** The category of the tool. */
   tool_kind?: ToolKind;
-  /** What it does, in one line. */
+  /** The call, in one line. */
   action: string;
   /** The files and directories that it is about. */
   locations?: Array<Location>;
   /** The arguments, if they have 4 KiB at most; the message with the call has them whole. */
   input?: unknown;
-  /** What a restart of the daemon does with it while it runs; absent: its outcome is unknown then. */
+  /** The effect of a restart of the daemon while it runs; absent: its outcome is unknown then. */
   after_crash?: AfterCrash;
-  /** What the skill that it reads limits the turn to from now on. */
+  /** The limit of the turn from now on by the skill that it reads. */
   limit?: SkillLimit | null;
   /** Its number in the session: 1, 2, 3 … without a gap; absent for deltas and `caught_up`. */
   seq?: number | null;
@@ -1598,13 +1598,13 @@ export interface ToolStartedEvent {
 /** A tool call has its result; it may never have started. */
 export interface ToolFinishedEvent {
   kind: "tool_finished";
-  /** The call. */
+  /** As in the `tool_use` of the model's message. */
   call_id: CallId;
   /** Whether the result is a failure. */
   is_error?: boolean;
   /** How it ended. */
   outcome: Outcome;
-  /** What the model reads. */
+  /** The result as the model reads it. */
   content: Array<ContentBlock>;
   /** Which blocks of `content` are output that was streamed, and where each begins in the stream. */
   output?: Array<OutputSegment>;
@@ -1655,9 +1655,9 @@ export interface CheckpointEvent {
   turn?: TurnId | null;
 }
 
-/** What a child did in its git worktree was merged into the directory of this session. */
+/** The work of a child in its git worktree was merged into the directory of this session. */
 export interface MergedEvent {
-  /** The child. */
+  /** The child whose work was merged. */
   child: SessionId;
   /** The name of its agent. */
   agent: string;
@@ -1690,11 +1690,11 @@ export interface MergedEvent {
 export interface WorktreeChangedEvent {
   /** Its directory, absolute. */
   path: string;
-  /** Its branch. */
+  /** Checked out in it; merged by `session/merge`. */
   branch: string;
   /** The commit that it was made of. */
   base: string;
-  /** What became of it. */
+  /** Whether it is in use, merged or gone. */
   status?: WorktreeStatus;
   kind: "worktree_changed";
   /** Its number in the session: 1, 2, 3 … without a gap; absent for deltas and `caught_up`. */
@@ -1716,7 +1716,7 @@ export interface UndoStartedEvent {
   call?: CallId | null;
   /** The file, if only its changes are meant. */
   file?: string | null;
-  /** What is made of which file. */
+  /** The change of each file. */
   changes: Array<FileChange>;
   /** The client that asked for it. */
   by?: string | null;
@@ -1737,7 +1737,7 @@ export interface UndoneEvent {
   redo?: boolean;
   /** The turn, if all of its changes were meant. */
   step?: TurnId | null;
-  /** What was made of which file. */
+  /** The change of each file. */
   changes: Array<FileChange>;
   /** The files that are as they were. */
   failed?: Array<NotRestored>;
@@ -1769,7 +1769,7 @@ export interface BackgroundStartedEvent {
   background: BackgroundId;
   /** The call that started it. */
   call_id: CallId;
-  /** The command. */
+  /** The command line, run by the shell. */
   command: string;
   /** Its number in the session: 1, 2, 3 … without a gap; absent for deltas and `caught_up`. */
   seq?: number | null;
@@ -1811,9 +1811,9 @@ export interface PermissionRequestedEvent {
   permission: QuestionId;
   /** The call that waits. */
   call_id: CallId;
-  /** The tool. */
+  /** The name of the tool that would run. */
   tool: string;
-  /** What will run, in one line (a command may have several). */
+  /** The action in one line (a command may have several). */
   action: string;
   /** The arguments, whole. */
   input: unknown;
@@ -1825,13 +1825,13 @@ export interface PermissionRequestedEvent {
   rule?: string | null;
   /** The rule that `allow_session` and `allow_always` would add, and `reject_always` as one that refuses. */
   grant: string;
-  /** Those rules, if the call touches several things: then `grant` names them all, for people. */
+  /** The rules one by one, if the call touches several things: then `grant` names them all, for people. */
   grants?: Array<string>;
   /** The decisions that can be given. */
   options: Array<Decision>;
   /** The files and directories that the call is about. */
   locations?: Array<Location>;
-  /** What it would change, as the files are when it asks. */
+  /** The changes it would make to the files as they are when it asks. */
   changes?: Array<FileChange>;
   /** `check` for the check of a turn's answer, which no model asked for. */
   about?: Subject | null;
@@ -1846,9 +1846,9 @@ export interface PermissionRequestedEvent {
 /** A permission has its decision. */
 export interface PermissionResolvedEvent {
   kind: "permission_resolved";
-  /** The permission. */
+  /** The permission that is closed. */
   permission: QuestionId;
-  /** The decision. */
+  /** The option that was chosen. */
   decision: Decision;
   /** The client that decided, such as `linger@pts/3`, or the rule. */
   by: string;
@@ -1871,7 +1871,7 @@ export interface QuestionAskedEvent {
   kind: "question_asked";
   /** The question; `question/answer` takes it. */
   question: QuestionId;
-  /** What is asked. */
+  /** The question's text, options and form. */
   asked: Question;
   /** Its number in the session: 1, 2, 3 … without a gap; absent for deltas and `caught_up`. */
   seq?: number | null;
@@ -1884,7 +1884,7 @@ export interface QuestionAskedEvent {
 /** A question has its answer, or is withdrawn. */
 export interface QuestionResolvedEvent {
   kind: "question_resolved";
-  /** The question. */
+  /** The question that is closed. */
   question: QuestionId;
   /** The name of the option that was chosen; absent if the question was withdrawn, as with its turn or its call. */
   answer?: string | null;
@@ -1909,7 +1909,7 @@ export interface ConfigConfirmedEvent {
   kind: "config_confirmed";
   /** All settings of this kind that are in force from now on, as in the file. */
   settings: unknown;
-  /** What was confirmed, a line each; empty if the file only narrowed, and at the first start. */
+  /** The confirmed changes, a line each; empty if the file only narrowed, and at the first start. */
   changes?: Array<string>;
   /** The client that confirmed it; absent if none had to. */
   by?: string | null;
@@ -1930,9 +1930,9 @@ export interface TurnFinishedEvent {
   prompt?: PromptId | null;
   /** Why. */
   stop_reason: StopReason;
-  /** What went wrong or what the limit was, in one line. */
+  /** The failure or the limit, in one line. */
   detail?: string | null;
-  /** What to do about it. */
+  /** The next thing to do about it. */
   hint?: string | null;
   /** Until when the provider that failed asked to be left alone, if it did. */
   until_at?: number | null;
@@ -1986,7 +1986,7 @@ export interface CompactedEvent {
   through: MessageId;
   /** How many messages are replaced; an earlier summary counts as one. */
   messages: number;
-  /** What the model reads in their place: Markdown with a heading each for goal, progress, decisions, next steps and files. */
+  /** The summary that the model reads in their place: Markdown with headings for goal, progress, decisions, next steps, files. */
   summary: string;
   /** About how many tokens the context had. */
   tokens_before: number;
@@ -1994,7 +1994,7 @@ export interface CompactedEvent {
   tokens_after: number;
   /** The `provider/model` that wrote the summary. */
   model?: string | null;
-  /** What the summary cost. */
+  /** The usage of the request for the summary. */
   usage?: Usage | null;
   /** Its number in the session: 1, 2, 3 … without a gap; absent for deltas and `caught_up`. */
   seq?: number | null;
@@ -2015,7 +2015,7 @@ export interface CompactionFailedEvent {
   tokens: number;
   /** The `provider/model` that was asked. */
   model?: string | null;
-  /** What the attempt cost, as far as the provider said. */
+  /** The usage of the attempt, as far as the provider reported it. */
   usage?: Usage | null;
   /** Its number in the session: 1, 2, 3 … without a gap; absent for deltas and `caught_up`. */
   seq?: number | null;
@@ -2028,7 +2028,7 @@ export interface CompactionFailedEvent {
 /** From now on the output of older calls, what images there are, or what a provider had wanted back of its model's messages is left out of the context; it stays in the log. */
 export interface TrimmedEvent {
   kind: "trimmed";
-  /** The calls. */
+  /** The calls whose output is left out. */
   calls: Array<CallId>;
   /** The messages that had images: the model refused them. */
   images?: Array<MessageId>;
@@ -2066,7 +2066,7 @@ export interface NoticeEvent {
   kind: "notice";
   /** How important it is. */
   level: Level;
-  /** What kind of notice it is, for programs. */
+  /** The kind of notice, for programs. */
   code?: NoticeCode | null;
   /** One line for people. */
   text: string;
@@ -2084,7 +2084,7 @@ export interface NoticeEvent {
 
 /** A piece of a message's text. */
 export interface TextDeltaEvent {
-  /** The message. */
+  /** The message that it belongs to. */
   message: MessageId;
   /** The content block, counted from 0. */
   block: number;
@@ -2103,7 +2103,7 @@ export interface TextDeltaEvent {
 
 /** A piece of a message's thinking. */
 export interface ThinkingDeltaEvent {
-  /** The message. */
+  /** The message that it belongs to. */
   message: MessageId;
   /** The content block, counted from 0. */
   block: number;
@@ -2123,11 +2123,11 @@ export interface ThinkingDeltaEvent {
 /** A piece of the arguments of a call that the model writes; the first one tells that the call is coming. The pieces add up to `input` of the `tool_use` as compact JSON, or to the text of a `cut_tool_use`. */
 export interface ToolCallDeltaEvent {
   kind: "tool_call_delta";
-  /** The call. */
+  /** As in the `tool_use` that follows. */
   call_id: CallId;
   /** The tool. */
   name: string;
-  /** The message. */
+  /** The message that it belongs to. */
   message: MessageId;
   /** The content block, counted from 0. */
   block: number;
@@ -2146,11 +2146,11 @@ export interface ToolCallDeltaEvent {
 /** A piece of what is said of a tool that a provider runs itself. */
 export interface HostedDeltaEvent {
   kind: "hosted_delta";
-  /** The tool. */
+  /** The provider's own tool. */
   tool: HostedTool;
   /** Whether it is a call or what came of it. */
   part: HostedPart;
-  /** The message. */
+  /** The message that it belongs to. */
   message: MessageId;
   /** The content block, counted from 0. */
   block: number;
@@ -2169,7 +2169,7 @@ export interface HostedDeltaEvent {
 /** A piece of a tool's output; a jump in `offset` marks what was dropped. */
 export interface ToolOutputDeltaEvent {
   kind: "tool_output_delta";
-  /** The call. */
+  /** The call that writes it. */
   call_id: CallId;
   /** Where the piece begins, in bytes. */
   offset: number;
@@ -2199,7 +2199,7 @@ export type Event = SessionCreatedEvent | ForkedEvent | RewoundEvent | Uncompact
 
 /** `token/exchange`: gives a token for a code, once. */
 export interface TokenExchangeParams {
-  /** The code. */
+  /** From `token/mint`, not used before. */
   code: string;
 }
 
@@ -2225,7 +2225,7 @@ export interface PermissionExplainParams {
 export interface PermissionExplainResult {
   /** `allow`, `ask` or `deny`. */
   verdict: ToolDecision;
-  /** What says so: `rule …`, `rules …, …` or `mode …`, or which skill limits the turn that has read it, and to what. */
+  /** The reason: `rule …`, `rules …, …` or `mode …`, or which skill limits the turn that has read it, and to what. */
   by: string;
   /** Where that rule stands; absent for a mode, and for several rules. */
   place?: string | null;
@@ -2241,15 +2241,15 @@ export interface PermissionExplainResult {
 export interface FileChange {
   /** The file, absolute and without links. */
   path: string;
-  /** What happens to it. */
+  /** The kind of change. */
   kind: ChangeKind;
   /** The blob with its former content; absent if there was none, and for more than 16 MiB. */
   before?: BlobId | null;
   /** The blob with its new content; absent if there is none, and for more than 16 MiB. */
   after?: BlobId | null;
-  /** What it was, where what changed it may change that too; absent for the changes of file tools, which leave it as it is, and if there was no file. The content of a link is where it leads. */
+  /** The file's type before, where the change may change that too; absent for the changes of file tools, which leave it as it is, and if there was no file. The content of a link is where it leads. */
   before_type?: FileType | null;
-  /** What it is then, as `before_type`. */
+  /** The file's type after, as `before_type`. */
   after_type?: FileType | null;
   /** How many bytes these blobs have. */
   bytes?: number;
@@ -2259,7 +2259,7 @@ export interface FileChange {
 export interface FileDiff {
   /** The file, absolute. */
   path: string;
-  /** What became of it. */
+  /** The kind of change. */
   kind: ChangeKind;
   /** Lines that came. */
   added: number;
@@ -2273,7 +2273,7 @@ export interface FileDiff {
   child?: DiffChild | null;
 }
 
-/** What a file is: as much as git keeps of it. */
+/** The type of a file: as much as git keeps of it. */
 export type FileType = "file" | "executable" | "link" | (string & {});
 
 /** `artifact/finish`: makes an artifact of what was written; it is on disk when this is answered. */
@@ -2286,7 +2286,7 @@ export interface ArtifactFinishParams {
 
 /** `mcp/finish_login`: what the browser brought to `redirect`. */
 export interface McpFinishLoginParams {
-  /** The login. */
+  /** From the result of `mcp/login`. */
   login: string;
   /** The server that it is for, which is started again. */
   server: string;
@@ -2294,9 +2294,9 @@ export interface McpFinishLoginParams {
   cwd?: string | null;
   /** As in `mcp/login`. */
   session?: SessionId | null;
-  /** `code`. */
+  /** The parameter `code` of the redirect. */
   code: string;
-  /** `state`. */
+  /** The parameter `state` of the redirect. */
   state: string;
   /** `iss`. */
   issuer?: string | null;
@@ -2304,7 +2304,7 @@ export interface McpFinishLoginParams {
 
 /** `session/fork`: a new session that goes on from a point of another one. */
 export interface SessionForkParams {
-  /** The session. */
+  /** The session to fork. */
   session: SessionId;
   /** The id of a message or of a prompt. After an answer the fork goes on from its end, with the results of its calls; of a prompt it goes on from before it. The latest finished step when absent. */
   at?: string | null;
@@ -2324,7 +2324,7 @@ export interface SessionForkResult {
   model: string;
   /** Its mode: the stricter of the origin's and the configuration's. */
   mode: Mode;
-  /** What the prompt said that the fork goes on from before, if it does: to say it otherwise. */
+  /** Text of the prompt that the fork starts before, to edit and resend. */
   text?: string | null;
 }
 
@@ -2348,7 +2348,7 @@ export interface Forked {
   tools?: Array<string> | null;
   /** The agent that it is. */
   agent?: Role2 | null;
-  /** What its system prompt has beside the daemon's own, as the creator of the first one wrote it. */
+  /** Its own part of the system prompt, beside the daemon's, as the creator of the first one wrote it. */
   system?: string | null;
   /** The directories that a user added. */
   additional_directories?: Array<string>;
@@ -2356,7 +2356,7 @@ export interface Forked {
   mcp_servers?: Array<SessionServer>;
   /** Its budget, of which nothing is spent. */
   budget?: Budget;
-  /** What happens to a question that no person answers. */
+  /** How a question that no person answers is treated. */
   unattended?: Unattended;
   /** How long a turn waits while its provider cannot answer. */
   patience?: Patience | null;
@@ -2374,7 +2374,7 @@ export interface Forked {
 
 /** A message that was found. */
 export interface FoundMessage {
-  /** Its session. */
+  /** The session that it belongs to. */
   session: SessionId;
   /** The session's name. */
   name?: string | null;
@@ -2434,11 +2434,11 @@ export interface McpPromptParams {
   text?: string;
 }
 
-/** What a connection with a token may do. */
+/** The rights of a connection with a token. */
 export interface Grant {
   /** Its name: the author in the log of what comes by it. */
   name: string;
-  /** What it allows. */
+  /** The rights. */
   can: Array<Can>;
   /** Only these sessions and their children; all when absent. With them no session can be created. */
   sessions?: Array<SessionId> | null;
@@ -2462,7 +2462,7 @@ export interface DaemonHelloParams {
   behind?: Behind | null;
 }
 
-/** What a `ContentBlock::Hosted` is. */
+/** A part of a `ContentBlock::Hosted`. */
 export type HostedPart = "call" | "result" | "error" | (string & {});
 
 /** A tool that a provider runs itself, by the name that it has here whatever the provider calls it. */
@@ -2470,13 +2470,13 @@ export type HostedTool = "web_search" | "code_execution" | (string & {});
 
 /** How many turns, messages, calls, prompts and commands in the background a session had. */
 export interface IdCounts {
-  /** Turns. */
+  /** Turns of the session. */
   turns: number;
-  /** Messages. */
+  /** Messages of the session. */
   messages: number;
   /** Tool calls. */
   calls: number;
-  /** Prompts. */
+  /** Prompts of the session. */
   prompts: number;
   /** Commands in the background. */
   background?: number;
@@ -2484,9 +2484,9 @@ export interface IdCounts {
 
 /** A row of `session/list`. */
 export interface Info {
-  /** The session. */
+  /** Unique, and never used again. */
   session: SessionId;
-  /** Its name. */
+  /** Unique among sessions; absent until it has one. */
   name?: string | null;
   /** Its working directory. */
   cwd: string;
@@ -2498,9 +2498,9 @@ export interface Info {
   additional_directories?: Array<string>;
   /** Its permission mode. */
   mode: Mode;
-  /** What happens to a question that no person answers, unless it waits. */
+  /** How a question that no person answers is treated, unless it waits. */
   unattended?: Unattended;
-  /** Its budget. */
+  /** Limits of its steps, cost and time. */
   budget?: Budget;
   /** The sums at which it asks next: the budget, raised by each answer to go on. */
   pauses_at?: Budget;
@@ -2508,9 +2508,9 @@ export interface Info {
   worked_ms?: number;
   /** How hard its model thinks, where that was said. */
   effort?: Effort;
-  /** What it is doing. */
+  /** Its present activity. */
   state: State;
-  /** What its turn waits for while its provider cannot answer; `state` is `running` then. */
+  /** The obstacle that its turn waits for while its provider cannot answer; `state` is `running` then. */
   provider_wait?: ProviderWait | null;
   /** How its last turn ended, if it had one. */
   stop_reason?: StopReason | null;
@@ -2528,7 +2528,7 @@ export interface Info {
   parent?: SessionId | null;
   /** The session that it goes on from, and where it left it, if it is a fork. */
   origin?: Origin | null;
-  /** What it does for its parent, if a call of `delegate` started it. */
+  /** Its task for its parent, if a call of `delegate` started it. */
   delegated?: Delegated | null;
   /** The children whose tasks are under way. */
   children?: Array<ChildUpdate>;
@@ -2556,7 +2556,7 @@ export interface Info {
   turn_cursor: Cursor;
   /** How far a person had read when the last terminal left it; absent if no terminal was ever attached. */
   left?: LastRead | null;
-  /** What is wrong with it, if it cannot be read; other fields may then be empty. */
+  /** The reason why it cannot be read; other fields may then be empty. */
   damaged?: string | null;
   /** Why nothing of it can be written just now; the session resumes when writing works. */
   unwritten?: string | null;
@@ -2570,7 +2570,7 @@ export interface Instance {
   pid?: number | null;
   /** The memory of that process, in bytes. */
   memory?: number | null;
-  /** What it calls itself: name and version. */
+  /** Its own name and version. */
   name: string;
   /** The revision of the protocol that it speaks. */
   protocol: string;
@@ -2592,9 +2592,9 @@ export interface Instruction {
 
 /** A skill, a command or an agent. */
 export interface Item {
-  /** Its name. */
+  /** As a prompt or the configuration names it. */
   name: string;
-  /** What it is for, as its file says. */
+  /** Its purpose, as its file gives it. */
   description?: string | null;
   /** Its file. */
   path: string;
@@ -2604,7 +2604,7 @@ export interface Item {
   status: Status2;
   /** The file that counts in its place, if one of the same name does. */
   hidden_by?: string | null;
-  /** What is wrong with it. */
+  /** Its errors and warnings. */
   problems?: Array<Problem>;
   /** The text behind its header, if it was asked for. */
   text?: string | null;
@@ -2612,7 +2612,7 @@ export interface Item {
 
 /** A provider and its key; never the key itself. */
 export interface KeyInfo {
-  /** The provider. */
+  /** As the configuration names it. */
   provider: string;
   /** Where its key comes from. */
   source: KeySource;
@@ -2631,7 +2631,7 @@ export type KeySource = "command" | "daemon" | "client" | "keychain" | "none" | 
 
 /** `session/continue`: what the session is to do with its turn. */
 export interface Keyed {
-  /** The session. */
+  /** The session that goes on. */
   session: SessionId;
   /** Idempotency key. */
   key?: string | null;
@@ -2657,13 +2657,13 @@ export interface LastRead {
 
 /** A session that was not carried over whole. */
 export interface Left {
-  /** The session. */
+  /** The session whose events are not all there. */
   session: SessionId;
   /** How many of its events were carried over; each of the others has a `lost` in its place. */
   events: number;
   /** How many it is known to have had; 0 if nothing is known of that. */
   of?: number;
-  /** What is wrong with the rest. */
+  /** The damage to the rest. */
   text: string;
 }
 
@@ -2690,7 +2690,7 @@ export interface SessionListParams {
 export interface UsageListParams {
   /** From the day on in which this lies, in Unix milliseconds; everything without it. Days are those of UTC, as in providers' bills. */
   since?: number | null;
-  /** What a row stands for. */
+  /** The key of the rows. */
   by?: By;
 }
 
@@ -2816,7 +2816,7 @@ export interface SessionMergeParams {
 
 /** The result of `session/merge`, and an event of the parent. */
 export interface Merged {
-  /** The child. */
+  /** The child whose work was merged. */
   child: SessionId;
   /** The name of its agent. */
   agent: string;
@@ -2845,7 +2845,7 @@ export type MessageId = string;
 export interface TokenMintParams {
   /** The grant's name. */
   name: string;
-  /** What it allows; `observe` and `speak` when absent. */
+  /** The rights; `observe` and `speak` when absent. */
   can?: Array<Can> | null;
   /** Only these sessions and their children. */
   sessions?: Array<SessionId> | null;
@@ -2865,18 +2865,18 @@ export interface Minted {
   id: TokenId;
   /** The text of the token, or of the code; it is shown this once and not stored. */
   token: string;
-  /** What it allows. */
+  /** Its rights and limits. */
   grant: Grant;
 }
 
-/** What runs without being asked for. */
+/** Decides which calls run without being asked for. */
 export type Mode = "ask" | "edit" | "auto" | "plan";
 
 /** A row of `mode/list`. */
 export interface ModeInfo {
-  /** The mode. */
+  /** The word for it in requests. */
   mode: Mode;
-  /** What it does, in a few words for people. */
+  /** Its effect, in a few words for people. */
   description: string;
 }
 
@@ -2890,7 +2890,7 @@ export interface Model {
   base_url?: string | null;
   /** Whether it can be used now: its key is there, or it needs none. */
   ready: boolean;
-  /** What is missing, if it cannot be used. */
+  /** The missing key or setting, if it cannot be used. */
   missing?: string | null;
   /** Whether new sessions use it. */
   default: boolean;
@@ -2902,13 +2902,13 @@ export interface Model {
   context_window?: number | null;
   /** How many tokens an answer may have. */
   max_output?: number | null;
-  /** What tokens of a request cost that no cache had, in US dollars per million. */
+  /** The price of a request's tokens that no cache had, in US dollars per million. */
   input_price?: number | null;
-  /** What tokens of an answer cost, in US dollars per million. */
+  /** The price of an answer's tokens, in US dollars per million. */
   output_price?: number | null;
-  /** What tokens cost that were read from the cache, in US dollars per million. */
+  /** The price of tokens that were read from the cache, in US dollars per million. */
   cache_read_price?: number | null;
-  /** What tokens cost that were written to the cache, in US dollars per million. */
+  /** The price of tokens that were written to the cache, in US dollars per million. */
   cache_write_price?: number | null;
   /** Requests with more tokens than this cost more. */
   dearer_above?: number | null;
@@ -2918,7 +2918,7 @@ export interface Model {
   hosted_tools?: Array<HostedTool>;
 }
 
-/** What asking a model beside the conversation cost: for a title, or by a tool. */
+/** The cost of asking a model beside the conversation: for a title, or by a tool. */
 export interface ModelCost {
   /** The model, `provider/model`. */
   model: string;
@@ -2936,7 +2936,7 @@ export interface ModelListParams {
 
 /** A request that names a session and nothing else: `session/detach`. */
 export interface Named {
-  /** The session. */
+  /** The session that is meant. */
   session: SessionId;
 }
 
@@ -2952,7 +2952,7 @@ export interface Named2 {
 
 /** A request that names an artifact and nothing else: `artifact/get` and `artifact/delete`. */
 export interface NamedArtifact {
-  /** Its id. */
+  /** A UUID, from `artifact/finish` or `artifact/list`. */
   id: ArtifactId;
 }
 
@@ -2964,11 +2964,11 @@ export interface NotRestored {
   reason: string;
 }
 
-/** A note. */
+/** Something to remember in later sessions. */
 export interface Note {
-  /** What it is about. */
+  /** The subject. */
   scope: Scope2;
-  /** Its name. */
+  /** Unique among notes of its scope. */
   name: string;
   /** Its first line, as the index has it. */
   about: string;
@@ -2980,7 +2980,7 @@ export interface Note {
   text?: string | null;
 }
 
-/** What kind of notice it is. */
+/** A kind of notice. */
 export type NoticeCode = "resumed" | "paused" | "continued" | "offered" | "unconfigured" | "retry" | "reached" | "fallback" | "key_missing" | "unconfirmed" | "key_pending" | "removed" | "key_found" | "damaged" | "rebuilt" | "unknown_model" | "rule_not_stored" | "config_waits" | "agent" | "files" | "storage" | "server_failed" | "hook_failed" | "no_checkpoint" | "output_schema" | (string & {});
 
 /** The `params` of a `session/event` notification. */
@@ -2991,7 +2991,7 @@ export interface Notification {
   cursor: Cursor;
   /** Whether the event is a question of the past: when the client attached it had its answer, or was withdrawn. */
   answered?: boolean;
-  /** The event. */
+  /** The event itself. */
   event: Event;
 }
 
@@ -3043,9 +3043,9 @@ export interface Pending {
   session: SessionId;
   /** The tool call that waits. */
   call: CallId;
-  /** The tool. */
+  /** The name of the tool that would run. */
   tool: string;
-  /** What will run. */
+  /** The action in one line. */
   action: string;
   /** The arguments, whole. */
   input: unknown;
@@ -3055,7 +3055,7 @@ export interface Pending {
   digest: string;
   /** The rule that `allow_session` and `allow_always` would add, and `reject_always` as one that refuses. */
   grant: string;
-  /** Those rules, if the call touches several things: then `grant` names them all, for people. */
+  /** The rules one by one, if the call touches several things: then `grant` names them all, for people. */
   grants?: Array<string>;
   /** When it was asked, in Unix milliseconds. */
   at: number;
@@ -3071,15 +3071,15 @@ export interface PendingQuestion {
   parent?: SessionId | null;
   /** The name of that one; without one, the beginning of its first prompt. */
   parent_name?: string | null;
-  /** What kind of answer it wants. */
+  /** The form of the answer. */
   kind: QuestionKind;
-  /** What it holds up. */
+  /** The work that waits for it. */
   blocks: Blocks;
   /** The tool call that asks. */
   call?: CallId | null;
-  /** What it is about, if it is the daemon's own and of a kind that programs know. */
+  /** Its subject, if it is the daemon's own and of a kind that programs know. */
   about?: Subject | null;
-  /** What is asked; absent for a permission, whose `action` says it. */
+  /** The question; absent for a permission, whose `action` says it. */
   text?: string;
   /** The possible answers. */
   options?: Array<QuestionOption>;
@@ -3087,9 +3087,9 @@ export interface PendingQuestion {
   schema?: unknown;
   /** The permission: the question itself; `permission/answer` takes it too. */
   permission?: QuestionId;
-  /** The tool. */
+  /** The name of the tool that would run. */
   tool?: string;
-  /** What will run. */
+  /** The call in one line. */
   action?: string;
   /** The arguments, whole. */
   input?: unknown;
@@ -3097,7 +3097,7 @@ export interface PendingQuestion {
   cwd?: string;
   /** The rule that `allow_session` and `allow_always` would add, and `reject_always` as one that refuses. */
   grant?: string;
-  /** Those rules, if the call touches several things: then `grant` names them all, for people. */
+  /** The rules one by one, if the call touches several things: then `grant` names them all, for people. */
   grants?: Array<string>;
   /** The hash of what is asked. */
   digest: string;
@@ -3117,7 +3117,7 @@ export interface Piece {
 
 /** One entry of a plan. */
 export interface PlanEntry {
-  /** What is to be done, in one line. */
+  /** The task, in one line. */
   content: string;
   /** How far it is. */
   status?: PlanStatus;
@@ -3142,7 +3142,7 @@ export interface Problem {
   line: number;
   /** `error` if it breaks the rules for such files, though it may be used. */
   level: Level;
-  /** What is wrong. */
+  /** The problem, in one line. */
   text: string;
 }
 
@@ -3156,9 +3156,9 @@ export interface Process {
 
 /** `session/prompt`: gives the session something to do; answers once the prompt is on disk. */
 export interface SessionPromptParams {
-  /** The session. */
+  /** The session to prompt. */
   session: SessionId;
-  /** What the user says. */
+  /** The user's content. */
   content: PromptContent;
   /** When it takes effect; `queue` when absent. */
   when?: When | null;
@@ -3176,7 +3176,7 @@ export interface SessionPromptParams {
 
 /** An argument of a `ServerPrompt`. */
 export interface PromptArgument {
-  /** Its name. */
+  /** The key in `arguments`. */
   name: string;
   /** The first line of its description; may be empty. */
   about: string;
@@ -3184,7 +3184,7 @@ export interface PromptArgument {
   required: boolean;
 }
 
-/** What a user sends: a string, or content blocks (text, images, resources and links to them). */
+/** A user's prompt: a string, or content blocks (text, images, resources and links to them). */
 export type PromptContent = string | Array<ContentBlock>;
 
 /** A prompt; unique within its session. */
@@ -3192,9 +3192,9 @@ export type PromptId = string;
 
 /** A row of `session/prompts`. */
 export interface PromptRow {
-  /** The prompt. */
+  /** The prompt to go back to. */
   prompt: PromptId;
-  /** Its message. */
+  /** The user message of the prompt. */
   message: MessageId;
   /** When it entered the history, in Unix milliseconds. */
   at: number;
@@ -3204,7 +3204,7 @@ export interface PromptRow {
 
 /** The result of `session/prompt` and `session/compact`. */
 export interface Prompted {
-  /** The prompt. */
+  /** Unique in its session. */
   prompt: PromptId;
   /** The `seq` of its `prompt_accepted`. */
   seq: number;
@@ -3212,7 +3212,7 @@ export interface Prompted {
 
 /** `session/prompts`: the prompts that a session can go back to, the latest first. */
 export interface SessionPromptsParams {
-  /** The session. */
+  /** The session whose prompts are listed. */
   session: SessionId;
   /** At most this many; 100 when absent, and at most 1000. */
   limit?: number | null;
@@ -3256,15 +3256,15 @@ export interface SessionPruneResult {
 
 /** A question, whole. */
 export interface Question {
-  /** What kind of answer it wants. */
+  /** The form of the answer. */
   kind: QuestionKind;
-  /** What it holds up. */
+  /** The work that waits for it. */
   blocks: Blocks;
   /** The tool call that asks. */
   call?: CallId | null;
-  /** What it is about, if it is the daemon's own and of a kind that programs know. */
+  /** Its subject, if it is the daemon's own and of a kind that programs know. */
   about?: Subject | null;
-  /** What is asked; absent for a permission, whose `action` says it. */
+  /** The question; absent for a permission, whose `action` says it. */
   text?: string;
   /** The possible answers. */
   options?: Array<QuestionOption>;
@@ -3272,9 +3272,9 @@ export interface Question {
   schema?: unknown;
   /** The permission: the question itself; `permission/answer` takes it too. */
   permission?: QuestionId;
-  /** The tool. */
+  /** The name of the tool that would run. */
   tool?: string;
-  /** What will run. */
+  /** The call in one line. */
   action?: string;
   /** The arguments, whole. */
   input?: unknown;
@@ -3282,7 +3282,7 @@ export interface Question {
   cwd?: string;
   /** The rule that `allow_session` and `allow_always` would add, and `reject_always` as one that refuses. */
   grant?: string;
-  /** Those rules, if the call touches several things: then `grant` names them all, for people. */
+  /** The rules one by one, if the call touches several things: then `grant` names them all, for people. */
   grants?: Array<string>;
   /** The hash of what is asked. */
   digest: string;
@@ -3291,20 +3291,20 @@ export interface Question {
 /** A question; unique among all sessions of a daemon. */
 export type QuestionId = string;
 
-/** What kind of answer a question wants. */
+/** The kind of answer that a question wants. */
 export type QuestionKind = "permission" | "choice" | "form" | (string & {});
 
 /** One of the possible answers. */
 export interface QuestionOption {
-  /** What an answer says. */
+  /** The word for it in an answer. */
   name: string;
-  /** What people read. */
+  /** The text for people. */
   label: string;
 }
 
 /** `artifact/read`: its bytes, piece by piece. */
 export interface ArtifactReadParams {
-  /** Its id. */
+  /** A UUID, from `artifact/finish` or `artifact/list`. */
   id: ArtifactId;
   /** Where the piece begins; 0 when absent. */
   offset?: number | null;
@@ -3324,7 +3324,7 @@ export interface McpResourceParams {
 
 /** `session/redo`: makes the changes again that were undone last. */
 export interface SessionRedoParams {
-  /** The session. */
+  /** The session that undid the changes. */
   session: SessionId;
   /** Also files that were changed since. */
   force?: boolean;
@@ -3334,7 +3334,7 @@ export interface SessionRedoParams {
 
 /** `session/remove`: deletes a session and everything that was stored for it. */
 export interface SessionRemoveParams {
-  /** The session. */
+  /** The session to delete. */
   session: SessionId;
   /** Also while a turn is running; it is cancelled first. */
   force?: boolean;
@@ -3352,9 +3352,9 @@ export interface KeyRemoveParams {
 export interface MemoryRemoveParams {
   /** A directory of a workspace, absolute. */
   cwd: string;
-  /** What it is about. */
+  /** The subject. */
   scope?: Scope2;
-  /** Its name. */
+  /** As `memory/list` gives it. */
   name: string;
 }
 
@@ -3388,7 +3388,7 @@ export interface Resource {
   server: string;
   /** Its address; of a template one with `{names}`. */
   uri: string;
-  /** What the server calls it; may be empty. */
+  /** The server's name for it; may be empty. */
   name: string;
   /** The first line of its description; may be empty. */
   about: string;
@@ -3400,7 +3400,7 @@ export interface Resource {
 export interface Restored {
   /** The turn, if all of its changes were meant. */
   step?: TurnId | null;
-  /** What was made of which file; a file that was as wanted has none. */
+  /** The change of each file; a file that was as wanted has none. */
   changes: Array<FileChange>;
   /** The files that could not be put back. */
   failed?: Array<NotRestored>;
@@ -3414,7 +3414,7 @@ export interface TrustRevokeParams {
 
 /** `token/revoke`: ends a token, and at once each connection that has it. */
 export interface TokenRevokeParams {
-  /** Its id. */
+  /** As `token/list` gives it. */
   id: TokenId;
 }
 
@@ -3428,13 +3428,13 @@ export interface TrustRevokeResult {
 
 /** `session/rewind`: a session goes on from before one of its prompts; what it leaves stays, as a fork. */
 export interface SessionRewindParams {
-  /** The session. */
+  /** The session to rewind. */
   session: SessionId;
   /** The prompt, or its message; the latest prompt when absent. */
   to?: PromptId | null;
   /** Also put back the files that its turns changed since, as `session/undo` does. */
   files?: boolean;
-  /** Of these files also those that somebody changed since. */
+  /** Whether to undo files too that somebody changed since. */
   force?: boolean;
   /** Idempotency key. */
   key?: string | null;
@@ -3448,9 +3448,9 @@ export interface SessionRewindResult {
   to: number;
   /** The prompt that it went back to. */
   prompt: PromptId;
-  /** What that said. */
+  /** The text of that prompt. */
   text?: string;
-  /** What was made of which file. */
+  /** The change of each file. */
   changes?: Array<FileChange>;
 }
 
@@ -3477,7 +3477,7 @@ export type Role = "user" | "assistant";
 
 /** The agent of a session: the file that it was made from. */
 export interface Role2 {
-  /** Its name. */
+  /** As its file gives it. */
   name: string;
   /** Its file. */
   path: string;
@@ -3487,14 +3487,14 @@ export interface Role2 {
 
 /** The result of `permission/remove`. */
 export interface PermissionRemoveResult {
-  /** What was removed. */
+  /** The rules that were removed. */
   removed: Array<AlwaysRule>;
 }
 
 /** Whose a file is. */
 export type Scope = "user" | "workspace" | "named" | (string & {});
 
-/** What notes are about. */
+/** The subject of notes. */
 export type Scope2 = "user" | "workspace" | (string & {});
 
 /** Who shares one process of a server, or one connection to it. */
@@ -3522,11 +3522,11 @@ export interface Server {
   required: boolean;
   /** How it is. */
   state: State2;
-  /** Those that run. */
+  /** The running instances. */
   instances: Array<Instance>;
   /** Its tools, as last seen; absent if it was never seen. */
   tools?: Array<ServerTool> | null;
-  /** What is wrong with it or its tools. */
+  /** Its problems, and those of its tools. */
   problems?: Array<string>;
   /** Why it could not be started, or ended. */
   error?: string | null;
@@ -3546,15 +3546,15 @@ export interface ServerPrompt {
   prompt: string;
   /** The first line of its description; may be empty. */
   about: string;
-  /** What it takes. */
+  /** The arguments that it takes. */
   arguments?: Array<PromptArgument>;
 }
 
 /** A tool of a server. */
 export interface ServerTool {
-  /** What models and rules call it: `mcp__SERVER__TOOL`. */
+  /** The name for models and rules: `mcp__SERVER__TOOL`. */
   name: string;
-  /** What the server calls it. */
+  /** The server's name for it. */
   tool: string;
   /** The first line of its description. */
   about: string;
@@ -3575,13 +3575,13 @@ export interface SessionServer {
   env?: Record<string, string>;
   /** The address, in place of a program. */
   url?: string | null;
-  /** What each request to it carries; in memory like `env`. */
+  /** Headers of each request to it; in memory like `env`. */
   headers?: Record<string, string>;
 }
 
 /** `session/set`: changes a session from its next step on; absent fields stay. */
 export interface SessionSetParams {
-  /** The session. */
+  /** The session to change. */
   session: SessionId;
   /** `provider/model`. */
   model?: string | null;
@@ -3593,19 +3593,19 @@ export interface SessionSetParams {
   patience?: Patience | null;
   /** The models that stand in, in order, while the session's own cannot answer; an empty list is none. */
   fallback?: Array<string> | null;
-  /** What happens to a question that no person answers, also to those that wait. */
+  /** How a question that no person answers is treated from now on, also questions that wait. */
   unattended?: Unattended | null;
   /** The sums at which it asks before it goes on; 0 takes one away. What was raised by answers begins again. */
   budget?: Budget;
   /** More directories that its file tools treat like `cwd`, absolute; each must exist. */
   add_directories?: Array<string>;
-  /** Those of them that count no more. */
+  /** The additional directories to take away. */
   remove_directories?: Array<string>;
   /** All MCP servers of this session alone from now on, as in `session/create`; an empty list is none. Those that it has already go on, and get the values that come with them. */
   mcp_servers?: Array<SessionServer> | null;
   /** The only tools from the next step on, as in `session/create`; `['*']` is all. A session can only take some away from its children, and a token gives more only where its own mode reaches as far as that of the session. */
   tools?: Array<string> | null;
-  /** The name. */
+  /** The new name. */
   name?: string | null;
   /** Idempotency key. */
   key?: string | null;
@@ -3613,7 +3613,7 @@ export interface SessionSetParams {
 
 /** `key/set`: puts a provider's key into the keychain, for the place where the provider is now. It has no idempotency key: sent again it is the same. */
 export interface KeySetParams {
-  /** The provider. */
+  /** As the configuration names it. */
   provider: string;
   /** Its key. */
   secret: string;
@@ -3632,7 +3632,7 @@ export type Signal = "bell" | "osc9" | "osc777" | (string & {});
 
 /** A skill that a session's model is told of. */
 export interface Skill {
-  /** Its name. */
+  /** As its file or directory gives it. */
   name: string;
   /** Its file. */
   path: string;
@@ -3640,7 +3640,7 @@ export interface Skill {
   digest: string;
 }
 
-/** What a skill lets a turn do that has read it. */
+/** The limits of a turn that has read a skill. */
 export interface SkillLimit {
   /** The skill's name. */
   skill: string;
@@ -3674,7 +3674,7 @@ export interface CompletionStartResult {
   model: string;
 }
 
-/** What a session is doing. */
+/** The present activity of a session. */
 export type State = "idle" | "running" | "waiting" | "offered";
 
 /** How a server is. */
@@ -3694,9 +3694,9 @@ export interface DaemonStatusResult {
   restarts?: number;
   /** When it started, in Unix milliseconds. */
   started_at: number;
-  /** Its socket. */
+  /** The path that clients connect to. */
   socket: string;
-  /** Its database. */
+  /** The path of the SQLite file. */
   database: string;
   /** Its log file. */
   log: string;
@@ -3704,9 +3704,9 @@ export interface DaemonStatusResult {
   log_error?: string | null;
   /** The configuration file that it reads. */
   config: string;
-  /** What is wrong with the configuration: file, line and key. */
+  /** The error of the configuration: file, line and key. */
   config_error?: string | null;
-  /** What in the configuration has no effect, or another than it seems. */
+  /** Settings without effect, or with a surprising one. */
   config_warnings?: Array<string>;
   /** The model of new sessions, if there is one. */
   model?: string | null;
@@ -3724,7 +3724,7 @@ export interface DaemonStatusResult {
   connections: number;
   /** Damage to what is stored, and what became of it. */
   damage?: Array<Damage>;
-  /** What is taken on the disk, in bytes. */
+  /** The space that is taken on the disk, in bytes. */
   storage?: Storage | null;
   /** The proxies that requests to providers go through, a line each, without passwords. */
   proxies?: Array<string>;
@@ -3746,23 +3746,23 @@ export interface DaemonStopParams {
 /** Why a turn ended. */
 export type StopReason = "end_turn" | "max_tokens" | "max_steps" | "refusal" | "cancelled" | "error" | (string & {});
 
-/** What is taken on the disk, in bytes. */
+/** The space that is taken on the disk, in bytes. */
 export interface Storage {
-  /** The database. */
+  /** The size of the SQLite file. */
   database: number;
   /** The part of it that holds nothing any more. */
   unused: number;
-  /** What was written lately and is not in the database file yet. */
+  /** Recent writes that are not in the database file yet. */
   wal: number;
   /** Images and whole outputs. */
   blobs: number;
   /** The log files. */
   log: number;
-  /** What is left on the file system of the database. */
+  /** Free space on the file system of the database. */
   free: number;
 }
 
-/** What a question is about that the daemon asks by itself. */
+/** The subject of a question that the daemon asks by itself. */
 export type Subject = "configuration" | "circles" | "budget" | "workspace" | "plan" | "check" | (string & {});
 
 /** `events/subscribe`: send the events of all sessions after a cursor, and all that follow. */
@@ -3781,15 +3781,15 @@ export interface EventsSubscribeResult {
   cursor: Cursor;
 }
 
-/** What some answers came to. */
+/** The usage of some answers, added up. */
 export interface Sum {
   /** The day, such as `2026-11-21`. */
   day?: string | null;
   /** The model, `provider/model`. */
   model?: string | null;
-  /** The session. */
+  /** Present in sums by session, unless it was removed. */
   session?: SessionId | null;
-  /** Its name. */
+  /** The name of the session. */
   name?: string | null;
   /** Answers of models, those that were cut included. */
   answers: number;
@@ -3838,9 +3838,9 @@ export type TokenId = string;
 
 /** A row of `token/list`. */
 export interface TokenRow {
-  /** Its id. */
+  /** Public: identifies the token, and is none. */
   id: TokenId;
-  /** What it allows. */
+  /** Its rights and limits. */
   grant: Grant;
   /** When it was made, in Unix milliseconds. */
   created_at: number;
@@ -3854,15 +3854,15 @@ export interface TokenRow {
 export interface Tool {
   /** The tool. */
   name: string;
-  /** What the model is told about it. */
+  /** The description for the model. */
   description: string;
   /** JSON Schema of its arguments. */
   input_schema: unknown;
   /** Whether it changes nothing. */
   read_only: boolean;
-  /** What kind of tool it is. */
+  /** The category, for icons and the like. */
   kind?: ToolKind;
-  /** What it does. */
+  /** Reads, changes, or unknown. */
   effect?: ToolEffect;
   /** Whether a plain call of it would run. */
   verdict?: ToolVerdict | null;
@@ -3875,13 +3875,13 @@ export interface Tool {
 /** Whether a call runs. */
 export type ToolDecision = "allow" | "ask" | "deny";
 
-/** What a tool does. */
+/** The effect of a tool. */
 export type ToolEffect = "reads" | "writes" | "runs" | "network" | "asks" | "unknown";
 
-/** What a tool does, in a word, as ACP has it; for icons and the like. */
+/** The category of a tool, as ACP has it; for icons and the like. */
 export type ToolKind = "read" | "edit" | "delete" | "move" | "search" | "execute" | "think" | "fetch" | "other";
 
-/** What rules and mode say of a tool's plain call: one within the workspace, to a host or with a command that no rule names. */
+/** The verdict of rules and mode on a plain call: within the workspace, to a host or with a command that no rule names. */
 export interface ToolVerdict {
   /** `allow`, `ask` or `deny`. */
   verdict: ToolDecision;
@@ -3891,7 +3891,7 @@ export interface ToolVerdict {
 
 /** `tool/list`: the tools of a session, or without one those of a new session in a directory. */
 export interface ToolListParams {
-  /** The session. */
+  /** Absent to ask about a new session in `cwd`. */
   session?: SessionId | null;
   /** The directory, absolute; without it and without a session the rows have no `verdict`. */
   cwd?: string | null;
@@ -3904,19 +3904,19 @@ export type Trigger = "asked" | "full" | "too_long" | (string & {});
 export interface Trusted {
   /** The root of the workspace. */
   workspace: string;
-  /** What is trusted, a line each. */
+  /** The trusted settings, a line each. */
   trusts: Array<string>;
 }
 
 /** A turn; unique within its session. */
 export type TurnId = string;
 
-/** What happens to a question of a turn that no person answers. Written `hold`, `deny`, or `deny:10m` with a number and a unit. */
+/** How a turn's question that no person answers is treated. Written `hold`, `deny`, or `deny:10m` with a number and a unit. */
 export type Unattended = string;
 
 /** `session/uncompact`: takes back the latest compaction, while the messages fit the model. */
 export interface SessionUncompactParams {
-  /** The session. */
+  /** The session whose compaction is undone. */
   session: SessionId;
   /** Idempotency key: sent twice, it happens once. */
   key?: string | null;
@@ -3938,7 +3938,7 @@ export interface Uncompacted {
 
 /** `session/undo`: puts files back to what they were before the model's tools changed them. */
 export interface SessionUndoParams {
-  /** The session. */
+  /** The session that made the changes. */
   session: SessionId;
   /** Only the changes of this call; absent: of the latest turn that changed files. */
   call?: CallId | null;
@@ -3952,7 +3952,7 @@ export interface SessionUndoParams {
 
 /** `session/unqueue`: takes back prompts that wait for their turn. */
 export interface SessionUnqueueParams {
-  /** The session. */
+  /** The session with the waiting prompts. */
   session: SessionId;
   /** This one; the one that came last when absent. */
   prompt?: PromptId | null;
@@ -3989,7 +3989,7 @@ export interface Usage {
   cache_write_tokens?: number;
   /** The part of `output_tokens` that was thinking. */
   reasoning_tokens?: number;
-  /** What it cost, in millionths of a US dollar, at the prices of the time; absent if nothing is known of it. */
+  /** The cost in millionths of a US dollar, at the prices of the time; absent if nothing is known of it. */
   cost_micros?: number | null;
   /** Some of what is summed has a cost that is not known, or was cut before its provider counted it: it is at least this. */
   cost_at_least?: boolean;
@@ -4001,7 +4001,7 @@ export interface Waiting {
   digest: string;
   /** The question that lists them; absent once it was answered with `keep`. */
   question?: QuestionId | null;
-  /** What changes, a line each. */
+  /** The changes, a line each. */
   changes: Array<string>;
 }
 
@@ -4011,7 +4011,7 @@ export interface DaemonHelloResult {
   protocol: number;
   /** The daemon's version. */
   version: string;
-  /** What the connection's token allows. */
+  /** The grant of the connection's token. */
   grant?: Grant | null;
   /** Names of variables that `session/create` takes in `env` whatever they look like, and some that every session should have. */
   env: Array<string>;
@@ -4023,13 +4023,13 @@ export interface DaemonHelloResult {
   workspace_keys?: Record<string, Array<string>>;
   /** How a terminal draws attention to a session that needs an answer or has ended. */
   signals?: Array<Signal>;
-  /** What is wrong with the configuration now. */
+  /** The error of the configuration now. */
   config_error?: string | null;
   /** It was good before, and what it said then stays in force; otherwise no turn begins until it is mended. */
   config_stale?: boolean;
-  /** What in the configuration has no effect, or another than it seems, a line each. */
+  /** Settings without effect, or with a surprising one, a line each. */
   config_warnings?: Array<string>;
-  /** What the user should know of damage to what is stored, a line each; `daemon/status` says more. */
+  /** Damage to stored data that the user should know of, a line each; `daemon/status` says more. */
   damage?: Array<string>;
 }
 
@@ -4044,11 +4044,11 @@ export interface TrustGetResult {
   file: string;
   /** The settings that are in force. */
   settings?: unknown;
-  /** What is wrong with the file; everything in the workspace asks then. */
+  /** The error of the file; everything in the workspace asks while there is one. */
   error?: string | null;
-  /** What is wrong with the workspace's `.mcp.json` and its servers, a line each; it concerns them alone. */
+  /** The errors of the workspace's `.mcp.json` and its servers, a line each; they concern those alone. */
   problems?: Array<string>;
-  /** What waits until a person trusts it. */
+  /** The changes that wait until a person trusts them. */
   waiting?: Waiting | null;
 }
 
@@ -4056,15 +4056,15 @@ export interface TrustGetResult {
 export interface Worktree {
   /** Its directory, absolute. */
   path: string;
-  /** Its branch. */
+  /** Checked out in it; merged by `session/merge`. */
   branch: string;
   /** The commit that it was made of. */
   base: string;
-  /** What became of it. */
+  /** Whether it is in use, merged or gone. */
   status?: WorktreeStatus;
 }
 
-/** What became of a worktree. */
+/** The state of a worktree. */
 export type WorktreeStatus = "kept" | "merged" | "removed" | (string & {});
 
 /** `config/write`: replaces the text of the file; what that widens is confirmed. */

@@ -143,7 +143,7 @@ mod real {
 
     use super::{BUGS, COMMITS, KEEPER_POINTS, POINTS, points};
 
-    /// What the environment asks for.
+    /// The faults that the environment asks for.
     struct Asked {
         crash: Option<(String, u64)>,
         crash_once: Option<PathBuf>,

@@ -1,6 +1,12 @@
-//! The order of the daemon's rooms, held by a test: a room imports only rooms below it.
+//! The order of the daemon's rooms, held by tests: a room imports only rooms below it, and the rooms inside a room import each
+//! other without a circle.
 //!
-//! The table is the one of `daemon/README.md`, and the test holds the two against each other. There are no exceptions.
+//! The table is the one of `daemon/README.md`, and a test holds the two against each other. There are no exceptions.
+
+#[path = "../../protocol/tests/source/mod.rs"]
+mod source;
+#[path = "../../protocol/tests/source/walls.rs"]
+mod walls;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,6 +35,12 @@ const ROOMS: &[&str] = &[
     "sys",
     "fault",
 ];
+
+/// Rooms whose inner rooms still import each other in a circle; the list only shrinks.
+const OPEN: &[&str] = &["provider", "registry", "service", "session", "tool"];
+
+/// Folders below the second level whose rooms have no circle either.
+const INNER: &[&str] = &["face::gateway", "face::gateway::openai", "question::permission"];
 
 /// The room of a file, by its path below `src`.
 fn room(path: &Path) -> String {
@@ -114,4 +126,61 @@ fn an_import_that_goes_up_is_found() {
     assert_eq!(found("store/mod.rs", "use crate::nowhere;\n"), ["nowhere"]);
     assert_eq!(found("nowhere.rs", "").len(), 1);
     assert_eq!(found("store/mod.rs", "use crate::face::gateway;\n"), ["face"]);
+}
+
+#[test]
+fn the_rooms_inside_a_room_import_each_other_without_a_circle() {
+    let faults = walls::faults(&source::read("daemon/src/lib.rs"), INNER, OPEN);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// The faults of a crate with these files, each a path and a text.
+fn circles(files: &[(&str, &str)], open: &[&str]) -> Vec<String> {
+    let source = |(path, text): &(&str, &str)| {
+        let module = path.trim_end_matches(".rs").split('/').filter(|part| *part != "mod").map(str::to_owned);
+        source::source(Path::new(path), module.collect(), text)
+    };
+    walls::faults(&files.iter().map(source).collect::<Vec<_>>(), &[], open)
+}
+
+#[test]
+fn a_circle_between_inner_rooms_is_found() {
+    let circle = [
+        ("a/mod.rs", "mod b;\nmod c;"),
+        ("a/b.rs", "use super::c::{self, C};"),
+        ("a/c.rs", "type X = crate::a::b::B;"),
+    ];
+    let found = circles(&circle, &[]);
+    assert_eq!(found.len(), 1);
+    for part in [
+        "a circle in `a` of 2 of its 3 rooms: b, c",
+        "b imports c: super::c::C (a/b.rs:1)",
+        "crate::a::b::B (a/c.rs:1)",
+    ] {
+        assert!(found[0].contains(part), "{part} is not in {}", found[0]);
+    }
+    assert_eq!(circles(&circle, &["a"]), [""; 0]);
+    assert_eq!(circles(&[circle[0]], &["a"]).len(), 0, "a room without a folder");
+    assert_eq!(circles(&circle[..2], &["a"]).len(), 1, "an open room without a circle");
+}
+
+#[test]
+fn the_roof_counts_for_what_it_defines_and_uses() {
+    let child = ("a/b.rs", "use super::Name;\npub struct B;");
+    let grandchild = ("a/c/d.rs", "use super::super::Name;\npub struct B;");
+    assert_eq!(circles(&[("a/mod.rs", "struct Name; fn f(_: b::B) {}"), child], &[]).len(), 1);
+    assert_eq!(circles(&[("a/mod.rs", "use b::B; struct Name;"), child], &[]).len(), 1);
+    assert_eq!(circles(&[("a/mod.rs", "pub use b::B; struct Name; fn f(_: B) {}"), child], &[]).len(), 1);
+    assert_eq!(circles(&[("a/mod.rs", "use c::d::B; struct Name;"), grandchild, ("a/c/mod.rs", "")], &[]).len(), 1);
+    assert_eq!(circles(&[("a/mod.rs", "mod b; pub use b::B; struct Name;"), child], &[]).len(), 0);
+    let reexported = [("a/mod.rs", "pub use c::Name; fn f(_: b::B) {}"), child, ("a/c.rs", "pub struct Name;")];
+    assert_eq!(circles(&reexported, &[]).len(), 0);
+}
+
+#[test]
+fn tests_tie_no_circle() {
+    let text = "pub struct B;\n#[cfg(test)]\nmod tests { use super::super::Name; }\n// super::Name\nconst C: &str = \"super::Name\";";
+    assert_eq!(circles(&[("a/mod.rs", "use b::B; struct Name;"), ("a/b.rs", text)], &[]).len(), 0);
+    let outside = format!("{text}\nfn f(_: super::Name) {{}}");
+    assert_eq!(circles(&[("a/mod.rs", "use b::B; struct Name;"), ("a/b.rs", &outside)], &[]).len(), 1);
 }

@@ -24,9 +24,9 @@ pub struct List {
 /// A skill, a command or an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Item {
-    /// Its name.
+    /// As a prompt or the configuration names it.
     pub name: String,
-    /// What it is for, as its file says.
+    /// Its purpose, as its file gives it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Its file.
@@ -38,7 +38,7 @@ pub struct Item {
     /// The file that counts in its place, if one of the same name does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hidden_by: Option<PathBuf>,
-    /// What is wrong with it.
+    /// Its errors and warnings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<Problem>,
     /// The text behind its header, if it was asked for.
@@ -87,7 +87,7 @@ pub struct Problem {
     pub line: usize,
     /// `error` if it breaks the rules for such files, though it may be used.
     pub level: Level,
-    /// What is wrong.
+    /// The problem, in one line.
     pub text: String,
 }
 
@@ -112,7 +112,7 @@ impl fmt::Display for Problem {
 /// A skill that a session's model is told of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Skill {
-    /// Its name.
+    /// As its file or directory gives it.
     pub name: String,
     /// Its file.
     pub path: PathBuf,
@@ -120,7 +120,7 @@ pub struct Skill {
     pub digest: String,
 }
 
-/// What a skill lets a turn do that has read it.
+/// The limits of a turn that has read a skill.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SkillLimit {
     /// The skill's name.
@@ -132,7 +132,7 @@ pub struct SkillLimit {
 /// The agent of a session: the file that it was made from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Role {
-    /// Its name.
+    /// As its file gives it.
     pub name: String,
     /// Its file.
     pub path: PathBuf,

@@ -17,7 +17,7 @@ pub const MAX_ALL: u64 = 10_000_000_000;
 /// The most bytes of a piece, before base64.
 pub const MAX_PIECE: u64 = 1 << 20;
 
-/// What stands before the id of an artifact in the text of a prompt.
+/// The prefix of an artifact's id in the text of a prompt.
 pub const MENTION: &str = "artifact:";
 
 /// The content type of bytes of which nothing was said.
@@ -60,7 +60,7 @@ pub struct Begin {
 /// The result of `artifact/begin`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Begun {
-    /// What the pieces go to; it belongs to the connection.
+    /// The upload that takes the pieces; it belongs to the connection.
     pub upload: UploadId,
 }
 
@@ -104,7 +104,7 @@ pub struct Finish {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "NamedArtifact")]
 pub struct Named {
-    /// Its id.
+    /// A UUID, from `artifact/finish` or `artifact/list`.
     pub id: ArtifactId,
 }
 
@@ -112,7 +112,7 @@ pub struct Named {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ReadArtifact")]
 pub struct Read {
-    /// Its id.
+    /// A UUID, from `artifact/finish` or `artifact/list`.
     pub id: ArtifactId,
     /// Where the piece begins; 0 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -140,6 +140,6 @@ pub struct List {
 pub struct Before {
     /// When it was put here, in Unix milliseconds.
     pub created_at: u64,
-    /// Its id.
+    /// Orders rows of the same time.
     pub id: ArtifactId,
 }

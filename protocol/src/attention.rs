@@ -1,4 +1,4 @@
-//! What a person is told of a session: signals to terminals, and when a terminal last left it.
+//! How people are told of a session: signals to terminals, and when a terminal last left it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use crate::id::Cursor;
 #[schemars(transform = crate::schema::open)]
 #[serde(rename_all = "snake_case")]
 pub enum Signal {
-    /// The bell.
+    /// The terminal's bell rings.
     Bell,
     /// The escape sequence `OSC 9`: a notification of iTerm2, WezTerm, Windows Terminal and others.
     Osc9,

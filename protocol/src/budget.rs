@@ -11,7 +11,7 @@ use crate::age;
 /// raises the limit by its own size. In requests 0 takes a limit away, and an absent one stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Budget {
-    /// What its models may cost, in millionths of a US dollar.
+    /// The cost of its models, in millionths of a US dollar, at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_cost_micros: Option<u64>,
     /// Tokens of requests and answers together.

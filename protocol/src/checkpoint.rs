@@ -31,7 +31,7 @@ pub struct Checkpoint {
 /// `session/diff`: what the turns of a session changed in files, those of its children too.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Diff {
-    /// The session.
+    /// The session whose changes are compared.
     pub session: SessionId,
     /// The turn, such as `t3`; without it, all turns together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -46,7 +46,7 @@ pub struct Diff {
 pub struct Differences {
     /// The files, by their paths; those of children after the session's own.
     pub files: Vec<FileDiff>,
-    /// What is not in it, a sentence each: checkpoints that are gone, more files than it has room for.
+    /// Things that are left out, a sentence each: checkpoints that are gone, more files than there is room for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
 }
@@ -56,7 +56,7 @@ pub struct Differences {
 pub struct FileDiff {
     /// The file, absolute.
     pub path: PathBuf,
-    /// What became of it.
+    /// The kind of change.
     pub kind: ChangeKind,
     /// Lines that came.
     pub added: u32,

@@ -9,7 +9,7 @@ use crate::id::{CallId, QuestionId, SessionId};
 use crate::message::{StopReason, Usage};
 use crate::worktree::Worktree;
 
-/// What a child is for: part of its `session_created`.
+/// The purpose of a child: part of its `session_created`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Delegated {
     /// The call of its parent whose result it works for.
@@ -49,7 +49,7 @@ pub enum ChildStatus {
 /// How a child gets on: an event of its parent, and a row of what its parent waits for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChildUpdate {
-    /// The child.
+    /// The child's session.
     pub child: SessionId,
     /// The call of `delegate` that started it.
     pub call_id: CallId,
@@ -60,7 +60,7 @@ pub struct ChildUpdate {
     pub background: bool,
     /// How far it is.
     pub status: ChildStatus,
-    /// What it does, in one line.
+    /// Its present work, in one line.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub doing: String,
     /// Its questions that wait for an answer, and those of its own children.

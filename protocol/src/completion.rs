@@ -45,7 +45,7 @@ pub struct Start {
 pub struct Message {
     /// The author.
     pub role: Role,
-    /// What is said: an image has its bytes in `data`.
+    /// The content: an image has its bytes in `data`.
     pub content: Vec<ContentBlock>,
 }
 
@@ -53,9 +53,9 @@ pub struct Message {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "CompletionTool")]
 pub struct Tool {
-    /// Its name.
+    /// As the model calls it.
     pub name: String,
-    /// What the model is told about it.
+    /// The description for the model.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// JSON Schema of its arguments.
@@ -75,7 +75,7 @@ pub struct Started {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "CompletionCancel")]
 pub struct Cancel {
-    /// The completion.
+    /// From the result of `completion/start`.
     pub completion: CompletionId,
 }
 
@@ -83,9 +83,9 @@ pub struct Cancel {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "CompletionNotification")]
 pub struct Notification {
-    /// The completion.
+    /// From the result of `completion/start`.
     pub completion: CompletionId,
-    /// What came.
+    /// A piece of the answer, or its end.
     pub event: CompletionEvent,
 }
 
@@ -113,16 +113,16 @@ pub enum CompletionEvent {
         content: Vec<ContentBlock>,
         /// Why the model stopped.
         stop_reason: StopReason,
-        /// What it cost.
+        /// The tokens and the cost.
         usage: Usage,
     },
     /// There is no answer, or no more of it.
     Failed {
         /// One line for people.
         message: String,
-        /// What to do about it.
+        /// The next thing to do about it.
         hint: String,
-        /// What kind of failure it is, by the status that HTTP has for it.
+        /// The kind of failure, as an HTTP status.
         status: u16,
     },
 }

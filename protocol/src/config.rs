@@ -27,13 +27,13 @@ pub struct Configuration {
     /// was never valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings: Option<Value>,
-    /// What is wrong with the file now.
+    /// The error of the file as it is now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// The changes of the file that wait until a person confirms them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
-    /// What is valid, and has no effect or a surprising one, a line each: such as a rule that never matches.
+    /// Valid settings without effect, or with a surprising one, a line each: such as a rule that never matches.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// The text of the file, if it was asked for.
@@ -49,7 +49,7 @@ pub struct Waiting {
     /// The question that lists them; absent once it was answered with `keep`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<QuestionId>,
-    /// What changes, a line each.
+    /// The changes, a line each.
     pub changes: Vec<String>,
 }
 
@@ -93,7 +93,7 @@ pub struct Write {
 /// The result of `config/confirm`, `config/set` and `config/write`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Confirmed {
-    /// What was confirmed, a line each; empty if nothing widens.
+    /// The confirmed changes, a line each; empty if nothing widens.
     #[serde(default)]
     pub confirmed: Vec<String>,
 }

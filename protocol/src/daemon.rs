@@ -53,7 +53,7 @@ pub struct Welcome {
     pub protocol: u32,
     /// The daemon's version.
     pub version: String,
-    /// What the connection's token allows.
+    /// The grant of the connection's token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<Grant>,
     /// Names of variables that `session/create` takes in `env` whatever they look like, and some that every session should have.
@@ -70,16 +70,16 @@ pub struct Welcome {
     /// How a terminal draws attention to a session that needs an answer or has ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<Signal>,
-    /// What is wrong with the configuration now.
+    /// The error of the configuration now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_error: Option<String>,
     /// It was good before, and what it said then stays in force; otherwise no turn begins until it is mended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub config_stale: bool,
-    /// What in the configuration has no effect, or another than it seems, a line each.
+    /// Settings without effect, or with a surprising one, a line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub config_warnings: Vec<String>,
-    /// What the user should know of damage to what is stored, a line each; `daemon/status` says more.
+    /// Damage to stored data that the user should know of, a line each; `daemon/status` says more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damage: Vec<String>,
 }
@@ -120,9 +120,9 @@ pub struct Status {
     pub restarts: u32,
     /// When it started, in Unix milliseconds.
     pub started_at: u64,
-    /// Its socket.
+    /// The path that clients connect to.
     pub socket: PathBuf,
-    /// Its database.
+    /// The path of the SQLite file.
     pub database: PathBuf,
     /// Its log file.
     pub log: PathBuf,
@@ -131,10 +131,10 @@ pub struct Status {
     pub log_error: Option<String>,
     /// The configuration file that it reads.
     pub config: PathBuf,
-    /// What is wrong with the configuration: file, line and key.
+    /// The error of the configuration: file, line and key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_error: Option<String>,
-    /// What in the configuration has no effect, or another than it seems.
+    /// Settings without effect, or with a surprising one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub config_warnings: Vec<String>,
     /// The model of new sessions, if there is one.
@@ -157,7 +157,7 @@ pub struct Status {
     /// Damage to what is stored, and what became of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damage: Vec<Damage>,
-    /// What is taken on the disk, in bytes.
+    /// The space that is taken on the disk, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Storage>,
     /// The proxies that requests to providers go through, a line each, without passwords.
@@ -168,7 +168,7 @@ pub struct Status {
 /// A piece of damage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Damage {
-    /// What is damaged.
+    /// The thing that is damaged.
     pub what: Damaged,
     /// The session, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -178,9 +178,9 @@ pub struct Damage {
     pub file: Option<PathBuf>,
     /// When it was found, in Unix milliseconds; 0 if unknown.
     pub at: u64,
-    /// What is wrong, in one line.
+    /// The damage, in one line.
     pub text: String,
-    /// What to do about it, if there is anything to do.
+    /// The next thing to do about it; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// Sessions that were carried over whole from what was set aside.
@@ -189,12 +189,12 @@ pub struct Damage {
     /// Sessions that were not, or only a part of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<Left>,
-    /// What is missing cannot be read any more, and is in `file` alone.
+    /// The missing part cannot be read any more, and is in `file` alone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lost: bool,
 }
 
-/// What is damaged.
+/// A thing that can be damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = crate::schema::open)]
 #[serde(rename_all = "snake_case")]
@@ -221,14 +221,14 @@ pub enum Damaged {
 /// A session that was not carried over whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Left {
-    /// The session.
+    /// The session whose events are not all there.
     pub session: SessionId,
     /// How many of its events were carried over; each of the others has a `lost` in its place.
     pub events: u64,
     /// How many it is known to have had; 0 if nothing is known of that.
     #[serde(default)]
     pub of: u64,
-    /// What is wrong with the rest.
+    /// The damage to the rest.
     pub text: String,
 }
 
@@ -241,33 +241,33 @@ pub struct Checked {
     /// Whether `lingerd --recover` could save something.
     #[serde(default)]
     pub repairable: bool,
-    /// What is damaged, what was set aside, and what became of it.
+    /// Damage, the files that were set aside, and their outcome.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damage: Vec<Damage>,
 }
 
-/// What `lingerd --recover` prints when it has saved what can be read.
+/// The output of `lingerd --recover` once it has saved what can be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recovered {
-    /// What was set aside and what became of it; blobs that are lost.
+    /// The files that were set aside and their outcome; blobs that are lost.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damage: Vec<Damage>,
 }
 
-/// What is taken on the disk, in bytes.
+/// The space that is taken on the disk, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Storage {
-    /// The database.
+    /// The size of the SQLite file.
     pub database: u64,
     /// The part of it that holds nothing any more.
     pub unused: u64,
-    /// What was written lately and is not in the database file yet.
+    /// Recent writes that are not in the database file yet.
     pub wal: u64,
     /// Images and whole outputs.
     pub blobs: u64,
     /// The log files.
     pub log: u64,
-    /// What is left on the file system of the database.
+    /// Free space on the file system of the database.
     pub free: u64,
 }
 
@@ -309,7 +309,7 @@ pub struct Model {
     pub base_url: Option<String>,
     /// Whether it can be used now: its key is there, or it needs none.
     pub ready: bool,
-    /// What is missing, if it cannot be used.
+    /// The missing key or setting, if it cannot be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
     /// Whether new sessions use it.
@@ -326,16 +326,16 @@ pub struct Model {
     /// How many tokens an answer may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u64>,
-    /// What tokens of a request cost that no cache had, in US dollars per million.
+    /// The price of a request's tokens that no cache had, in US dollars per million.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_price: Option<f64>,
-    /// What tokens of an answer cost, in US dollars per million.
+    /// The price of an answer's tokens, in US dollars per million.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_price: Option<f64>,
-    /// What tokens cost that were read from the cache, in US dollars per million.
+    /// The price of tokens that were read from the cache, in US dollars per million.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_read_price: Option<f64>,
-    /// What tokens cost that were written to the cache, in US dollars per million.
+    /// The price of tokens that were written to the cache, in US dollars per million.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write_price: Option<f64>,
     /// Requests with more tokens than this cost more.
@@ -352,7 +352,7 @@ pub struct Model {
 /// `tool/list`: the tools of a session, or without one those of a new session in a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tools {
-    /// The session.
+    /// Absent to ask about a new session in `cwd`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
     /// The directory, absolute; without it and without a session the rows have no `verdict`.
@@ -360,7 +360,7 @@ pub struct Tools {
     pub cwd: Option<PathBuf>,
 }
 
-/// What a tool does.
+/// The effect of a tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolEffect {
@@ -374,13 +374,13 @@ pub enum ToolEffect {
     Network,
     /// Shows something to the user, or asks.
     Asks,
-    /// What the MCP server does is unknown.
+    /// Unknown: it is up to the MCP server.
     #[default]
     #[serde(other)]
     Unknown,
 }
 
-/// What rules and mode say of a tool's plain call: one within the workspace, to a host or with a command that no rule names.
+/// The verdict of rules and mode on a plain call: within the workspace, to a host or with a command that no rule names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolVerdict {
     /// `allow`, `ask` or `deny`.
@@ -406,16 +406,16 @@ pub enum ToolDecision {
 pub struct Tool {
     /// The tool.
     pub name: String,
-    /// What the model is told about it.
+    /// The description for the model.
     pub description: String,
     /// JSON Schema of its arguments.
     pub input_schema: Value,
     /// Whether it changes nothing.
     pub read_only: bool,
-    /// What kind of tool it is.
+    /// The category, for icons and the like.
     #[serde(default)]
     pub kind: ToolKind,
-    /// What it does.
+    /// Reads, changes, or unknown.
     #[serde(default)]
     pub effect: ToolEffect,
     /// Whether a plain call of it would run.

@@ -12,7 +12,7 @@ use crate::{permission, question};
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $code:literal,)*) => {
-        /// What went wrong.
+        /// The reason for an error.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(i32)]
         pub enum Code {
@@ -80,9 +80,9 @@ codes! {
     UnknownBlob = -31023,
     /// The operating system's keychain cannot be used.
     NoKeychain = -31024,
-    /// What was given as a provider's key cannot be one.
+    /// The given text cannot be a provider's key.
     NotAKey = -31025,
-    /// What the answer should fit is no JSON Schema, or one that needs something from outside.
+    /// The given schema is no JSON Schema, or one that needs something from outside.
     BadSchema = -31026,
     /// No question has this id.
     UnknownQuestion = -31027,
@@ -118,7 +118,7 @@ codes! {
 pub struct RpcError {
     /// The number of a [`Code`], or one of JSON-RPC's own.
     pub code: i32,
-    /// What is wrong, in one line; lower case, no full stop.
+    /// The error in one line; lower case, no full stop.
     pub message: String,
     /// More for programs: an [`ErrorData`], or what the code says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -128,7 +128,7 @@ pub struct RpcError {
 /// The `data` of an error, unless its code says otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorData {
-    /// What to do next.
+    /// The next thing to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// The field of `params` that is wrong, such as `content[0].text`.

@@ -48,14 +48,14 @@ pub struct Notification {
     /// Whether the event is a question of the past: when the client attached it had its answer, or was withdrawn.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub answered: bool,
-    /// The event.
+    /// The event itself.
     pub event: Event,
 }
 
 /// One thing that happened in a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
-    /// What happened.
+    /// The kind, with its fields.
     #[serde(flatten)]
     pub body: EventBody,
     /// Its number in the session: 1, 2, 3 … without a gap; absent for deltas and `caught_up`.
@@ -91,7 +91,7 @@ pub enum EventBody {
         /// The session that started it, if one did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parent: Option<SessionId>,
-        /// What it does for its parent, if a call of `delegate` started it.
+        /// Its task for its parent, if a call of `delegate` started it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         delegated: Option<Delegated>,
         /// How hard the model thinks, where that was said.
@@ -112,7 +112,7 @@ pub enum EventBody {
         /// The rules of calls that run in it without asking.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         allow: Vec<String>,
-        /// What its system prompt has beside the daemon's own.
+        /// Its own part of the system prompt, beside the daemon's.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         system: Option<String>,
         /// The variables that tools of this session get; the value of a secret one is [`crate::variable::IN_MEMORY`].
@@ -133,7 +133,7 @@ pub enum EventBody {
         /// The permission mode, from the next tool call on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mode: Option<Mode>,
-        /// The name.
+        /// The new name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
         /// How hard the model thinks, from the next step on.
@@ -151,7 +151,7 @@ pub enum EventBody {
         /// Its agent, whose file is another one from now on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         agent: Option<AgentRole>,
-        /// What requests have beside the conversation from now on: another model's, or the configuration or linger itself is
+        /// The new setup of requests beside the conversation: another model's, or the configuration or linger itself is
         /// another one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         setup: Option<PrefixFingerprint>,
@@ -164,7 +164,7 @@ pub enum EventBody {
         /// The models that stand in, in order, while the session's own cannot answer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         fallback: Option<Vec<String>>,
-        /// What happens to a question that no person answers.
+        /// How a question that no person answers is treated.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         unattended: Option<Unattended>,
         /// The whole budget from now on; what answers have raised begins again.
@@ -186,15 +186,15 @@ pub enum EventBody {
         /// The title that a model gave it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         title: Option<String>,
-        /// What asking for a title cost, also where none came of it.
+        /// The cost of asking for a title, also where none came of it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         title_cost: Option<ModelCost>,
     },
     /// A prompt is stored and will start a turn or join one.
     PromptAccepted {
-        /// The prompt.
+        /// Unique in its session.
         prompt: PromptId,
-        /// What the user sent.
+        /// The user's content.
         content: Vec<ContentBlock>,
         /// When it takes effect.
         when: When,
@@ -222,13 +222,13 @@ pub enum EventBody {
         /// The command lines that the command runs before the first step of its turn; each needs its permission then.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         runs: Vec<String>,
-        /// What the skill that it names limits its turn to.
+        /// The limit of its turn by the skill that it names.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<SkillLimit>,
     },
     /// A prompt that waited for its turn was taken back; it never becomes a message.
     PromptUnqueued {
-        /// The prompt.
+        /// The prompt that was taken back.
         prompt: PromptId,
         /// The client that took it back.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -244,11 +244,11 @@ pub enum EventBody {
     },
     /// A message entered the history, whole.
     Message {
-        /// The message.
+        /// Unique in its session.
         message: MessageId,
         /// The author.
         role: Role,
-        /// What is said.
+        /// The message's blocks.
         content: Vec<ContentBlock>,
         /// Whether it was cut off; it then has what was shown of it, and no calls.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -262,13 +262,13 @@ pub enum EventBody {
         /// The prompt that this message is, for a user's own words.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         prompt: Option<PromptId>,
-        /// What the daemon asks in the user's place, where no user said this.
+        /// The daemon's request in the user's place, where no user sent this.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         asks: Option<Asks>,
         /// The `provider/model` that wrote it, for an assistant's message.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<String>,
-        /// What the step cost, for an assistant's message.
+        /// The usage of the step, for an assistant's message.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
         /// How long the provider took, for an assistant's message; of one that was cut off, until then. Absent where it was cut off
@@ -278,13 +278,13 @@ pub enum EventBody {
     },
     /// An interrupted message is out of the context: its step is being repeated.
     MessageSuperseded {
-        /// The message.
+        /// The message that is repeated.
         message: MessageId,
     },
     /// A command line of the prompt's command is about to run: as a call of `bash` that no model made. Its permission, start, output
     /// and end follow like those of any call.
     CommandStarted {
-        /// The call.
+        /// The id of the call of `bash`.
         call_id: CallId,
         /// The command line.
         command: String,
@@ -292,9 +292,9 @@ pub enum EventBody {
     /// The turn would end, and the check of its prompt is about to run: as a call of `bash` that no model made. Its permission,
     /// start, output and end follow like those of any call.
     CheckStarted {
-        /// The call.
+        /// The id of the call of `bash`.
         call_id: CallId,
-        /// The command.
+        /// The command line, run by the shell.
         command: String,
         /// How often it has failed before.
         failed: u32,
@@ -305,14 +305,14 @@ pub enum EventBody {
     ChildUpdated(ChildUpdate),
     /// A tool call is about to run.
     ToolStarted {
-        /// The call.
+        /// As in the `tool_use` of the model's message.
         call_id: CallId,
-        /// The tool.
+        /// The name that the model called.
         tool: String,
-        /// What kind of tool it is.
+        /// The category of the tool.
         #[serde(default)]
         tool_kind: ToolKind,
-        /// What it does, in one line.
+        /// The call, in one line.
         action: String,
         /// The files and directories that it is about.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -320,23 +320,23 @@ pub enum EventBody {
         /// The arguments, if they have 4 KiB at most; the message with the call has them whole.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         input: Option<Value>,
-        /// What a restart of the daemon does with it while it runs; absent: its outcome is unknown then.
+        /// The effect of a restart of the daemon while it runs; absent: its outcome is unknown then.
         #[serde(default, skip_serializing_if = "AfterCrash::is_unknown")]
         after_crash: AfterCrash,
-        /// What the skill that it reads limits the turn to from now on.
+        /// The limit of the turn from now on by the skill that it reads.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<SkillLimit>,
     },
     /// A tool call has its result; it may never have started.
     ToolFinished {
-        /// The call.
+        /// As in the `tool_use` of the model's message.
         call_id: CallId,
         /// Whether the result is a failure.
         #[serde(default)]
         is_error: bool,
         /// How it ended.
         outcome: Outcome,
-        /// What the model reads.
+        /// The result as the model reads it.
         content: Vec<ContentBlock>,
         /// Which blocks of `content` are output that was streamed, and where each begins in the stream.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -367,7 +367,7 @@ pub enum EventBody {
     },
     /// A checkpoint of the workspace was taken, before a call that may change anything or after one that did.
     Checkpoint(Checkpoint),
-    /// What a child did in its git worktree was merged into the directory of this session.
+    /// The work of a child in its git worktree was merged into the directory of this session.
     Merged(Box<Merged>),
     /// The session's git worktree is another, or something became of it.
     WorktreeChanged(Worktree),
@@ -385,7 +385,7 @@ pub enum EventBody {
         /// The file, if only its changes are meant.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         file: Option<PathBuf>,
-        /// What is made of which file.
+        /// The change of each file.
         changes: Vec<FileChange>,
         /// The client that asked for it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -402,7 +402,7 @@ pub enum EventBody {
         /// The turn, if all of its changes were meant.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         step: Option<TurnId>,
-        /// What was made of which file.
+        /// The change of each file.
         changes: Vec<FileChange>,
         /// The files that are as they were.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -419,7 +419,7 @@ pub enum EventBody {
         background: BackgroundId,
         /// The call that started it.
         call_id: CallId,
-        /// The command.
+        /// The command line, run by the shell.
         command: String,
     },
     /// A command in the background has ended.
@@ -450,9 +450,9 @@ pub enum EventBody {
         permission: PermissionId,
         /// The call that waits.
         call_id: CallId,
-        /// The tool.
+        /// The name of the tool that would run.
         tool: String,
-        /// What will run, in one line (a command may have several).
+        /// The action in one line (a command may have several).
         action: String,
         /// The arguments, whole.
         input: Value,
@@ -464,7 +464,7 @@ pub enum EventBody {
         rule: Option<String>,
         /// The rule that `allow_session` and `allow_always` would add, and `reject_always` as one that refuses.
         grant: String,
-        /// Those rules, if the call touches several things: then `grant` names them all, for people.
+        /// The rules one by one, if the call touches several things: then `grant` names them all, for people.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         grants: Vec<String>,
         /// The decisions that can be given.
@@ -472,7 +472,7 @@ pub enum EventBody {
         /// The files and directories that the call is about.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         locations: Vec<Location>,
-        /// What it would change, as the files are when it asks.
+        /// The changes it would make to the files as they are when it asks.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         changes: Vec<FileChange>,
         /// `check` for the check of a turn's answer, which no model asked for.
@@ -481,9 +481,9 @@ pub enum EventBody {
     },
     /// A permission has its decision.
     PermissionResolved {
-        /// The permission.
+        /// The permission that is closed.
         permission: PermissionId,
-        /// The decision.
+        /// The option that was chosen.
         decision: Decision,
         /// The client that decided, such as `linger@pts/3`, or the rule.
         by: String,
@@ -501,12 +501,12 @@ pub enum EventBody {
     QuestionAsked {
         /// The question; `question/answer` takes it.
         question: QuestionId,
-        /// What is asked.
+        /// The question's text, options and form.
         asked: Question,
     },
     /// A question has its answer, or is withdrawn.
     QuestionResolved {
-        /// The question.
+        /// The question that is closed.
         question: QuestionId,
         /// The name of the option that was chosen; absent if the question was withdrawn, as with its turn or its call.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -527,7 +527,7 @@ pub enum EventBody {
     ConfigConfirmed {
         /// All settings of this kind that are in force from now on, as in the file.
         settings: Value,
-        /// What was confirmed, a line each; empty if the file only narrowed, and at the first start.
+        /// The confirmed changes, a line each; empty if the file only narrowed, and at the first start.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         changes: Vec<String>,
         /// The client that confirmed it; absent if none had to.
@@ -545,10 +545,10 @@ pub enum EventBody {
         prompt: Option<PromptId>,
         /// Why.
         stop_reason: StopReason,
-        /// What went wrong or what the limit was, in one line.
+        /// The failure or the limit, in one line.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         detail: Option<String>,
-        /// What to do about it.
+        /// The next thing to do about it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         hint: Option<String>,
         /// Until when the provider that failed asked to be left alone, if it did.
@@ -594,7 +594,7 @@ pub enum EventBody {
         through: MessageId,
         /// How many messages are replaced; an earlier summary counts as one.
         messages: u32,
-        /// What the model reads in their place: Markdown with a heading each for goal, progress, decisions, next steps and files.
+        /// The summary that the model reads in their place: Markdown with headings for goal, progress, decisions, next steps, files.
         summary: String,
         /// About how many tokens the context had.
         tokens_before: u64,
@@ -603,7 +603,7 @@ pub enum EventBody {
         /// The `provider/model` that wrote the summary.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<String>,
-        /// What the summary cost.
+        /// The usage of the request for the summary.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
     },
@@ -619,14 +619,14 @@ pub enum EventBody {
         /// The `provider/model` that was asked.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<String>,
-        /// What the attempt cost, as far as the provider said.
+        /// The usage of the attempt, as far as the provider reported it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
     },
     /// From now on the output of older calls, what images there are, or what a provider had wanted back of its model's messages is
     /// left out of the context; it stays in the log.
     Trimmed {
-        /// The calls.
+        /// The calls whose output is left out.
         calls: Vec<CallId>,
         /// The messages that had images: the model refused them.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -653,7 +653,7 @@ pub enum EventBody {
     Notice {
         /// How important it is.
         level: Level,
-        /// What kind of notice it is, for programs.
+        /// The kind of notice, for programs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         code: Option<NoticeCode>,
         /// One line for people.
@@ -672,7 +672,7 @@ pub enum EventBody {
     /// A piece of the arguments of a call that the model writes; the first one tells that the call is coming. The pieces add up to
     /// `input` of the `tool_use` as compact JSON, or to the text of a `cut_tool_use`.
     ToolCallDelta {
-        /// The call.
+        /// As in the `tool_use` that follows.
         call_id: CallId,
         /// The tool.
         name: String,
@@ -682,7 +682,7 @@ pub enum EventBody {
     },
     /// A piece of what is said of a tool that a provider runs itself.
     HostedDelta {
-        /// The tool.
+        /// The provider's own tool.
         tool: HostedTool,
         /// Whether it is a call or what came of it.
         part: HostedPart,
@@ -692,7 +692,7 @@ pub enum EventBody {
     },
     /// A piece of a tool's output; a jump in `offset` marks what was dropped.
     ToolOutputDelta {
-        /// The call.
+        /// The call that writes it.
         call_id: CallId,
         /// Where the piece begins, in bytes.
         offset: u64,

@@ -1,4 +1,4 @@
-//! What happens in all sessions, in one stream with one cursor: parameters, results and notifications of `events/*`.
+//! The events of all sessions, in one stream with one cursor: parameters, results and notifications of `events/*`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,10 +10,10 @@ use crate::id::{Cursor, SessionId};
 /// The method name of the notification that carries an event of any session.
 pub const EVENTS_EVENT: &str = "events/event";
 
-/// What `after` says for a stream of new events only.
+/// The value of `after` for a stream of new events only.
 pub const NOW: &str = "now";
 
-/// What `kinds` says for all kinds.
+/// The value of `kinds` for all kinds.
 pub const ALL_KINDS: &str = "*";
 
 /// The kinds that a subscription without `kinds` has: sessions that come to be and change, their turns, and their questions.
@@ -67,7 +67,7 @@ pub struct Notification {
     pub session: Option<SessionId>,
     /// Where to read on from after this event. It is none of `session/attach`.
     pub cursor: Cursor,
-    /// The event.
+    /// The event itself.
     pub event: Event,
 }
 

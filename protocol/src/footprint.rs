@@ -1,4 +1,4 @@
-//! What an idle process gives back of its memory, daemon and client alike.
+//! The memory that an idle process gives back, daemon and client alike.
 
 /// Returns free memory to the system, and the clean pages of the program's own file, which are read back within microseconds
 /// when needed. An idle daemon or client then takes a third of its size at the start.

@@ -17,7 +17,7 @@ pub struct Running {
     /// How browsers reach it: its `public_url`, or its address; absent for a Unix socket without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Its version.
+    /// The version of its program.
     pub version: String,
     /// Its start, in Unix milliseconds.
     pub started_at: u64,
@@ -46,12 +46,13 @@ impl FromStr for Listen {
             };
         }
         let address: SocketAddr = text.parse().map_err(|_| format!("'{text}' is no address and port: {EXAMPLE}"))?;
-        match address.ip().is_loopback() {
-            true => Ok(Self::Tcp(address)),
-            false => Err(format!(
+        if address.ip().is_loopback() {
+            Ok(Self::Tcp(address))
+        } else {
+            Err(format!(
                 "other machines would reach {}: {EXAMPLE}; a proxy of yours may let others in (`public_url`)",
                 address.ip()
-            )),
+            ))
         }
     }
 }
@@ -61,12 +62,11 @@ pub fn origin(text: &str) -> Result<String, String> {
     let origin = text.strip_suffix('/').unwrap_or(text).to_ascii_lowercase();
     let host = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://")).unwrap_or_default();
     let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']');
-    match !host.is_empty() && host.chars().all(is_host) {
-        true => Ok(origin),
-        false => {
-            let text = text.escape_default();
-            Err(format!("'{text}' is no origin: write one such as https://linger.example.org, without a path"))
-        }
+    if !host.is_empty() && host.chars().all(is_host) {
+        Ok(origin)
+    } else {
+        let text = text.escape_default();
+        Err(format!("'{text}' is no origin: write one such as https://linger.example.org, without a path"))
     }
 }
 

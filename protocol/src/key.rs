@@ -31,7 +31,7 @@ pub enum Source {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "KeyInfo")]
 pub struct Info {
-    /// The provider.
+    /// As the configuration names it.
     pub provider: String,
     /// Where its key comes from.
     pub source: Source,
@@ -62,7 +62,7 @@ pub struct Listed {
 /// again it is the same.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Set {
-    /// The provider.
+    /// As the configuration names it.
     pub provider: String,
     /// Its key.
     pub secret: String,

@@ -1,4 +1,4 @@
-//! What linger's daemon and its clients agree on.
+//! The agreement between linger's daemon and its clients.
 //!
 //! The nouns ([`message`], [`event`], [`events`], [`search`], [`session`], [`agent`], [`artifact`], [`attention`], [`prompt`], [`question`], [`permission`], [`patience`], [`unattended`], [`blob`], [`budget`], [`checkpoint`], [`child`], [`completion`], [`config`], [`daemon`], [`gateway`], [`key`], [`mcp`], [`token`], [`trust`], [`error`]),
 //! the methods ([`method`]), the places where things lie ([`place`]), and JSON lines over a local socket ([`transport`]), which is the only

@@ -63,7 +63,7 @@ pub struct Instance {
     /// The memory of that process, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<u64>,
-    /// What it calls itself: name and version.
+    /// Its own name and version.
     pub name: String,
     /// The revision of the protocol that it speaks.
     pub protocol: String,
@@ -74,9 +74,9 @@ pub struct Instance {
 /// A tool of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerTool {
-    /// What models and rules call it: `mcp__SERVER__TOOL`.
+    /// The name for models and rules: `mcp__SERVER__TOOL`.
     pub name: String,
-    /// What the server calls it.
+    /// The server's name for it.
     pub tool: String,
     /// The first line of its description.
     pub about: String,
@@ -95,12 +95,12 @@ pub struct Server {
     pub required: bool,
     /// How it is.
     pub state: State,
-    /// Those that run.
+    /// The running instances.
     pub instances: Vec<Instance>,
     /// Its tools, as last seen; absent if it was never seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<ServerTool>>,
-    /// What is wrong with it or its tools.
+    /// Its problems, and those of its tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
     /// Why it could not be started, or ended.
@@ -170,7 +170,7 @@ pub struct LoginPage {
 /// `mcp/finish_login`: what the browser brought to `redirect`.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FinishLogin {
-    /// The login.
+    /// From the result of `mcp/login`.
     pub login: String,
     /// The server that it is for, which is started again.
     pub server: String,
@@ -180,9 +180,9 @@ pub struct FinishLogin {
     /// As in `mcp/login`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
-    /// `code`.
+    /// The parameter `code` of the redirect.
     pub code: String,
-    /// `state`.
+    /// The parameter `state` of the redirect.
     pub state: String,
     /// `iss`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -262,7 +262,7 @@ pub struct SessionServer {
     /// The address, in place of a program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// What each request to it carries; in memory like `env`.
+    /// Headers of each request to it; in memory like `env`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
 }
@@ -314,7 +314,7 @@ pub struct Resource {
     pub server: String,
     /// Its address; of a template one with `{names}`.
     pub uri: String,
-    /// What the server calls it; may be empty.
+    /// The server's name for it; may be empty.
     pub name: String,
     /// The first line of its description; may be empty.
     pub about: String,
@@ -343,7 +343,7 @@ pub struct ServerPrompt {
     pub prompt: String,
     /// The first line of its description; may be empty.
     pub about: String,
-    /// What it takes.
+    /// The arguments that it takes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<PromptArgument>,
 }
@@ -351,7 +351,7 @@ pub struct ServerPrompt {
 /// An argument of a [`ServerPrompt`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PromptArgument {
-    /// Its name.
+    /// The key in `arguments`.
     pub name: String,
     /// The first line of its description; may be empty.
     pub about: String,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What notes are about.
+/// The subject of notes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = crate::schema::open)]
 #[serde(rename_all = "snake_case")]
@@ -30,12 +30,12 @@ pub struct List {
     pub text: bool,
 }
 
-/// A note.
+/// Something to remember in later sessions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Note {
-    /// What it is about.
+    /// The subject.
     pub scope: Scope,
-    /// Its name.
+    /// Unique among notes of its scope.
     pub name: String,
     /// Its first line, as the index has it.
     pub about: String,
@@ -53,7 +53,7 @@ pub struct Note {
 pub struct Add {
     /// A directory of a workspace, absolute.
     pub cwd: PathBuf,
-    /// What it is about.
+    /// The subject.
     #[serde(default)]
     pub scope: Scope,
     /// Its text; the first line says what it is about.
@@ -68,9 +68,9 @@ pub struct Add {
 pub struct Remove {
     /// A directory of a workspace, absolute.
     pub cwd: PathBuf,
-    /// What it is about.
+    /// The subject.
     #[serde(default)]
     pub scope: Scope,
-    /// Its name.
+    /// As `memory/list` gives it.
     pub name: String,
 }

@@ -26,11 +26,11 @@ pub enum ContentBlock {
         /// The text, UTF-8 without NUL.
         text: String,
     },
-    /// What a model thought before it answered.
+    /// A model's thinking before its answer.
     Thinking {
         /// The readable part; may be empty when the provider hides it.
         text: String,
-        /// What the provider wants back unchanged (a signature, encrypted reasoning), in the provider's own form.
+        /// Data that the provider wants back unchanged (a signature, encrypted reasoning), in the provider's own form.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         native: Option<Value>,
     },
@@ -46,12 +46,12 @@ pub enum ContentBlock {
     ResourceLink {
         /// Where it is: `file:///home/u/p/a.rs`, or an address of an MCP server's own.
         uri: String,
-        /// Its name.
+        /// The name of a file, or a title.
         name: String,
         /// Such as `text/plain`, if it is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         media_type: Option<String>,
-        /// What it is, in a few words.
+        /// A description in a few words.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         description: Option<String>,
     },
@@ -62,7 +62,7 @@ pub enum ContentBlock {
         /// Such as `text/plain`, if it is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         media_type: Option<String>,
-        /// Its text.
+        /// The whole content.
         text: String,
     },
     /// The model's request to run a tool.
@@ -93,18 +93,18 @@ pub enum ContentBlock {
         /// Whether the call failed, was denied or did not run.
         #[serde(default)]
         is_error: bool,
-        /// What the model reads.
+        /// The result as the model reads it.
         content: Vec<ContentBlock>,
     },
-    /// What the model had a tool of its provider do, which ran there, or what came of it.
+    /// A call of a provider's own tool, which ran there, or its result.
     Hosted {
-        /// The tool.
+        /// The provider's own tool.
         tool: HostedTool,
         /// Which of the two it is.
         part: HostedPart,
         /// For people, and for models of other providers: the query or code, or the sources or output; cut if it is long.
         text: String,
-        /// What the provider wants back unchanged, in the provider's own form; absent if it was cut.
+        /// Data that the provider wants back unchanged, in the provider's own form; absent if it was cut.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         native: Option<Value>,
     },
@@ -133,7 +133,7 @@ pub enum HostedTool {
 }
 
 impl HostedTool {
-    /// Those that can be switched on.
+    /// The tools that can be switched on.
     pub const ALL: [Self; 2] = [Self::WebSearch, Self::CodeExecution];
 
     /// Its name, in the configuration and on the wire.
@@ -146,14 +146,14 @@ impl HostedTool {
     }
 }
 
-/// What a [`ContentBlock::Hosted`] is.
+/// A part of a [`ContentBlock::Hosted`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = crate::schema::open)]
 #[serde(rename_all = "snake_case")]
 pub enum HostedPart {
-    /// What the model asked for.
+    /// The model's request.
     Call,
-    /// What came of it.
+    /// The provider's result.
     Result,
     /// Why nothing came of it.
     Error,
@@ -336,7 +336,7 @@ pub struct Usage {
     /// The part of `output_tokens` that was thinking.
     #[serde(default)]
     pub reasoning_tokens: u64,
-    /// What it cost, in millionths of a US dollar, at the prices of the time; absent if nothing is known of it.
+    /// The cost in millionths of a US dollar, at the prices of the time; absent if nothing is known of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_micros: Option<u64>,
     /// Some of what is summed has a cost that is not known, or was cut before its provider counted it: it is at least this.
@@ -345,7 +345,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// What an answer adds to a sum, from its event. An answer that was cut, or not counted, cost more than is known.
+    /// The share of an answer in a sum, from its event. An answer that was cut, or not counted, cost more than is known.
     pub fn of_answer(said: Option<Self>, interrupted: bool) -> Self {
         let usage = said.unwrap_or_default();
         let whole = !interrupted && !usage.is_uncounted();
@@ -364,7 +364,7 @@ impl Usage {
 }
 
 impl Usage {
-    /// What this sum has more than an earlier one of the same.
+    /// The difference to an earlier sum of the same.
     pub fn since(&self, earlier: &Self) -> Self {
         let cost_micros = self.cost_micros.map(|cost| cost.saturating_sub(earlier.cost_micros.unwrap_or_default()));
         Self {

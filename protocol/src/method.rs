@@ -17,9 +17,9 @@ use crate::{
 pub trait Method: Serialize {
     /// `resource/verb`.
     const NAME: &'static str;
-    /// What it takes.
+    /// The parameters.
     type Params: DeserializeOwned;
-    /// What the daemon answers.
+    /// The daemon's answer.
     type Result: Serialize + DeserializeOwned;
 }
 
@@ -104,7 +104,7 @@ methods! {
         /// The tools that models are given.
         ToolList: "tool/list" = tools(daemon::Tools) -> Vec<daemon::Tool>;
     }
-    /// Sessions.
+    /// Work in a directory, with a history.
     SessionApi {
         /// Creates a session; answers once it is on disk.
         SessionCreate: "session/create" = create(session::Create) -> session::Created;
@@ -130,7 +130,7 @@ methods! {
         SessionUndo: "session/undo" = undo(session::Undo) -> session::Restored;
         /// Makes the changes again that were undone last.
         SessionRedo: "session/redo" = redo(session::Redo) -> session::Restored;
-        /// What the session's turns changed in files, those of its children too.
+        /// The changes of the session's turns in files, with those of its children.
         SessionDiff: "session/diff" = diff(checkpoint::Diff) -> checkpoint::Differences;
         /// Makes a session that goes on from a point of another one; answers once it is on disk.
         SessionFork: "session/fork" = fork(tree::Fork) -> tree::ForkMade;
@@ -138,7 +138,7 @@ methods! {
         SessionRewind: "session/rewind" = rewind(tree::Rewind) -> tree::RewindDone;
         /// The prompts that the session can go back to, the latest first.
         SessionPrompts: "session/prompts" = prompts(tree::Prompts) -> Vec<tree::PromptRow>;
-        /// What compactions replaced in the context, and by what, the latest first.
+        /// The compactions of the context: messages replaced and their summaries, the latest first.
         SessionCompaction: "session/compaction" = compactions(tree::Compactions) -> Vec<tree::CompactionRow>;
         /// Takes back the latest compaction, while the messages fit the model.
         SessionUncompact: "session/uncompact" = uncompact(tree::Uncompact) -> tree::Uncompacted;
@@ -171,17 +171,17 @@ methods! {
         /// Asks no more.
         CompletionCancel: "completion/cancel" = cancel(completion::Cancel) -> daemon::Empty;
     }
-    /// What was paid for.
+    /// Sums of tokens and cost.
     UsageApi {
         /// Tokens and costs, summed up.
         UsageList: "usage/list" = sums(usage::List) -> usage::Sums;
     }
-    /// Blobs.
+    /// Content that is too large for an event.
     BlobApi {
         /// A piece of what an event names.
         BlobGet: "blob/get" = get(blob::Get) -> blob::Piece;
     }
-    /// Artifacts.
+    /// Files that clients and tools leave for prompts and people.
     ArtifactApi {
         /// Begins to put an artifact here.
         ArtifactBegin: "artifact/begin" = begin(artifact::Begin) -> artifact::Begun;
@@ -189,13 +189,13 @@ methods! {
         ArtifactWrite: "artifact/write" = write(artifact::Write) -> artifact::Written;
         /// Makes an artifact of what was written; answers once it is on disk.
         ArtifactFinish: "artifact/finish" = finish(artifact::Finish) -> artifact::Artifact;
-        /// What is known of an artifact.
+        /// The properties of an artifact.
         ArtifactGet: "artifact/get" = get(artifact::Named) -> artifact::Artifact;
         /// A piece of its bytes.
         ArtifactRead: "artifact/read" = read(artifact::Read) -> blob::Piece;
         /// The artifacts, the latest first.
         ArtifactList: "artifact/list" = list(artifact::List) -> Vec<artifact::Artifact>;
-        /// Deletes an artifact.
+        /// Deletes an artifact, and its bytes unless another one has them.
         ArtifactDelete: "artifact/delete" = delete(artifact::Named) -> daemon::Empty;
     }
     /// Provider keys.
@@ -209,7 +209,7 @@ methods! {
     }
     /// The configuration.
     ConfigApi {
-        /// What is in force, and what waits until a person confirms it.
+        /// The configuration in force, and the changes that wait until a person confirms them.
         ConfigGet: "config/get" = get(config::Get) -> config::Configuration;
         /// Puts the changes of the file that wait into force.
         ConfigConfirm: "config/confirm" = confirm(config::Confirm) -> config::Confirmed;
@@ -220,7 +220,7 @@ methods! {
     }
     /// Trust in the files of workspaces.
     TrustApi {
-        /// What the files of a workspace set, and what waits until a person trusts it.
+        /// The settings of a workspace's files, and the changes that wait until a person trusts them.
         TrustGet: "trust/get" = get(trust::Get) -> trust::Workspace;
         /// Trusts what waits in a workspace.
         TrustConfirm: "trust/confirm" = confirm(trust::Confirm) -> config::Confirmed;
@@ -229,7 +229,7 @@ methods! {
         /// Trusts nothing of a workspace any more.
         TrustRevoke: "trust/revoke" = revoke(trust::Revoke) -> trust::Revoked;
     }
-    /// Tokens.
+    /// Access for other programs, with limits.
     TokenApi {
         /// Makes a token, whose text is shown this once.
         TokenMint: "token/mint" = mint(token::Mint) -> token::Minted;
@@ -272,7 +272,7 @@ methods! {
         McpRemove: "mcp/remove" = remove(mcp::Named) -> daemon::Empty;
         /// Ends a server; the next call starts it.
         McpRestart: "mcp/restart" = restart(mcp::Named) -> daemon::Empty;
-        /// What a server wrote and logged last.
+        /// The latest lines that a server wrote and logged.
         McpLogs: "mcp/logs" = logs(mcp::Named) -> mcp::Logs;
         /// Starts a server, if it does not run, and says how it is.
         McpTest: "mcp/test" = test(mcp::Test) -> mcp::Server;
@@ -282,16 +282,16 @@ methods! {
         McpFinishLogin: "mcp/finish_login" = finish_login(mcp::FinishLogin) -> mcp::LoggedIn;
         /// Forgets the login at a server.
         McpLogout: "mcp/logout" = logout(mcp::Named) -> mcp::LoggedOut;
-        /// What servers have that a prompt can name.
+        /// The resources of servers that a prompt can name.
         McpResources: "mcp/resources" = resources(mcp::Offered) -> Vec<mcp::Resource>;
-        /// What a resource has.
+        /// The content of a resource.
         McpResource: "mcp/resource" = resource(mcp::ReadResource) -> mcp::Attachable;
         /// The prompts that servers have ready.
         McpPrompts: "mcp/prompts" = prompts(mcp::Offered) -> Vec<mcp::ServerPrompt>;
-        /// What such a prompt says.
+        /// The content of such a prompt.
         McpPrompt: "mcp/prompt" = prompt(mcp::GetPrompt) -> mcp::Attachable;
     }
-    /// Permissions.
+    /// Questions about tool calls, and rules.
     PermissionApi {
         /// The permissions that wait.
         PermissionList: "permission/list" = pending(permission::List) -> Vec<permission::Pending>;

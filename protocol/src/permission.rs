@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::daemon::ToolDecision;
 use crate::id::{CallId, PermissionId, SessionId};
 
-/// What runs without being asked for.
+/// Decides which calls run without being asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
@@ -28,7 +28,7 @@ impl Mode {
     /// All of them, in the order in which people are shown them.
     pub const ALL: [Self; 4] = [Self::Ask, Self::Edit, Self::Auto, Self::Plan];
 
-    /// What it does, in a few words for people.
+    /// Its effect, in a few words for people.
     pub fn description(self) -> &'static str {
         match self {
             Self::Ask => "reads in the workspace; everything else asks",
@@ -42,9 +42,9 @@ impl Mode {
 /// A row of `mode/list`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ModeInfo {
-    /// The mode.
+    /// The word for it in requests.
     pub mode: Mode,
-    /// What it does, in a few words for people.
+    /// Its effect, in a few words for people.
     pub description: String,
 }
 
@@ -113,7 +113,7 @@ impl Decision {
         Self::ANSWERS.into_iter().find(|decision| decision.name() == name)
     }
 
-    /// What people read of it as an option.
+    /// The text of the option, for people.
     pub fn label(self) -> &'static str {
         match self {
             Self::AllowOnce => "allow once",
@@ -153,7 +153,7 @@ pub struct List {
 pub struct After {
     /// When it was asked, in Unix milliseconds.
     pub at: u64,
-    /// The permission.
+    /// Orders rows of the same time.
     pub permission: PermissionId,
 }
 
@@ -166,9 +166,9 @@ pub struct Pending {
     pub session: SessionId,
     /// The tool call that waits.
     pub call: CallId,
-    /// The tool.
+    /// The name of the tool that would run.
     pub tool: String,
-    /// What will run.
+    /// The action in one line.
     pub action: String,
     /// The arguments, whole.
     pub input: Value,
@@ -178,7 +178,7 @@ pub struct Pending {
     pub digest: String,
     /// The rule that `allow_session` and `allow_always` would add, and `reject_always` as one that refuses.
     pub grant: String,
-    /// Those rules, if the call touches several things: then `grant` names them all, for people.
+    /// The rules one by one, if the call touches several things: then `grant` names them all, for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<String>,
     /// When it was asked, in Unix milliseconds.
@@ -188,7 +188,7 @@ pub struct Pending {
 /// `permission/answer`: decides one permission; the first answer wins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
-    /// The permission.
+    /// The permission to decide.
     pub permission: PermissionId,
     /// The decision: any but `cancelled`.
     #[schemars(transform = answers_only)]
@@ -249,7 +249,7 @@ pub struct Explain {
 pub struct Explained {
     /// `allow`, `ask` or `deny`.
     pub verdict: ToolDecision,
-    /// What says so: `rule …`, `rules …, …` or `mode …`, or which skill limits the turn that has read it, and to what.
+    /// The reason: `rule …`, `rules …, …` or `mode …`, or which skill limits the turn that has read it, and to what.
     pub by: String,
     /// Where that rule stands; absent for a mode, and for several rules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -268,7 +268,7 @@ pub struct Explained {
 pub struct AlwaysRule {
     /// The root of the workspace in which it holds.
     pub workspace: PathBuf,
-    /// The rule.
+    /// As the configuration has it, such as `bash(make)`.
     pub rule: String,
     /// Whether it refuses.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -291,6 +291,6 @@ pub struct RemoveRule {
 /// The result of `permission/remove`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RulesRemoved {
-    /// What was removed.
+    /// The rules that were removed.
     pub removed: Vec<AlwaysRule>,
 }

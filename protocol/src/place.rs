@@ -39,9 +39,9 @@ pub enum PlaceError {
     Unsafe {
         /// The directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem, after the path.
         problem: String,
-        /// What mends it.
+        /// The command or change that helps.
         remedy: String,
     },
     /// The directory cannot be read or made.
@@ -49,13 +49,13 @@ pub enum PlaceError {
     Io {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
 }
 
 impl PlaceError {
-    /// What to do about it.
+    /// The next thing to do about it.
     pub fn hint(&self) -> String {
         match self {
             Self::NoHome => "set HOME".to_owned(),
@@ -103,7 +103,7 @@ impl Places {
         self.config.join("config.toml")
     }
 
-    /// The database.
+    /// The SQLite file with all sessions.
     pub fn database(&self) -> PathBuf {
         self.data.join("linger.db")
     }
@@ -143,7 +143,7 @@ impl Places {
         self.state.join("lingerd.reached")
     }
 
-    /// What people were told of sessions, and how far they read.
+    /// Signals that people were sent about sessions, and how far they read.
     pub fn attention(&self) -> PathBuf {
         self.state.join("lingerd.attention")
     }
@@ -192,7 +192,7 @@ fn check_owner(path: &Path, meta: &std::fs::Metadata) -> Result<(), PlaceError> 
     Err(PlaceError::Unsafe { path: path.to_path_buf(), problem, remedy: in_place_of(path) })
 }
 
-/// What to do about a directory that is not the user's to change.
+/// Advice for a directory that is not the user's to change.
 fn in_place_of(path: &Path) -> String {
     format!("put a directory of yours in the place of {}", path.display())
 }

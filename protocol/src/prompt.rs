@@ -1,4 +1,4 @@
-//! What a user sends: content, and the shape of its answer.
+//! A user's prompt: content, and the schema of its answer.
 //!
 //! A request may have megabytes, and JSON takes many times its length once it is taken apart. So here nothing is taken apart
 //! that a prompt cannot have: blocks are looked at one by one, and a schema only if it is not too long.
@@ -20,13 +20,13 @@ pub const MAX_SCHEMA_TEXT: usize = 256 << 10;
 
 const CONTENT: &str = "content is a text, or a list of blocks of text and images";
 
-/// What a user sends: a string, or content blocks (text, images, resources and links to them).
+/// A user's prompt: a string, or content blocks (text, images, resources and links to them).
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum PromptContent {
     /// Text alone.
     Text(String),
-    /// Blocks.
+    /// Text, images, resources and links.
     Blocks(Vec<ContentBlock>),
 }
 

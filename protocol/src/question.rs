@@ -13,7 +13,7 @@ use crate::event::{Event, EventBody};
 use crate::id::{CallId, PermissionId, QuestionId, SessionId};
 use crate::permission::{self, Decision};
 
-/// What kind of answer a question wants.
+/// The kind of answer that a question wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = crate::schema::open)]
 #[serde(rename_all = "snake_case")]
@@ -51,7 +51,7 @@ impl QuestionKind {
     }
 }
 
-/// What cannot go on before a question is answered.
+/// The work that waits for the answer to a question.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Blocks {
@@ -59,12 +59,12 @@ pub enum Blocks {
     Call,
     /// The turn, from its next step on.
     Turn,
-    /// Nothing.
+    /// Work goes on meanwhile.
     #[default]
     Nothing,
 }
 
-/// What a question is about that the daemon asks by itself.
+/// The subject of a question that the daemon asks by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = crate::schema::open)]
 #[serde(rename_all = "snake_case")]
@@ -75,7 +75,7 @@ pub enum Subject {
     Circles,
     /// The budget of the session, which is spent; `go_on` raises it by its own size, `stop` ends the turn.
     Budget,
-    /// What the files of a workspace want; `trust/get` has it too.
+    /// The settings that the files of a workspace want; `trust/get` has them too.
     Workspace,
     /// The plan that a turn in mode `plan` has ended with: `edit` and `ask` set the mode and start the next turn, `not_yet` leaves
     /// it; a word with the answer goes to the model.
@@ -90,9 +90,9 @@ pub enum Subject {
 /// One of the possible answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct QuestionOption {
-    /// What an answer says.
+    /// The word for it in an answer.
     pub name: String,
-    /// What people read.
+    /// The text for people.
     pub label: String,
 }
 
@@ -106,17 +106,17 @@ impl QuestionOption {
 /// A question, whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Question {
-    /// What kind of answer it wants.
+    /// The form of the answer.
     pub kind: QuestionKind,
-    /// What it holds up.
+    /// The work that waits for it.
     pub blocks: Blocks,
     /// The tool call that asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallId>,
-    /// What it is about, if it is the daemon's own and of a kind that programs know.
+    /// Its subject, if it is the daemon's own and of a kind that programs know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<Subject>,
-    /// What is asked; absent for a permission, whose `action` says it.
+    /// The question; absent for a permission, whose `action` says it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
     /// The possible answers.
@@ -125,7 +125,7 @@ pub struct Question {
     /// JSON Schema of the fields, if it is a form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
-    /// What would run, if it is a permission: the fields of `permission/list`.
+    /// The call that would run, if it is a permission: the fields of `permission/list`.
     #[serde(flatten)]
     pub permission: Option<Action>,
     /// The hash of what is asked.
@@ -137,9 +137,9 @@ pub struct Question {
 pub struct Action {
     /// The permission: the question itself; `permission/answer` takes it too.
     pub permission: PermissionId,
-    /// The tool.
+    /// The name of the tool that would run.
     pub tool: String,
-    /// What will run.
+    /// The call in one line.
     pub action: String,
     /// The arguments, whole.
     pub input: Value,
@@ -147,7 +147,7 @@ pub struct Action {
     pub cwd: PathBuf,
     /// The rule that `allow_session` and `allow_always` would add, and `reject_always` as one that refuses.
     pub grant: String,
-    /// Those rules, if the call touches several things: then `grant` names them all, for people.
+    /// The rules one by one, if the call touches several things: then `grant` names them all, for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<String>,
 }
@@ -166,7 +166,7 @@ pub struct PendingQuestion {
     /// The name of that one; without one, the beginning of its first prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_name: Option<String>,
-    /// What is asked.
+    /// Its text, options and form.
     #[serde(flatten)]
     pub asked: Question,
     /// When it was asked, in Unix milliseconds.
@@ -250,14 +250,14 @@ pub struct List {
 pub struct After {
     /// When it was asked, in Unix milliseconds.
     pub at: u64,
-    /// The question.
+    /// Orders rows of the same time.
     pub question: QuestionId,
 }
 
 /// `question/answer`: answers one question; the first answer wins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
-    /// The question.
+    /// The question to answer.
     pub question: QuestionId,
     /// The name of an option.
     pub answer: String,

@@ -34,7 +34,7 @@ pub struct FoundMessages {
 /// A message that was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FoundMessage {
-    /// Its session.
+    /// The session that it belongs to.
     pub session: SessionId,
     /// The session's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]

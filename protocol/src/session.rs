@@ -41,7 +41,7 @@ pub struct Create {
     /// The models that stand in, in order, while the session's own cannot answer; the configuration's of that model when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<Vec<String>>,
-    /// What happens to a question that no person answers; the configuration's default when absent.
+    /// How a question that no person answers is treated; the configuration's default when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unattended: Option<Unattended>,
     /// The sums at which it asks before it goes on.
@@ -65,7 +65,7 @@ pub struct Create {
     /// less, they take a process of the user.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
-    /// What its system prompt has beside the daemon's own, at most 16 KiB.
+    /// Its own part of the system prompt, beside the daemon's, at most 16 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
     /// A name, unique among sessions.
@@ -132,11 +132,11 @@ pub struct List {
 pub struct Before {
     /// When it last changed, in Unix milliseconds.
     pub updated_at: u64,
-    /// The session.
+    /// Orders rows of the same time.
     pub session: SessionId,
 }
 
-/// What a session is doing.
+/// The present activity of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
@@ -165,9 +165,9 @@ pub struct ProviderWait {
 /// A row of `session/list`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Info {
-    /// The session.
+    /// Unique, and never used again.
     pub session: SessionId,
-    /// Its name.
+    /// Unique among sessions; absent until it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Its working directory.
@@ -182,10 +182,10 @@ pub struct Info {
     pub additional_directories: Vec<PathBuf>,
     /// Its permission mode.
     pub mode: Mode,
-    /// What happens to a question that no person answers, unless it waits.
+    /// How a question that no person answers is treated, unless it waits.
     #[serde(default, skip_serializing_if = "Unattended::holds")]
     pub unattended: Unattended,
-    /// Its budget.
+    /// Limits of its steps, cost and time.
     #[serde(default, skip_serializing_if = "Budget::is_empty")]
     pub budget: Budget,
     /// The sums at which it asks next: the budget, raised by each answer to go on.
@@ -197,9 +197,9 @@ pub struct Info {
     /// How hard its model thinks, where that was said.
     #[serde(default, skip_serializing_if = "Effort::is_auto")]
     pub effort: Effort,
-    /// What it is doing.
+    /// Its present activity.
     pub state: State,
-    /// What its turn waits for while its provider cannot answer; `state` is `running` then.
+    /// The obstacle that its turn waits for while its provider cannot answer; `state` is `running` then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_wait: Option<ProviderWait>,
     /// How its last turn ended, if it had one.
@@ -225,7 +225,7 @@ pub struct Info {
     /// The session that it goes on from, and where it left it, if it is a fork.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
-    /// What it does for its parent, if a call of `delegate` started it.
+    /// Its task for its parent, if a call of `delegate` started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delegated: Option<Delegated>,
     /// The children whose tasks are under way.
@@ -262,7 +262,7 @@ pub struct Info {
     /// How far a person had read when the last terminal left it; absent if no terminal was ever attached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<LastRead>,
-    /// What is wrong with it, if it cannot be read; other fields may then be empty.
+    /// The reason why it cannot be read; other fields may then be empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damaged: Option<String>,
     /// Why nothing of it can be written just now; the session resumes when writing works.
@@ -275,7 +275,7 @@ pub struct Info {
 pub struct Background {
     /// Its handle.
     pub background: BackgroundId,
-    /// The command.
+    /// The command line.
     pub command: String,
     /// When it was started, in Unix milliseconds.
     pub started_at: u64,
@@ -284,7 +284,7 @@ pub struct Background {
 /// `session/attach`: send the session's events after a cursor, and all that follow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Attach {
-    /// The session.
+    /// The session to follow.
     pub session: SessionId,
     /// Where to read on from; from the beginning when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -317,25 +317,25 @@ pub struct Attached {
 /// The result of `session/env`: the names of the variables of a session's tools.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Environment {
-    /// Those with values that are stored.
+    /// Names of variables with values that are stored.
     pub variables: Vec<String>,
-    /// Those with secrets, which are in the daemon's memory alone.
+    /// Names of variables with secrets, which are in the daemon's memory alone.
     pub secret: Vec<String>,
-    /// Those of `secret` whose values the daemon lacks since it was restarted.
+    /// Names in `secret` whose values the daemon lacks since it was restarted.
     pub missing: Vec<String>,
 }
 
 /// A request that names a session and nothing else: `session/detach`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Named {
-    /// The session.
+    /// The session that is meant.
     pub session: SessionId,
 }
 
 /// `session/cancel`: stops the session's turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cancel {
-    /// The session.
+    /// The session whose turn is stopped.
     pub session: SessionId,
     /// Also end its commands in the background.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -348,7 +348,7 @@ pub struct Cancel {
 /// `session/continue`: what the session is to do with its turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Keyed {
-    /// The session.
+    /// The session that goes on.
     pub session: SessionId,
     /// Idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -371,9 +371,9 @@ pub enum When {
 /// `session/prompt`: gives the session something to do; answers once the prompt is on disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Prompt {
-    /// The session.
+    /// The session to prompt.
     pub session: SessionId,
-    /// What the user says.
+    /// The user's content.
     pub content: PromptContent,
     /// When it takes effect; `queue` when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -419,7 +419,7 @@ impl Until {
 /// The result of `session/prompt` and `session/compact`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Prompted {
-    /// The prompt.
+    /// Unique in its session.
     pub prompt: PromptId,
     /// The `seq` of its `prompt_accepted`.
     pub seq: u64,
@@ -428,9 +428,9 @@ pub struct Prompted {
 /// `session/compact`: has the model write a summary that stands for older messages in the context.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Compact {
-    /// The session.
+    /// The session to compact.
     pub session: SessionId,
-    /// What the summary should keep in view.
+    /// The topic that the summary should keep in view.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub focus: Option<String>,
     /// Idempotency key: sent twice, it happens once.
@@ -441,7 +441,7 @@ pub struct Compact {
 /// `session/unqueue`: takes back prompts that wait for their turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Unqueue {
-    /// The session.
+    /// The session with the waiting prompts.
     pub session: SessionId,
     /// This one; the one that came last when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -461,7 +461,7 @@ pub struct Unqueued {
 /// `session/bin`: puts a session into the bin, where it stays for 30 days.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Bin {
-    /// The session.
+    /// The session to put into the bin.
     pub session: SessionId,
     /// Also while a turn is running; it is cancelled first.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -482,7 +482,7 @@ pub struct OutOfBin {
 /// `session/undo`: puts files back to what they were before the model's tools changed them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Undo {
-    /// The session.
+    /// The session that made the changes.
     pub session: SessionId,
     /// Only the changes of this call; absent: of the latest turn that changed files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -501,7 +501,7 @@ pub struct Undo {
 /// `session/redo`: makes the changes again that were undone last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Redo {
-    /// The session.
+    /// The session that undid the changes.
     pub session: SessionId,
     /// Also files that were changed since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -517,7 +517,7 @@ pub struct Restored {
     /// The turn, if all of its changes were meant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<TurnId>,
-    /// What was made of which file; a file that was as wanted has none.
+    /// The change of each file; a file that was as wanted has none.
     pub changes: Vec<FileChange>,
     /// The files that could not be put back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -527,7 +527,7 @@ pub struct Restored {
 /// `session/set`: changes a session from its next step on; absent fields stay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Set {
-    /// The session.
+    /// The session to change.
     pub session: SessionId,
     /// `provider/model`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -544,7 +544,7 @@ pub struct Set {
     /// The models that stand in, in order, while the session's own cannot answer; an empty list is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<Vec<String>>,
-    /// What happens to a question that no person answers, also to those that wait.
+    /// How a question that no person answers is treated from now on, also questions that wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unattended: Option<Unattended>,
     /// The sums at which it asks before it goes on; 0 takes one away. What was raised by answers begins again.
@@ -553,7 +553,7 @@ pub struct Set {
     /// More directories that its file tools treat like `cwd`, absolute; each must exist.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub add_directories: Vec<PathBuf>,
-    /// Those of them that count no more.
+    /// The additional directories to take away.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove_directories: Vec<PathBuf>,
     /// All MCP servers of this session alone from now on, as in `session/create`; an empty list is none. Those that it has already
@@ -564,7 +564,7 @@ pub struct Set {
     /// children, and a token gives more only where its own mode reaches as far as that of the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
-    /// The name.
+    /// The new name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Idempotency key.
@@ -590,7 +590,7 @@ pub struct PrefixFingerprint {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Effort {
-    /// What the configuration says of the model, and without a word there what its provider does by itself.
+    /// The configured effort of the model; if none is set, the provider's own default.
     #[default]
     Auto,
     /// It does not think.
@@ -652,7 +652,7 @@ impl std::str::FromStr for Effort {
 /// `session/remove`: deletes a session and everything that was stored for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Remove {
-    /// The session.
+    /// The session to delete.
     pub session: SessionId,
     /// Also while a turn is running; it is cancelled first.
     #[serde(default)]

@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use crate::id::{SessionId, TokenId};
 use crate::permission::Mode;
 
-/// What the text of a token begins with; 43 characters of base64url follow, which are 32 random bytes.
+/// The prefix of a token's text; 43 characters of base64url follow, which are 32 random bytes.
 pub const TOKEN: &str = "lng_";
 
-/// What a code begins with, which `token/exchange` takes once; then as a token.
+/// The prefix of a code, which `token/exchange` takes once; the rest is as a token's.
 pub const CODE: &str = "lngc_";
 
 /// How long a code of `token/mint` is good, in milliseconds: a person opens a page with it.
@@ -47,10 +47,10 @@ impl Can {
     pub const ALL: [Self; 6] =
         [Self::Observe, Self::Speak, Self::Steer, Self::AnswerEdits, Self::AnswerCommands, Self::Administer];
 
-    /// What a token can when nothing is said.
+    /// The rights of a token when none are named.
     pub const USUAL: [Self; 2] = [Self::Observe, Self::Speak];
 
-    /// What an MCP server of the daemon can be granted; the other rights are for processes that the daemon did not start.
+    /// The rights that an MCP server of the daemon can be granted; the others are for processes that the daemon did not start.
     pub const OF_SERVERS: [Self; 2] = [Self::Observe, Self::Speak];
 
     /// Its name on the wire.
@@ -89,12 +89,12 @@ impl FromStr for Can {
     }
 }
 
-/// What a connection with a token may do.
+/// The rights of a connection with a token.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Grant {
     /// Its name: the author in the log of what comes by it.
     pub name: String,
-    /// What it allows.
+    /// The rights.
     pub can: Vec<Can>,
     /// Only these sessions and their children; all when absent. With them no session can be created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -129,7 +129,7 @@ pub struct Behind {
 pub struct Mint {
     /// The grant's name.
     pub name: String,
-    /// What it allows; `observe` and `speak` when absent.
+    /// The rights; `observe` and `speak` when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub can: Option<Vec<Can>>,
     /// Only these sessions and their children.
@@ -156,7 +156,7 @@ pub struct Minted {
     pub id: TokenId,
     /// The text of the token, or of the code; it is shown this once and not stored.
     pub token: String,
-    /// What it allows.
+    /// Its rights and limits.
     pub grant: Grant,
 }
 
@@ -169,7 +169,7 @@ impl std::fmt::Debug for Minted {
 /// `token/exchange`: gives a token for a code, once.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Exchange {
-    /// The code.
+    /// From `token/mint`, not used before.
     pub code: String,
 }
 
@@ -183,9 +183,9 @@ impl std::fmt::Debug for Exchange {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "TokenRow")]
 pub struct Row {
-    /// Its id.
+    /// Public: identifies the token, and is none.
     pub id: TokenId,
-    /// What it allows.
+    /// Its rights and limits.
     pub grant: Grant,
     /// When it was made, in Unix milliseconds.
     pub created_at: u64,
@@ -201,7 +201,7 @@ pub struct Row {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "RevokeToken")]
 pub struct Revoke {
-    /// Its id.
+    /// As `token/list` gives it.
     pub id: TokenId,
 }
 

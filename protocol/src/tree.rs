@@ -27,7 +27,7 @@ pub struct Origin {
 /// `session/fork`: a new session that goes on from a point of another one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Fork {
-    /// The session.
+    /// The session to fork.
     pub session: SessionId,
     /// The id of a message or of a prompt. After an answer the fork goes on from its end, with the results of its calls; of a
     /// prompt it goes on from before it. The latest finished step when absent.
@@ -52,7 +52,7 @@ pub struct ForkMade {
     pub model: String,
     /// Its mode: the stricter of the origin's and the configuration's.
     pub mode: Mode,
-    /// What the prompt said that the fork goes on from before, if it does: to say it otherwise.
+    /// Text of the prompt that the fork starts before, to edit and resend.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }
@@ -60,7 +60,7 @@ pub struct ForkMade {
 /// `session/rewind`: a session goes on from before one of its prompts; what it leaves stays, as a fork.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Rewind {
-    /// The session.
+    /// The session to rewind.
     pub session: SessionId,
     /// The prompt, or its message; the latest prompt when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,7 +68,7 @@ pub struct Rewind {
     /// Also put back the files that its turns changed since, as `session/undo` does.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub files: bool,
-    /// Of these files also those that somebody changed since.
+    /// Whether to undo files too that somebody changed since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
     /// Idempotency key.
@@ -85,10 +85,10 @@ pub struct RewindDone {
     pub to: u64,
     /// The prompt that it went back to.
     pub prompt: PromptId,
-    /// What that said.
+    /// The text of that prompt.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
-    /// What was made of which file.
+    /// The change of each file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<FileChange>,
 }
@@ -96,7 +96,7 @@ pub struct RewindDone {
 /// `session/prompts`: the prompts that a session can go back to, the latest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Prompts {
-    /// The session.
+    /// The session whose prompts are listed.
     pub session: SessionId,
     /// At most this many; 100 when absent, and at most 1000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -106,9 +106,9 @@ pub struct Prompts {
 /// A row of `session/prompts`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PromptRow {
-    /// The prompt.
+    /// The prompt to go back to.
     pub prompt: PromptId,
-    /// Its message.
+    /// The user message of the prompt.
     pub message: MessageId,
     /// When it entered the history, in Unix milliseconds.
     pub at: u64,
@@ -142,7 +142,7 @@ pub struct Forked {
     /// The agent that it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Role>,
-    /// What its system prompt has beside the daemon's own, as the creator of the first one wrote it.
+    /// Its own part of the system prompt, beside the daemon's, as the creator of the first one wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
     /// The directories that a user added.
@@ -154,7 +154,7 @@ pub struct Forked {
     /// Its budget, of which nothing is spent.
     #[serde(default, skip_serializing_if = "Budget::is_empty")]
     pub budget: Budget,
-    /// What happens to a question that no person answers.
+    /// How a question that no person answers is treated.
     #[serde(default, skip_serializing_if = "Unattended::holds")]
     pub unattended: Unattended,
     /// How long a turn waits while its provider cannot answer.
@@ -179,13 +179,13 @@ pub struct Forked {
 /// How many turns, messages, calls, prompts and commands in the background a session had.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IdCounts {
-    /// Turns.
+    /// Turns of the session.
     pub turns: u64,
-    /// Messages.
+    /// Messages of the session.
     pub messages: u64,
     /// Tool calls.
     pub calls: u64,
-    /// Prompts.
+    /// Prompts of the session.
     pub prompts: u64,
     /// Commands in the background.
     #[serde(default)]
@@ -218,7 +218,7 @@ pub struct Rewound {
 /// `session/compaction`: the compactions of a session's conversation, the latest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Compactions {
-    /// The session.
+    /// The session whose compactions are listed.
     pub session: SessionId,
 }
 
@@ -233,7 +233,7 @@ pub struct CompactionRow {
     pub through: MessageId,
     /// How many messages it replaces; an earlier summary counts as one.
     pub messages: u32,
-    /// What the model reads in their place.
+    /// The summary that the model reads in their place.
     pub summary: String,
     /// About how many tokens the context had.
     pub tokens_before: u64,
@@ -247,7 +247,7 @@ pub struct CompactionRow {
 /// `session/uncompact`: takes back the latest compaction, while the messages fit the model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Uncompact {
-    /// The session.
+    /// The session whose compaction is undone.
     pub session: SessionId,
     /// Idempotency key: sent twice, it happens once.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -27,13 +27,13 @@ pub struct Workspace {
     /// The settings that are in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings: Option<Value>,
-    /// What is wrong with the file; everything in the workspace asks then.
+    /// The error of the file; everything in the workspace asks while there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What is wrong with the workspace's `.mcp.json` and its servers, a line each; it concerns them alone.
+    /// The errors of the workspace's `.mcp.json` and its servers, a line each; they concern those alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
-    /// What waits until a person trusts it.
+    /// The changes that wait until a person trusts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
 }
@@ -52,7 +52,7 @@ pub struct Confirm {
 pub struct Trusted {
     /// The root of the workspace.
     pub workspace: PathBuf,
-    /// What is trusted, a line each.
+    /// The trusted settings, a line each.
     pub trusts: Vec<String>,
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::age;
 
-/// What happens to a question of a turn that no person answers. Written `hold`, `deny`, or `deny:10m` with a number and a unit.
+/// How a turn's question that no person answers is treated. Written `hold`, `deny`, or `deny:10m` with a number and a unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]

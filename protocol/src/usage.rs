@@ -1,4 +1,4 @@
-//! What was paid for: parameters and result of `usage/list`.
+//! Sums of tokens and cost: parameters and result of `usage/list`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,12 +12,12 @@ pub struct List {
     /// From the day on in which this lies, in Unix milliseconds; everything without it. Days are those of UTC, as in providers' bills.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<u64>,
-    /// What a row stands for.
+    /// The key of the rows.
     #[serde(default)]
     pub by: By,
 }
 
-/// What a row of `usage/list` stands for.
+/// The key of the rows of `usage/list`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
@@ -42,7 +42,7 @@ pub struct Sums {
     pub left_out: u64,
 }
 
-/// What some answers came to.
+/// The usage of some answers, added up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Sum {
     /// The day, such as `2026-11-21`.
@@ -51,10 +51,10 @@ pub struct Sum {
     /// The model, `provider/model`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The session.
+    /// Present in sums by session, unless it was removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
-    /// Its name.
+    /// The name of the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Answers of models, those that were cut included.

@@ -55,7 +55,7 @@ pub const PROVIDER_KEYS: [&str; 15] = [
     "LITELLM_API_KEY",
 ];
 
-/// What an event and the database have in place of the value of a variable with a secret, which is in the daemon's memory alone.
+/// The value that an event and the database have for a variable with a secret, which is in the daemon's memory alone.
 pub const IN_MEMORY: &str = "<in memory>";
 
 /// The longest value of one variable, in bytes: the longest PATH that was seen has a few thousand.
@@ -231,14 +231,14 @@ fn has_password(rest: &str) -> bool {
     has_key_prefix(user) || user.split_once(':').is_some_and(|(_, password)| !password.is_empty())
 }
 
-/// What a configuration says about variables for tools.
+/// The choice of variables for tools in a configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     /// Given although they are withheld otherwise.
     pub pass: BTreeSet<String>,
     /// Never given.
     pub deny: BTreeSet<String>,
-    /// Those with the keys of configured providers.
+    /// Variables with the keys of configured providers.
     pub keys: BTreeSet<String>,
 }
 
@@ -278,9 +278,10 @@ impl Choice {
         let mut taken = BTreeMap::new();
         for (name, value) in given {
             total += name.len() + value.len();
-            match total <= MAX_TOTAL {
-                true => drop(taken.insert(name, value)),
-                false => drop(others.insert(name, Withheld::Unfit)),
+            if total <= MAX_TOTAL {
+                taken.insert(name, value);
+            } else {
+                others.insert(name, Withheld::Unfit);
             }
         }
         (taken, others)

@@ -13,16 +13,16 @@ use crate::id::SessionId;
 pub struct Worktree {
     /// Its directory, absolute.
     pub path: PathBuf,
-    /// Its branch.
+    /// Checked out in it; merged by `session/merge`.
     pub branch: String,
     /// The commit that it was made of.
     pub base: String,
-    /// What became of it.
+    /// Whether it is in use, merged or gone.
     #[serde(default, skip_serializing_if = "WorktreeStatus::is_there")]
     pub status: WorktreeStatus,
 }
 
-/// What became of a worktree.
+/// The state of a worktree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = crate::schema::open)]
 #[serde(rename_all = "snake_case")]
@@ -58,7 +58,7 @@ pub struct Merge {
 /// The result of `session/merge`, and an event of the parent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Merged {
-    /// The child.
+    /// The child whose work was merged.
     pub child: SessionId,
     /// The name of its agent.
     pub agent: String,

@@ -20,10 +20,10 @@ pub const MAX_FILES: usize = 16;
 /// The most command lines that a command runs: each may ask.
 const MAX_RUNS: usize = 16;
 
-/// A command.
+/// A named prompt, `/name` in a prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Command {
-    /// What it is for.
+    /// Its purpose, as the header gives it.
     pub description: Option<String>,
     /// The agent whose work it is.
     pub agent: Option<String>,
@@ -38,7 +38,7 @@ pub struct Command {
 /// A piece of an expanded command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// Text.
+    /// Literal text.
     Text(String),
     /// A file, as the command names it.
     File(String),

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use super::Kind;
+use super::kind::Kind;
 use crate::config::instructions::is_trusted;
 use crate::mcp::settings::SERVER_FILES;
 use crate::sys::disk;
@@ -55,7 +55,7 @@ pub struct Places {
     pub cwd: PathBuf,
 }
 
-/// What does not count, and why.
+/// A file that is left out, and why.
 pub(super) type LeftOut = (PathBuf, String);
 
 /// A file that was found.
@@ -149,7 +149,9 @@ pub(super) fn find(kind: Kind, places: &Places) -> (Vec<Found>, Vec<LeftOut>) {
         of_workspace.iter().for_each(|dir| search.all(&level.join(dir), true));
     }
     search.all(&places.config.join(own), false);
-    home.into_iter().for_each(|home| of_home.iter().for_each(|dir| search.all(&home.join(dir), false)));
+    if let Some(home) = home {
+        of_home.iter().for_each(|dir| search.all(&home.join(dir), false));
+    }
     let mut seen = HashSet::new();
     search.files.retain(|file| seen.insert(file.real.clone()));
     (search.files, search.left_out)

@@ -23,9 +23,9 @@ pub(super) struct Page {
     pub(super) fields: Map<String, Value>,
     /// Whether there is a header.
     pub(super) has_header: bool,
-    /// What follows it, without blank lines around.
+    /// The text after the header, without blank lines around it.
     pub(super) body: String,
-    /// What is odd about it.
+    /// Warnings about the header.
     pub(super) problems: Vec<Problem>,
     header: String,
 }

@@ -7,6 +7,7 @@
 //!
 //! | file | owns |
 //! |---|---|
+//! | `kind`, `entry` | the kinds of files; one that is in use |
 //! | `find` | where the files lie, and reading them |
 //! | `frontmatter` | the YAML header |
 //! | `others` | what other programs call tools, models and modes |
@@ -14,8 +15,10 @@
 //! | `watch` | noticing that some have changed |
 
 pub mod command;
+mod entry;
 mod find;
 mod frontmatter;
+mod kind;
 mod others;
 mod program;
 pub mod role;
@@ -26,7 +29,7 @@ pub mod watch;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
-use linger_protocol::agent::{Item, Problem, Role, Scope, Skill as Named, SkillLimit, Status};
+use linger_protocol::agent::{Item, Problem, Scope, SkillLimit, Status};
 use serde_json::{Map, Value};
 
 use crate::config::{ConfigStore, FILES, MCP_FILES, OwnFiles};
@@ -34,71 +37,14 @@ use crate::tool::program::Program;
 use crate::tool::set::Names;
 use crate::tool::text;
 pub use command::Command;
+pub use entry::Entry;
 pub use find::{Found, Places};
+pub use kind::Kind;
 pub use role::Agent;
 use server::ServerFile;
 pub use skill::Skill;
 
-/// A kind of file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// Knowledge on demand.
-    Skill,
-    /// A prompt with a name.
-    Command,
-    /// The role of a session.
-    Agent,
-    /// A program that models can call.
-    Tool,
-    /// An MCP server.
-    Server,
-}
-
-impl Kind {
-    /// All of them.
-    const ALL: [Self; 5] = [Self::Skill, Self::Command, Self::Agent, Self::Tool, Self::Server];
-    /// Those that a tool set is made of.
-    const OF_TOOLS: [Self; 2] = [Self::Tool, Self::Server];
-
-    fn noun(self) -> &'static str {
-        match self {
-            Self::Skill => "skill",
-            Self::Command => "command",
-            Self::Agent => "agent",
-            Self::Tool => "tool",
-            Self::Server => "server",
-        }
-    }
-}
-
-/// One that counts.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Entry<T> {
-    /// Its name.
-    pub name: String,
-    /// Its file.
-    pub found: Found,
-    /// What is wrong with it.
-    pub problems: Vec<Problem>,
-    /// What it says.
-    pub item: T,
-}
-
-impl Entry<Skill> {
-    /// As an event names it.
-    pub fn named(&self) -> Named {
-        Named { name: self.name.clone(), path: self.found.path.clone(), digest: self.found.digest.clone() }
-    }
-}
-
-impl Entry<Agent> {
-    /// As an event names it.
-    pub fn role(&self) -> Role {
-        Role { name: self.name.clone(), path: self.found.path.clone(), digest: self.found.digest.clone() }
-    }
-}
-
-/// What a file is at a moment.
+/// A file at one moment, to tell a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileState {
     /// `agent NAME`.
@@ -109,16 +55,16 @@ pub struct FileState {
     mark: String,
 }
 
-/// What sessions in a directory have.
+/// Skills, commands, agents and tools of the sessions in one directory.
 #[derive(Clone, Debug, Default)]
 pub struct Library {
-    /// The skills.
+    /// Skills in use, the nearest directory first.
     pub skills: Vec<Entry<Skill>>,
-    /// The commands.
+    /// Commands in use, the nearest directory first.
     pub commands: Vec<Entry<Command>>,
-    /// The agents.
+    /// Agents in use, the nearest directory first.
     pub agents: Vec<Entry<Agent>>,
-    /// The tools.
+    /// Programs that models can call.
     pub tools: Vec<Entry<Program>>,
     /// Whether the user's own files are others than before.
     pub is_own_new: bool,
@@ -217,7 +163,7 @@ impl Library {
         }
     }
 
-    /// What each file is now, by its path, to tell a change.
+    /// The state of each file, by its path, to tell a change.
     pub fn state(&self) -> BTreeMap<PathBuf, FileState> {
         let row = |(kind, item): &(Kind, Item)| {
             let text = item.text.as_deref().map(find::digest).unwrap_or_default();
@@ -246,7 +192,7 @@ impl Library {
         Some(Ok(vec![command::Piece::Text(skill::sent(skill, arguments))]))
     }
 
-    /// What `/name` limits its turn to, if that is a skill with a list of tools.
+    /// The tools that `/name` limits its turn to, if it is a skill with a list of tools.
     pub fn limit(&self, name: &str) -> Option<SkillLimit> {
         let is_command = self.commands.iter().any(|entry| entry.name == name);
         let skill = self.skills.iter().find(|entry| entry.name == name).filter(|_| !is_command)?;
@@ -321,7 +267,7 @@ impl File {
     }
 }
 
-/// What a file says.
+/// A parsed file.
 enum Meaning {
     Skill(Skill),
     Command(Command),

@@ -1,4 +1,4 @@
-//! What other programs call tools, models and modes, and what those are here: one table. Data, and pure.
+//! Names that other programs use for tools, models and modes, with linger's: one table. Data, and pure.
 //!
 //! A name that is not here means nothing: a tool is left out, a model leaves the session's own. Nothing here allows anything.
 
@@ -76,10 +76,10 @@ const MAKERS: &[(&str, &str)] = &[
     ("mistral-", "mistral"),
 ];
 
-/// What other programs call providers in `provider/model`.
+/// Other programs' names of providers in `provider/model`, with linger's.
 const PROVIDERS: &[(&str, &str)] = &[("google", "gemini"), ("qwen", "alibaba")];
 
-/// What other programs call modes.
+/// Other programs' names of modes, with linger's.
 const MODES: &[(&str, Mode)] =
     &[("default", Mode::Ask), ("acceptEdits", Mode::Edit), ("bypassPermissions", Mode::Auto), ("dontAsk", Mode::Auto)];
 

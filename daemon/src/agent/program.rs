@@ -8,8 +8,8 @@ use std::path::Path;
 use linger_protocol::agent::Problem;
 use serde_json::{Value, json};
 
-use super::Found;
 use super::command::words;
+use super::find::Found;
 use super::frontmatter::Page;
 use crate::provider::schema;
 use crate::tool::program::{PREFIX, Program, parameter};

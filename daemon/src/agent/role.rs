@@ -3,15 +3,17 @@
 //! An agent narrows: of the tools that it names those count that exist, of its mode what asks more. What cannot be read of a list
 //! is nothing, and never all.
 
-use linger_protocol::agent::Problem;
+use linger_protocol::agent::{Problem, Role};
 use linger_protocol::budget::{self, Budget};
 use linger_protocol::permission::Mode;
 use linger_protocol::session::Effort;
 use serde_json::Value;
 
+use super::entry::Entry;
+use super::find::Found;
 use super::frontmatter::Page;
+use super::others;
 use super::skill::is_name;
-use super::{Entry, Found, others};
 use crate::provider::schema;
 use crate::tool::delegate;
 use crate::tool::set::{MCP, Names};
@@ -40,10 +42,10 @@ const KEYS: [&str; 19] = [
     "disallowedTools",
 ];
 
-/// An agent.
+/// The role of a session: instructions, tools, model and limits.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Agent {
-    /// What it is for.
+    /// Its purpose: shown to people, and to models that can delegate to it.
     pub description: Option<String>,
     /// `provider/model`; absent for the session's.
     pub model: Option<String>,
@@ -51,7 +53,7 @@ pub struct Agent {
     pub alias: Option<String>,
     /// How hard its model thinks.
     pub effort: Option<Effort>,
-    /// What may run without asking, at most.
+    /// The widest mode that its sessions may have.
     pub mode: Option<Mode>,
     /// The only tools; absent for all.
     pub tools: Option<Vec<String>>,
@@ -59,7 +61,7 @@ pub struct Agent {
     pub skills: Option<Vec<String>>,
     /// The most steps of a turn.
     pub max_steps: Option<u32>,
-    /// What its sessions may spend, at most.
+    /// The most that its sessions may spend.
     pub budget: Budget,
     /// The JSON Schema of its answers.
     pub response_schema: Option<Value>,
@@ -260,7 +262,7 @@ pub fn stricter(a: Mode, b: Mode) -> Mode {
 const TOLD: usize = 64;
 const TOLD_OF_EACH: usize = 200;
 
-/// What a model is told of the agents that it can delegate to; nothing if there is only the one that is always there.
+/// The list of agents for a model that can delegate; empty if there is only the built-in one.
 pub fn catalogue(agents: &[Entry<Agent>]) -> String {
     let line = |entry: &Entry<Agent>| {
         let about: String = entry.item.description.iter().flat_map(|about| about.chars()).take(TOLD_OF_EACH).collect();
@@ -268,9 +270,10 @@ pub fn catalogue(agents: &[Entry<Agent>]) -> String {
         format!("- {}{colon}{}\n", entry.name, text::one_line(&about))
     };
     let lines: String = agents.iter().take(TOLD).map(line).collect();
-    match lines.is_empty() {
-        true => lines,
-        false => format!("\nAgents for `{}`, beside `{}`:\n{lines}", delegate::NAME, delegate::GENERAL),
+    if lines.is_empty() {
+        lines
+    } else {
+        format!("\nAgents for `{}`, beside `{}`:\n{lines}", delegate::NAME, delegate::GENERAL)
     }
 }
 
@@ -340,6 +343,13 @@ fn replaces(page: &mut Page) -> bool {
             page.wrong("prompt", "`prompt` is `replace` or `add`");
             false
         }
+    }
+}
+
+impl Entry<Agent> {
+    /// As an event names it.
+    pub fn role(&self) -> Role {
+        Role { name: self.name.clone(), path: self.found.path.clone(), digest: self.found.digest.clone() }
     }
 }
 

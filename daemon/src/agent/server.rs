@@ -7,7 +7,7 @@ use std::path::Path;
 use linger_protocol::agent::Problem;
 use serde_json::Value;
 
-use super::Found;
+use super::find::Found;
 use super::frontmatter::Page;
 use crate::mcp::settings::ServerConfig;
 use crate::tool::text;
@@ -18,12 +18,12 @@ const OWN: [&str; 3] = ["name", "description", "type"];
 /// The longest text, in bytes: it is sent with every request.
 const MAX_ABOUT: usize = 2 << 10;
 
-/// A server.
+/// The file of one MCP server.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ServerFile {
     /// Its settings, with the text as `about`.
     pub settings: Value,
-    /// What it is, in a line.
+    /// Its purpose, in one line.
     pub description: Option<String>,
     /// When to use it.
     pub body: String,

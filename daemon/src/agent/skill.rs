@@ -3,10 +3,12 @@
 //! Reading is lenient: a skill is used unless it has no description or its header cannot be read. What breaks the specification is
 //! a problem of level `error`, which `linger skills validate` reports.
 
-use linger_protocol::agent::{Problem, SkillLimit};
+use linger_protocol::agent::{Problem, Skill as SkillRef, SkillLimit};
 
+use super::entry::Entry;
+use super::find::Found;
 use super::frontmatter::Page;
-use super::{Entry, Found, others};
+use super::others;
 use crate::question::permission::Rule;
 use crate::tool::set::{MCP, Names, Takes};
 use crate::tool::skills::SkillFiles;
@@ -39,16 +41,16 @@ const MAX_COMPATIBILITY: usize = 500;
 /// The largest catalogue, in bytes: about 6,000 tokens, sent with every request.
 const MAX_CATALOGUE: usize = 24 << 10;
 
-/// A skill.
+/// Knowledge that a model reads when it needs it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Skill {
-    /// What it is for and when.
+    /// Its purpose, and when to use it: a model chooses by this.
     pub description: String,
     /// Whether only a person may send it.
     pub is_manual: bool,
     /// Rules for the calls that a turn may make after reading the skill; read-only calls need none. Absent: all calls.
     pub allowed: Option<Vec<String>>,
-    /// What the file says behind its header.
+    /// The text behind the header.
     pub body: String,
 }
 
@@ -111,7 +113,7 @@ fn check_name(page: &mut Page, name: Option<&str>, directory: &str) {
     }
 }
 
-/// What `allowed-tools` means here: rules; absent without the key, or with `*`. What cannot be read is nothing, and never all.
+/// `allowed-tools` as rules; absent without the key, or with `*`. An entry that cannot be read allows nothing, never all.
 fn allowed(page: &mut Page, names: &Names) -> Option<Vec<String>> {
     let entries = page.names(ALLOWED).filter(|entries| !entries.iter().any(|entry| entry == "*"))?;
     if entries.len() > MAX_ALLOWED {
@@ -120,11 +122,13 @@ fn allowed(page: &mut Page, names: &Names) -> Option<Vec<String>> {
     let mut allowed = Vec::new();
     for entry in entries.iter().take(MAX_ALLOWED) {
         match rules(entry, names) {
-            Ok(rules) => rules.into_iter().for_each(|rule| {
-                if !allowed.contains(&rule) {
-                    allowed.push(rule);
+            Ok(rules) => {
+                for rule in rules {
+                    if !allowed.contains(&rule) {
+                        allowed.push(rule);
+                    }
                 }
-            }),
+            }
             Err(why) => page.warn(ALLOWED, format!("{}; it is left out", text::one_line(&why))),
         }
     }
@@ -194,7 +198,7 @@ pub fn places<'a>(skills: impl Iterator<Item = &'a Entry<Skill>>) -> Vec<SkillFi
     skills.map(place).collect()
 }
 
-/// What it limits a turn to that has read it; absent if to nothing.
+/// The tools that a turn is limited to once it has read the skill; absent if it is not limited.
 pub fn limit(entry: &Entry<Skill>) -> Option<SkillLimit> {
     Some(SkillLimit { skill: entry.name.clone(), allowed: entry.item.allowed.clone()? })
 }
@@ -238,6 +242,13 @@ pub(super) fn sent(entry: &Entry<Skill>, arguments: &str) -> String {
 
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+impl Entry<Skill> {
+    /// As an event names it.
+    pub fn named(&self) -> SkillRef {
+        SkillRef { name: self.name.clone(), path: self.found.path.clone(), digest: self.found.digest.clone() }
+    }
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// What wakes at a change.
+    /// Woken by each change.
     pub fn changed(&self) -> Arc<Notify> {
         self.changed.clone()
     }

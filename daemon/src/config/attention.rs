@@ -32,7 +32,7 @@ pub struct Attention {
     pub command: Vec<String>,
     /// Whether `notify-send` runs.
     pub desktop: bool,
-    /// What attached terminals do.
+    /// Signals that attached terminals give.
     pub terminal: Vec<Signal>,
     /// When a question that is still open is told of once more, in milliseconds; never if absent.
     pub again_after_ms: Option<u64>,

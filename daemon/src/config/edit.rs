@@ -23,7 +23,7 @@ pub enum EditError {
     /// The file is not the one that was shown.
     #[error("the configuration has changed meanwhile")]
     Stale,
-    /// What was confirmed cannot be stored.
+    /// The confirmed settings cannot be stored.
     #[error("cannot store what is confirmed: {0}")]
     Unrecorded(String),
     /// The file cannot be read or replaced.

@@ -61,7 +61,7 @@ impl HookEvent {
     }
 }
 
-/// `[[hooks]]`.
+/// One `[[hooks]]` table, as it is written.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table with `event` and `command`")]
 pub(super) struct HookWritten {
@@ -73,14 +73,14 @@ pub(super) struct HookWritten {
     pub(super) timeout_s: Option<u64>,
 }
 
-/// A hook.
+/// A command of the shell that runs at an event.
 #[derive(Clone, Debug)]
 pub struct Hook {
     /// When it runs.
     pub event: HookEvent,
     /// The calls that it is about, as a rule in `deny`; all if absent.
     pub matcher: Option<Rule>,
-    /// What the shell runs.
+    /// The command line, for the shell.
     pub command: String,
     /// How long it may take.
     pub timeout: Duration,

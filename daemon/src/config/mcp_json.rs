@@ -70,7 +70,7 @@ struct Written {
     disabled: bool,
 }
 
-/// What is wrong with a server: the path of the key in it, the byte of the file, and why.
+/// A fault of a server: the path of the key in it, the byte of the file, and the reason.
 struct Wrong {
     key: Vec<String>,
     at: usize,
@@ -182,8 +182,12 @@ fn server(name: &str, place: Place<'_>, root: &Path) -> Result<Option<Value>, Wr
     }
     let mut table = Map::new();
     let mut put = |key: &str, value: Value| drop(table.insert(key.to_owned(), value));
-    command.into_iter().for_each(|command| put("command", json!(command)));
-    url.into_iter().for_each(|url| put("url", json!(url)));
+    if let Some(command) = command {
+        put("command", json!(command));
+    }
+    if let Some(url) = url {
+        put("url", json!(url));
+    }
     if !args.is_empty() {
         put("args", json!(args));
     }
@@ -193,8 +197,12 @@ fn server(name: &str, place: Place<'_>, root: &Path) -> Result<Option<Value>, Wr
             put(key, Value::Object(values));
         }
     }
-    cwd.into_iter().for_each(|cwd| put("cwd", json!(root.join(cwd))));
-    timeout.into_iter().for_each(|timeout| put("timeout_s", json!(timeout.div_ceil(1000).max(1))));
+    if let Some(cwd) = cwd {
+        put("cwd", json!(root.join(cwd)));
+    }
+    if let Some(timeout) = timeout {
+        put("timeout_s", json!(timeout.div_ceil(1000).max(1)));
+    }
     let table = Value::Object(table);
     let config = ServerConfig::deserialize(&table).map_err(|error| place.wrong(&[], error.to_string()))?;
     config.check(name).map_err(|(key, why)| match key {

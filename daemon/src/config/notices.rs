@@ -7,13 +7,45 @@
 //! read instead.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tokio::sync::watch;
 
-use super::watch::Point;
+/// How many symlinks are followed, as many as the system follows.
+const MAX_LINKS: usize = 40;
+
+/// A directory on the path to the file.
+#[derive(Debug)]
+pub(super) struct Point {
+    pub(super) dir: PathBuf,
+    /// The name of the path's next part, and the names of `dir` and its ancestors.
+    pub(super) names: Vec<OsString>,
+    /// Whether this is the parent of a directory with the file or a symlink to it.
+    pub(super) above: bool,
+}
+
+/// The directories where a change can replace `file`; the first is its own.
+pub(super) fn trail(file: &Path) -> Vec<Point> {
+    let (mut trail, mut links) = (Vec::new(), vec![file.to_path_buf()]);
+    let mut followed = 0;
+    while let Some(path) = links.pop() {
+        for (above, at) in [false, true].into_iter().zip(path.ancestors()) {
+            let (Some(dir), Some(name)) = (at.parent(), at.file_name()) else { continue };
+            let from = dir.ancestors().filter_map(Path::file_name);
+            let names = [name].into_iter().chain(from).map(OsStr::to_owned).collect();
+            trail.push(Point { dir: dir.to_path_buf(), names, above });
+            if let Ok(target) = at.read_link()
+                && followed < MAX_LINKS
+            {
+                followed += 1;
+                links.push(dir.join(target));
+            }
+        }
+    }
+    trail
+}
 
 /// A queue of changes on the path to the configuration file; dropping it stops watching.
 #[derive(Debug)]
@@ -70,7 +102,7 @@ mod linux {
     use rustix::fs::statfs;
     use rustix::io::Errno;
 
-    use super::super::watch::Point;
+    use super::Point;
 
     /// Local file systems, whose changes all pass this kernel, by the numbers of statfs(2): ext2 to ext4, Btrfs, XFS, tmpfs,
     /// F2FS, overlayfs, ZFS, bcachefs.

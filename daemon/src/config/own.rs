@@ -1,19 +1,14 @@
 //! The user's own Markdown files as part of the configuration: agents, tools, servers and commands that run something widen what may
 //! happen, so they wait for a person as a change of `config.toml` does.
 //!
-//! `agent` finds them and says what they are ([`ConfigStore::survey_own`]); here they become settings: `files` with the hash of each,
+//! `agent` finds them and says what they are ([`super::ConfigStore::survey_own`]); here they become settings: `files` with the hash of each,
 //! and `mcp_files` with the servers. Deliberately absent: reading the files, and what they mean.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::store::ConfigStore;
-use super::workspace::FILES;
-
-/// The key of the settings with the servers of `mcp/NAME.md`; no file sets it.
-pub const MCP_FILES: &str = "mcp_files";
+use super::widening::{FILES, MCP_FILES};
 
 /// Files that are gone and stay confirmed, at most: editors take files away and put them back.
 const MAX_GONE: usize = 500;
@@ -60,43 +55,4 @@ pub(super) fn folded(mut settings: Value) -> Value {
         }
     }
     settings
-}
-
-impl ConfigStore {
-    /// Takes the user's own files as they are now. `is_whole`: all kinds were looked at; else files of others stay while they are
-    /// there. Gives whether anything changed; what is to be confirmed then waits. Blocks on the disk.
-    pub fn survey_own(&self, own: OwnFiles, is_whole: bool) -> bool {
-        let config = self.places().config.clone();
-        self.take_own(|before| {
-            let mut now = own;
-            if !is_whole {
-                let others = before.files.iter().filter(|(path, _)| config.join(path).is_file());
-                for (path, hash) in others {
-                    now.files.entry(path.clone()).or_insert_with(|| hash.clone());
-                }
-            }
-            now
-        })
-    }
-
-    /// Whether one of the user's own files is in force with this content.
-    pub fn own_in_force(&self, path: &str, digest: &str) -> bool {
-        self.confirmed_key(FILES, path).as_ref().and_then(Value::as_str) == Some(digest)
-    }
-
-    /// Whether a server of the user's own files is in force with these settings.
-    pub fn own_server_in_force(&self, name: &str, settings: &Value) -> bool {
-        self.confirmed_key(MCP_FILES, name).as_ref() == Some(settings)
-    }
-
-    /// Whether `config.toml` has a server of this name, in force or not.
-    pub fn configures_server(&self, name: &str) -> bool {
-        let has = |settings: Value| settings.get("mcp").is_some_and(|all| all.get(name).is_some());
-        self.settings().is_some_and(has)
-    }
-
-    /// The path of a file below the configuration directory; whole if it lies elsewhere.
-    pub fn path_of_own(&self, path: &Path) -> String {
-        path.strip_prefix(&self.places().config).unwrap_or(path).to_string_lossy().into_owned()
-    }
 }

@@ -12,7 +12,7 @@ use linger_protocol::id::SessionId;
 use linger_protocol::permission::Mode;
 use tokio::time::timeout;
 
-use super::trust::Now;
+use super::store::WorkspaceNow as Now;
 use super::{Config, ConfigStore, Hook, HookEvent};
 use crate::question::permission::limit::{self, Limit};
 use crate::question::permission::{CallInfo, ResolvedAccess, Rule, Rules, Verdict, decide, hides};
@@ -20,14 +20,14 @@ use crate::sys::disk;
 use crate::sys::task;
 use crate::tool::{Access, Hidden, Workspace};
 
-/// What a session has settled about its calls.
+/// The decisions that a session has made about its calls.
 #[derive(Clone, Copy, Debug)]
 pub struct Settled<'a> {
-    /// What no rule decides.
+    /// Decides about calls that no rule matches.
     pub mode: Mode,
     /// The rules that answers added to it.
     pub grants: &'a [String],
-    /// Those that refuse.
+    /// Rules of answers that refuse.
     pub denied: &'a [String],
 }
 

@@ -5,6 +5,8 @@
 //! What widens in a good file waits until a person confirms it ([`super::widening`]); what is confirmed is stored by [`Record`].
 
 mod edits;
+mod own_files;
+mod trust;
 
 use std::fmt;
 use std::io::{self, Read};
@@ -18,15 +20,18 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 
+use super::delegation::Delegation;
 use super::edit::EditError;
 use super::notices::Notices;
 use super::own::{self, OwnFiles};
-use super::trust::Workspaces;
+use super::source::ConfigError;
+use super::values::{AfterRestart, Config, UnknownPrice};
 use super::widening::{Change, confirmable, merge};
-use super::{AfterRestart, Config, ConfigError, Delegation, UnknownPrice};
 use crate::provider::catalogue::ProviderConfig;
 use crate::question::permission::Rules;
 use crate::tool::set::Tools;
+use trust::Workspaces;
+pub use trust::{Now as WorkspaceNow, WaitingServer};
 
 /// The largest file, in bytes: hundreds of times a real one.
 const MAX_FILE: u64 = 1 << 20;
@@ -53,7 +58,7 @@ pub struct ConfigStore {
     /// Stores what is confirmed; absent until [`ConfigStore::begin`].
     record: OnceLock<Record>,
     /// The files of workspaces.
-    pub(super) workspaces: Workspaces,
+    workspaces: Workspaces,
     /// Wakes when the user's own Markdown files have changed.
     own_changed: Notify,
 }
@@ -63,7 +68,7 @@ pub struct ConfigStore {
 pub struct Confirmed {
     /// All confirmed settings that can widen what may happen, a JSON object.
     pub settings: Value,
-    /// What was confirmed now, a line each.
+    /// The changes that were confirmed now, a line each.
     pub changes: Vec<String>,
     /// Who confirmed it.
     pub by: String,
@@ -90,7 +95,7 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// What waits, a line each.
+    /// The waiting changes, a line each.
     pub fn lines(&self) -> Vec<String> {
         lines(&self.changes)
     }
@@ -104,7 +109,7 @@ fn lines(changes: &[Change]) -> Vec<String> {
 #[derive(Debug)]
 struct Found {
     settings: Value,
-    /// What it means once all of it is confirmed.
+    /// The configuration once all of it is confirmed.
     config: Config,
     is_blank: bool,
 }
@@ -199,7 +204,7 @@ impl ConfigStore {
         Config::parse(text, &self.places, self.home.as_deref(), self.tools.current().names())
     }
 
-    /// The file.
+    /// The path of `config.toml`.
     pub fn file(&self) -> PathBuf {
         self.places.config_file()
     }
@@ -234,7 +239,7 @@ impl ConfigStore {
         self.current().map_or(1, |config| config.max_steps)
     }
 
-    /// What a budget of cost makes of a model whose price is unknown.
+    /// How a budget of cost counts a model whose price is unknown.
     pub fn unknown_price(&self) -> UnknownPrice {
         self.current().map_or(UnknownPrice::default(), |config| config.unknown_price)
     }
@@ -498,7 +503,7 @@ impl ConfigStore {
 
 /// Whether someone else decides what the file says: it belongs to another user than `user` and root, or others may write it. A
 /// group with the number of the user is the user's own.
-pub(super) fn others_write((owner, group, mode): (u32, u32, u32), user: u32) -> Option<&'static str> {
+pub(super) fn others_write(owner: u32, group: u32, mode: u32, user: u32) -> Option<&'static str> {
     const GROUP: u32 = 0o020;
     const OTHERS: u32 = 0o002;
     if ![user, 0].contains(&owner) {
@@ -524,7 +529,7 @@ fn read(file: &Path) -> io::Result<String> {
     if !meta.is_file() {
         return Err(io::Error::other("is not a file"));
     }
-    if let Some(why) = others_write((meta.uid(), meta.gid(), meta.mode()), rustix::process::geteuid().as_raw()) {
+    if let Some(why) = others_write(meta.uid(), meta.gid(), meta.mode(), rustix::process::geteuid().as_raw()) {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
     let mut text = Vec::new();

@@ -1,9 +1,14 @@
 //! What is written and what it means; what is wrong and where; the file changing under the daemon.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use linger_protocol::permission::Mode;
+
 use super::*;
+use crate::question::permission::Rule;
 use crate::tool::set::Tools;
 
 /// Where a configuration lies.
@@ -530,7 +535,8 @@ fn a_file_that_others_can_write_is_not_read() {
     }
     let others = [((7, 7, 0o664), false), ((0, 0, 0o644), false), ((7, 100, 0o664), true), ((8, 7, 0o600), true)];
     for (file, expect) in others {
-        assert_eq!(super::store::others_write(file, 7).is_some(), expect, "{file:?}");
+        let (owner, group, mode) = file;
+        assert_eq!(super::store::others_write(owner, group, mode, 7).is_some(), expect, "{file:?}");
     }
     let said = store.error().unwrap().to_string();
     assert!(said.contains("can be written by others, and is not read: `chmod go-w` it"), "{said}");

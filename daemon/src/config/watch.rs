@@ -7,7 +7,7 @@
 //! A wake-up means "may have changed": [`ConfigStore::reload`](super::ConfigStore::reload) compares.
 
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,16 +17,13 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::watch;
 
 use super::edit::make_directory;
-use super::notices::Notices;
+use super::notices::{Notices, Point, trail};
 
 use crate::sys::task;
 
 /// The delay between a change and reading the file. Editors that truncate and write, or rename twice, are done by then; reading
 /// earlier could find a file without rules.
 const SETTLE: Duration = Duration::from_millis(100);
-
-/// How many symlinks are followed, as many as the system follows.
-const MAX_LINKS: usize = 40;
 
 /// Watches one configuration file until dropped.
 #[derive(Debug)]
@@ -105,16 +102,6 @@ fn watcher(trail: Vec<Point>, sender: watch::Sender<()>) -> notify::Result<Recom
     Ok(watcher)
 }
 
-/// A directory on the path to the file.
-#[derive(Debug)]
-pub(super) struct Point {
-    pub(super) dir: PathBuf,
-    /// The name of the path's next part, and the names of `dir` and its ancestors.
-    pub(super) names: Vec<OsString>,
-    /// Whether this is the parent of a directory with the file or a symlink to it.
-    pub(super) above: bool,
-}
-
 impl Point {
     /// Watches the directory, or its nearest existing ancestor.
     fn watch(&self, watcher: &mut RecommendedWatcher) -> notify::Result<()> {
@@ -126,27 +113,6 @@ impl Point {
             }
         }
     }
-}
-
-/// The directories where a change can replace `file`; the first is its own.
-fn trail(file: &Path) -> Vec<Point> {
-    let (mut trail, mut links) = (Vec::new(), vec![file.to_path_buf()]);
-    let mut followed = 0;
-    while let Some(path) = links.pop() {
-        for (above, at) in [false, true].into_iter().zip(path.ancestors()) {
-            let (Some(dir), Some(name)) = (at.parent(), at.file_name()) else { continue };
-            let from = dir.ancestors().filter_map(Path::file_name);
-            let names = [name].into_iter().chain(from).map(OsStr::to_owned).collect();
-            trail.push(Point { dir: dir.to_path_buf(), names, above });
-            if let Ok(target) = at.read_link()
-                && followed < MAX_LINKS
-            {
-                followed += 1;
-                links.push(dir.join(target));
-            }
-        }
-    }
-    trail
 }
 
 /// Whether the directory is missing.

@@ -9,11 +9,15 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::mcp_json;
-use super::own::MCP_FILES;
 use super::source::dotted;
-use super::workspace::FILES;
 use crate::provider::catalogue::Kind;
 use crate::provider::preset::{self, Preset};
+
+/// The key of the settings that has the hashes of Markdown files; no file sets it.
+pub const FILES: &str = "files";
+
+/// The key of the settings with the servers of `mcp/NAME.md`; no file sets it.
+pub const MCP_FILES: &str = "mcp_files";
 
 /// Which changes of a key widen what may happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,7 +138,7 @@ pub(super) struct Change {
     /// The key.
     path: Vec<String>,
     edit: Edit,
-    /// What it is, in one line.
+    /// The change, in one line.
     pub(super) text: String,
 }
 
@@ -155,7 +159,7 @@ enum Edit {
     Set(Option<Value>),
 }
 
-/// What a file means before a person has seen it.
+/// A file compared with the confirmed settings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Merged {
     /// The settings in force: the file's, without the changes that wait.
@@ -344,7 +348,9 @@ impl Merge<'_> {
         if new.is_empty() {
             return found.cloned();
         }
-        new.into_iter().for_each(|entry| self.change("add", entry.clone(), Edit::Add(entry)));
+        for entry in new {
+            self.change("add", entry.clone(), Edit::Add(entry));
+        }
         Some(Value::Array(known))
     }
 

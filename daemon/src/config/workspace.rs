@@ -1,4 +1,4 @@
-//! What the files of a workspace say: `.linger/config.toml`, and the servers of `.mcp.json` ([`super::mcp_json`]).
+//! The configuration of a workspace: `.linger/config.toml`, and the servers of `.mcp.json` ([`super::mcp_json`]).
 //!
 //! They come with a repository, so they can set little: rules, a mode that asks more, hooks, and MCP servers. What of it widens what may happen is in
 //! force once a person trusts it ([`super::trust`]). Parsing is pure; reading opens regular files below the root, and follows no
@@ -18,8 +18,8 @@ use toml::de::DeTable;
 use super::hooks::{self, Hook, HookWritten};
 use super::instructions::is_trusted;
 use super::mcp_json::{MCP_JSON, SERVERS};
-use super::own::MCP_FILES;
 use super::source::{ConfigError, Source};
+use super::widening::{FILES, MCP_FILES};
 use super::written::{PermissionsWritten, refuse_secrets};
 use crate::mcp::settings::{SERVER_FILES, ServerConfig, WorkspaceServer};
 use crate::question::permission::Rule;
@@ -29,13 +29,10 @@ use crate::tool::set::Names;
 /// The configuration of a workspace, below its root.
 pub const CONFIG: &str = ".linger/config.toml";
 
-/// The key of the settings that has the hashes of Markdown files; no file sets it.
-pub const FILES: &str = "files";
-
 /// The largest file, in bytes: hundreds of times a real one.
 const MAX_FILE: u64 = 256 << 10;
 
-/// What the files of a workspace set.
+/// The settings of a workspace's files.
 #[derive(Clone, Debug, Default)]
 pub struct WorkspaceConfig {
     /// The mode of new sessions, if it asks more than theirs.
@@ -123,7 +120,7 @@ pub(super) fn parse(text: &str, file: &Path, names: &Names) -> Result<Value, Con
 }
 
 impl WorkspaceConfig {
-    /// What these settings mean, which are those of a valid file but for what is not trusted.
+    /// The meaning of these settings: those of a valid file, without what is not trusted.
     pub(super) fn of_settings(settings: &Value, root: &Path, names: &Names) -> Result<Self, String> {
         let mut settings = settings.clone();
         let of_json = settings.as_object_mut().and_then(|it| it.shift_remove(SERVERS)).unwrap_or_else(nothing);

@@ -10,10 +10,11 @@ use linger_protocol::variable::{Choice, has_key_prefix, is_name};
 use serde::Deserialize;
 
 use super::attention::{self, AttentionWritten};
+use super::delegation::Delegation;
 use super::gateway::{self, GatewayWritten};
 use super::hooks::{self, HookWritten};
-use super::source::Source;
-use super::{AfterRestart, AlwaysRules, Config, ConfigError, Delegation, UnknownPrice};
+use super::source::{ConfigError, Source};
+use super::values::{AfterRestart, AlwaysRules, Config, UnknownPrice};
 use crate::mcp::settings::ServerConfig;
 use crate::provider::address;
 use crate::provider::catalogue::ModelConfig;

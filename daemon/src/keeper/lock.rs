@@ -53,7 +53,7 @@ pub struct Held {
     pub repairs: bool,
 }
 
-/// What clients are told during a repair.
+/// The text for clients during a repair.
 const REPAIRING: &str = "the database is being repaired";
 
 /// Why the lock cannot be taken.
@@ -220,7 +220,7 @@ fn try_lock(file: &mut File) -> Result<(), TryLockError> {
 }
 
 impl LockError {
-    /// What to do about it.
+    /// The next thing to do about it.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Held(held) if held.repairs => Some("try again when that is done"),

@@ -77,7 +77,7 @@ const KEPT: &str = "--kept=";
 /// The argument with the lock of a daemon that becomes the keeper: a descriptor.
 const LOCK: &str = "--lock=";
 
-/// What a daemon inherits from its keeper.
+/// State that a daemon inherits from its keeper.
 #[derive(Debug)]
 pub struct Kept {
     /// The connection to the keeper.

@@ -138,7 +138,7 @@ impl Piece {
 pub struct OpenStream {
     /// The id of the message or call.
     pub id: String,
-    /// Its turn.
+    /// Absent outside a turn.
     pub turn: Option<TurnId>,
     /// Its pieces in order: all of a message, the latest [`OUTPUT_KEPT`] bytes of a tool's output.
     pub pieces: VecDeque<Piece>,
@@ -254,7 +254,7 @@ pub struct Tail {
 /// One session's log; shared by its actor, the store and its readers.
 #[derive(Debug)]
 pub struct Log {
-    /// Its session.
+    /// The owner of the events.
     pub session: SessionId,
     tail: Mutex<Tail>,
     changed: watch::Sender<()>,

@@ -16,7 +16,7 @@ const MAX_FILE: u64 = 16 << 20;
 #[derive(Clone, Debug)]
 pub(super) struct Cache {
     file: PathBuf,
-    /// What is written next; held while the file is written.
+    /// The lists to write next; locked while the file is written.
     known: Arc<Mutex<BTreeMap<String, Listing>>>,
 }
 
@@ -27,7 +27,7 @@ impl Cache {
         Self { file, known: Arc::new(Mutex::new(known)) }
     }
 
-    /// What the server of this identity listed last.
+    /// The last list of the server with this identity.
     pub(super) fn get(&self, identity: &str) -> Option<Listing> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get(identity).cloned()
     }

@@ -1,4 +1,4 @@
-//! What a server at an address says of the login that it wants: the header `WWW-Authenticate`.
+//! The login that a server at an address asks for: the header `WWW-Authenticate`.
 //!
 //! Sources: RFC 6750, 3 (`error`, `scope`), RFC 9728, 5.1 (`resource_metadata`). Pure.
 
@@ -9,7 +9,7 @@ use reqwest::header::{HeaderMap, WWW_AUTHENTICATE};
 /// The longest list of scopes that is used, in bytes: it goes into the address of a page.
 const MAX_SCOPE: usize = 2 << 10;
 
-/// What a refusal says.
+/// A parsed refusal.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Challenge {
     /// Where the metadata of the resource is.
@@ -21,7 +21,7 @@ pub(super) struct Challenge {
 }
 
 impl Challenge {
-    /// What the headers of a refusal say.
+    /// Parses the headers of a refusal.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let said = headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
         said.map(parameters).fold(Self::default(), |all, one| Self {

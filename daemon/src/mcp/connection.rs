@@ -19,22 +19,17 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::heard::Heard;
 use super::http::Address;
 use super::lines::{Log, MAX_MESSAGE, next_line};
 use super::listing::{Listing, MAX_TOOLS, ToolInfo};
-use super::peer::{Asked, Call, Event, Failure, Outgoing, Peer, Progress, Said, UNKNOWN_METHOD};
+use super::peer::{Asked, Call, Event, Failure, Outgoing, Peer, Progress, UNKNOWN_METHOD};
 use super::result::CallResult;
-use super::settings::ServerConfig;
+use super::settings::{PER_REQUEST, PROTOCOL, ServerConfig};
 use crate::process::server::{Life, Server as Child, Spawn};
 use crate::sys::clock;
 use crate::sys::task;
 use crate::tool::BoxFuture;
-
-/// The newest revision of the protocol that begins with a handshake.
-pub(super) const PROTOCOL: &str = "2025-11-25";
-
-/// The revision in which each request says what it speaks.
-pub(super) const PER_REQUEST: &str = "2026-07-28";
 
 /// JSON-RPC's code for a revision of the protocol that a server does not speak.
 const UNSUPPORTED_VERSION: i64 = -32022;
@@ -55,7 +50,7 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// The most pages of a list of tools.
 const MAX_PAGES: usize = 64;
 
-/// What a server says of itself.
+/// The server's description of itself, from the handshake.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Info {
@@ -113,7 +108,7 @@ pub(super) trait Hears: Send {
 /// A running server.
 #[derive(Debug)]
 pub(super) struct Connection {
-    /// What it says of itself.
+    /// The server's description of itself.
     pub(super) info: Info,
     /// Its process.
     pub(super) pid: Option<u32>,
@@ -147,7 +142,7 @@ impl Connection {
         let errors = task::spawn(read_errors(errors, log.clone()));
         let (peer, ended, log) = (heard.peer.clone(), heard.ended.clone(), log.clone());
         connection.run(write(queue, input));
-        connection.run(keep((reading, errors), life, peer, ended, move || log.tail(began)));
+        connection.run(keep(reading, errors, life, peer, ended, move || log.tail(began)));
         connection.begin(config).await?;
         Ok(connection)
     }
@@ -296,10 +291,7 @@ impl Connection {
         let headers = tool.headers_of(arguments);
         for _ in 0..MAX_ROUNDS {
             let answer = self.call_once(params.clone(), headers.clone(), limit, heard).await?;
-            let wanted = match self.peer.is_per_request() {
-                true => wanted(answer.get()),
-                false => None,
-            };
+            let wanted = if self.peer.is_per_request() { wanted(answer.get()) } else { None };
             let Some(wanted) = wanted else { return CallResult::parse(answer.get()).map_err(CallError::Refused) };
             let responses = self.inputs(wanted.input_requests, heard).await?;
             if let Some(params) = params.as_object_mut() {
@@ -376,12 +368,12 @@ impl Connection {
     }
 }
 
-/// What we are, for a server.
+/// This client's name and version, for a server.
 fn client() -> Value {
     json!({ "name": "linger", "version": linger_protocol::VERSION })
 }
 
-/// What a server may ask us.
+/// The requests that a server may send to this client.
 fn capabilities() -> Value {
     json!({ "roots": {}, "elicitation": { "form": {} } })
 }
@@ -440,36 +432,6 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Takes what a server says.
-pub(super) struct Heard {
-    pub(super) peer: Peer,
-    log: Log,
-    /// How many warnings of the server are in the daemon's log.
-    logged: AtomicU32,
-    changed: Arc<Notify>,
-    pub(super) ended: CancellationToken,
-}
-
-impl Heard {
-    /// Takes one message.
-    pub(super) fn line(&self, line: &[u8]) {
-        match self.peer.receive(&String::from_utf8_lossy(line)) {
-            None => {}
-            Some(Said::Garbage(line)) => self.log.add(&line),
-            Some(Said::Notified(method, params)) => match method.as_str() {
-                "notifications/tools/list_changed" => self.changed.notify_one(),
-                "notifications/message" => {
-                    let level = params.get("level").and_then(Value::as_str).unwrap_or("info");
-                    let data = params.get("data").unwrap_or(&Value::Null);
-                    let data = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
-                    self.log.said(level, &data, &self.logged);
-                }
-                _ => {}
-            },
-        }
-    }
-}
-
 async fn write(mut queue: mpsc::Receiver<Outgoing>, mut input: pipe::Sender) {
     while let Some(Outgoing { text: mut line, .. }) = queue.recv().await {
         line.push('\n');
@@ -519,7 +481,8 @@ async fn drain(input: &mut BufReader<pipe::Receiver>) -> std::io::Result<()> {
 
 /// Owns the child: ends it when it is closed or says nothing any more, and tells why it ended.
 async fn keep(
-    (reading, errors): (JoinHandle<std::io::Result<()>>, JoinHandle<()>),
+    reading: JoinHandle<std::io::Result<()>>,
+    errors: JoinHandle<()>,
     mut life: Life,
     peer: Peer,
     ended: CancellationToken,

@@ -4,15 +4,19 @@
 //! hostile: lengths are bounded, addresses are `https` or on this machine, and no redirect is followed.
 //! Deliberately absent: what is done with it ([`super::oauth`]).
 
+use std::sync::Arc;
+
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::{Client, Response, StatusCode, Url};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Http;
 use super::challenge::Challenge;
 use crate::provider::address;
-use crate::tool::text;
+use crate::tool::{BoxFuture, text};
+
+/// An HTTP client for an address, with the proxies and certificates of the configuration.
+pub type Http = Arc<dyn Fn(reqwest::Url) -> BoxFuture<'static, Result<reqwest::Client, String>> + Send + Sync>;
 
 /// The largest metadata or answer with tokens, in bytes: real ones have a few thousand.
 const MAX_ANSWER: usize = 64 << 10;

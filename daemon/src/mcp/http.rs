@@ -19,10 +19,11 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::challenge::Challenge;
-use super::connection::{Heard, PER_REQUEST};
+use super::heard::Heard;
 use super::lines::MAX_MESSAGE;
 use super::login::Logins;
 use super::peer::{About, Failure, Outgoing};
+use super::settings::PER_REQUEST;
 use crate::diagnostics::secret::Secret;
 use crate::provider::Framing;
 use crate::provider::sse::Framer;
@@ -38,7 +39,7 @@ const PROTOCOL: &str = "mcp-protocol-version";
 const METHOD: &str = "mcp-method";
 const NAME: &str = "mcp-name";
 
-/// What begins the headers with arguments of a call (2026-07-28).
+/// The prefix of headers with arguments of a call (2026-07-28).
 const ARGUMENT: &str = "mcp-param-";
 
 /// The header with the id of the last event, where a stream is resumed.
@@ -145,7 +146,7 @@ impl Address {
     /// Sends one message, and takes what comes because of it.
     async fn deliver(&self, Outgoing { text, id, dropped, about }: Outgoing, heard: &Heard) {
         let headers = self.headers(about.as_ref());
-        let exchange = self.exchange((text, headers), id.filter(|_| about.is_none()), heard);
+        let exchange = self.exchange(text, headers, id.filter(|_| about.is_none()), heard);
         let delivered = match dropped {
             Some(dropped) => tokio::select! {
                 delivered = exchange => delivered,
@@ -165,7 +166,8 @@ impl Address {
     /// Sends a message and reads what comes because of it, until the request `resumes` is answered if the stream allows that.
     async fn exchange(
         &self,
-        (text, headers): (String, HeaderMap),
+        text: String,
+        headers: HeaderMap,
         resumes: Option<u64>,
         heard: &Heard,
     ) -> Result<(), Problem> {
@@ -230,9 +232,8 @@ impl Address {
     async fn send(&self, text: String, headers: HeaderMap, token: Option<&Secret>) -> Result<Response, Problem> {
         let request = self.client.post(self.url.clone()).headers(headers).header(CONTENT_TYPE, "application/json");
         let request = request.header(ACCEPT, "application/json, text/event-stream").body(text);
-        bearer(request, token).send().await.map_err(|error| match error.is_connect() {
-            true => Problem::Refused(why(&error)),
-            false => Problem::Lost(why(&error)),
+        bearer(request, token).send().await.map_err(|error| {
+            if error.is_connect() { Problem::Refused(why(&error)) } else { Problem::Lost(why(&error)) }
         })
     }
 
@@ -330,7 +331,7 @@ enum Problem {
     Lost(String),
 }
 
-/// What was read of an answer.
+/// The part of an answer that was read.
 #[derive(Default)]
 struct Read {
     /// The last event that had an id, and the pause that the server wants before the stream is resumed after it.
@@ -349,9 +350,10 @@ fn bearer(request: RequestBuilder, token: Option<&Secret>) -> RequestBuilder {
 /// An argument of a call as the value of a header (2026-07-28, "Value encoding").
 fn encoded(value: &str) -> String {
     let is_plain = value.bytes().all(|byte| matches!(byte, b' '..=b'~')) && value.trim() == value;
-    match is_plain && !value.starts_with("=?") {
-        true => value.to_owned(),
-        false => format!("=?base64?{}?=", STANDARD.encode(value)),
+    if is_plain && !value.starts_with("=?") {
+        value.to_owned()
+    } else {
+        format!("=?base64?{}?=", STANDARD.encode(value))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a server writes, line by line, and the latest lines that it logged.
+//! A server's output, line by line, and the latest lines that it logged.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,14 +15,14 @@ use crate::tool::text;
 /// The longest message of a server, in bytes: eight images of the largest size fit in three.
 pub(crate) const MAX_MESSAGE: usize = 16 << 20;
 
-/// So many lines of a server's log are kept, of so many bytes each.
+/// Lines of a server's log that are kept, and the bytes of each, at most.
 const LOG_LINES: usize = 500;
 const LOG_LINE: usize = 1 << 10;
 
-/// So many warnings of one connection are in the daemon's log, which a server must not fill.
+/// Warnings of one connection in the daemon's log, at most: a server must not fill it.
 const MAX_LOGGED: u32 = 50;
 
-/// So many lines end up in the error of a server that ended.
+/// Lines in the error of a server that ended, at most.
 const TAIL_LINES: usize = 3;
 
 /// The next line without its end; `None` at the end. Fails if it is longer than `max`.
@@ -69,9 +69,10 @@ impl Log {
         self.add(&format!("{level}: {data}"));
         let (server, data) = (&*self.server, text::one_line(text::head(data, LOG_LINE)));
         let is_bad = matches!(level, "warning" | "error" | "critical" | "alert" | "emergency");
-        match is_bad && logged.fetch_add(1, Ordering::Relaxed) < MAX_LOGGED {
-            true => tracing::warn!(target: "mcp", server, level, data, "a server logged"),
-            false => tracing::debug!(target: "mcp", server, level, data, "a server logged"),
+        if is_bad && logged.fetch_add(1, Ordering::Relaxed) < MAX_LOGGED {
+            tracing::warn!(target: "mcp", server, level, data, "a server logged")
+        } else {
+            tracing::debug!(target: "mcp", server, level, data, "a server logged")
         }
     }
 
@@ -99,9 +100,10 @@ impl Log {
         let lines = self.lines();
         let last: Vec<&str> =
             lines.iter().rev().take(TAIL_LINES).filter(|line| line.at >= at).map(|line| line.text.as_str()).collect();
-        match last.is_empty() {
-            true => String::new(),
-            false => format!("; it wrote: {}", last.into_iter().rev().collect::<Vec<_>>().join(" | ")),
+        if last.is_empty() {
+            String::new()
+        } else {
+            format!("; it wrote: {}", last.into_iter().rev().collect::<Vec<_>>().join(" | "))
         }
     }
 

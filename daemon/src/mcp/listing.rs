@@ -35,11 +35,11 @@ const VERSION: usize = 16;
 /// A tool of a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct ToolInfo {
-    /// What the server calls it.
+    /// The server's name for it.
     pub(super) tool: String,
-    /// What models call it.
+    /// The name for models and rules.
     pub(super) name: String,
-    /// What models are told about it.
+    /// The description for models.
     pub(super) description: String,
     /// JSON Schema of its arguments, an object.
     pub(super) schema: Value,
@@ -73,12 +73,12 @@ impl ToolInfo {
     }
 }
 
-/// What a server lists.
+/// The tools that a server lists.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Listing {
     /// Its tools, in its order.
     pub(super) tools: Vec<ToolInfo>,
-    /// What was left out or changed, for people.
+    /// Tools that were left out or changed, for people.
     pub(super) problems: Vec<String>,
 }
 
@@ -113,7 +113,7 @@ impl Listing {
     }
 }
 
-/// What models call a tool; at most [`MAX_NAME`] letters, digits, `_` and `-`.
+/// The name of a tool for models; at most [`MAX_NAME`] letters, digits, `_` and `-`.
 pub(super) fn wire_name(server: &str, tool: &str) -> String {
     let fits = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
     let name: String = format!("{MCP}{server}__").chars().chain(tool.chars().map(fits)).collect();

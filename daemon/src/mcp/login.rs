@@ -11,8 +11,8 @@ use reqwest::Url;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::Http;
 use super::challenge::Challenge;
+use super::discovery::Http;
 use super::oauth::{self, Known, Pending, Returned, Tokens};
 use super::settings::OAuth;
 use crate::diagnostics::secret::Secret;
@@ -79,14 +79,10 @@ impl Logins {
     }
 
     /// Ends a login with what the browser brought. Gives the server's address, and why the tokens are in memory alone, if so.
-    pub async fn finish(
-        &self,
-        id: &str,
-        (code, state, issuer): (&str, &str, Option<&str>),
-    ) -> Result<(String, Option<String>), String> {
+    pub async fn finish(&self, id: &str, returned: Returned<'_>) -> Result<(String, Option<String>), String> {
         let pending = self.state().pending.remove(id).filter(|(until, ..)| *until > Instant::now());
         let (_, server, pending) = pending.ok_or("it took too long, or was ended already: begin again")?;
-        let tokens = within(pending.finish(&self.http, Returned { code, state, issuer })).await?;
+        let tokens = within(pending.finish(&self.http, returned)).await?;
         let why = self.store(&server, &tokens).await.err();
         self.hold(&server, tokens);
         self.state().wanted.remove(&server);
@@ -97,9 +93,10 @@ impl Logins {
     pub(super) async fn forget(&self, server: &str) -> Result<bool, String> {
         let held = self.state().held.remove(server).is_some();
         let account = account(server);
-        let kept = match self.keys.is_kept(&account) {
-            true => self.sources.remove(&[account]).await.map_err(|error| error.to_string())?,
-            false => false,
+        let kept = if self.keys.is_kept(&account) {
+            self.sources.remove(&[account]).await.map_err(|error| error.to_string())?
+        } else {
+            false
         };
         Ok(held || kept)
     }
@@ -125,10 +122,11 @@ impl Logins {
     /// The token for a server, if there is one.
     pub(super) async fn token(&self, server: &str) -> Option<Secret> {
         let tokens = self.held(server).await?;
-        match tokens.is_stale() && tokens.can_renew() {
+        if tokens.is_stale() && tokens.can_renew() {
             // The old one may do for a moment.
-            true => self.renew(server, &tokens.access()).await.or_else(|| Some(tokens.access())),
-            false => Some(tokens.access()),
+            self.renew(server, &tokens.access()).await.or_else(|| Some(tokens.access()))
+        } else {
+            Some(tokens.access())
         }
     }
 
@@ -157,7 +155,7 @@ impl Logins {
         }
     }
 
-    /// What the keychain has.
+    /// The tokens in the keychain.
     async fn recalled(&self, server: &str) -> Option<Tokens> {
         let account = account(server);
         if !self.keys.is_kept(&account) {

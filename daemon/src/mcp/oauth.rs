@@ -14,10 +14,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use super::Http;
 use super::challenge::{Challenge, union};
 use super::discovery::{
-    Issuer, answer, authorization_server, bare, challenge, client, covers, parsed, resource, shown,
+    Http, Issuer, answer, authorization_server, bare, challenge, client, covers, parsed, resource, shown,
 };
 use super::settings::OAuth;
 use crate::diagnostics::secret::Secret;
@@ -52,7 +51,7 @@ pub(super) struct Tokens {
     endpoint: String,
     registered: Registered,
     resource: String,
-    /// What was asked for; absent if nothing was.
+    /// The scope that was asked for; absent if none was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     scope: Option<String>,
 }
@@ -91,7 +90,7 @@ impl Tokens {
     }
 }
 
-/// What we are to an authorization server.
+/// This client, as it is registered at an authorization server.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 struct Registered {
     client_id: String,
@@ -124,19 +123,22 @@ struct TokenAnswer {
     expires_in: Option<u64>,
 }
 
-/// What came back to the redirect.
-pub(super) struct Returned<'a> {
-    pub(super) code: &'a str,
-    pub(super) state: &'a str,
-    pub(super) issuer: Option<&'a str>,
+/// The parameters of the redirect.
+pub struct Returned<'a> {
+    /// Exchanged for tokens.
+    pub code: &'a str,
+    /// The word that the login began with.
+    pub state: &'a str,
+    /// The authorization server, if it names itself.
+    pub issuer: Option<&'a str>,
 }
 
-/// What is known before a login.
+/// The facts that are known before a login.
 #[derive(Default)]
 pub(super) struct Known {
-    /// What the configuration says of us.
+    /// The client of the configuration.
     pub(super) client: OAuth,
-    /// What the server said when it refused a request; asked for if there is none.
+    /// The challenge of a refused request; without one, the server is asked for it.
     pub(super) challenge: Option<Challenge>,
     /// The scopes of the login that there is.
     pub(super) granted: Option<String>,
@@ -315,9 +317,10 @@ async fn token(
     let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded").header(ACCEPT, "application/json");
     let response = request.body(body).send().await.map_err(|error| error.without_url().to_string())?;
     let tokens: TokenAnswer = answer(response, &endpoint).await?;
-    match tokens.token_type.eq_ignore_ascii_case("bearer") && !tokens.access_token.is_empty() {
-        true => Ok(tokens),
-        false => Err(format!("{} gave no bearer token", endpoint.authority())),
+    if tokens.token_type.eq_ignore_ascii_case("bearer") && !tokens.access_token.is_empty() {
+        Ok(tokens)
+    } else {
+        Err(format!("{} gave no bearer token", endpoint.authority()))
     }
 }
 

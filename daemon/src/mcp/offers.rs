@@ -15,7 +15,7 @@ use super::connection::Connection;
 use super::peer::{Failure, UNKNOWN_METHOD};
 use super::result::CallResult;
 use super::server::Server;
-use super::{Servers, ServersOf};
+use super::servers::{Servers, ServersOf};
 use crate::tool::Workspace;
 use crate::tool::text;
 
@@ -71,7 +71,7 @@ impl Servers {
         Ok(all)
     }
 
-    /// What a resource has.
+    /// The content of a resource.
     pub async fn read(&self, name: &str, uri: &str, at: &Place<'_>) -> Result<Vec<ContentBlock>, OfferError> {
         let server = self.one(name, at)?;
         let failed = |why: String| OfferError::Failed(name.to_owned(), format!("{uri}: {why}"));
@@ -82,11 +82,13 @@ impl Servers {
         Ok(blocks(&format!("resource @{name}:{uri}"), result))
     }
 
-    /// What a prompt says, with arguments by name, or as `text`: words in the order in which the prompt declares them.
+    /// The content of a prompt, with arguments by name, or as `text`: words in the order in which the prompt declares them.
     pub async fn prompt(
         &self,
-        (name, prompt): (&str, &str),
-        (mut given, text): (BTreeMap<String, String>, &str),
+        name: &str,
+        prompt: &str,
+        mut given: BTreeMap<String, String>,
+        text: &str,
         at: &Place<'_>,
     ) -> Result<Vec<ContentBlock>, OfferError> {
         let server = self.one(name, at)?;
@@ -224,7 +226,7 @@ fn arguments(prompt: &ServerPrompt, text: &str, given: &BTreeMap<String, String>
     found
 }
 
-/// What a prompt gets: the text under its source, and the images.
+/// Content for a prompt: the text under its source, and the images.
 fn blocks(source: &str, CallResult { text: said, images, links, .. }: CallResult) -> Vec<ContentBlock> {
     let kept = text::head(&said, MAX_TEXT);
     let cut = match said.len() - kept.len() {

@@ -51,11 +51,11 @@ pub(super) struct Outgoing {
     pub(super) id: Option<u64>,
     /// Cancelled when nobody waits for the answer any more.
     pub(super) dropped: Option<CancellationToken>,
-    /// What it is about; absent with a handshake.
+    /// Its subject, for HTTP headers; absent with a handshake.
     pub(super) about: Option<About>,
 }
 
-/// What makes a request a call.
+/// The listener of a request that is a call.
 #[derive(Debug)]
 pub(super) struct Call {
     /// Gets what comes of it before its answer.
@@ -64,10 +64,10 @@ pub(super) struct Call {
     pub(super) headers: Vec<(String, String)>,
 }
 
-/// What a request is about, which HTTP has in headers without a handshake.
+/// The subject of a request, which HTTP has in headers without a handshake.
 #[derive(Clone, Debug)]
 pub(super) struct About {
-    /// The method.
+    /// As JSON-RPC has it: `tools/call`.
     pub(super) method: String,
     /// The name or the address of what is asked for.
     pub(super) name: Option<String>,
@@ -75,7 +75,7 @@ pub(super) struct About {
     pub(super) arguments: Vec<(String, String)>,
 }
 
-/// What comes of a request before its answer.
+/// A message about a request before its answer.
 #[derive(Debug)]
 pub(super) enum Event {
     /// How far it has come.
@@ -90,7 +90,7 @@ pub(super) enum Event {
 pub(super) struct Progress {
     /// How much is done.
     pub(super) progress: f64,
-    /// Of how much.
+    /// The total, in the same unit.
     pub(super) total: Option<f64>,
     /// For people.
     pub(super) message: Option<String>,
@@ -99,7 +99,7 @@ pub(super) struct Progress {
 /// A request of the server that belongs to one of ours.
 #[derive(Debug)]
 pub(super) struct Asked {
-    /// The method.
+    /// As JSON-RPC has it: `elicitation/create`.
     pub(super) method: String,
     /// Its parameters.
     pub(super) params: Value,
@@ -107,7 +107,7 @@ pub(super) struct Asked {
     pub(super) reply: oneshot::Sender<Value>,
 }
 
-/// What a server says by itself, for the owner of the connection.
+/// A message of the server that answers nothing, for the owner of the connection.
 #[derive(Debug)]
 pub(super) enum Said {
     /// A notification: method and parameters.
@@ -124,9 +124,9 @@ pub(super) struct Peer(Arc<Shared>);
 struct Shared {
     out: mpsc::Sender<Outgoing>,
     state: Mutex<State>,
-    /// What `roots/list` is answered.
+    /// The answer to `roots/list`.
     roots: Value,
-    /// What each request says of the protocol and this client, once there is no handshake.
+    /// The fields about protocol and client in each request, once there is no handshake.
     said: OnceLock<Map<String, Value>>,
 }
 
@@ -239,7 +239,7 @@ impl Peer {
         self.0.said.get().is_some()
     }
 
-    /// What `roots/list` is answered.
+    /// The answer to `roots/list`.
     pub(super) fn roots(&self) -> Value {
         json!({ "roots": self.0.roots })
     }

@@ -1,4 +1,4 @@
-//! What a tool of a server gave back: its text and its images.
+//! The result of a server's tool: its text and its images.
 //!
 //! Pure. Deliberately absent: how much of the text a model reads (`tool::output`).
 
@@ -96,7 +96,7 @@ impl CallResult {
         self
     }
 
-    /// What is wrong with the structured content of a success, by the schema that the tool has for it.
+    /// How the structured content of a success differs from the schema that the tool has for it.
     pub(super) fn misfit(&self, schema: &Value) -> Option<String> {
         match &self.structured {
             _ if self.is_error => None,
@@ -105,7 +105,7 @@ impl CallResult {
         }
     }
 
-    /// What `resources/read` gave.
+    /// Parses the result of `resources/read`.
     pub(super) fn of_resource(json: &str) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Written {
@@ -122,7 +122,7 @@ impl CallResult {
         Ok(result)
     }
 
-    /// What `prompts/get` gave; what it has the model say is marked.
+    /// Parses the result of `prompts/get`; text that the model is to have said is marked.
     pub(super) fn of_prompt(json: &str) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Written {
@@ -174,9 +174,10 @@ impl CallResult {
                 };
                 // Too many, or one that is too long, are text, which is cut.
                 let long = link.resource_text().unwrap_or_default();
-                match self.links.len() < MAX_LINKS && size.iter().sum::<usize>() <= MAX_LINK {
-                    true => self.links.push(link),
-                    false => self.say(&long),
+                if self.links.len() < MAX_LINKS && size.iter().sum::<usize>() <= MAX_LINK {
+                    self.links.push(link)
+                } else {
+                    self.say(&long)
                 }
             }
             ("audio", _) => {
@@ -222,10 +223,9 @@ impl CallResult {
 /// Reads an object that a server gave.
 fn read<T: DeserializeOwned>(json: &str) -> Result<T, String> {
     // Serde would read a list as fields in their order.
-    let read = match json.trim_start().starts_with('{') {
-        true => serde_json::from_str(json),
-        false => Err(serde::de::Error::custom("it is not an object")),
-    };
+    let is_object = json.trim_start().starts_with('{');
+    let read =
+        if is_object { serde_json::from_str(json) } else { Err(serde::de::Error::custom("it is not an object")) };
     read.map_err(|error: serde_json::Error| format!("the server's result cannot be read: {error}"))
 }
 

@@ -17,17 +17,32 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::Outside;
 use super::connection::Connection;
+use super::discovery::Http;
 use super::http::{Address, Login};
 use super::lines::Log;
 use super::listing::Listing;
+use super::login::Logins;
 use super::settings::{OAuth, ServerConfig, variable_of};
 use crate::diagnostics::secret::{Redactor, Secret, SecretVariables};
 use crate::process::ledger::StartedFor;
-use crate::process::server::Spawn;
+use crate::process::server::{Children, Spawn};
+use crate::provider::keys::Keys;
 use crate::sys::{disk, task};
 use crate::tool::Workspace;
+
+/// Services that start and reach servers.
+#[derive(Clone)]
+pub struct Outside {
+    /// The daemon's children.
+    pub children: Children,
+    /// The values of the variables that the configuration names.
+    pub keys: Arc<Keys>,
+    /// HTTP clients.
+    pub http: Http,
+    /// The logins at servers.
+    pub logins: Arc<Logins>,
+}
 
 /// How long an instance without calls runs.
 const IDLE: Duration = Duration::from_secs(600);
@@ -96,11 +111,11 @@ struct State {
     /// Not started again before.
     retry_at: Option<Instant>,
     error: Option<String>,
-    /// What turns were told about it last.
+    /// The last notices about it to turns.
     told: Vec<String>,
 }
 
-/// What an instance is for.
+/// The session and directory that an instance is for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Place {
     workspace: Option<PathBuf>,
@@ -131,7 +146,8 @@ struct Launch {
 impl Server {
     pub(super) fn new(
         name: String,
-        (config, origin): (ServerConfig, Origin),
+        config: ServerConfig,
+        origin: Origin,
         listing: Option<Listing>,
         outside: Outside,
         listed: Listed,
@@ -180,7 +196,7 @@ impl Server {
         own.redact(text)
     }
 
-    /// What a turn has to be told about it that none was told yet: what it waits for, and what is wrong with its tools.
+    /// Notices about it that no turn has had yet: what it waits for, and problems of its tools.
     pub(super) fn news(&self) -> Vec<String> {
         let name = &self.name;
         let mut news = match self.waits_for() {
@@ -234,7 +250,7 @@ impl Server {
         }
     }
 
-    /// What it wrote and logged last.
+    /// The latest lines that it wrote and logged.
     pub(super) fn logs(&self) -> Vec<LogLine> {
         self.log.all()
     }
@@ -323,7 +339,7 @@ impl Server {
         .collect()
     }
 
-    /// What is wrong with its tools, and with the choice of them.
+    /// Problems of its tools, and of the configured choice of them.
     fn problems(&self, listing: Option<&Listing>) -> Vec<String> {
         let Some(listing) = listing else { return Vec::new() };
         let has = |tool: &&String| listing.tools.iter().any(|known| known.tool == **tool);
@@ -378,7 +394,7 @@ impl Server {
         (place, launch)
     }
 
-    /// What an instance is started for: with `can` it has a grant, for the sessions of its directory, or for all without one.
+    /// The owner of an instance: with `can` it has a grant, for the sessions of its directory, or for all without one.
     async fn started_for(&self, place: &Place) -> Result<StartedFor, String> {
         // A workspace or a client cannot grant it anything, whatever they say.
         if self.config.can.is_empty() || !matches!(self.origin, Origin::Own) {
@@ -499,7 +515,7 @@ impl Server {
         state.error = Some(why.to_owned());
     }
 
-    /// What is said of it without these variables.
+    /// The notice that these variables are missing.
     fn waiting(&self, missing: &[String]) -> String {
         let how = match &self.origin {
             Origin::Session(..) => "open the session again in the program that brought the server",

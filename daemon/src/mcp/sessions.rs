@@ -6,15 +6,16 @@
 //! a server of the session hides one of the workspace's files. Deliberately absent: who may bring one (`service`).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::path::Path;
+use std::sync::Arc;
 
 use linger_protocol::mcp::{self, Scope, SessionServer};
 use linger_protocol::variable::{IN_MEMORY, MAX_TOTAL, withheld};
 
+use super::configured::{Configured, OfSession};
 use super::server::{Origin, Server};
+use super::servers::{Servers, ServersOf};
 use super::settings::ServerConfig;
-use super::{Configured, Servers, ServersOf};
 use crate::diagnostics::secret::{Secret, SecretVariables};
 use crate::tool::set::{ToolSet, Tools};
 
@@ -23,19 +24,6 @@ const MAX_SERVERS: usize = 16;
 
 /// The most bytes of them in a session's log and state, which is written with each event.
 const MAX_STORED: usize = 16 << 10;
-
-/// The servers of a session.
-pub(super) struct OfSession {
-    /// The root of its workspace.
-    pub(super) root: PathBuf,
-    /// As they are stored.
-    given: Vec<SessionServer>,
-    pub(super) servers: BTreeMap<String, Arc<Server>>,
-    /// The tools of the session.
-    pub(super) tools: Tools,
-    /// The session's actor lives while this does.
-    loaded: Weak<()>,
-}
 
 /// Held by the actor of a session with servers; those of a session that is not loaded are dropped once none of them runs.
 pub type Loaded = Arc<()>;
@@ -51,7 +39,7 @@ pub enum Unfit {
     Wrong {
         /// Its name.
         server: String,
-        /// What is wrong with it.
+        /// The reason, without the server's name.
         why: String,
     },
 }
@@ -207,13 +195,6 @@ impl Servers {
     fn values_of(&self, session: &str, server: &str) -> SecretVariables {
         let mut all = self.brought();
         all.entry(session.to_owned()).or_default().entry(server.to_owned()).or_default().clone()
-    }
-}
-
-impl OfSession {
-    /// Whether a client brought a server of this name.
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.given.iter().any(|server| server.server == name)
     }
 }
 

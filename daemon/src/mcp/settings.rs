@@ -1,4 +1,4 @@
-//! What the configuration says of a server, `[mcp.NAME]`, and what follows from it.
+//! The settings of a server, `[mcp.NAME]`, and their consequences.
 //!
 //! Pure. Deliberately absent: where the table is read from.
 
@@ -10,8 +10,13 @@ use linger_protocol::mcp::Scope;
 use linger_protocol::token::Can;
 use serde::{Deserialize, Serialize};
 
-use super::connection::{PER_REQUEST, PROTOCOL};
 use crate::provider::address;
+
+/// The newest revision of the protocol that begins with a handshake.
+pub(super) const PROTOCOL: &str = "2025-11-25";
+
+/// The revision in which each request says what it speaks.
+pub(super) const PER_REQUEST: &str = "2026-07-28";
 
 /// The longest name of a server, in bytes: it is a part of each tool's name, which has 64.
 const MAX_NAME: usize = 32;
@@ -40,9 +45,9 @@ pub struct ServerConfig {
     pub cwd: Option<PathBuf>,
     /// The address of a server that runs already.
     pub url: Option<String>,
-    /// What each request to it carries.
+    /// Headers of each request to it.
     pub headers: BTreeMap<String, String>,
-    /// What linger is at the authorization server of its logins; without it, it registers itself.
+    /// The client at the authorization server of its logins; without one, linger registers itself.
     #[serde(skip_serializing_if = "OAuth::is_default")]
     pub oauth: OAuth,
     /// Whether a turn waits until it runs, and fails without it.
@@ -55,7 +60,7 @@ pub struct ServerConfig {
     pub tools: Option<BTreeSet<String>>,
     /// The revision of the protocol that it speaks; absent: found out.
     pub protocol: Option<String>,
-    /// What it may do over the daemon's socket, and what it starts; only the user's own configuration can say it.
+    /// Rights over the daemon's socket for it and the processes it starts; only the user's own configuration can give them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub can: Vec<Can>,
     /// How long it may take to start, in seconds.
@@ -74,7 +79,7 @@ pub struct OAuth {
     /// Its name there; an `https` address is that of its metadata.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
-    /// What proves that it is this client; `${NAME}` keeps it out of the file.
+    /// The client's secret; `${NAME}` keeps it out of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<String>,
     /// The only authorization server that gets them.
@@ -139,7 +144,7 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
-    /// What is wrong with it: the key that is at fault, and why.
+    /// Checks the settings; fails with the key that is at fault, and the reason.
     pub fn check(&self, name: &str) -> Result<(), (&'static str, String)> {
         let wrong = |key, why: &str| Err((key, why.to_owned()));
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
@@ -203,7 +208,7 @@ impl ServerConfig {
         Ok(())
     }
 
-    /// What people know it by: its address or its command.
+    /// Its address or its command, for people.
     pub fn target(&self) -> String {
         let command = || self.command.iter().chain(&self.args).map(String::as_str).collect::<Vec<_>>().join(" ");
         self.url.clone().unwrap_or_else(command)
@@ -293,7 +298,7 @@ impl ServerConfig {
         BASE_ENV.contains(&name) || name.starts_with("LC_") || name.starts_with("XDG_")
     }
 
-    /// What every program needs of the environment of a session; a server gets its own `env` beside it.
+    /// The variables of a session that every program needs; a server gets its own `env` beside them.
     pub fn environment(session: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         let proxies = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
         let base = session
@@ -308,7 +313,7 @@ fn is_relative(command: &str) -> bool {
     command.contains('/') && !Path::new(command).is_absolute()
 }
 
-/// What a variable that a client brought for the files of a workspace is called among the daemon's keys: no variable's own name.
+/// The name among the daemon's keys of a variable that a client brought for the files of a workspace: no variable's own name.
 pub fn variable_of(root: &Path, name: &str) -> String {
     format!("{name} of {}", root.display())
 }

@@ -243,7 +243,7 @@ fn filled(answer: Value, usual: Map<String, Value>) -> Value {
     }
 }
 
-/// What was shown of the progress of a call.
+/// The progress of a call that was shown.
 #[derive(Default)]
 struct Shown {
     at: Option<Instant>,

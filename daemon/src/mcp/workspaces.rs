@@ -9,54 +9,12 @@ use std::sync::Arc;
 
 use linger_protocol::mcp;
 
+use super::configured::OfWorkspace;
 use super::server::{Origin, Server};
-use super::sessions::OfSession;
+use super::servers::{Servers, ServersOf};
 use super::settings::{SERVER_FILES, WorkspaceServer};
-use super::{Configured, Servers, ServersOf};
-use crate::tool::Tool as _;
 use crate::tool::program::{Program, ProgramTool};
-use crate::tool::set::{ToolSet, Tools};
-
-/// The servers of a workspace's files, those that are trusted.
-pub(super) struct OfWorkspace {
-    /// As the files have them.
-    given: BTreeMap<String, WorkspaceServer>,
-    /// Why some are left out.
-    left_out: BTreeMap<String, String>,
-    pub(super) servers: BTreeMap<String, Arc<Server>>,
-    /// The tools of its Markdown files.
-    programs: Vec<Arc<ProgramTool>>,
-    /// The tools of its sessions.
-    pub(super) tools: Tools,
-}
-
-impl Default for OfWorkspace {
-    fn default() -> Self {
-        let (given, left_out, servers) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { given, left_out, servers, programs: Vec::new(), tools: Tools::new(ToolSet::new([])) }
-    }
-}
-
-impl Configured {
-    /// The servers of sessions in a workspace, and of one session, by name.
-    pub(super) fn seen_in<'a>(
-        &'a self,
-        workspace: Option<&'a OfWorkspace>,
-        session: Option<&'a OfSession>,
-    ) -> impl Iterator<Item = &'a Arc<Server>> {
-        let (files, brought) = (workspace.map(|of| &of.servers), session.map(|of| &of.servers));
-        // One that comes later hides one of the same name.
-        let all = files.into_iter().chain(brought).flatten().chain(&self.own);
-        all.map(|(name, server)| (name.as_str(), server)).collect::<BTreeMap<_, _>>().into_values()
-    }
-
-    /// The tools of Markdown files that sessions in a workspace have, by name; without one the user's own.
-    pub(super) fn programs(&self, of: Option<&OfWorkspace>) -> Vec<Arc<ProgramTool>> {
-        let mut all: BTreeMap<&str, &Arc<ProgramTool>> = self.programs.iter().map(|it| (it.name(), it)).collect();
-        all.extend(of.into_iter().flat_map(|of| &of.programs).map(|it| (it.name(), it)));
-        all.into_values().cloned().collect()
-    }
-}
+use crate::tool::set::Tools;
 
 /// These tools; those that are the same as before stay.
 fn taken(before: &[Arc<ProgramTool>], now: Vec<Program>) -> Vec<Arc<ProgramTool>> {
@@ -97,10 +55,7 @@ impl Servers {
                     let is_same = |it: &Arc<Server>| {
                         it.config == *config && matches!(&it.origin, Origin::Workspace(_, of) if of == file)
                     };
-                    let same = match gone.get(name).is_some_and(is_same) {
-                        true => gone.remove(name),
-                        false => None,
-                    };
+                    let same = if gone.get(name).is_some_and(is_same) { gone.remove(name) } else { None };
                     let new = || Arc::new(self.server(name, config, Origin::Workspace(root.to_path_buf(), file)));
                     of.servers.insert(name.clone(), same.unwrap_or_else(new));
                 }

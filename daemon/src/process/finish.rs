@@ -9,7 +9,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 use tokio::time::timeout;
 
-use super::{OUTPUT_GRACE, Process, READ_SIZE};
+use super::child::{OUTPUT_GRACE, Process, READ_SIZE};
 
 /// How much of standard error is kept, in bytes: enough for a reason.
 const MAX_STDERR: usize = 4 << 10;
@@ -96,8 +96,8 @@ impl Process {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::server::{Children, Spawn};
-    use super::super::{Input, Stderr};
+    use super::super::child::{Input, Stderr};
+    use super::super::spawn::{Children, Spawn};
     use super::*;
 
     /// More than any of these takes; a hang fails the test.

@@ -25,7 +25,7 @@ const MAX_RECORD: u64 = 256 << 10;
 /// The size at which the ledger is rewritten, in bytes: of its thousands of lines only a few still run.
 const REWRITE_AT: u64 = 64 << 10;
 
-/// What a child was started for.
+/// The purpose of a child.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StartedFor {
     /// The daemon itself, or what no session owns.
@@ -72,7 +72,7 @@ struct Recorded {
     file: Option<File>,
 }
 
-/// What an earlier daemon left behind.
+/// Children that an earlier daemon left behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Left {
     /// It crashed: it may have left processes that the ledger does not list.
@@ -114,7 +114,7 @@ impl Ledger {
         recorded.file.take().map_or(Ok(()), |_| std::fs::remove_file(path))
     }
 
-    /// What this process was started for: that of its nearest recorded ancestor. A process that has left its parents counts as the
+    /// The purpose of this process: that of its nearest recorded ancestor. A process that has left its parents counts as the
     /// daemon's own.
     pub fn started_for(&self, pid: u32) -> StartedFor {
         let recorded = self.recorded();

@@ -38,9 +38,11 @@ use rustix::event::{PollFd, PollFlags, poll};
 #[cfg(target_os = "linux")]
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, pidfd_open, pidfd_send_signal};
 
-use super::OWNER;
 #[cfg(target_os = "linux")]
 use crate::sys::peer;
+
+/// The variable that names the daemon a process descends from, by the path of its database.
+pub const OWNER: &str = "LINGER_OWNER";
 
 /// The part of a mark that identifies the daemon.
 const WHOSE: u64 = (1 << 56) - 1;
@@ -56,7 +58,7 @@ const GONE: Duration = Duration::from_secs(2);
 /// one, because it is a limit.
 static MARK: OnceLock<Option<u64>> = OnceLock::new();
 
-/// What the mark tells about a process.
+/// A process's relation to the daemon, by the mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kin {
     /// As far as the mark tells, the daemon did not start it.
@@ -101,7 +103,7 @@ pub enum TooLow {
 }
 
 impl TooLow {
-    /// What to do about it.
+    /// The next thing to do about it.
     pub fn hint(&self) -> &'static str {
         "start it from a terminal where `ulimit -Hx` prints unlimited"
     }
@@ -140,7 +142,7 @@ fn admit(limit: Option<u64>, own: Option<u64>, outer: Option<&Path>) -> Result<(
     if is_outer { Ok(()) } else { Err(TooLow::Lowered(limit)) }
 }
 
-/// What the mark tells about a process that is not a descendant of the daemon.
+/// The relation of a process that is not a descendant of the daemon, by the mark.
 pub fn kin(pid: u32) -> Kin {
     kin_of(MARK.get().copied(), limit_of(pid))
 }

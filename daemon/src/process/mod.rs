@@ -6,289 +6,24 @@
 //! A process that leaves the group (`setsid`) stays a descendant ([`adopt_orphans`]) and ends with its call ([`strays`]), or at the
 //! next start: [`end_left_behind`] and [`ledger`] find it.
 
+mod child;
 pub mod finish;
 pub mod ledger;
 pub mod mark;
+mod running;
 pub mod server;
+mod spawn;
 mod storm;
 mod strays;
 
-use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process_group};
-use tokio::io::{AsyncReadExt, AsyncWriteExt as _};
-use tokio::net::unix::pipe;
-use tokio::process::{Child, Command};
+use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Notify;
-use tokio::time::{Instant, timeout, timeout_at};
-use tokio_util::task::AbortOnDropHandle;
 
-use crate::fault;
-use crate::sys::disk;
-use crate::sys::task;
+pub use child::{Input, Process, READ_SIZE, Stderr};
 pub use finish::{End, Finished};
-use ledger::Ledger;
-pub use mark::end_left_behind;
-use server::{Children, Spawn};
-
-/// How long a group may take to end after SIGTERM: enough to remove a lock file, and a cancel still ends within 2 s.
-const GRACE: Duration = Duration::from_millis(if cfg!(test) { 3000 } else { 500 });
-
-/// How long output is read after the child has ended: its `| tee` may lag behind, but a background server it started holds the
-/// pipe forever.
-const OUTPUT_GRACE: Duration = Duration::from_millis(if cfg!(test) { 3000 } else { 200 });
-
-/// The PATH of an environment that has none.
-const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
-
-/// The size of the read buffer, in bytes: half of a Linux pipe, to keep futures small.
-pub const READ_SIZE: usize = 32 * 1024;
-
-/// The variable that names the daemon a process descends from, by the path of its database.
-pub const OWNER: &str = "LINGER_OWNER";
-
-/// Concurrent children of all sessions; each takes a descriptor or two and megabytes.
-/// A session has one `bash` call at a time. What a command starts itself is bounded by [`storm`].
-const MAX_CHILDREN: usize = 256;
-
-/// The destination of a child's standard error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stderr {
-    /// Part of the output, in the order written.
-    Merged,
-    /// A separate pipe, for [`Process::finish`].
-    Apart,
-}
-
-/// A child's standard input.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input {
-    /// End of file.
-    Nothing,
-    /// These bytes, without a bound, then end of file.
-    Bytes(Vec<u8>),
-}
-
-/// A child and its process group; dropping it kills the group.
-#[derive(Debug)]
-struct Group {
-    child: Child,
-    /// Records this child.
-    ledger: Arc<Ledger>,
-    /// The child's process id.
-    leader: Option<Pid>,
-    /// The process group; absent once killed.
-    group: Option<Pid>,
-}
-
-/// A running child and its process group.
-#[derive(Debug)]
-pub struct Process {
-    group: Group,
-    output: pipe::Receiver,
-    /// Standard error, if separate.
-    errors: Option<pipe::Receiver>,
-    /// The task that writes the input; ends with the process.
-    _feeder: Option<AbortOnDropHandle<()>>,
-    /// When reading output stops; absent while the child runs.
-    until: Option<Instant>,
-}
-
-impl Process {
-    /// Starts a program, given as `argv[0]` and file. Must be called within a Tokio runtime.
-    fn start<S: AsRef<OsStr>>(
-        spawn: &Spawn,
-        program: (&str, &Path),
-        args: &[S],
-        input: Input,
-        stderr: Stderr,
-    ) -> io::Result<Self> {
-        let Input::Bytes(bytes) = input else { return Self::piped(spawn, program, args, Stdio::null(), stderr) };
-        let (reader, writer) = io::pipe()?;
-        let process = Self::piped(spawn, program, args, reader.into(), stderr)?;
-        let mut writer = pipe::Sender::from_owned_fd(OwnedFd::from(writer))?;
-        let feeder = task::spawn(async move {
-            // A child may end without reading its input.
-            let _unread = writer.write_all(&bytes).await;
-        });
-        Ok(Self { _feeder: Some(AbortOnDropHandle::new(feeder)), ..process })
-    }
-
-    fn piped<S: AsRef<OsStr>>(
-        spawn: &Spawn,
-        program: (&str, &Path),
-        args: &[S],
-        stdin: Stdio,
-        stderr: Stderr,
-    ) -> io::Result<Self> {
-        let (reader, writer) = io::pipe()?;
-        let (errors, stderr): (Option<io::PipeReader>, Stdio) = match stderr {
-            Stderr::Merged => (None, writer.try_clone()?.into()),
-            Stderr::Apart => {
-                let (errors, writer) = io::pipe()?;
-                (Some(errors), writer.into())
-            }
-        };
-        let group = Group::start(spawn, program, args, [stdin, writer.into(), stderr])?;
-        let errors = errors.map(receiver).transpose()?;
-        Ok(Self { group, output: receiver(reader)?, errors, _feeder: None, until: None })
-    }
-
-    /// Reads output; 0 at its end. Cancel safe.
-    pub async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            match self.until {
-                None => tokio::select! {
-                    biased;
-                    read = self.output.read(buffer) => return read,
-                    _ = self.group.child.wait() => self.until = Some(Instant::now() + OUTPUT_GRACE),
-                },
-                // A background child may flood the pipe, and `timeout_at` checks the clock only when nothing can be read.
-                Some(until) if Instant::now() >= until => return Ok(0),
-                Some(until) => return timeout_at(until, self.output.read(buffer)).await.unwrap_or(Ok(0)),
-            }
-        }
-    }
-
-    /// Waits for the child, then kills the rest of its group.
-    pub async fn wait(&mut self) -> io::Result<ExitStatus> {
-        self.group.wait().await
-    }
-
-    /// Sends the group SIGTERM, discards its output for [`GRACE`], then kills it.
-    pub async fn end(mut self) {
-        self.group.terminate();
-        let _ = timeout(GRACE, async {
-            let mut buffer = vec![0; READ_SIZE];
-            while self.output.read(&mut buffer).await.is_ok_and(|read| read > 0) {}
-            self.group.child.wait().await
-        })
-        .await;
-        self.group.kill();
-        let _ = self.group.child.wait().await;
-    }
-}
-
-fn receiver(pipe: io::PipeReader) -> io::Result<pipe::Receiver> {
-    pipe::Receiver::from_owned_fd(OwnedFd::from(pipe))
-}
-
-impl Group {
-    /// Starts `file` with `argv[0]` `name` and these as standard input, output and error.
-    /// Its environment is that of `spawn`, [`OWNER`] and [`strays::CALL`].
-    #[allow(clippy::disallowed_methods)] // The only spawn.
-    fn start<S: AsRef<OsStr>>(
-        Spawn { cwd, env, children: Children { ledger, .. }, started_for }: &Spawn,
-        (name, file): (&str, &Path),
-        args: &[S],
-        [stdin, stdout, stderr]: [Stdio; 3],
-    ) -> io::Result<Self> {
-        // Held until the child is in the list: a reaper that sees it would take it for an orphan otherwise.
-        let mut running = own();
-        if running.len() >= MAX_CHILDREN {
-            return Err(io::Error::other(format!(
-                "{MAX_CHILDREN} commands are already running; try again when some have ended"
-            )));
-        }
-        let call = strays::name(started_for.session());
-        let mut command = Command::new(file);
-        command
-            .arg0(name)
-            .args(args)
-            .current_dir(cwd)
-            .env_clear()
-            .env("PATH", DEFAULT_PATH)
-            .env("TERM", "dumb")
-            .env("NO_COLOR", "1")
-            .envs(env.as_ref())
-            .envs(ledger.owner.as_ref().map(|owner| (OWNER, owner)))
-            .env(strays::CALL, &call)
-            .stdin(stdin)
-            .stderr(stderr)
-            .stdout(stdout)
-            .process_group(0)
-            // For a child that moved itself to another group. Tokio reaps a dropped child.
-            .kill_on_drop(true);
-        fault::point("child.before_spawn");
-        let child = command.spawn()?;
-        fault::point("child.spawned");
-        let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        if let Some(group) = group {
-            storm::limit(group);
-            running.push(Own { pid: group, call });
-            drop(running);
-            ledger.add(group, started_for.clone());
-        }
-        // From here on dropping `Self` ends the child. `command` holds the other ends of the pipes until the return.
-        Ok(Self { child, ledger: ledger.clone(), leader: group, group })
-    }
-
-    /// The child's process id; 0 if unknown.
-    fn pid(&self) -> u32 {
-        self.leader.map_or(0, |pid| pid.as_raw_nonzero().get().cast_unsigned())
-    }
-
-    /// Waits for the child, then kills the rest of its group.
-    async fn wait(&mut self) -> io::Result<ExitStatus> {
-        let status = self.child.wait().await;
-        fault::point("child.ended");
-        self.kill();
-        status
-    }
-
-    /// Sends the group SIGTERM.
-    fn terminate(&self) {
-        if let Some(group) = self.group {
-            let _ = kill_process_group(group, Signal::TERM);
-        }
-    }
-
-    /// Kills the group, once: later its id may belong to another group.
-    /// An id is free only when the child is reaped and its group is empty, and the kernel hands out all other ids first.
-    fn kill(&mut self) {
-        if let Some(group) = self.group.take().filter(|_| !fault::bug("I8")) {
-            let _ = kill_process_group(group, Signal::KILL);
-        }
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.kill();
-        if let Some(leader) = self.leader {
-            own().retain(|child| child.pid != leader);
-            self.ledger.remove(leader);
-            ENDED.notify_one();
-        }
-    }
-}
-
-/// A child that a [`Group`] waits for.
-#[derive(Debug)]
-struct Own {
-    pid: Pid,
-    /// Its [`strays::CALL`].
-    call: String,
-}
-
-/// The children that a [`Group`] waits for. Process-wide: the reaper must know the children of every daemon in the process.
-static OWN: Mutex<Vec<Own>> = Mutex::new(Vec::new());
-
-/// Wakes the reaper when a child has ended.
-static ENDED: Notify = Notify::const_new();
-
-fn own() -> MutexGuard<'static, Vec<Own>> {
-    OWN.lock().unwrap_or_else(PoisonError::into_inner)
-}
+pub use mark::{OWNER, end_left_behind};
 
 /// Makes this process the sub-reaper of all its descendants, so that [`crate::sys::peer`] can trace each back to it.
 /// The future reaps orphans that end, and ends those whose call has ended, until it is dropped.
@@ -305,11 +40,10 @@ pub fn adopt_orphans() -> io::Result<impl Future<Output = ()>> {
                         continue;
                     }
                 }
-                () = ENDED.notified() => {}
+                () = running::ENDED.notified() => {}
             }
-            let is_own = |child: &Pid| own().iter().any(|own| own.pid == *child);
             // An orphan missed now is seen at the next SIGCHLD.
-            for orphan in children().unwrap_or_default().into_iter().filter(|child| !is_own(child)) {
+            for orphan in children().unwrap_or_default().into_iter().filter(|child| !running::is_own(*child)) {
                 // NOHANG gives nothing for orphans that still run.
                 if matches!(rustix::process::waitpid(Some(orphan), WaitOptions::NOHANG), Ok(None)) {
                     strays::end(orphan);
@@ -357,43 +91,6 @@ fn gone(error: &io::Error) -> bool {
     [rustix::io::Errno::NOENT, rustix::io::Errno::SRCH]
         .iter()
         .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
-}
-
-/// Finds the first of `programs` in the PATH of `env`, relative to `cwd`: its name and file. A name with a `/` is a file itself.
-/// The search probes the disk and fails after [`disk::TIMEOUT`].
-/// The standard library can search PATH too, but then it forks, which copies the page tables of the whole daemon; with an
-/// absolute file it uses the cheaper `posix_spawn`.
-async fn find(programs: &[&str], env: &BTreeMap<String, String>, cwd: &Path) -> io::Result<(String, PathBuf)> {
-    if let [program] = programs
-        && program.contains('/')
-    {
-        return Ok(((*program).to_owned(), cwd.join(program)));
-    }
-    let path = env.get("PATH").map_or(DEFAULT_PATH, String::as_str);
-    let dirs: Arc<[PathBuf]> = std::env::split_paths(path).map(|dir| cwd.join(dir)).collect();
-    // The directory being searched, for the error if it hangs.
-    let at = Arc::new(AtomicUsize::new(0));
-    let names: Vec<String> = programs.iter().map(|program| (*program).to_owned()).collect();
-    let (seen, now) = (dirs.clone(), at.clone());
-    let runs = |file: &PathBuf| file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok();
-    let search = move || {
-        let mut both = names.iter().flat_map(|program| seen.iter().enumerate().map(move |dir| (program, dir)));
-        both.find_map(|(program, (nth, dir))| {
-            now.store(nth, Ordering::Relaxed);
-            Some((program.clone(), Some(dir.join(program)).filter(runs)?))
-        })
-    };
-    // The place is the whole PATH, so that a hung directory of it does not fail probes of the session's directory.
-    match disk::probe(Path::new(path), disk::TIMEOUT, search).await {
-        Some(found) => found.ok_or_else(|| {
-            io::Error::new(io::ErrorKind::NotFound, format!("{} not found in PATH ({path})", programs.join(" or ")))
-        }),
-        None => {
-            let hung = dirs.get(at.load(Ordering::Relaxed)).map(PathBuf::as_path).unwrap_or(cwd);
-            let why = format!("{}, and it is a directory of PATH", disk::unresponsive(hung));
-            Err(io::Error::new(io::ErrorKind::TimedOut, why))
-        }
-    }
 }
 
 #[cfg(test)]

@@ -4,39 +4,20 @@
 //! [`Life`] is dropped or the daemon ends ([`Children::end`]). Like every child it has a process group, is in the ledger and
 //! carries the mark, so the start after a crash finds it.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitStatus;
-use std::sync::Arc;
 
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tokio_util::task::TaskTracker;
 
-use super::ledger::{Ledger, StartedFor};
-use super::{GRACE, Group, Input, Process, Stderr, find, receiver};
-
-/// The children of one daemon; all clones are one.
-#[derive(Clone, Debug, Default)]
-pub struct Children {
-    /// The servers end.
-    ending: CancellationToken,
-    /// The servers.
-    running: TaskTracker,
-    /// All of them, and the record for the start that follows a death.
-    pub ledger: Arc<Ledger>,
-}
+use super::child::{GRACE, Group, Input, Process, Program, Stderr, find, receiver};
+pub use super::spawn::{Children, Spawn};
 
 impl Children {
-    /// The children of the daemon with the database `owner`; each has that path in its environment.
-    pub fn of(owner: &Path) -> Self {
-        Self { ledger: Arc::new(Ledger::of(owner)), ..Self::default() }
-    }
-
     /// Ends every server and waits for them, for at most `2 * GRACE`. Starting one fails from now on.
     pub async fn end(&self) {
         self.ending.cancel();
@@ -105,26 +86,13 @@ async fn keep(mut group: Group, wanted: CancellationToken, ended: watch::Sender<
 /// The variable with the file mode creation mask of a session's commands, in octal.
 pub const UMASK: &str = "LINGER_UMASK";
 
-/// Starts children in one directory and environment: every child starts here; part of a tool's context.
-#[derive(Clone, Debug)]
-pub struct Spawn {
-    /// The working directory.
-    pub cwd: PathBuf,
-    /// The whole environment.
-    pub env: Arc<BTreeMap<String, String>>,
-    /// The daemon's children.
-    pub children: Children,
-    /// What they are started for.
-    pub started_for: StartedFor,
-}
-
 impl Spawn {
     /// Starts `script` in bash, or in sh if there is no bash; dropping the [`Process`] ends it.
     pub async fn shell(&self, script: &str, input: Input, stderr: Stderr) -> io::Result<Process> {
-        let (name, file) = find(&["bash", "sh"], &self.env, &self.cwd).await?;
+        let shell = find(&["bash", "sh"], &self.env, &self.cwd).await?;
         // In its first line, so that errors count the script's own lines.
         let masked = self.umask().map(|mask| format!("umask {mask}; {script}"));
-        Process::start(self, (&name, &file), &["-c", masked.as_deref().unwrap_or(script)], input, stderr)
+        Process::start(self, &shell, &["-c", masked.as_deref().unwrap_or(script)], input, stderr)
     }
 
     /// The value of [`UMASK`].
@@ -140,8 +108,8 @@ impl Spawn {
         input: Input,
         stderr: Stderr,
     ) -> io::Result<Process> {
-        let (name, file) = find(&[program], &self.env, &self.cwd).await?;
-        Process::start(self, (&name, &file), args, input, stderr)
+        let program = find(&[program], &self.env, &self.cwd).await?;
+        Process::start(self, &program, args, input, stderr)
     }
 
     /// As [`Self::program`], with the mask of the session, as [`Self::shell`] has it.
@@ -153,7 +121,7 @@ impl Spawn {
         stderr: Stderr,
     ) -> io::Result<Process> {
         let Some(mask) = self.umask() else { return self.program(program, args, input, stderr).await };
-        let (_, file) = find(&[program], &self.env, &self.cwd).await?;
+        let Program { file, .. } = find(&[program], &self.env, &self.cwd).await?;
         let script = format!("umask {mask}; exec \"$0\" \"$@\"");
         let fixed = [OsStr::new("-c"), OsStr::new(&script), file.as_os_str()];
         let args: Vec<&OsStr> = fixed.into_iter().chain(args.iter().map(AsRef::as_ref)).collect();
@@ -163,9 +131,9 @@ impl Spawn {
     /// Starts this program again as a helper.
     pub fn helper(&self, args: &[&str], input: Input) -> io::Result<Process> {
         let own = Path::new("/proc/self/exe");
-        let program = if own.exists() { own.to_path_buf() } else { std::env::current_exe()? };
-        let name = program.to_string_lossy();
-        Process::start(self, (&name, &program), args, input, Stderr::Apart)
+        let file = if own.exists() { own.to_path_buf() } else { std::env::current_exe()? };
+        let program = Program { name: file.to_string_lossy().into_owned(), file };
+        Process::start(self, &program, args, input, Stderr::Apart)
     }
 
     /// Starts a long-lived program, which outlives the call that started it. Fails when the daemon is ending.
@@ -173,9 +141,9 @@ impl Spawn {
         if self.children.ending.is_cancelled() {
             return Err(io::Error::other("the daemon is ending"));
         }
-        let (name, file) = find(&[program], &self.env, &self.cwd).await?;
+        let program = find(&[program], &self.env, &self.cwd).await?;
         let ((stdin, input), (output, stdout), (errors, stderr)) = (io::pipe()?, io::pipe()?, io::pipe()?);
-        let group = Group::start(self, (&name, &file), args, [stdin.into(), stdout.into(), stderr.into()])?;
+        let group = Group::start(self, &program, args, [stdin.into(), stdout.into(), stderr.into()])?;
         let (input, output, errors) =
             (pipe::Sender::from_owned_fd(input.into())?, receiver(output)?, receiver(errors)?);
         let (send, ended) = watch::channel(None);
@@ -188,10 +156,13 @@ impl Spawn {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
     use std::time::Duration;
 
     use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 
+    use super::super::ledger::StartedFor;
     use super::*;
 
     /// More than any of these takes; a hang fails the test.

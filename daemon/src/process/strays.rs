@@ -14,7 +14,7 @@ use linger_protocol::id::SessionId;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::mark::{self, Kin};
-use super::own;
+use super::running;
 use crate::fault;
 use crate::sys::clock::random_word;
 use crate::sys::peer;
@@ -57,7 +57,7 @@ fn may_stay(pid: u32) -> bool {
     let mut variables = environment.split(|byte| *byte == 0);
     let call = variables.find_map(|variable| std::str::from_utf8(variable).ok()?.strip_prefix(CALL)?.strip_prefix('='));
     let running: Vec<String> =
-        own().iter().map(|child| child.call.clone()).filter(|call| call != of_daemon()).collect();
+        running::lock().iter().map(|child| child.call.clone()).filter(|call| call != of_daemon()).collect();
     match call.filter(|call| is_ours(call)) {
         Some(call) if call == of_daemon() => true,
         Some(call) => running.iter().any(|it| it == call),

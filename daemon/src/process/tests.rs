@@ -1,6 +1,18 @@
 //! Children as they are: real shells, real groups, real pipes.
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe;
+use tokio::time::{Instant, timeout};
+
+use super::child::DEFAULT_PATH;
+use super::spawn::{Children, Spawn};
 use super::*;
+use crate::sys::disk;
 
 /// More than any of these takes; a hang fails the test.
 const SOON: Duration = Duration::from_secs(20);

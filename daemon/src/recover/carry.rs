@@ -30,7 +30,7 @@ const MAX_LEFT: usize = 10_000;
 /// The `by` of questions whose answer is lost.
 const DAMAGE: &str = "damage";
 
-/// What is said of a session whose stored state is not what its events give.
+/// The notice of a session whose stored state is not what its events give.
 const REBUILT: &str = "the state of this session was made again from its events";
 
 /// The database that sessions are copied to.
@@ -115,7 +115,7 @@ impl Carry<'_, '_> {
         }
         let (mut after, mut asked, mut held) = (0, BTreeMap::new(), Vec::new());
         for (first, last) in examined.lost.iter().copied().chain([(examined.head + 1, examined.head)]) {
-            self.copy(id, (after, first - 1), &mut asked, &mut held)?;
+            self.copy(id, after, first - 1, &mut asked, &mut held)?;
             for seq in first..=last {
                 let event =
                     Event { body: EventBody::Lost { first, last }, seq: Some(seq), at: clock::now(), turn: None };
@@ -133,14 +133,15 @@ impl Carry<'_, '_> {
     fn copy(
         &mut self,
         id: &str,
-        (mut after, until): (u64, u64),
+        mut after: u64,
+        until: u64,
         asked: &mut BTreeMap<QuestionId, QuestionKind>,
         held: &mut Vec<Held>,
     ) -> Result<(), StoreError> {
         // The questions of shared events are the origin's.
         let shared = parts::shared(&self.source.connection, id).unwrap_or_default();
         while after < until {
-            let (page, _) = read::page(&self.source.connection, id, after, until, (salvage::PAGE, usize::MAX));
+            let (page, _) = read::page(&self.source.connection, id, after, until, salvage::PAGE, usize::MAX);
             let Some(last) = page.last() else {
                 return Err(StoreError::damage(format!("session {id} cannot be read any more")));
             };
@@ -185,12 +186,11 @@ impl Carry<'_, '_> {
                 known.max(events)
             ),
         };
-        let (drafts, pieces) = match goes_on {
-            true => (Vec::new(), read::pieces(&self.source.connection, id).unwrap_or_default()),
-            false => {
-                let why = if broken.is_some() { "a part of the session could not be read" } else { REBUILT };
-                (cut_off(&state, &results, why), Vec::new())
-            }
+        let (drafts, pieces) = if goes_on {
+            (Vec::new(), read::pieces(&self.source.connection, id).unwrap_or_default())
+        } else {
+            let why = if broken.is_some() { "a part of the session could not be read" } else { REBUILT };
+            (cut_off(&state, &results, why), Vec::new())
         };
         // Their answers are lost, or what they allow is.
         let waits = |id: &QuestionId| state.open_questions().any(|asked| asked.id == *id);

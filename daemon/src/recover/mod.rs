@@ -26,6 +26,7 @@ use crate::store::{Store, lost_blob, open};
 use crate::sys::clock;
 
 use carry::{Target, carry_over};
+use source::complaint;
 pub use status::{damage, warnings};
 
 /// How long a check may take in a daemon: enough for a gigabyte or two.
@@ -82,12 +83,6 @@ pub fn run(path: &Path) -> anyhow::Result<Recovered> {
     connection.pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(()))?;
     blobs.close();
     Ok(Recovered { damage })
-}
-
-/// What is wrong with the pages of a database, if anything.
-fn complaint(connection: &Connection) -> rusqlite::Result<Option<String>> {
-    let result: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
-    Ok(Some(result.replace("*** in database main ***\n", "")).filter(|result| result != "ok"))
 }
 
 /// Reads everything, in one transaction, until it `is_over`; gives what is damaged, and whether all was read.

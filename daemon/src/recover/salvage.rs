@@ -99,7 +99,7 @@ impl Examined {
         let until = self.known;
         self.broken = last.err().filter(|_| stored.is_none()).map(|error| format!("its end cannot be found: {error}"));
         while self.head < until && self.head - self.events < MAX_LOST {
-            let (page, error) = read::page(connection, id, self.head, until, (PAGE, usize::MAX));
+            let (page, error) = read::page(connection, id, self.head, until, PAGE, usize::MAX);
             for stored in &page {
                 if let Err(text) = self.take(&stored.data, stored.seq) {
                     self.broken.get_or_insert(text);

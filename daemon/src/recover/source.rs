@@ -58,12 +58,18 @@ pub(super) enum Unreadable {
     Other(#[from] anyhow::Error),
 }
 
+/// The complaint of SQLite about the pages of a database, if any.
+pub(super) fn complaint(connection: &Connection) -> rusqlite::Result<Option<String>> {
+    let result: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    Ok(Some(result.replace("*** in database main ***\n", "")).filter(|result| result != "ok"))
+}
+
 impl Source {
     /// Opens a set-aside database.
     pub(super) fn open(file: &Path) -> Result<Self, Unreadable> {
         let dir = Dir::beside(file)?;
         match connect(&dir.take(file, true)?) {
-            Ok(connection) if super::complaint(&connection).is_ok_and(|complaint| complaint.is_none()) => {
+            Ok(connection) if complaint(&connection).is_ok_and(|complaint| complaint.is_none()) => {
                 let sessions = salvage::sessions(&connection, Vec::new());
                 return Ok(Self { connection, sessions, has_all: true, _dir: dir });
             }

@@ -96,7 +96,7 @@ fn what_was_removed_and_which_blobs_are_used_is_known_of_a_database_that_was_set
     let source = Source::open(&path).unwrap();
     assert!(ids(&source.connection).iter().any(|id| id == "jd6jypey8m"));
     assert!(source.sessions.iter().all(|id| id != "jd6jypey8m"));
-    let (page, _) = read::page(&source.connection, "nan4p4avy9", 0, 6, (salvage::PAGE, usize::MAX));
+    let (page, _) = read::page(&source.connection, "nan4p4avy9", 0, 6, salvage::PAGE, usize::MAX);
     let events: Vec<Event> = page.iter().map(|stored| serde_json::from_str(&stored.data).unwrap()).collect();
     let blobs: BTreeSet<&str> =
         events.iter().flat_map(|event| event.body.blobs()).map(linger_protocol::id::BlobId::as_str).collect();

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use jsonrpsee::Extensions;
 use linger_protocol::RpcError;
@@ -18,7 +19,6 @@ use linger_protocol::transport::serve::Gate;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use crate::rpc::connections::Used;
 use crate::service::{Authority, Caller, Services};
 
 /// The most sessions that one connection may be attached to; an editor needs one a window.
@@ -28,7 +28,7 @@ const MAX_ATTACHED: usize = 256;
 pub struct Conn {
     caller: Caller,
     pub(super) outbox: Outbox,
-    /// Its attachments.
+    /// At most one for each source.
     attached: Mutex<HashMap<Attached, Attachment>>,
     /// The number of attaches so far.
     attaches: AtomicU64,
@@ -40,7 +40,18 @@ pub struct Conn {
     expired: Notify,
 }
 
-/// What a client is attached to.
+/// The activity of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Used {
+    /// Without requests and attachments for this long; true if it ever sent a request.
+    Idle(Duration, bool),
+    /// Not reading for this long.
+    Stuck(Duration),
+    /// Waiting for an answer, or attached to a session.
+    Working,
+}
+
+/// The source of an attachment's events.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Attached {
     /// One session.
@@ -132,7 +143,7 @@ impl Conn {
         }
     }
 
-    /// What decides which methods it may call.
+    /// Decides which methods it may call.
     pub(super) fn gate(self: &Arc<Self>, services: &Arc<Services>) -> Gate {
         let (conn, services) = (Arc::downgrade(self), services.clone());
         Gate(Arc::new(move |method| match conn.upgrade() {

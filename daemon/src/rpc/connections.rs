@@ -22,7 +22,7 @@ use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::task::{AbortHandle, Id, JoinSet};
 
-use crate::rpc::Conn;
+use crate::rpc::conn::{Conn, Used};
 use crate::service::{Authority, Caller, Services};
 
 /// The most connections; each takes a few KiB and a file descriptor.
@@ -162,17 +162,6 @@ impl Connections {
 fn limit(files: Option<u64>) -> usize {
     let share = files.map_or(u64::MAX, |files| files / SHARE_OF_FILES);
     usize::try_from(share).unwrap_or(usize::MAX).clamp(1, MAX_CONNECTIONS)
-}
-
-/// The activity of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Used {
-    /// Without requests and attachments for this long; true if it ever sent a request.
-    Idle(Duration, bool),
-    /// Not reading for this long.
-    Stuck(Duration),
-    /// Waiting for an answer, or attached to a session.
-    Working,
 }
 
 /// The connection to close: the longest idle one, preferring those that never sent a request; then the longest stuck one.

@@ -19,18 +19,18 @@ use crate::sys::task;
 /// How many copies of a large event exist on its way to the socket: its text as a delta, itself, and both as bytes.
 const COPIES: usize = 4;
 
-/// What is forwarded: a position that reads on at the pace of its client.
+/// A position in a stream that reads on at the pace of its client.
 pub trait Source: Send {
-    /// What it gives.
+    /// One notification, before it is text.
     type Item: Send + 'static;
 
     /// Waits until there is something to take; false at its end.
     fn ready(&mut self) -> impl Future<Output = bool> + Send;
 
-    /// What is there, up to a bound; the size of the next event if that is large, unless `has_room`.
+    /// Takes what is there, up to a bound; the size of the next event if that is large, unless `has_room`.
     fn take(&mut self, has_room: bool) -> impl Future<Output = Result<Vec<Self::Item>, usize>> + Send;
 
-    /// What turns an item into a line.
+    /// Writes an item as a line.
     fn writer(&self) -> impl Fn(Self::Item) -> String + Send + 'static;
 }
 

@@ -7,16 +7,12 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use jsonrpsee::core::{JsonRawValue, to_json_raw_value};
-use jsonrpsee::types::{ErrorObjectOwned, Params};
-use jsonrpsee::{Extensions, Methods, ResponsePayload, RpcModule};
-use linger_protocol::error::Code;
+use jsonrpsee::{Methods, ResponsePayload, RpcModule};
 use linger_protocol::method::{self as of, Method};
 use linger_protocol::{RpcError, agent};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
-use super::conn::{Attached, Conn, conn, make_room};
+use super::conn::{Attached, conn};
+use super::request::{Answer, Request, payload};
 use super::streams;
 use crate::agent::Kind;
 use crate::service::{self, Services};
@@ -37,39 +33,10 @@ const PIECE_ROOM: usize = 3 << 19;
 /// The capacity for a configuration and its text, in bytes.
 const CONFIG_ROOM: usize = 4 << 20;
 
-/// What a method answers: its result, already as JSON.
-pub(super) type Answer = Result<ResponsePayload<'static, Box<JsonRawValue>>, ErrorObjectOwned>;
-
-/// Answers a request.
+/// Calls one service function.
 type Handler = fn(Request) -> Pin<Box<dyn Future<Output = Answer> + Send>>;
 
-/// A request, as its handler gets it.
-pub(super) struct Request {
-    pub(super) services: Arc<Services>,
-    pub(super) conn: Arc<Conn>,
-    extensions: Extensions,
-    params: Params<'static>,
-}
-
-impl Request {
-    /// The parameters.
-    pub(super) fn read<P: DeserializeOwned>(&self) -> Result<P, ErrorObjectOwned> {
-        self.params.sequence().next()
-    }
-
-    /// Waits for capacity for a large answer.
-    async fn make_room(&self, bytes: usize) -> Result<(), RpcError> {
-        make_room(&self.extensions, bytes).await
-    }
-}
-
-/// A result as the payload of an answer.
-pub(super) fn payload(result: &impl Serialize) -> Answer {
-    let json = to_json_raw_value(result).map_err(|error| RpcError::new(Code::Internal, error.to_string()))?;
-    Ok(ResponsePayload::success(json))
-}
-
-/// All methods.
+/// Registers [`TABLE`] with jsonrpsee.
 pub fn methods(services: Arc<Services>) -> anyhow::Result<Methods> {
     let mut module = RpcModule::from_arc(services);
     for (name, handler) in TABLE {

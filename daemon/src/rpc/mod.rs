@@ -9,6 +9,7 @@ pub mod forward;
 pub mod in_process;
 pub mod listener;
 mod methods;
+mod request;
 mod streams;
 
 pub use conn::Conn;

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::conn::{Attached, Conn};
 use super::forward::{Source, forward};
-use super::methods::{Answer, Request, payload};
+use super::request::{Answer, Request, payload};
 use crate::service::{self, Services};
 use crate::sys::task;
 
@@ -36,7 +36,7 @@ pub(super) async fn complete(request: Request) -> Answer {
     let (started, completion) = service::completion::start(services, conn.caller(), number, params).await?;
     let to = Attached::Completion(started.completion.clone());
     let generation = conn.begin_attach(&to)?;
-    answer_and_forward(services, conn, (to, generation), &started, completion)
+    answer_and_forward(services, conn, to, generation, &started, completion)
 }
 
 /// Takes the place of `to` in the connection, asks for the stream, and forwards it after the answer; a refusal leaves the place as it
@@ -49,7 +49,7 @@ async fn attach_and_forward<R: Serialize, S: Source + 'static>(
     let conn = &request.conn;
     let generation = conn.begin_attach(&to)?;
     match stream.await {
-        Ok((started, source)) => answer_and_forward(&request.services, conn, (to, generation), &started, source),
+        Ok((started, source)) => answer_and_forward(&request.services, conn, to, generation, &started, source),
         Err(error) => {
             conn.forget_attach(&to, generation);
             Err(error.into())
@@ -61,7 +61,8 @@ async fn attach_and_forward<R: Serialize, S: Source + 'static>(
 fn answer_and_forward<S: Source + 'static>(
     services: &Arc<Services>,
     conn: &Arc<Conn>,
-    (to, generation): (Attached, u64),
+    to: Attached,
+    generation: u64,
     started: &impl Serialize,
     source: S,
 ) -> Answer {

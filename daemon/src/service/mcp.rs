@@ -16,7 +16,7 @@ use super::{Caller, Services, config, trust};
 use crate::config::WaitingServer;
 use crate::mcp::settings::WorkspaceServer;
 use crate::mcp::workspaces::row;
-use crate::mcp::{OfferError, Place, ServersOf};
+use crate::mcp::{OfferError, Place, Returned, ServersOf};
 use crate::provider::address;
 use crate::session::actor::Command;
 use crate::sys::task;
@@ -133,8 +133,8 @@ pub async fn login(services: &Services, caller: &Caller, params: Login) -> Resul
 pub async fn finish_login(services: &Services, caller: &Caller, params: FinishLogin) -> Result<LoggedIn, RpcError> {
     caller.must_be_process(services, "log in at an MCP server")?;
     let FinishLogin { login, server, cwd, session, code, state, issuer } = params;
-    let brought = (code.as_str(), state.as_str(), issuer.as_deref());
-    let finished = services.env().servers.finish_login(&login, brought).await;
+    let returned = Returned { code: &code, state: &state, issuer: issuer.as_deref() };
+    let finished = services.env().servers.finish_login(&login, returned).await;
     let no_keychain = finished.map_err(|why| no_login(&server, &why))?;
     let whose = whose(services, caller, cwd.as_deref(), session).await?;
     services.env().servers.restart(&server, whose.of());
@@ -185,7 +185,7 @@ pub async fn prompt(services: &Services, caller: &Caller, params: GetPrompt) -> 
     let workspace = workspace(services, caller, &params.session).await?;
     let GetPrompt { session, server, prompt, arguments, text } = params;
     let at = Place { workspace: &workspace, session: session.as_str() };
-    let content = services.env().servers.prompt((&server, &prompt), (arguments, &text), &at).await.map_err(failed)?;
+    let content = services.env().servers.prompt(&server, &prompt, arguments, &text, &at).await.map_err(failed)?;
     Ok(Attachable { content })
 }
 

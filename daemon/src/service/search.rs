@@ -62,7 +62,7 @@ pub async fn search(services: &Services, caller: &Caller, params: Search) -> Res
             let real = disk::probe(&cwd, disk::TIMEOUT, move || seen.canonicalize().ok()).await.flatten();
             let cwd = Some(real.unwrap_or(cwd).to_string_lossy().into_owned());
             let wanted = Wanted { cwd, bin: Some(false), ..Wanted::default() };
-            Some(services.store.sessions(wanted, (MAX_SESSIONS, None), |row| row.id).await?)
+            Some(services.store.sessions(wanted, MAX_SESSIONS, None, |row| row.id).await?)
         }
     };
     let among = match (readable, here) {

@@ -110,7 +110,7 @@ pub async fn list(services: &Services, caller: &Caller, params: List) -> Result<
         Info { context_window: window, left: attention.left(&info.session), ..info }
     };
     let wanted = Wanted { matching: params.matching, cwd, bin: Some(params.bin), lasting: params.lasting, among };
-    Ok(services.store.sessions(wanted, (limit, params.before), info).await?)
+    Ok(services.store.sessions(wanted, limit, params.before, info).await?)
 }
 
 /// Subscribes to the session's events after a cursor, stored and new.

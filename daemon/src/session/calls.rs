@@ -495,8 +495,8 @@ impl Runner {
             // A server chose them, and the model reads them.
             let (name, content_type) = (name_or_other(name), type_or_other(content_type));
             let (what, size) = (format!("{name}, {content_type}"), bytes.len());
-            let by = (tool, &self.session);
-            output.content.push(match self.env.store.keep_artifact((name, content_type), bytes, by).await {
+            let kept = self.env.store.keep_artifact(name, content_type, bytes, tool, &self.session).await;
+            output.content.push(match kept {
                 Ok(Artifact { id, name, content_type, .. }) => ContentBlock::ResourceLink {
                     uri: format!("{MENTION}{id}"),
                     name,

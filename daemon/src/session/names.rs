@@ -33,7 +33,7 @@ impl Names {
             return Err(error.hint("choose another name"));
         };
         let wanted = Wanted { matching: Some(name.to_owned()), ..Wanted::default() };
-        let rows = store.sessions(wanted, (2, None), |row| row.id).await?;
+        let rows = store.sessions(wanted, 2, None, |row| row.id).await?;
         match rows.into_iter().find(|id| Some(id) != own) {
             None => Ok(guard),
             Some(id) => Err(RpcError::new(

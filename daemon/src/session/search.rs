@@ -158,7 +158,7 @@ impl Index {
         while self.step().await? && Instant::now() < until {}
         let words = self.open().await?;
         let (words, found) = blocking(move || {
-            let found = words.find(&query, among.as_deref(), range);
+            let found = words.find(&query, among.as_deref(), range.0, range.1);
             (words, found)
         })
         .await?;

@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::{StoreError, files};
+use super::error::StoreError;
+use super::files;
 use crate::fault;
 
 /// How much is added, in bytes: about ten turns.

@@ -6,12 +6,13 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use tokio::sync::oneshot;
 
 use super::blob::Held;
+use super::error::{StoreError, ended};
+use super::handle::Store;
 use super::reader::Lane;
-use super::{Store, StoreError, ended};
 use crate::sys::clock;
 use crate::sys::task;
 
-/// What stands for a session in the table of blobs.
+/// The pseudo-session of artifacts in the table of blobs.
 const SESSION: &str = "artifact";
 
 /// The longest name of an artifact, in bytes: that of a file.
@@ -24,7 +25,7 @@ const MAX_TYPE: usize = 127;
 /// of their own, and the oldest leave it first.
 const MAX_MADE: u64 = 1_000_000_000;
 
-/// What an artifact takes of that share at least: its row and its file, so that many small ones are few too.
+/// The least that an artifact counts for in that share: its row and its file, so that many small ones are few too.
 const LEAST: u64 = 4 << 10;
 
 /// Why an artifact cannot be kept.
@@ -230,9 +231,11 @@ impl Store {
     /// or content type that is none is left out.
     pub async fn keep_artifact(
         &self,
-        (name, content_type): (String, String),
+        name: String,
+        content_type: String,
         bytes: Vec<u8>,
-        (tool, session): (&str, &SessionId),
+        tool: &str,
+        session: &SessionId,
     ) -> Result<Artifact, String> {
         let size = bytes.len() as u64;
         fits(size, 0).map_err(|why| why.to_string())?;

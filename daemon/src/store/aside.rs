@@ -18,7 +18,7 @@ use crate::sys::clock;
 /// The largest report that is read, in bytes: one that names 10,000 sessions.
 const MAX_REPORT: u64 = 4 << 20;
 
-/// What a set-aside file is.
+/// The reason why a file was set aside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -35,7 +35,7 @@ pub enum Kind {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Report {
-    /// What it is.
+    /// The reason why it was set aside.
     pub kind: Kind,
     /// When it was set aside, in Unix milliseconds.
     pub at: u64,
@@ -56,7 +56,7 @@ pub struct Report {
 /// A session that could not be copied whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Left {
-    /// The session.
+    /// Its id in the database that was set aside.
     pub session: String,
     /// How many of its events were copied.
     pub events: u64,
@@ -71,12 +71,12 @@ pub struct Left {
 pub struct Aside {
     /// Where it is.
     pub path: PathBuf,
-    /// Its report.
+    /// The content of the file beside it.
     pub report: Report,
 }
 
 impl Kind {
-    /// What follows the database's name in that of a set-aside file, before the date.
+    /// The part of a set-aside file's name between the database's name and the date.
     fn mark(self) -> &'static str {
         match self {
             Self::Database => DAMAGED,

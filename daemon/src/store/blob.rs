@@ -427,7 +427,7 @@ impl Held {
         self.0.size
     }
 
-    /// Its path.
+    /// Where it is on disk; absent if it is not.
     pub fn path(&self) -> Option<PathBuf> {
         self.0.blobs.path(&self.0.id)
     }

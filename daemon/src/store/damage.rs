@@ -1,4 +1,4 @@
-//! What counts as damage, and the damage that this daemon has met; also which sessions cannot be written.
+//! The definition of damage, and the damage that this daemon has met; also which sessions cannot be written.
 //!
 //! Damage is detected when it is read. A query of one session makes only that session damaged: its error is typed, lists and starts
 //! go on without it. A write makes the database damaged. Both are kept until the session can be read again or the daemon ends.

@@ -5,6 +5,9 @@ use rusqlite::Row;
 use super::damage::unreadable;
 use crate::log::Stored;
 
+/// Consecutive events.
+pub type Page = Vec<Stored>;
+
 /// The columns of an event.
 pub(crate) const EVENT: &str = "seq, at, kind, stream, data, session, sum";
 

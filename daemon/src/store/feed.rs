@@ -10,10 +10,12 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use tokio::sync::watch;
 
 use super::damage::is_damage;
+use super::error::StoreError;
 use super::event_row::{EVENT, stored};
+use super::handle::Store;
+use super::read::LARGE;
 use super::reader::Lane;
 use super::scope::{self, Scope};
-use super::{LARGE, Store, StoreError};
 use crate::log::Stored;
 
 /// The most rows that one page looks at: a fraction of a millisecond, whatever of them is wanted.
@@ -126,7 +128,7 @@ impl Store {
         .await
     }
 
-    /// Those of these sessions that are not there any more.
+    /// The sessions among these that were removed.
     pub async fn gone(&self, sessions: Vec<SessionId>) -> Result<Vec<SessionId>, StoreError> {
         let sessions = serde_json::json!(sessions).to_string();
         self.read(move |connection| {
@@ -166,7 +168,7 @@ impl Store {
         has_room: bool,
     ) -> Result<FeedPage, StoreError> {
         let store = self.clone();
-        self.read_in(Lane::Page, move |connection| page(connection, &store, after, &filter, (bytes, has_room))).await
+        self.read_in(Lane::Page, move |connection| page(connection, &store, after, &filter, bytes, has_room)).await
     }
 }
 
@@ -175,7 +177,8 @@ fn page(
     store: &Store,
     after: Place,
     filter: &Filter,
-    (bytes, has_room): (usize, bool),
+    bytes: usize,
+    has_room: bool,
 ) -> rusqlite::Result<FeedPage> {
     // Which sessions of the page are in scope, as far as that was looked up.
     let mut in_scope: HashMap<SessionId, bool> = HashMap::new();

@@ -15,8 +15,6 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 
-use super::Store;
-
 /// The longest key, in bytes: fits a hash in hex with a prefix.
 const MAX_KEY: usize = 128;
 
@@ -32,7 +30,7 @@ pub struct Key {
 /// The outcome of a keyed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Its key.
+    /// Identifies the request.
     pub key: Key,
     /// The result in JSON.
     pub result: String,
@@ -81,13 +79,6 @@ impl Outcome {
         key.same_as(&self.key)?;
         serde_json::from_str(&self.result)
             .map_err(|error| RpcError::new(Code::Internal, format!("cannot read the outcome of the key: {error}")))
-    }
-}
-
-impl Store {
-    /// The outcome of an earlier request with this key; `None` if there was none.
-    pub async fn answer_to<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>, RpcError> {
-        self.outcome(key.id.clone()).await?.map(|outcome| outcome.answer(key)).transpose()
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::sync::Notify;
 
-use super::StoreError;
+use super::error::StoreError;
 
 /// The files of a database that is open.
 #[derive(Debug)]
@@ -51,13 +51,17 @@ impl Intact {
                 "was deleted or replaced while the daemon had it open; put it back, or start the daemon again",
             );
         }
-        match self.fixed {
-            false => Ok(()),
-            true if self.is_writable_again() => {
-                fail(&self.database, "can be written again: the daemon restarts with the next prompt")
-            }
-            true => fail(&self.database, "cannot be written; its file system may be mounted to be read alone"),
+        if !self.fixed {
+            return Ok(());
         }
+        fail(
+            &self.database,
+            if self.is_writable_again() {
+                "can be written again: the daemon restarts with the next prompt"
+            } else {
+                "cannot be written; its file system may be mounted read-only"
+            },
+        )
     }
 
     /// Asks for the file and not for its directory: one that is locked alone (`chattr +i`) would be tried for ever.

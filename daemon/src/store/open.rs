@@ -34,6 +34,9 @@ const CACHE_KIB: i64 = 256;
 /// The WAL is cut back to this size after a checkpoint, in bytes.
 const WAL_LIMIT: i64 = 16 << 20;
 
+/// The database's `auto_vacuum`: free pages are given back when they are asked for, and move nothing otherwise.
+pub(crate) const INCREMENTAL: i64 = 2;
+
 /// How long another process, such as `sqlite3`, may lock the database.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -144,7 +147,7 @@ fn create(path: &Path) -> anyhow::Result<Connection> {
         connection.pragma_update(None, "synchronous", "OFF")?;
         connection.pragma_update_and_check(None, "journal_mode", "MEMORY", |_| Ok(()))?;
         // Possible only while it is empty.
-        connection.pragma_update(None, "auto_vacuum", super::INCREMENTAL)?;
+        connection.pragma_update(None, "auto_vacuum", INCREMENTAL)?;
         connection.execute_batch(&format!("BEGIN; {} COMMIT;", migrate::sql(0, SCHEMA)))?;
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
         connection.close().map_err(|(_, error)| error)?;

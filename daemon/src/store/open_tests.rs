@@ -130,7 +130,7 @@ fn whatever_bytes_are_flipped_the_store_opens_and_sets_aside_what_it_does_not_us
         // And what is used can be used.
         let store = Store::open(&path).unwrap_or_else(|error| panic!("{what}: {error:#}"));
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let rows = runtime.block_on(store.sessions(Default::default(), (1000, None), |row| row));
+        let rows = runtime.block_on(store.sessions(Default::default(), 1000, None, |row| row));
         rows.unwrap_or_else(|error| panic!("{what}: sessions cannot be listed: {error}"));
     }
     assert!(kept > SEEDS / 10 && set_aside > SEEDS / 10, "{kept} kept, {set_aside} set aside: both must be tried");

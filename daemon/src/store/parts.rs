@@ -6,10 +6,10 @@
 use linger_protocol::id::SessionId;
 use rusqlite::{Connection, ToSql, params};
 
-use super::event_row::{EVENT, stored};
-use super::read::Page;
+use super::error::StoreError;
+use super::event_row::{EVENT, Page, stored};
+use super::handle::Store;
 use super::reader::Lane;
-use super::{Store, StoreError};
 
 /// The most sessions that a log may lie in: a fork of a fork adds one at most.
 pub const MAX_PARTS: usize = 256;

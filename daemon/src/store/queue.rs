@@ -12,7 +12,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
-use super::{StoreError, Write, ended};
+use super::append::Write;
+use super::error::{StoreError, ended};
 
 /// The shortest time between two hand-overs of text: shorter than between the tokens of one stream.
 const SHORTEST: Duration = Duration::from_millis(2);
@@ -20,7 +21,7 @@ const SHORTEST: Duration = Duration::from_millis(2);
 /// The longest: two frames of a screen.
 const LONGEST: Duration = Duration::from_millis(32);
 
-/// What each stream adds to it: about the cost of its piece of a commit, so that text takes at most half a processor.
+/// The pause that each stream adds: about the cost of its piece of a commit, so that text takes at most half a processor.
 const EACH: Duration = Duration::from_micros(160);
 
 /// A write with this many bytes of text is handed over immediately: it is worth a commit by itself.

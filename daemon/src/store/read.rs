@@ -5,24 +5,28 @@
 mod events;
 mod questions;
 
+use linger_protocol::RpcError;
 use linger_protocol::id::{BlobId, CallId, SessionId};
 use linger_protocol::session::Before;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
+use serde::de::DeserializeOwned;
+
 use super::damage::is_damage;
+use super::error::StoreError;
+use super::handle::Store;
 use super::reader::Lane;
-use super::{Store, StoreError};
 use crate::store::idempotency::{Key, Outcome};
-pub use events::{LARGE, Page};
+pub use events::LARGE;
 pub(crate) use events::{last, page, pieces};
 pub use questions::{Answered, PENDING};
 
 /// A session's row; unreadable columns are empty.
 #[derive(Clone, Debug, Default)]
 pub struct SessionRow {
-    /// Its id.
+    /// Unique, and never used again.
     pub id: SessionId,
-    /// Its name.
+    /// Unique among sessions; absent until it has one.
     pub name: Option<String>,
     /// Its working directory.
     pub cwd: String,
@@ -39,6 +43,11 @@ pub struct SessionRow {
 }
 
 impl Store {
+    /// The outcome of an earlier request with this key; `None` if there was none.
+    pub async fn answer_to<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>, RpcError> {
+        self.outcome(key.id.clone()).await?.map(|outcome| outcome.answer(key)).transpose()
+    }
+
     /// A session's row.
     pub async fn session(&self, id: SessionId) -> Result<Option<SessionRow>, StoreError> {
         self.read_of(Lane::Quick, &id.clone(), move |connection| session(connection, id.as_str())).await
@@ -48,13 +57,14 @@ impl Store {
     pub async fn sessions<T: Send + 'static>(
         &self,
         wanted: Wanted,
-        (limit, before): (u32, Option<Before>),
+        limit: u32,
+        before: Option<Before>,
         of: impl Fn(SessionRow) -> T + Send + 'static,
     ) -> Result<Vec<T>, StoreError> {
         let found = self.found.clone();
-        let from = before.map_or((u64::MAX, String::new()), |row| (row.updated_at, row.session.0));
+        let from = before.unwrap_or_else(|| Before { updated_at: u64::MAX, ..Before::default() });
         self.read_in(Lane::Page, move |connection| {
-            let updated_at = i64::try_from(from.0).unwrap_or(i64::MAX);
+            let updated_at = i64::try_from(from.updated_at).unwrap_or(i64::MAX);
             let among = wanted.among.as_ref().map(|among| serde_json::json!(among).to_string());
             let rows = connection
                 .prepare_cached(&format!(
@@ -75,7 +85,7 @@ impl Store {
                         wanted.cwd,
                         limit,
                         updated_at,
-                        from.1,
+                        from.session.as_str(),
                         wanted.bin,
                         wanted.lasting,
                         among
@@ -86,7 +96,7 @@ impl Store {
             match rows {
                 // One row is unreadable.
                 Err(error) if is_damage(&error) => {
-                    let rows = one_by_one(connection, &wanted, (limit, &from), |id, error| {
+                    let rows = one_by_one(connection, &wanted, limit, &from, |id, error| {
                         found.session(id, &StoreError::from(error).0.to_string());
                     });
                     Ok(rows.into_iter().map(of).collect())
@@ -252,11 +262,11 @@ pub const MIN_PREFIX: usize = 4;
 /// Which sessions a list has.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// Those with this name or id, or whose id begins with this.
+    /// Only sessions with this name or id, or whose id begins with this.
     pub matching: Option<String>,
-    /// Those of this directory.
+    /// Only sessions of this directory.
     pub cwd: Option<String>,
-    /// Those that are in the bin, or that are not; both when absent.
+    /// Only sessions in the bin, or only others; both when absent.
     pub bin: Option<bool>,
     /// Only those with a name, or that were not made for one prompt.
     pub lasting: bool,
@@ -267,9 +277,9 @@ pub struct Wanted {
 /// Which of the sessions that have not changed for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Untouched {
-    /// Those in the bin.
+    /// Sessions in the bin.
     Binned,
-    /// Those without a turn that are not in the bin.
+    /// Sessions without a turn that are not in the bin.
     Idle,
     /// All that are not in the bin.
     All,
@@ -315,7 +325,8 @@ const IS_SESSION: &str = "id <> 'daemon'";
 fn one_by_one(
     connection: &Connection,
     wanted: &Wanted,
-    (limit, from): (u32, &(u64, String)),
+    limit: u32,
+    from: &Before,
     damaged: impl Fn(&SessionId, rusqlite::Error),
 ) -> Vec<SessionRow> {
     let row = |id: String| match session(connection, &id) {
@@ -337,7 +348,7 @@ fn one_by_one(
             && wanted.bin.is_none_or(|bin| (row.state == BINNED) == bin)
             && wanted.among.as_ref().is_none_or(|among| among.contains(&row.id))
             && !row.id.is_daemon()
-            && (row.updated_at, &row.id.0) < (from.0, &from.1)
+            && (row.updated_at, &row.id.0) < (from.updated_at, &from.session.0)
     };
     let mut rows: Vec<SessionRow> = ids(connection).into_iter().filter_map(row).filter(wanted).collect();
     rows.sort_by(|one, two| (two.updated_at, &two.id.0).cmp(&(one.updated_at, &one.id.0)));

@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 use linger_protocol::id::SessionId;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+use super::error::StoreError;
+use super::handle::Store;
 use super::reader::Lane;
-use super::{Store, StoreError};
 
 /// The sessions of a reader; all that are both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
     /// These and their children.
     pub roots: Option<Vec<SessionId>>,
-    /// Those that work in this directory or below it; absolute and without links, as sessions store theirs.
+    /// Only sessions that work in this directory or below it; absolute and without links, as sessions store theirs.
     pub directory: Option<PathBuf>,
 }
 

@@ -12,8 +12,9 @@ use linger_protocol::id::BlobId;
 use rusqlite::{Connection, params};
 
 use super::damage::Found;
+use super::error::StoreError;
 use super::open::PATIENCE;
-use super::{StoreError, artifact, aside, parts, usage};
+use super::{artifact, aside, parts, usage};
 use crate::fault;
 use crate::store::blob::{Blobs, Discarded};
 
@@ -460,8 +461,8 @@ mod tests {
         };
         let make = async |name: &str| {
             next_moment();
-            let (name, bytes) = ((name.to_owned(), "text/plain".to_owned()), name.as_bytes().to_vec());
-            store.keep_artifact(name, bytes, ("make", &SessionId::from("s1"))).await.unwrap();
+            let (bytes, session) = (name.as_bytes().to_vec(), SessionId::from("s1"));
+            store.keep_artifact(name.to_owned(), "text/plain".to_owned(), bytes, "make", &session).await.unwrap();
             next_moment();
         };
         let fork = async |id: &str, last: u64| {

@@ -6,8 +6,10 @@ use linger_protocol::message::Usage;
 use linger_protocol::usage::{By, Sum, Sums};
 use rusqlite::{Connection, Row, params};
 
+use super::append::Spent;
+use super::error::StoreError;
+use super::handle::Store;
 use super::reader::Lane;
-use super::{Spent, Store, StoreError};
 use crate::sys::clock;
 
 /// The largest number in a row: beyond any real cost, and two of them can be added.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use linger_protocol::id::{Cursor, SessionId};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::StoreError;
+use super::error::StoreError;
 use super::feed::Place;
 use super::files::{clear_database, private_file};
 
@@ -36,7 +36,7 @@ const CACHE: i64 = 512;
 pub struct Entry {
     /// Its number over all sessions.
     pub n: i64,
-    /// Its session.
+    /// The session that the message belongs to.
     pub session: SessionId,
     /// The message.
     pub stream: String,
@@ -161,7 +161,8 @@ impl Words {
         &self,
         query: &str,
         among: Option<&[SessionId]>,
-        (limit, skip): (usize, usize),
+        limit: usize,
+        skip: usize,
     ) -> Result<Vec<i64>, StoreError> {
         let among = among.map(|sessions| serde_json::json!(sessions).to_string());
         let mut statement = self.connection.prepare_cached(
@@ -254,7 +255,7 @@ mod tests {
             entry(3, "s2", Some("Größe und Höhe: parse_header()")),
         ];
         words.add(&entries, place("3.00000001")).unwrap();
-        let find = |words: &Words, text: &str| words.find(&query(&terms(text)), None, (10, 0)).unwrap();
+        let find = |words: &Words, text: &str| words.find(&query(&terms(text)), None, 10, 0).unwrap();
         assert_eq!(find(&words, "parser"), [1, 2]);
         assert_eq!(find(&words, "grosse"), [0_i64; 0]);
         assert_eq!(words.sessions().unwrap(), [SessionId::from("s1"), SessionId::from("s2")]);
@@ -262,7 +263,7 @@ mod tests {
         assert_eq!(find(&words, "parse_header"), [3]);
         assert_eq!(find(&words, "pars*"), [1, 3, 2]);
         assert_eq!(find(&words, "\"parser of\""), [1]);
-        assert_eq!(words.find("\"parser\"", Some(&["s2".into()]), (10, 0)).unwrap(), [2]);
+        assert_eq!(words.find("\"parser\"", Some(&["s2".into()]), 10, 0).unwrap(), [2]);
         words.add(&[entry(2, "s2", None)], place("4.00000001")).unwrap();
         assert_eq!(find(&words, "parser"), [1]);
         drop(words);

@@ -7,14 +7,15 @@ use rusqlite::{Connection, params};
 use tokio::sync::watch;
 
 use super::ahead::Ahead;
+use super::append::{Append, Change, Done, Fold, Write};
 use super::blob::Held;
 use super::damage::Found;
+use super::error::StoreError;
 use super::event_row::sum;
 use super::intact::Intact;
 use super::parts;
 use super::upkeep::{self, Upkeep};
 use super::usage;
-use super::{Append, Change, Done, Fold, StoreError, Write};
 use crate::fault;
 use crate::log::{Log, Piece, Stored};
 use crate::store::idempotency::Outcome;
@@ -35,7 +36,8 @@ pub(super) fn run(
     writes: &mpsc::Receiver<Write>,
     mut upkeep: Upkeep,
     mut ahead: Ahead,
-    (found, grown): (&Found, &watch::Sender<()>),
+    found: &Found,
+    grown: &watch::Sender<()>,
     intact: Arc<Intact>,
 ) {
     let mut synced = Synced { on: false, intact };

@@ -129,7 +129,7 @@ impl EventBody {
         })
     }
 
-    /// What stands before the conversation in requests is another from now on.
+    /// A change of the setup of requests before the conversation.
     pub fn setup_changed(now: PrefixFingerprint) -> Self {
         Self::changed(|body| {
             if let Self::SessionChanged { setup, .. } = body {
@@ -156,7 +156,7 @@ impl EventBody {
         })
     }
 
-    /// What happens to a question that no person answers is another thing from now on.
+    /// A change of how questions that no person answers are treated.
     pub fn unattended_changed(now: Unattended) -> Self {
         Self::changed(|body| {
             if let Self::SessionChanged { unattended, .. } = body {

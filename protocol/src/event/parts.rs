@@ -1,4 +1,4 @@
-//! What events are made of: pieces of streams, and the words that some fields have.
+//! Parts of events: pieces of streams, and the words that some fields have.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::message::Usage;
 /// A piece of a message that is being streamed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Delta {
-    /// The message.
+    /// The message that it belongs to.
     pub message: MessageId,
     /// The content block, counted from 0.
     pub block: u32,
@@ -44,24 +44,24 @@ pub struct Process {
     pub family: bool,
 }
 
-/// What the daemon asks of a model in the user's place.
+/// A request of the daemon to a model in the user's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = crate::schema::open)]
 #[serde(rename_all = "snake_case")]
 pub enum Asks {
-    /// That its answer fits a schema, which the message has in it.
+    /// To answer in a form that fits a schema, which the message has in it.
     Schema,
     /// The answer once more, as the one before does not fit the schema.
     Again,
-    /// That it continues an answer that another model began, or its own that was cut at the token limit.
+    /// To continue an answer that another model began, or its own that was cut at the token limit.
     GoOn,
     /// Nothing: it tells the model that commands in the background have ended, or that a user undid its changes of files.
     Ended,
-    /// That it mends what the check of the turn has found: the check's own words follow.
+    /// To mend the findings of the turn's check, whose own words follow.
     Check,
-    /// That it only plans, because the mode is `plan` now, or that this is over; commands that ended may be named too.
+    /// To only plan, because the mode is `plan` now, or that this is over; commands that ended may be named too.
     Mode,
-    /// That it reads what a child has to say, which worked in the background.
+    /// To read the message of a child that worked in the background.
     Child,
     /// Nothing: it tells the model the output of the command lines that its prompt's command runs.
     Output,
@@ -70,7 +70,7 @@ pub enum Asks {
     Unknown,
 }
 
-/// What asking a model beside the conversation cost: for a title, or by a tool.
+/// The cost of asking a model beside the conversation: for a title, or by a tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelCost {
     /// The model, `provider/model`.
@@ -88,7 +88,7 @@ pub struct OutputSegment {
     pub offset: u64,
 }
 
-/// What a tool does, in a word, as ACP has it; for icons and the like.
+/// The category of a tool, as ACP has it; for icons and the like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolKind {
@@ -129,7 +129,7 @@ pub struct Location {
 pub struct FileChange {
     /// The file, absolute and without links.
     pub path: PathBuf,
-    /// What happens to it.
+    /// The kind of change.
     pub kind: ChangeKind,
     /// The blob with its former content; absent if there was none, and for more than 16 MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -137,11 +137,11 @@ pub struct FileChange {
     /// The blob with its new content; absent if there is none, and for more than 16 MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<BlobId>,
-    /// What it was, where what changed it may change that too; absent for the changes of file tools, which leave it as it is, and
-    /// if there was no file. The content of a link is where it leads.
+    /// The file's type before, where the change may change that too; absent for the changes of file tools, which leave it as it
+    /// is, and if there was no file. The content of a link is where it leads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before_type: Option<FileType>,
-    /// What it is then, as `before_type`.
+    /// The file's type after, as `before_type`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after_type: Option<FileType>,
     /// How many bytes these blobs have.
@@ -149,12 +149,12 @@ pub struct FileChange {
     pub bytes: u64,
 }
 
-/// What a file is: as much as git keeps of it.
+/// The type of a file: as much as git keeps of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = crate::schema::open)]
 #[serde(rename_all = "snake_case")]
 pub enum FileType {
-    /// A file.
+    /// An ordinary file.
     File,
     /// A file that its owner may execute.
     Executable,
@@ -174,7 +174,7 @@ pub struct NotRestored {
     pub reason: String,
 }
 
-/// What happens to a file.
+/// A kind of change of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = crate::schema::open)]
 #[serde(rename_all = "snake_case")]
@@ -193,7 +193,7 @@ pub enum ChangeKind {
 /// One entry of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanEntry {
-    /// What is to be done, in one line.
+    /// The task, in one line.
     pub content: String,
     /// How far it is.
     #[serde(default)]
@@ -225,7 +225,7 @@ pub struct Exit {
     pub signal: Option<i32>,
 }
 
-/// What a restart does with a tool call that had started.
+/// The effect of a restart on a tool call that had started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = crate::schema::open)]
 #[serde(rename_all = "snake_case")]
@@ -293,7 +293,7 @@ pub enum Level {
     Error,
 }
 
-/// What kind of notice it is.
+/// A kind of notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = crate::schema::open)]
 #[serde(rename_all = "snake_case")]
@@ -324,7 +324,7 @@ pub enum NoticeCode {
     Removed,
     /// The key or the confirmation came, or another model was chosen, and the turn continues.
     KeyFound,
-    /// What was stored was damaged. With a `seq`: what became of the session; without: its log cannot be read any further, and
+    /// Stored data was damaged. With a `seq`: the outcome for the session; without: its log cannot be read any further, and
     /// nothing follows.
     Damaged,
     /// A repair made the session's state again from its events: what they permit is asked again.
@@ -345,7 +345,7 @@ pub enum NoticeCode {
     ServerFailed,
     /// A hook failed that holds up nothing.
     HookFailed,
-    /// What commands change in the workspace cannot be undone: no checkpoint of it can be taken. Once a session.
+    /// Changes of commands in the workspace cannot be undone: no checkpoint of it can be taken. Once a session.
     NoCheckpoint,
     /// The result of a tool does not fit the output schema that its MCP server gives for it; it is kept.
     OutputSchema,

@@ -102,9 +102,10 @@ impl Types {
             });
             return Shape::Union(variants.collect());
         }
-        match schema["properties"].is_object() || (schema["type"] == "object" && schema["anyOf"].is_array()) {
-            true => Shape::Object(self.fields(schema, true)),
-            false => Shape::Other,
+        if schema["properties"].is_object() || (schema["type"] == "object" && schema["anyOf"].is_array()) {
+            Shape::Object(self.fields(schema, true))
+        } else {
+            Shape::Other
         }
     }
 

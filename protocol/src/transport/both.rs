@@ -8,7 +8,7 @@ use serde_json::Value;
 #[derive(Debug, Deserialize)]
 #[serde(bound(deserialize = "R: Deserialize<'de>, E: Deserialize<'de>"))]
 pub struct Message<R = Value, E = IgnoredAny> {
-    /// Of a request, or of the one that is answered; absent in a notification.
+    /// The id of the request, or of the one that is answered; absent in a notification.
     #[serde(default)]
     pub id: Option<Value>,
     /// Absent in an answer.
@@ -17,10 +17,10 @@ pub struct Message<R = Value, E = IgnoredAny> {
     /// Null if there are none.
     #[serde(default)]
     pub params: Value,
-    /// Of an answer; absent if it is null.
+    /// Present in an answer; absent if it is null.
     #[serde(default)]
     pub result: Option<R>,
-    /// Of an answer to a request that failed.
+    /// Present in an answer to a request that failed.
     #[serde(default)]
     pub error: Option<E>,
 }

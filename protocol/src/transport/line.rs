@@ -37,7 +37,7 @@ pub enum Frame {
 /// Collects bytes and gives messages; memory is bounded by the limit, whatever arrives.
 #[derive(Debug)]
 pub struct Decoder {
-    /// What has arrived and was not yet given out begins at `start`.
+    /// Bytes that have arrived; those not yet given out begin at `start`.
     buffer: Vec<u8>,
     start: usize,
     /// Up to where the buffer is known to have no end of line.
@@ -201,7 +201,7 @@ impl Decoder {
         Some((self.start + at + 4, content_length(head.get(..at)?)))
     }
 
-    /// What a message was whose end has come and that was dropped.
+    /// The frame for a message whose end has come and that was dropped.
     fn unwanted(&mut self) -> Frame {
         if std::mem::take(&mut self.given_up) { Frame::GivenUp } else { Frame::Oversize }
     }

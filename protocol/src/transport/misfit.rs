@@ -1,13 +1,13 @@
 //! Which field of a request's `params` is wrong, from what serde says: it counts bytes up to the fault. Pure.
 
-/// What is open at a place in JSON: an object with its last key, or an array with the number of its entry.
+/// An open container at a place in JSON: an object with its last key, or an array with the number of its entry.
 #[derive(Debug)]
 enum Open {
     Object(String),
     Array(usize),
 }
 
-/// What serde found wrong with the object `params`, without the place, and the path of the field where that can be told, such as
+/// Serde's complaint about the object `params`, without the place, and the path of the field where that can be told, such as
 /// `content[0].text`.
 pub(super) fn wrong_field(params: &str, found: &str) -> (String, Option<String>) {
     let place = found.rsplit_once(" at line ").and_then(|(what, place)| {
@@ -37,7 +37,7 @@ pub(super) fn wrong_field(params: &str, found: &str) -> (String, Option<String>)
     (what.to_owned(), Some(path).filter(|path| !path.is_empty()))
 }
 
-/// What is open in `json` after `end` bytes.
+/// The containers that are open in `json` after `end` bytes.
 fn open_at(json: &str, end: usize) -> Vec<Open> {
     let mut open = Vec::new();
     let mut bytes = json.bytes().enumerate().take(end);

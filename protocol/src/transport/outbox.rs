@@ -1,4 +1,4 @@
-//! What waits to be written to one client, and what its connection is doing.
+//! Messages that wait to be written to one client, and the activity of its connection.
 //!
 //! Bounded: senders wait while the client does not read.
 
@@ -59,7 +59,7 @@ pub struct Activity {
     pub(super) writing: AtomicU64,
     /// Room for requests that wait for their result.
     pub(super) waiting: Arc<Semaphore>,
-    /// What it holds of the room for what is large.
+    /// Its share of the capacity for large answers.
     pub(super) holder: Holder,
     /// How much waits for the client, in bytes.
     held: watch::Sender<usize>,
@@ -204,7 +204,7 @@ impl Outbox {
         self.lines.closed().await;
     }
 
-    /// What the connection is doing.
+    /// The connection's present activity.
     pub fn activity(&self) -> &Activity {
         &self.activity
     }

@@ -151,7 +151,7 @@ pub(super) fn plain(json: Box<RawValue>, params: Option<&str>) -> Box<RawValue> 
     serde_json::value::to_raw_value(&answer).unwrap_or(json)
 }
 
-/// What serde found wrong, without the names that types have in here.
+/// Serde's complaint, without the names that types have in here.
 fn in_words(found: &str) -> String {
     let Some((before, rest)) = found.split_once("struct ") else { return found.to_owned() };
     let name = rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len());

@@ -25,7 +25,7 @@ const MAX_LARGE: usize = 1024;
 /// Without it a few hundred clients that each send most of a request would take gigabytes.
 const MAX_REQUESTS: usize = 1024;
 
-/// What the connections of one daemon may hold together.
+/// The memory that the connections of one daemon may hold together.
 #[derive(Clone, Debug)]
 pub struct Capacity {
     rooms: Arc<Mutex<Rooms>>,

@@ -185,7 +185,7 @@ impl Room {
 type Answer = (Box<RawValue>, Option<MethodResponseNotifyTx>, Vec<LargeRoom>);
 type Handler = Pin<Box<dyn Future<Output = Option<Answer>> + Send>>;
 
-/// What one message asks for.
+/// The request in one message.
 enum Asked {
     One(Handler),
     /// At most [`MAX_BATCH`], which is no more than may wait.
@@ -334,7 +334,9 @@ impl Connection {
                 return Some((answer_to.put_into(json), notify, Vec::from_iter(room)));
             }
             // What was to follow the answer follows nevertheless.
-            notify.into_iter().for_each(|then| then.notify(true));
+            if let Some(then) = notify {
+                then.notify(true);
+            }
             None
         })
     }
@@ -385,7 +387,9 @@ fn together(handlers: Vec<Handler>) -> Handler {
             rooms.extend(room);
         }
         // Every subscriber that a batch made may start: its response goes out with the batch or not at all.
-        notify.into_iter().for_each(|then| then.notify(true));
+        for then in notify {
+            then.notify(true);
+        }
         if answers.is_empty() {
             return None;
         }

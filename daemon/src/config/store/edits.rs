@@ -91,7 +91,7 @@ impl ConfigStore {
         Err(io::Error::other("another program keeps changing the file").into())
     }
 
-    /// What widens from one text of the file to the next, which must be one that can be read back.
+    /// The widening changes from one text of the file to the next, which must be one that can be read back.
     fn own_changes(&self, text: &str, new: &str) -> Result<Vec<Change>, EditError> {
         if new.len() as u64 > MAX_FILE {
             let error = format!("the file would be larger than {MAX_FILE} bytes");

@@ -14,7 +14,7 @@ use super::reply::Failure;
 /// The cookie with the token.
 pub(super) const COOKIE_NAME: &str = "linger";
 
-/// What browsers say about the page that made a request.
+/// The header in which browsers say where the page of a request is from.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The characters of that part: 32 bytes in base64url.
@@ -22,7 +22,7 @@ const TOKEN_LENGTH: usize = 43;
 
 /// The names under which the gateway is reached, and the origins that may use it.
 pub(super) struct Hosts {
-    /// Of this machine: name and port, as in `Host`.
+    /// Names of this machine, with the port, as in `Host`.
     own: Vec<String>,
     /// The authority of `public_url`, and the URL.
     public: Option<(String, String)>,
@@ -111,10 +111,11 @@ impl Hosts {
         if origin == own {
             return Ok(Entry { is_public, origin: None });
         }
-        match self.origins.contains(&origin) {
-            true => Ok(Entry { is_public, origin: Some(origin) }),
-            false => Err(Failure::new(StatusCode::FORBIDDEN, "wrong_origin", "other pages may not use the gateway")
-                .hint("gateway.origins lists those that may")),
+        if self.origins.contains(&origin) {
+            Ok(Entry { is_public, origin: Some(origin) })
+        } else {
+            Err(Failure::new(StatusCode::FORBIDDEN, "wrong_origin", "other pages may not use the gateway")
+                .hint("gateway.origins lists those that may"))
         }
     }
 }

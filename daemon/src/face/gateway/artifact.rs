@@ -21,8 +21,8 @@ use tokio::time::Instant;
 
 use super::blob::SANDBOX;
 use super::body;
+use super::client::{Client, Query};
 use super::reply::{Body, Failure, Reply, json_of, text_json};
-use super::route::{Client, Query};
 use super::wire::Wire;
 
 use crate::sys::task;
@@ -176,14 +176,14 @@ fn header(text: &str) -> Result<HeaderValue, Failure> {
         .map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string()))
 }
 
-/// What a `Range` asks for.
+/// The bytes that a `Range` asks for.
 #[derive(Debug, PartialEq, Eq)]
 enum Asked {
-    /// What is no range of bytes, or several: all, as RFC 9110 14.2 allows.
+    /// All: the header is no range of bytes, or several (RFC 9110, 14.2 allows this).
     All,
     /// From a byte to another, which is not in it.
     Part(u64, u64),
-    /// What is not there.
+    /// A range behind the end.
     Nothing,
 }
 

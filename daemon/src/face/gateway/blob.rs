@@ -11,12 +11,12 @@ use linger_protocol::blob::Piece;
 use linger_protocol::message::image_type;
 use serde_json::json;
 
+use super::client::Client;
 use super::reply::{Body, Failure, Reply};
-use super::route::Client;
 
 use crate::sys::task;
 
-/// What a browser does with anything that a model or a tool wrote: keep it, and run nothing of it.
+/// The policy for content that a model or a tool wrote: a browser may save it, and runs nothing of it.
 pub(super) const SANDBOX: HeaderValue = HeaderValue::from_static("default-src 'none'; sandbox");
 
 /// The bytes of a blob that the token may read. `id` may lack `sha256:`, which is awkward in a path.

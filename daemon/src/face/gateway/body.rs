@@ -1,4 +1,4 @@
-//! What a request sends: read whole, up to a bound, and not for long.
+//! The body of a request: read whole, up to a bound and within a time limit.
 
 use std::future::poll_fn;
 use std::pin::Pin;

@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use tokio::time::{Instant, sleep_until};
 
+use super::client::{Client, Query};
 use super::reply::{Failure, Reply, event_stream};
-use super::route::{Client, Query};
 
 use crate::sys::task;
 
@@ -23,7 +23,7 @@ pub(super) const ALIVE: Duration = Duration::from_secs(15);
 /// The comment that says so.
 pub(super) const COMMENT: &[u8] = b":\n\n";
 
-/// What is looked at of a notification.
+/// The fields of a notification that the stream needs.
 #[derive(Deserialize)]
 struct Notice<'a> {
     #[serde(borrow)]

@@ -17,7 +17,7 @@ const MAX_PATH: usize = 200;
 /// The log file; each line opens it, so that it can be moved away.
 pub(super) struct AccessLog(PathBuf);
 
-/// What is said of a request.
+/// A line of the access log.
 pub(super) struct Line<'a> {
     pub(super) method: &'a str,
     /// Without its query.

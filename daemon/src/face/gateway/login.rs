@@ -8,10 +8,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::access::{COOKIE_NAME, Entry};
+use super::body;
+use super::client::{Client, Connection};
 use super::reply::{Failure, Reply, json_of, text_json};
-use super::route::{Client, Connection};
+use super::shared::Gateway;
 use super::wire::Wire;
-use super::{Gateway, body};
 
 /// How long a browser keeps the cookie, in seconds: browsers allow 400 days; the token in it ends earlier.
 const COOKIE_AGE: u32 = 400 * 24 * 3600;
@@ -50,7 +51,7 @@ pub(super) fn logout(gateway: &Gateway, entry: &Entry) -> Result<Reply, Failure>
     Ok(reply)
 }
 
-/// What the token may do.
+/// The grant of the token.
 pub(super) fn me(client: &Client) -> Result<Reply, Failure> {
     json_of(&json!({ "grant": client.wire.welcome.get("grant") }))
 }

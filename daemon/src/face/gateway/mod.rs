@@ -11,7 +11,8 @@
 //! | `options`, `state` | the command line; the lock, and the file that says where it listens |
 //! | `server`, `stream`, `log` | connections and their bounds; one socket with its time-out; the access log |
 //! | `access`, `peer` | Host, Origin, tokens; the process at the other end |
-//! | `route`, `reply`, `body` | which request does what; responses; what a request sends |
+//! | `client`, `shared` | a caller with its token and its connections; what all requests share |
+//! | `route`, `reply`, `body` | the routing table; responses; what a request sends |
 //! | `wire` | a connection to the daemon |
 //! | `login`, `rpc`, `events`, `artifact`, `blob`, `page` | the routes outside of `/v1` |
 //! | `openai` | the routes of `/v1` |
@@ -20,6 +21,7 @@ mod access;
 mod artifact;
 mod blob;
 mod body;
+mod client;
 mod events;
 mod log;
 mod login;
@@ -31,6 +33,7 @@ mod reply;
 mod route;
 mod rpc;
 mod server;
+mod shared;
 mod state;
 mod stream;
 mod wire;
@@ -49,6 +52,7 @@ use access::Hosts;
 use log::AccessLog;
 use options::Options;
 use server::Listener;
+use shared::Gateway;
 use state::Lock;
 
 /// The argument that makes `lingerd` the gateway.
@@ -59,17 +63,6 @@ const MAX_STREAMS: usize = 256;
 
 /// The most connections to the daemon that wait for another request of their client: the daemon has 512 places for all.
 const MAX_IDLE: usize = 32;
-
-/// What all requests share.
-struct Gateway {
-    places: Places,
-    hosts: Hosts,
-    log: AccessLog,
-    /// For responses that stream.
-    streams: Arc<Semaphore>,
-    /// For connections to the daemon that wait for another request.
-    idle: Arc<Semaphore>,
-}
 
 /// Serves until a signal ends it.
 pub fn main(arguments: &[String]) -> ExitCode {

@@ -7,7 +7,7 @@ use linger_protocol::gateway::{Listen, origin};
 /// The most connections unless configured: more than one user has, few enough for the usual limit of descriptors.
 const MAX_CONNECTIONS: usize = 1000;
 
-/// What the command line says.
+/// The parsed command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Options {
     pub(super) listen: Listen,

@@ -8,7 +8,7 @@ use super::reply::{Body, Failure, Reply};
 /// Each file's name and bytes, as `build.rs` found them.
 const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/page_files.rs"));
 
-/// What the page may do: run its own scripts, talk to this gateway, and nothing else.
+/// The page's policy: it runs its own scripts, talks to this gateway, and does nothing else.
 const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; base-uri 'none'; \
      form-action 'none'; frame-ancestors 'none'",

@@ -21,7 +21,7 @@ const LOOKS: usize = 3;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Peer(Option<(u32, u64)>);
 
-/// What a connection says of its other end.
+/// Addresses or credentials that identify the other end of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ends {
     /// The client's address and ours.

@@ -13,14 +13,14 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-/// A response.
+/// A response of the gateway, whole or streaming.
 pub(super) type Reply = Response<Body>;
 
 /// How many pieces of a stream may wait until the client reads: the reader of the daemon's socket stops then, and the daemon holds
 /// a position.
 const WAITING: usize = 4;
 
-/// What a response says.
+/// The body of a response.
 pub(super) enum Body {
     /// All of it.
     Full(Option<Bytes>),

@@ -6,8 +6,8 @@ use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::body;
+use super::client::Client;
 use super::reply::{Failure, Reply, text_json};
-use super::route::Client;
 use super::wire::Trouble;
 
 /// The methods that are about one connection: `GET /events` has what they are for.
@@ -30,7 +30,7 @@ struct Request {
     id: Option<Box<RawValue>>,
 }
 
-/// What the methods begin with that leave something at their connection.
+/// The prefix of methods that leave something at their connection.
 const UPLOADS: &str = "artifact/";
 
 /// The answer to a request, and whether its connection to the daemon is free for another one.

@@ -18,9 +18,10 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
-use super::Gateway;
+use super::client::Connection;
 use super::peer::Ends;
-use super::route::{self, Connection};
+use super::route;
+use super::shared::Gateway;
 use super::stream::{Socket, Timed};
 
 use crate::sys::task;
@@ -37,7 +38,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How long a client that is turned away may take to read why.
 const TURNED_AWAY: Duration = Duration::from_secs(1);
 
-/// What such a client gets.
+/// The response to a client that is turned away.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 70\r\n\
                       connection: close\r\nretry-after: 1\r\n\r\n{\"error\":{\"code\":\"too_much\",\"message\":\"too many connections at once\"}}";
 

@@ -13,7 +13,7 @@ use tokio::time::{Sleep, sleep};
 /// How long a client may not read while something waits for it; a reader of events comes back with its cursor.
 const STUCK: Duration = Duration::from_secs(60);
 
-/// The socket.
+/// A client's connection, over either transport.
 pub(super) enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),

@@ -19,10 +19,10 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::Gateway;
 use super::access::Token;
 use super::peer::Peer;
 use super::reply::Failure;
+use super::shared::Gateway;
 
 /// How long the daemon may be away: its keeper starts it again within a second.
 const AWAY: Duration = Duration::from_secs(3);
@@ -45,7 +45,7 @@ pub(super) struct Wire {
     /// Notifications that came before an answer: the `params`.
     notices: VecDeque<Box<RawValue>>,
     last: u64,
-    /// What the daemon said to the hello.
+    /// The daemon's answer to the hello.
     pub(super) welcome: Value,
 }
 

@@ -20,7 +20,7 @@ use crate::tool::{Access, Call, Context, Effects, Hidden, Invalid, OutputDelta, 
 /// Pieces of output that wait for the host; beyond that the tool waits.
 const OUTPUT_QUEUE: usize = 4;
 
-/// What all calls share.
+/// The services that all calls share.
 pub(super) struct Calls {
     /// The tools that the host sees.
     pub(super) tools: ToolSet,
@@ -46,13 +46,13 @@ pub(super) struct Prepared {
     pub(super) digest: String,
 }
 
-/// What is said of a call before it runs.
+/// The verdict on a call before it runs.
 pub(super) enum Permission {
     /// It runs.
     Given,
     /// A person has to decide.
     Asked {
-        /// What would run.
+        /// The call, in one line.
         action: String,
         /// The rules that would allow it from now on.
         grants: Vec<String>,
@@ -76,7 +76,9 @@ impl Calls {
             let (tool, given, workspace) = (tool.clone(), input.clone(), self.workspace.clone());
             let completed = task::spawn_blocking(move || tool.complete(&given, &workspace)).await;
             let completed = completed.map_err(|error| Invalid(format!("the tool failed: {error}")))??;
-            completed.into_iter().for_each(|completed| input = completed);
+            if let Some(completed) = completed {
+                input = completed;
+            }
         }
         let call = tool.prepare(&input, &self.workspace)?;
         let effects = call.effects();
@@ -110,9 +112,10 @@ impl Calls {
     /// Runs a call that may run; `shown` gets its output as it comes.
     pub(super) async fn run(&self, prepared: Prepared, shown: mpsc::Sender<String>) -> Value {
         let Prepared { tool, effects, resolved, call, .. } = prepared;
-        let _order = match effects.overlaps {
-            true => (Some(self.order.read().await), None),
-            false => (None, Some(self.order.write().await)),
+        let _order = if effects.overlaps {
+            (Some(self.order.read().await), None)
+        } else {
+            (None, Some(self.order.write().await))
         };
         let targets = resolved.targets(&effects.access);
         if let Err(why) = self.leads_to(&effects.access, &targets).await {
@@ -185,7 +188,7 @@ impl Prepared {
         CallInfo { tool: &self.tool, changes: self.effects.changes, access: self.effects.access.clone() }
     }
 
-    /// What would run, with the file that it reaches.
+    /// The call in one line, with the file that it reaches.
     fn shown(&self) -> String {
         let action = format!("{}: {}", self.tool, self.call.action());
         action + &self.resolved.targets(&self.effects.access).said()

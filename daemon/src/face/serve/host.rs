@@ -53,7 +53,7 @@ const LIST_TTL_MS: u64 = 3_600_000;
 /// The name of the only input that a call may want.
 const PERMISSION: &str = "permission";
 
-/// What a person may answer.
+/// The words that a person can choose.
 const ALLOW: &str = "allow";
 const ALWAYS: &str = "allow until the server ends";
 const DENY: &str = "deny";
@@ -166,7 +166,9 @@ impl Host {
             Message { id: Some(id), result, .. } => {
                 let asked = id.as_str().and_then(|id| self.state().asked.remove(id));
                 // A question that nobody waits for any more, or that was refused, which is null.
-                asked.into_iter().for_each(|asked| drop(asked.send(result.clone().unwrap_or_default())));
+                if let Some(asked) = asked {
+                    let _unheard = asked.send(result.unwrap_or_default());
+                }
             }
             _ => {}
         }
@@ -328,9 +330,9 @@ impl Host {
     }
 }
 
-/// What became of a question.
+/// The outcome of a question.
 enum Answer {
-    /// What the user chose; anything but two words is a no.
+    /// The user's choice; anything but the two words is a no.
     Decided(String),
     /// The host asks, and calls again; the result that says so.
     Later(Value),
@@ -380,7 +382,7 @@ fn can_ask(capabilities: Option<&Value>) -> bool {
     forms.is_some_and(|forms| forms.as_object().is_some_and(|forms| forms.is_empty() || forms.contains_key("form")))
 }
 
-/// What an answer to our question says; empty if it was declined.
+/// The choice in an answer to our question; empty if it was declined.
 fn decision(answer: &Value) -> String {
     let accepted = answer.get("action").and_then(Value::as_str) == Some("accept");
     let decision = answer.pointer("/content/decision").and_then(Value::as_str).filter(|_| accepted);

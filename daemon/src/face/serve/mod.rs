@@ -42,7 +42,7 @@ pub const ARGUMENT: &str = "--mcp-serve";
 /// the daemon has it.
 const OF_SESSIONS: [&str; 6] = ["bash_output", "bash_kill", "plan", "ask_user", "fetch", "delegate"];
 
-/// What the command line says.
+/// The parsed command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Asked {
     /// The only tools; absent for all.
@@ -51,7 +51,7 @@ struct Asked {
     allow: Vec<String>,
 }
 
-/// What is wrong with the command line.
+/// A mistake in the command line.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Usage(String);
@@ -129,7 +129,7 @@ fn served() -> ToolSet {
     ToolSet::new(usable.map(|tool| if tool.name() == bash.name() { bash.clone() } else { tool }))
 }
 
-/// What calls need, for the directory that this process was started in.
+/// The services of calls, for the directory that this process was started in.
 fn calls(asked: &Asked, places: &Places, own: &Path) -> anyhow::Result<Calls> {
     let all = served();
     let tools = match &asked.tools {

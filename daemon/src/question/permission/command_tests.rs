@@ -306,9 +306,9 @@ proptest! {
             matches!(decide(&Rules::default(), &grants, Mode::Ask, &call, &resolved(&call)), Verdict::Allow { .. })
         };
         prop_assert!(granted(&one), "{rule:?}");
-        let words = |text: &str| script::simple_commands(rule::plain(text));
+        let words = |text: &str| script::simple_commands(script::plain(text));
         // Once more of the same command is that command, as `a` and `a; a`.
-        let same = rule::plain(&one) == rule::plain(&other)
+        let same = script::plain(&one) == script::plain(&other)
             || words(&other).zip(words(&one)).is_some_and(|(other, one)| one.len() == 1 && other.iter().all(|words| *words == one[0]));
         prop_assert_eq!(granted(&other), same, "{:?} and {:?}", rule, other);
     }

@@ -1,4 +1,4 @@
-//! What a workspace, or an added directory, that is HOME, or has it below, must not change unasked: files that shells, logins, service managers and git
+//! Files that a workspace with HOME in it must not change unasked: those that shells, logins, service managers and git
 //! read, and programs on the PATH.
 //!
 //! Such a workspace is a directory of everything, not of a project; in one below HOME nothing here applies.
@@ -44,11 +44,11 @@ pub(super) fn steers(target: &Target, workspace: &Workspace, home: Option<&Path>
     };
     let roots = [&target.literal, &target.resolved].into_iter().filter_map(narrowest);
     let with_home = |root: &&PathBuf| homes.iter().any(|home| home.starts_with(root));
-    roots.filter(with_home).any(|root| steers_below(root, (target, &homes), workspace))
+    roots.filter(with_home).any(|root| steers_below(root, target, &homes, workspace))
 }
 
 /// The same of a directory with HOME in it.
-fn steers_below(root: &Path, (target, homes): (&Target, &[PathBuf]), workspace: &Workspace) -> bool {
+fn steers_below(root: &Path, target: &Target, homes: &[PathBuf], workspace: &Workspace) -> bool {
     let named = |name: &str| workspace.env.get(name).map(String::as_str).unwrap_or_default();
     let programs = named("PATH").split(':').chain([named("XDG_CONFIG_HOME")]).map(Path::new);
     let guarded: Vec<PathBuf> = programs

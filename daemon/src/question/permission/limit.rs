@@ -11,7 +11,7 @@ use crate::tool::{Access, text};
 /// How much of the rules a refusal shows, in bytes: some lines.
 const SHOWN: usize = 1000;
 
-/// What a skill lets a turn do.
+/// The calls that a turn may make once it has read a skill.
 #[derive(Clone, Debug)]
 pub struct Limit {
     /// The skill's name.

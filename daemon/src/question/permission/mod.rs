@@ -21,7 +21,7 @@ use linger_protocol::permission::Mode;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-pub use rule::{Rule, RuleError};
+pub use rule::{CallInfo, Rule, RuleError};
 
 use crate::tool::added::AddedDirs;
 use crate::tool::image::NAME as IMAGE;
@@ -56,17 +56,6 @@ impl Rules {
         let (list, rule) = lists.iter().find_map(|(name, list)| Some((name, list.iter().find(covers)?)))?;
         Some(format!("`{allowed}` never matches: `{rule}` in {list} comes first"))
     }
-}
-
-/// The parts of a call that decide about its permission.
-#[derive(Clone, Debug)]
-pub struct CallInfo<'a> {
-    /// The tool's name.
-    pub tool: &'a str,
-    /// Whether the call may change anything.
-    pub changes: bool,
-    /// The file, command or host that the call touches.
-    pub access: Access,
 }
 
 /// The decision on a call.
@@ -126,9 +115,10 @@ impl ResolvedAccess {
     /// Blocks on the disk unless the access is a command: never call it on the runtime thread.
     pub fn of(access: &Access, workspace: &Workspace, rules: &Rules) -> Self {
         let parts: Vec<Part> = access.each().iter().map(|part| Part::of(part, workspace, rules)).collect();
-        let bases = match parts.iter().any(|part| part.target.is_some()) {
-            true => PathBases::of(workspace, rules.home.as_deref()),
-            false => PathBases::unresolved(workspace),
+        let bases = if parts.iter().any(|part| part.target.is_some()) {
+            PathBases::of(workspace, rules.home.as_deref())
+        } else {
+            PathBases::unresolved(workspace)
         };
         Self { bases, parts }
     }
@@ -163,13 +153,13 @@ impl ResolvedAccess {
 
 /// Whether a call runs a command that is known to read alone.
 pub fn reads_by_command(tool: &str, access: &Access) -> bool {
-    tool == "bash" && matches!(access, Access::Command(line) if reading::only_reads(rule::plain(line)))
+    tool == "bash" && matches!(access, Access::Command(line) if reading::only_reads(script::plain(line)))
 }
 
 /// Decides one call; `grants` are the grants of the session and of the workspace. Of a call that touches several things, each is
 /// decided on, and the strictest decision counts.
 pub fn decide(rules: &Rules, grants: &[Rule], mode: Mode, call: &CallInfo<'_>, resolved: &ResolvedAccess) -> Verdict {
-    let verdicts = resolved.each(call).map(|(call, part)| decide_part(rules, grants, mode, &call, (resolved, part)));
+    let verdicts = resolved.each(call).map(|(call, part)| decide_part(rules, grants, mode, &call, resolved, part));
     verdicts.reduce(stricter).unwrap_or(Verdict::Ask { rule: None })
 }
 
@@ -188,15 +178,12 @@ fn stricter(one: Verdict, other: Verdict) -> Verdict {
 
 /// Whether rules alone allow a call, or refuse it if they do not `allow`.
 pub fn covers(rules: Vec<Rule>, allow: bool, call: &CallInfo<'_>, resolved: &ResolvedAccess) -> bool {
-    match allow {
-        true => {
-            let rules = Rules { allow: rules, ..Rules::default() };
-            matches!(decide(&rules, &[], Mode::Ask, call, resolved), Verdict::Allow { .. })
-        }
-        false => {
-            let rules = Rules { deny: rules, ..Rules::default() };
-            matches!(decide(&rules, &[], Mode::Auto, call, resolved), Verdict::Deny { .. })
-        }
+    if allow {
+        let rules = Rules { allow: rules, ..Rules::default() };
+        matches!(decide(&rules, &[], Mode::Ask, call, resolved), Verdict::Allow { .. })
+    } else {
+        let rules = Rules { deny: rules, ..Rules::default() };
+        matches!(decide(&rules, &[], Mode::Auto, call, resolved), Verdict::Deny { .. })
     }
 }
 
@@ -206,8 +193,11 @@ fn decide_part(
     grants: &[Rule],
     mode: Mode,
     call: &CallInfo<'_>,
-    (ResolvedAccess { bases, .. }, Part { target, is_guarded }): (&ResolvedAccess, &Part),
+    resolved: &ResolvedAccess,
+    part: &Part,
 ) -> Verdict {
+    let ResolvedAccess { bases, .. } = resolved;
+    let Part { target, is_guarded } = part;
     // What narrows `read` narrows the tool that reads a skill's files.
     let as_read = CallInfo { tool: "read", ..call.clone() };
     let first = |list: &[Rule], effect| {
@@ -272,7 +262,7 @@ pub fn words_of(line: &str) -> Option<Vec<String>> {
 /// The rules that allow each simple command of a command line, if it is nothing else; each rule once.
 fn allow_each<'a>(rules: impl Iterator<Item = &'a Rule> + Clone, call: &CallInfo<'_>) -> Option<Vec<String>> {
     let line = call.access.command()?;
-    let commands = script::simple_commands(rule::plain(line))?;
+    let commands = script::simple_commands(script::plain(line))?;
     let mut matched = Vec::new();
     for words in &commands {
         let rule = rules.clone().find(|rule| rule.allows_simple(call, words)).filter(|_| !script::evaluates(words))?;
@@ -331,7 +321,7 @@ fn grant_for(call: &CallInfo<'_>, target: Option<&Target>, bases: &PathBases) ->
         return match &call.access {
             // With a blank behind it the star is one, and not the beginning of more.
             Access::Command(text) if let Some(start) = subcommand::of(text) => format!("{tool}({start}:*)"),
-            Access::Command(text) if rule::plain(text).ends_with(":*") => format!("{tool}({} )", rule::plain(text)),
+            Access::Command(text) if script::plain(text).ends_with(":*") => format!("{tool}({} )", script::plain(text)),
             Access::Command(text) | Access::Inspect { command: text, .. } | Access::Network(text) => {
                 format!("{tool}({text})")
             }

@@ -26,8 +26,7 @@ use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobMatcher};
 
-use super::CallInfo;
-use super::script::{self, Words};
+use super::script::{self, Words, plain};
 use super::subcommand;
 use crate::tool::apply_patch::NAME as APPLY_PATCH;
 use crate::tool::image::NAME as IMAGE;
@@ -46,6 +45,17 @@ const QUOTING: [&str; 2] = ["edit", APPLY_PATCH];
 
 /// Separators of a command line: deny and ask rules check each part by itself.
 const SEPARATORS: [char; 9] = [';', '|', '&', '\n', '(', ')', '{', '}', '`'];
+
+/// The parts of a call that decide about its permission.
+#[derive(Clone, Debug)]
+pub struct CallInfo<'a> {
+    /// The tool's name.
+    pub tool: &'a str,
+    /// Whether the call may change anything.
+    pub changes: bool,
+    /// The file, command or host that the call touches.
+    pub access: Access,
+}
 
 /// A rule; `Display` gives its source text.
 #[derive(Clone, Debug)]
@@ -260,7 +270,7 @@ impl Rule {
         (own.is_prefix || !of.is_prefix) && own.narrows_command(start)
     }
 
-    /// What stands in its parentheses.
+    /// The text in the parentheses.
     pub fn pattern(&self) -> Option<&str> {
         self.text.split_once('(')?.1.strip_suffix(')')
     }
@@ -328,10 +338,9 @@ impl fmt::Display for Rule {
 impl Pattern {
     /// Whether an allow rule with this pattern matches the simple command.
     fn allows_simple(&self, command: &[String]) -> bool {
-        self.words.as_ref().is_some_and(|words| match self.is_prefix {
-            true => command.starts_with(words),
-            false => command == words.as_slice(),
-        })
+        self.words
+            .as_ref()
+            .is_some_and(|words| if self.is_prefix { command.starts_with(words) } else { command == words.as_slice() })
     }
 
     /// Whether a deny or ask rule with this pattern matches the command line: wherever an allow rule would, and beyond.
@@ -472,14 +481,6 @@ fn is_host(pattern: &str, host: &str, effect: Effect) -> bool {
     };
     let is_below = host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'));
     (below && is_below) || (host == name && (name == pattern || effect == Effect::Narrow))
-}
-
-/// The command without surrounding blanks, which the shell ignores; an escaped blank at the end belongs to it.
-pub(super) fn plain(command: &str) -> &str {
-    const BLANKS: [char; 3] = [' ', '\t', '\n'];
-    let start = command.trim_start_matches(BLANKS);
-    let trimmed = start.trim_end_matches(BLANKS);
-    if trimmed.ends_with('\\') { start } else { trimmed }
 }
 
 /// The text before a trailing `:*` or ` *`, or before a lone `*`.

@@ -161,6 +161,14 @@ fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_-./:,+=@%".contains(c)
 }
 
+/// The command without surrounding blanks, which the shell ignores; an escaped blank at the end belongs to it.
+pub(super) fn plain(command: &str) -> &str {
+    const BLANKS: [char; 3] = [' ', '\t', '\n'];
+    let start = command.trim_start_matches(BLANKS);
+    let trimmed = start.trim_end_matches(BLANKS);
+    if trimmed.ends_with('\\') { start } else { trimmed }
+}
+
 #[cfg(test)]
 #[path = "script_tests.rs"]
 mod tests;

@@ -3,8 +3,7 @@
 //! Data, and pure. A subcommand is listed only if its options are about what it does itself: `git fetch` runs any program
 //! (`--upload-pack`) and `git diff` writes any file (`--output`), so a rule that an answer adds names such a command exactly.
 
-use super::rule::plain;
-use super::script;
+use super::script::{self, plain};
 
 /// Programs and their subcommands, for which "always" means "with any further arguments".
 const SUBCOMMANDS: [(&str, &[&str]); 7] = [

@@ -5,13 +5,11 @@ use rusqlite::{Connection, OptionalExtension as _, Row, Rows, ToSql, params};
 
 use crate::log::{Piece, PieceKind, Stored};
 use crate::store::damage::unreadable;
-use crate::store::event_row::{EVENT, stored};
+use crate::store::error::StoreError;
+use crate::store::event_row::{EVENT, Page, stored};
+use crate::store::handle::Store;
 use crate::store::parts::{self, parts};
 use crate::store::reader::Lane;
-use crate::store::{Store, StoreError};
-
-/// Consecutive events.
-pub type Page = Vec<Stored>;
 
 /// The largest event that is read without reserved memory, in bytes. Hundreds of clients that do not read each hold one page,
 /// twice: as deltas and as events.
@@ -42,7 +40,7 @@ impl Store {
             }
             // A large one is a page by itself.
             let (bytes, most) = if large { (1, usize::MAX) } else { (bytes, LARGE) };
-            match page(connection, id.as_str(), after, until, (bytes, most)) {
+            match page(connection, id.as_str(), after, until, bytes, most) {
                 (page, Some(error)) if page.is_empty() => Err(error),
                 // The next page begins with the unreadable event.
                 (page, _) => Ok(Ok(page)),
@@ -70,7 +68,7 @@ impl Store {
                 let (after, until) = (after as i64, until as i64);
                 let mut values: Vec<&dyn ToSql> = vec![&part.source, &after, &until];
                 values.extend(kinds.iter().map(|kind| kind as &dyn ToSql));
-                if rows_of(statement.query(values.as_slice())?, bytes, (&mut page, &mut size))? {
+                if rows_of(statement.query(values.as_slice())?, bytes, &mut page, &mut size)? {
                     return Ok((page, true));
                 }
             }
@@ -82,9 +80,9 @@ impl Store {
     /// The number of the event that began the turn of a message, which is looked for back from the event `before`.
     pub async fn turn_of(&self, id: SessionId, message: String, before: u64) -> Result<Option<u64>, StoreError> {
         self.read_of(Lane::Quick, &id.clone(), move |connection| {
-            let found = latest(connection, id.as_str(), ("message", Some(&message)), before)?;
+            let found = latest(connection, id.as_str(), "message", Some(&message), before)?;
             match found {
-                Some(seq) => latest(connection, id.as_str(), ("turn_started", None), seq),
+                Some(seq) => latest(connection, id.as_str(), "turn_started", None, seq),
                 None => Ok(None),
             }
         })
@@ -125,7 +123,8 @@ impl Store {
 fn latest(
     connection: &Connection,
     id: &str,
-    (kind, message): (&str, Option<&str>),
+    kind: &str,
+    message: Option<&str>,
     until: u64,
 ) -> rusqlite::Result<Option<u64>> {
     let sql = "SELECT seq FROM event WHERE session = ?1 AND seq > ?2 AND seq <= ?3 AND kind = ?4
@@ -155,7 +154,8 @@ pub(crate) fn page(
     id: &str,
     after: u64,
     until: u64,
-    (bytes, most): (usize, usize),
+    bytes: usize,
+    most: usize,
 ) -> (Page, Option<rusqlite::Error>) {
     let (mut page, mut size) = (Vec::new(), 0);
     let mut read = || {
@@ -230,7 +230,7 @@ pub(crate) fn pieces(connection: &Connection, id: &str) -> rusqlite::Result<Vec<
 }
 
 /// Adds rows to a page until it has about `bytes`; whether more may follow.
-fn rows_of(mut rows: Rows<'_>, bytes: usize, (page, size): (&mut Page, &mut usize)) -> rusqlite::Result<bool> {
+fn rows_of(mut rows: Rows<'_>, bytes: usize, page: &mut Page, size: &mut usize) -> rusqlite::Result<bool> {
     while let Some(row) = rows.next()? {
         let event = stored(row)?;
         *size += event.data.len();

@@ -8,8 +8,9 @@ use rusqlite::{OptionalExtension as _, Row, params};
 use serde::de::DeserializeOwned;
 
 use crate::store::damage::unreadable;
+use crate::store::error::StoreError;
+use crate::store::handle::Store;
 use crate::store::reader::Lane;
-use crate::store::{Store, StoreError};
 
 /// The most bytes of pending questions that one list has: thousands of them. The others follow when some are answered.
 pub const PENDING: usize = 4 << 20;

@@ -1,4 +1,4 @@
-//! What comes back of a request: pieces of a turn in a session, or of a completion without one.
+//! The answer to a request: pieces of a turn in a session, or of a completion without one.
 //!
 //! A task of its own reads the daemon. When its receiver is dropped, as a client hangs up, it cancels what was begun for that
 //! request alone; the turn of a bound session goes on.
@@ -17,10 +17,10 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
-use super::Options;
 use super::asked::{Asked, Target};
+use super::options::Options;
+use crate::face::gateway::client::Client;
 use crate::face::gateway::reply::Failure;
-use crate::face::gateway::route::Client;
 use crate::face::gateway::wire::Trouble;
 use crate::sys::clock;
 use crate::sys::task;
@@ -157,7 +157,7 @@ async fn prompt(mut client: Client, options: &Options, target: Target, asked: As
             (row.session, row.model, Some(row.cursor))
         }
         Target::Made { model, tools, agent } => {
-            let created = create(&mut client, options, asked.effort, (model, tools, agent)).await?;
+            let created = create(&mut client, options, asked.effort, model, tools, agent).await?;
             (created.session, created.model, None)
         }
         Target::Plain => return Err(Failure::bad_request("a model alone has no session")),
@@ -206,7 +206,9 @@ async fn create(
     client: &mut Client,
     options: &Options,
     effort: Effort,
-    (model, tools, agent): (Option<String>, Option<Vec<String>>, Option<String>),
+    model: Option<String>,
+    tools: Option<Vec<String>>,
+    agent: Option<String>,
 ) -> Result<Created, Failure> {
     let cwd = options.required_directory(client)?;
     let mode = client.wire.welcome.pointer("/grant/mode").cloned();
@@ -282,7 +284,7 @@ impl Turn {
         pieces
     }
 
-    /// What an event of the session means for the answer.
+    /// The piece of the answer that an event of the session gives.
     fn piece(&mut self, event: Event) -> Option<Piece> {
         let is_ours = self.turn.is_some() && event.turn == self.turn;
         match event.body {
@@ -299,7 +301,7 @@ impl Turn {
                 (self.has_text && !text.is_empty()).then_some(Piece::Message(text))
             }
             EventBody::TurnFinished { stop_reason, detail, hint, answer, usage, .. } if is_ours => {
-                Some(self.end(stop_reason, (detail, hint), answer, usage))
+                Some(self.end(stop_reason, detail, hint, answer, usage))
             }
             _ => None,
         }
@@ -316,7 +318,8 @@ impl Turn {
     fn end(
         &mut self,
         reason: StopReason,
-        (detail, hint): (Option<String>, Option<String>),
+        detail: Option<String>,
+        hint: Option<String>,
         answer: Option<Value>,
         usage: Usage,
     ) -> Piece {

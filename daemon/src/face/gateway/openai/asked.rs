@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::reply::Failure;
 
-/// What a request asks.
+/// A request, in the form that both interfaces share.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     /// As the caller wrote it.
@@ -179,7 +179,7 @@ impl Asked {
         Ok(target)
     }
 
-    /// What a session is told: the last word of the user's. In a session that is made for it, what was said before comes first.
+    /// The prompt for a session: the user's last message. In a new session the earlier messages come before it.
     pub(super) fn prompt(&self, is_bound: bool) -> Result<Vec<ContentBlock>, Failure> {
         let Some((last, before)) = self.messages.split_last().filter(|(last, _)| last.role == Role::User) else {
             return Err(Failure::bad_request("the last message is the user's"));

@@ -7,10 +7,12 @@ use tokio::sync::mpsc;
 
 use super::answer::{self, Finished, Piece, Running};
 use super::asked::{Asked, image};
-use super::{Options, error_value, event_line, first, name, next, with_session};
+use super::object::{error_value, name};
+use super::options::{Options, with_session};
+use super::stream::{event_line, first, next};
 use crate::face::gateway::body;
+use crate::face::gateway::client::Client;
 use crate::face::gateway::reply::{Failure, Reply, event_stream, json_of};
-use crate::face::gateway::route::Client;
 use crate::sys::clock;
 use crate::sys::task;
 
@@ -37,7 +39,7 @@ pub(super) async fn answer(client: Client, options: Options, body: Incoming) -> 
     Ok(with_session(reply, session.as_ref()))
 }
 
-/// What all objects of an answer say.
+/// The fields that all objects of an answer share.
 struct Head {
     id: String,
     created: u64,

@@ -8,10 +8,12 @@ use tokio::sync::mpsc;
 use super::answer::{self, Finished, Piece, Running};
 use super::asked::{Asked, image};
 use super::chat::{arguments, final_text};
-use super::{Options, error_value, event_line, first, name, next, with_session};
+use super::object::{error_value, name};
+use super::options::{Options, with_session};
+use super::stream::{event_line, first, next};
 use crate::face::gateway::body;
+use crate::face::gateway::client::Client;
 use crate::face::gateway::reply::{Failure, Reply, event_stream, json_of};
-use crate::face::gateway::route::Client;
 use crate::sys::clock;
 use crate::sys::task;
 

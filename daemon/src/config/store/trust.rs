@@ -1,7 +1,7 @@
 //! The files of workspaces in force, and what of them a person has trusted.
 //!
 //! Each workspace has the same as the configuration itself: the settings of its files, those that were trusted, and their
-//! difference, which waits ([`super::widening`]). What narrows counts at once. A broken file leaves the last good one in force,
+//! difference, which waits ([`crate::config::widening`]). What narrows counts at once. A broken file leaves the last good one in force,
 //! or what of it was trusted; with a broken `.linger/config.toml` everything asks.
 //! They are read before each call that could concern them, so a rule that was written counts for the next call: nothing is
 //! watched. Deliberately absent: asking a person (`service`).
@@ -17,14 +17,13 @@ use serde::Deserialize as _;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
-use super::HookEvent;
-use super::edit::EditError;
-use super::mcp_json::{self, MCP_JSON, Parsed};
-use super::own::MCP_FILES;
-use super::source::{ConfigError, dotted};
-use super::store::{ConfigStore, Confirmed, Waiting};
-use super::widening::{confirmable, merge};
-use super::workspace::{self, CONFIG, FILES, Trusted, WorkspaceConfig, nothing};
+use super::{ConfigStore, Confirmed, Waiting};
+use crate::config::edit::EditError;
+use crate::config::hooks::HookEvent;
+use crate::config::mcp_json::{self, MCP_JSON, Parsed};
+use crate::config::source::{ConfigError, dotted};
+use crate::config::widening::{FILES, MCP_FILES, confirmable, merge};
+use crate::config::workspace::{self, CONFIG, Trusted, WorkspaceConfig, nothing};
 use crate::mcp::settings::{SERVER_FILES, ServerConfig};
 
 /// The most workspaces with trusted settings: a state of the daemon's log has them all.
@@ -51,26 +50,26 @@ struct Seen {
     files: Mutex<BTreeMap<String, String>>,
     /// The servers of Markdown files that it was told of.
     servers: Mutex<Map<String, Value>>,
-    /// What each session was told last, as a hash.
+    /// A hash of the last notice of each session.
     told: Mutex<HashMap<SessionId, u64>>,
 }
 
-/// What is known of a workspace.
+/// The state of a workspace's files when they were last read.
 #[derive(Debug, Default)]
 pub struct Now {
     /// The last texts.
     texts: Texts,
     /// The settings of the last good texts.
     found: Option<Value>,
-    /// What is in force.
+    /// The configuration in force.
     pub config: Arc<WorkspaceConfig>,
     /// The settings in force.
     pub settings: Option<Value>,
-    /// What waits until a person trusts it.
+    /// Changes that wait until a person trusts them.
     pub waiting: Option<Arc<Waiting>>,
-    /// What is wrong with `.linger/config.toml`: everything asks.
+    /// The error of `.linger/config.toml`; while there is one, everything asks.
     pub error: Option<ConfigError>,
-    /// What is wrong with the text of `.mcp.json`, a line each: it concerns servers alone.
+    /// The errors of `.mcp.json`, a line each; they concern servers alone.
     problems: Vec<String>,
     /// The line of each server there.
     lines: BTreeMap<String, usize>,
@@ -79,7 +78,7 @@ pub struct Now {
 }
 
 impl Now {
-    /// What is wrong with the `.mcp.json` of the workspace with this root, and which of its servers are left out, a line each.
+    /// The errors of the `.mcp.json` below this root, and the servers that are left out, a line each.
     pub fn server_problems(&self, root: &Path) -> Vec<String> {
         let hidden = self.config.hidden_servers.iter().map(|name| {
             let line = self.lines.get(name).map(|line| format!(":{line}")).unwrap_or_default();
@@ -93,7 +92,7 @@ impl Now {
 /// A server of the files of a workspace that waits until a person trusts it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingServer {
-    /// Its name.
+    /// As the file has it, without the workspace's.
     pub name: String,
     /// The file, below the root.
     pub file: &'static str,
@@ -135,7 +134,7 @@ impl ConfigStore {
         lock(&self.workspaces.changes).take()
     }
 
-    /// What is trusted that widens what may happen, a line each, by the root of the workspace.
+    /// The trusted settings that widen what may happen, a line each, by the root of the workspace.
     pub fn trusts(&self) -> BTreeMap<PathBuf, Vec<String>> {
         let trusted = lock(&self.workspaces.trusted).clone();
         let lines = |settings: &Value| merge(&nothing(), settings).changes.into_iter().map(|it| it.text).collect();
@@ -152,7 +151,7 @@ impl ConfigStore {
         rows.filter(|(_, names): &(_, BTreeSet<String>)| !names.is_empty()).collect()
     }
 
-    /// What names the trusted servers of all workspaces.
+    /// The identities of the trusted servers of all workspaces.
     pub fn trusted_servers(&self) -> BTreeSet<String> {
         let trusted = lock(&self.workspaces.trusted);
         let of = |(root, settings): (&PathBuf, &Value)| -> Vec<String> {
@@ -217,7 +216,7 @@ impl ConfigStore {
         self.workspace(root).unwrap_or(now)
     }
 
-    /// What is in force in a workspace, as it was last looked at.
+    /// The state of a workspace when its files were last read.
     pub fn workspace(&self, root: &Path) -> Option<Arc<Now>> {
         let seen = lock(&self.workspaces.seen).get(root).cloned()?;
         let now = lock(&seen.now).clone();
@@ -317,7 +316,7 @@ impl ConfigStore {
         Ok(())
     }
 
-    /// What a session is to be told of its workspace, unless it was told the same.
+    /// The notice about its workspace that a session has not had yet.
     pub fn news_of_workspace(&self, root: &Path, session: &SessionId) -> Option<String> {
         let seen = lock(&self.workspaces.seen).get(root).cloned()?;
         let now = lock(&seen.now).clone();
@@ -360,7 +359,7 @@ impl ConfigStore {
     }
 }
 
-/// What the files of a workspace were found to be.
+/// The result of reading the files of a workspace.
 #[derive(Default)]
 struct Read {
     texts: Texts,

@@ -16,7 +16,7 @@ use super::hooks::Hook;
 use super::instructions;
 use crate::mcp::settings::ServerConfig;
 use crate::provider::catalogue::ProviderConfig;
-use crate::provider::models::ModelConfig;
+use crate::provider::catalogue::ModelConfig;
 use crate::provider::network::NetworkConfig;
 use crate::question::permission::{Rule, Rules};
 use crate::store::blob;

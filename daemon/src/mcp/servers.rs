@@ -209,8 +209,7 @@ impl Servers {
     }
 
     fn set<'a>(&self, programs: Vec<Arc<ProgramTool>>, servers: impl Iterator<Item = &'a Arc<Server>>) -> ToolSet {
-        let mut tools: Vec<Arc<dyn Tool>> = self.base.iter().cloned().collect();
-        tools.extend(programs.into_iter().map(|program| program as Arc<dyn Tool>));
+        let mut tools: Vec<Arc<dyn Tool>> = programs.into_iter().map(|program| program as Arc<dyn Tool>).collect();
         for server in servers {
             let Some(listing) = server.listing() else { continue };
             let used = listing.tools.iter().filter(|tool| server.config.has_tool(&tool.tool));
@@ -221,7 +220,7 @@ impl Servers {
                 tool
             }));
         }
-        ToolSet::new(tools)
+        self.base.and(tools)
     }
 
     /// The servers of these, by name.

@@ -5,6 +5,7 @@
 //! workspace. [`QUIET`] are the settings under which no program is started that a configuration can name; a private git directory
 //! has them in its file, and a call in a real repository gets them as variables, which count before its configuration.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io;
@@ -214,7 +215,7 @@ fn outside(path: &str, root: &Path) -> String {
 /// The subcommand, for errors.
 fn subcommand<S: AsRef<OsStr>>(args: &[S]) -> String {
     let mut words = args.iter().map(|arg| arg.as_ref().to_string_lossy());
-    words.find(|word| !word.starts_with('-') && !word.contains('=')).map(|word| word.into_owned()).unwrap_or_default()
+    words.find(|word| !word.starts_with('-') && !word.contains('=')).map(Cow::into_owned).unwrap_or_default()
 }
 
 /// The beginning of what git wrote to standard error, on one line, or its status.

@@ -34,7 +34,7 @@ pub(crate) fn umask() -> u32 {
     mask.bits()
 }
 
-/// A path as people write it: `~/…` below the home directory.
+/// A short path for people: `~/…` below the home directory.
 pub(crate) fn short_path(path: &Path) -> String {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
     match home.as_deref().and_then(|home| path.strip_prefix(home).ok()) {

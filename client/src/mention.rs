@@ -66,7 +66,7 @@ pub(crate) fn with(content: &PromptContent) -> Option<String> {
     (!with.is_empty()).then(|| format!("with {}", with.join("; ")))
 }
 
-/// The names in what was typed that look like files and are none: most are typed wrong, so a person is told.
+/// Typed names that look like files but do not exist: most are typos, so a person is warned.
 pub(crate) fn missing(typed: &str, places: &[PathBuf]) -> Vec<String> {
     let looks = |text: &str| text.contains(['/', '.']) && !text.contains(':') && !is_address(text);
     let names = named(typed).into_iter().map(|name| (mentioned(&name, typed, places).is_none(), name));
@@ -154,7 +154,7 @@ impl Mentioned {
             return Ok(None);
         }
         let (mut body, mut line, mut number, mut last, mut left) = (String::new(), Vec::new(), 0, 0, MAX_TEXT);
-        // Behind the last line that is wanted only the count goes on.
+        // After the last wanted line, lines are only counted.
         loop {
             line.clear();
             if reader.read_until(b'\n', &mut line).map_err(|error| self.unreadable(&error))? == 0 {

@@ -217,7 +217,7 @@ impl Bridge {
         self.cancel(&session)
     }
 
-    /// Cancels what this editor has a session do; if that is nothing, the turn that runs. That there is none is no error.
+    /// Cancels this editor's own work in a session, or else the running turn. A session without one is not an error.
     fn cancel(&mut self, session: &SessionId) -> Result<(), Failure> {
         let Some(opened) = self.sessions.get(session) else { return Ok(()) };
         let own: Vec<PromptId> = opened.open.iter().map(|(prompt, _)| prompt.clone()).collect();
@@ -310,7 +310,7 @@ impl Bridge {
         }
     }
 
-    /// The turn of this editor's prompt waits for a key: it ends, and the editor is told how to bring one.
+    /// Ends the turn of this editor's prompt, which waits for a key, and tells the editor how to supply one.
     fn key_missing(&mut self, session: &SessionId, text: &str) -> Result<(), Failure> {
         let Some(opened) = self.sessions.get(session).filter(|opened| opened.load.is_none()) else { return Ok(()) };
         let running = opened.running.clone().filter(|running| opened.open.iter().any(|(open, _)| open == running));
@@ -348,7 +348,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// The editor has answered a request of ours.
+    /// Handles the editor's answer to our request.
     fn answered(&mut self, id: &Value, result: Option<Value>) -> Result<(), Failure> {
         let Some(at) = self.questions.iter().position(|open| id.as_u64() == Some(open.request)) else { return Ok(()) };
         let open = self.questions.remove(at);

@@ -178,7 +178,7 @@ impl Bridge {
         Ok(value(&ListSessionsResponse::new(rows.into_iter().map(info).collect()).next_cursor(next)))
     }
 
-    /// Lets go of a session, and cancels what this editor has it do; a turn of another client goes on.
+    /// Closes a session and cancels this editor's own work in it; another client's turn continues.
     pub(super) fn close(&mut self, request: CloseSessionRequest) -> Result<Answer, Failure> {
         let session = SessionId(request.session_id.to_string());
         let Some(opened) = self.sessions.remove(&session) else {

@@ -43,7 +43,7 @@ pub(super) struct Shown {
 #[derive(Debug, Default)]
 struct ArgumentText {
     text: String,
-    /// How much of them the editor was told.
+    /// Bytes of it that the editor has.
     told: usize,
 }
 
@@ -51,7 +51,7 @@ struct ArgumentText {
 #[derive(Debug, Default)]
 struct Output {
     tail: String,
-    /// How many bytes came since the editor was told.
+    /// Bytes that the editor does not have yet.
     new: usize,
 }
 

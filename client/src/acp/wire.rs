@@ -15,7 +15,7 @@ use crate::terminal::Terminal;
 /// A message of the editor.
 #[derive(Debug, Deserialize)]
 pub(super) struct Message {
-    /// Its number: of a request, or of ours that is answered.
+    /// The number of a request, or of our request that it answers.
     #[serde(default)]
     pub(super) id: Option<Value>,
     /// The method of a request or a notification.
@@ -29,7 +29,7 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// The message in a line, or the error for one that is none.
+    /// Parses a line as a message, or returns the error to answer with.
     pub(super) fn read(line: &str) -> Result<Self, Error> {
         serde_json::from_str(line).map_err(|error| Error::new(ErrorCode::ParseError.into(), error.to_string()))
     }

@@ -92,7 +92,7 @@ pub(crate) fn gateway(places: &Places, arguments: &[String]) -> Result<Started, 
     answer.unwrap_or_else(|_| Err(String::new())).map_err(|words| gateway_failed(&words))
 }
 
-/// The gateway's error text as a failure of ours.
+/// Turns the gateway's error text into our failure.
 fn gateway_failed(words: &str) -> Failure {
     let error = words.lines().find_map(|line| line.strip_prefix("error: ")).unwrap_or("it printed no error");
     Failure::new(Exit::FAILED, format!("the gateway does not start: {error}"))
@@ -302,7 +302,7 @@ fn first_word(stdout: Option<ChildStdout>, stderr: Option<ChildStderr>) -> Resul
     }
 }
 
-/// The daemon's error text as a failure of ours.
+/// Turns the daemon's error text into our failure.
 fn start_failure(words: &str, places: &Places) -> Failure {
     let with = |prefix| words.lines().find_map(|line| line.strip_prefix(prefix));
     let message = with("error: ").or_else(|| words.lines().find(|line| !line.trim().is_empty()));

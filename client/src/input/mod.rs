@@ -83,7 +83,7 @@ pub(crate) enum Names {
 }
 
 impl Event {
-    /// Whether a person wants to stop what is going on, or the process is told to.
+    /// Whether a person or a signal asks to stop.
     pub(crate) fn is_stop(&self) -> bool {
         matches!(self, Self::Signal(_) | Self::Hotkey(Hotkey::Interrupt { .. }) | Self::Line(InputLine::End))
     }
@@ -105,7 +105,7 @@ pub(crate) enum InputLine {
     Text {
         /// The typed text or key.
         text: String,
-        /// The same with a place in the stead of each long paste: what may name files.
+        /// The text with a placeholder for each long paste; only this may name files.
         typed: String,
         /// With Alt-S instead: it steers the turn.
         steer: bool,

@@ -13,7 +13,7 @@ const AHEAD: usize = 64;
 /// The longest line, in bytes: a prompt with as many pictures as the daemon takes has less.
 const LONGEST: u64 = 64 << 20;
 
-/// Lets the reader go on by one line.
+/// Lets the reader read one more line.
 #[derive(Debug)]
 pub(crate) struct Taken(Receiver<()>);
 

@@ -253,7 +253,7 @@ impl Question {
         }
     }
 
-    /// Whether it is about a change of a file by a tool of ours.
+    /// Whether it is about a file change by a built-in tool.
     pub(super) fn is_edit(&self) -> bool {
         matches!(&self.body, Body::Permission(action) if matches!(action.tool.as_str(), "edit" | "write" | "apply_patch"))
     }
@@ -368,7 +368,7 @@ pub(crate) fn unknown_kind(row: &PendingQuestion) -> String {
     format!("this version of linger cannot show question {}: {}", row.question, clean_line(&row.asked.text))
 }
 
-/// An answer as people say it.
+/// An answer in words.
 pub(crate) fn answer_text(answer: &str) -> String {
     Decision::answer(answer)
         .map_or_else(|| clean_line(answer).into_owned(), |decision| decision_text(decision).to_owned())

@@ -1,4 +1,4 @@
-//! The questions of a session that are open, and what a key or a written line comes to for the first of them.
+//! The open questions of a session, and the effect of a key or a line on the first of them.
 
 use linger_protocol::event::{Event, EventBody};
 use linger_protocol::id::QuestionId;

@@ -59,29 +59,29 @@ pub(super) fn indent(out: &mut String, text: &str, [head, tail]: [usize; 2]) {
     let text = clean_exact(text);
     let lines = lines(&text);
     let left_out = lines.len().saturating_sub(head.saturating_add(tail));
-    for (at, (goes_on, line)) in lines.iter().enumerate() {
+    for (at, (continues, line)) in lines.iter().enumerate() {
         if left_out > 0 && at == head {
             let lines = if left_out == 1 { "line is" } else { "lines are" };
             out.push_str(&format!("    ({left_out} {lines} not shown)\n"));
         }
         if left_out == 0 || at < head || at >= lines.len() - tail {
-            let before = if *goes_on { "  ~ " } else { "    " };
+            let before = if *continues { "  ~ " } else { "    " };
             out.push_str(&format!("{before}{line}\n"));
         }
     }
 }
 
-/// The lines of a text; one that is long is several, all but the first of which go on with it.
+/// The lines of a text; a long one is split into several.
 pub(super) fn lines(text: &str) -> Vec<(bool, &str)> {
     let mut lines = Vec::new();
     for mut line in text.lines() {
-        let mut goes_on = false;
+        let mut continues = false;
         while let Some((end, _)) = line.char_indices().nth(LINE) {
             let (piece, rest) = line.split_at(end);
-            lines.push((goes_on, piece));
-            (goes_on, line) = (true, rest);
+            lines.push((continues, piece));
+            (continues, line) = (true, rest);
         }
-        lines.push((goes_on, line));
+        lines.push((continues, line));
     }
     lines
 }

@@ -14,7 +14,7 @@ const SAID: usize = 4;
 const SAID_LINE: usize = 200;
 
 impl Renderer {
-    /// How a child gets on; one line when that begins, waits or ends, for its steps are in its own session.
+    /// Prints a line when a child starts, waits or ends; its steps are in its own session.
     pub(super) fn child(&mut self, update: &ChildUpdate, out: &mut Vec<Output>) {
         let style = self.settings.style;
         let (agent, child) = (clean_line(&update.agent), clean_line(update.child.as_str()));

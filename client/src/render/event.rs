@@ -105,7 +105,7 @@ impl Renderer {
         let line = match asks {
             Asks::Child => return self.say_child(&text_of(content), out),
             Asks::Again => lines::asked_again(content),
-            // The text goes on where it stopped.
+            // The text continues where it stopped.
             Asks::GoOn if self.cut => return,
             Asks::GoOn => "asked to continue another model's answer".to_owned(),
             // The words of the check are the output of its call.

@@ -1,4 +1,4 @@
-//! An event of the session: what it changes here, and what is said of it.
+//! Events of the session: the state they change, and the notes they print.
 
 use linger_protocol::event::{Event, EventBody, NoticeCode};
 use linger_protocol::message::StopReason;

@@ -92,7 +92,7 @@ fn pattern(line: &str) -> Option<Pattern> {
     Some(Pattern { parts, negated, directory })
 }
 
-/// Whether a path fits; `**` stands for any number of directories, and at the end for something.
+/// Whether a path fits; `**` matches any number of directories; at the end it needs at least one name.
 fn path_fits(pattern: &[String], path: &[&str]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut back = None;
@@ -148,7 +148,7 @@ fn fits(pattern: &str, name: &str) -> bool {
     pattern.iter().skip(p).all(|c| *c == '*')
 }
 
-/// Where the pattern goes on behind a class such as `[a-z]` or `[!a]` at `at`, if the character is in it.
+/// Where the pattern continues after a class such as `[a-z]` or `[!a]` at `at`, if the character is in it.
 fn class(pattern: &[char], at: usize, c: char) -> Option<usize> {
     let mut p = at + 1;
     let negated = matches!(pattern.get(p), Some('!' | '^'));

@@ -19,7 +19,7 @@ pub(crate) struct Choice {
 }
 
 impl Choice {
-    /// A name and what is said about it; both are clean.
+    /// A name and a note about it; both are clean.
     pub(crate) fn new(text: impl Into<String>, note: impl Into<String>) -> Self {
         Self { text: text.into(), note: note.into() }
     }

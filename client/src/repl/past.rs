@@ -27,7 +27,7 @@ const MAX_SHARED: u64 = 20_000;
 
 /// The lines of a session's past, and its row; what comes after them is `turn_cursor` of the row.
 pub(crate) fn past(layout: Layout, info: Info, space: Space) -> Result<(Vec<String>, Info), Failure> {
-    // A running turn is shown as it goes on.
+    // A running turn is shown live.
     let is_idle = info.state == State::Idle;
     let until = if is_idle { info.cursor.clone() } else { info.turn_cursor.clone() };
     if info.damaged.is_some() || until == Cursor::default() {

@@ -54,7 +54,7 @@ impl Pastes {
         Some(name)
     }
 
-    /// Whether the line ends with what stands for a paste, which goes together.
+    /// Whether the line ends with the placeholder of a paste, which is deleted as a whole.
     pub(super) fn is_before(&self, line: &str) -> bool {
         self.kept.iter().any(|(name, _)| line.ends_with(name.as_str()))
     }

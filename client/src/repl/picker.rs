@@ -48,7 +48,7 @@ impl Picker {
         self.chosen = 0;
     }
 
-    /// Moves the mark by so many, round the ends.
+    /// Moves the mark by this many choices and wraps around.
     pub(crate) fn step(&mut self, by: isize) {
         let count = self.fitting.len().max(1);
         self.chosen = self.chosen.saturating_add(count).saturating_add_signed(by) % count;

@@ -1,6 +1,6 @@
 //! The prompts of this client and the queue of the session. Pure.
 //!
-//! A prompt of ours is sent, accepted and started; its start may be seen before the answer to its request. After a cancel it is
+//! Our prompt is sent, accepted and started; its start may be seen before the answer to its request. After a cancel it is
 //! held, until /continue sends it again.
 
 use linger_protocol::event::{Event, EventBody};

@@ -111,7 +111,7 @@ impl Repl {
                 let hint = format!("`linger export {session} > FILE` writes all of it");
                 return Err(Failure::usage("the session is too long to export from here").hint(hint));
             }
-            // What is there may be of worth.
+            // An existing file may be valuable.
             let file = OpenOptions::new().write(true).create_new(true).open(&path);
             file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| {
                 Failure::usage(format!("{}: {error}", short_path(&path))).hint("name another file: /export FILE")

@@ -75,7 +75,7 @@ pub(crate) enum Slash {
     Undo(bool),
     /// Makes the undone changes again; true also those that were changed since.
     Redo(bool),
-    /// Makes a fork, at a message or a prompt, and goes on in it.
+    /// Makes a fork, at a message or a prompt, and enters it.
     Fork(Option<String>),
     /// Goes back to a prompt of the list, perhaps with the files; alone lists them.
     Rewind(Option<usize>, bool),

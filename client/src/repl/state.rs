@@ -160,7 +160,7 @@ impl Repl {
         }
     }
 
-    /// Whether there is work that goes on without us.
+    /// Whether work continues when we leave.
     pub(super) fn is_busy(&self) -> bool {
         self.turn.running.is_some() || self.turn.continuing || self.prompts.any_unstarted()
     }

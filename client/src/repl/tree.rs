@@ -15,10 +15,10 @@ use crate::render::tree::{around, numbered, prompts, quoted};
 const LISTED: u32 = 20;
 
 impl Repl {
-    /// Makes a fork, and goes on in it.
+    /// Makes a fork and enters it.
     pub(super) fn fork(&mut self, at: Option<String>) -> Result<(), Failure> {
         let session = self.attachment.session.clone();
-        // What it goes on from is on the screen.
+        // The fork begins with the text that is on the screen.
         let is_shown = at.is_none() && self.turn.running.is_none();
         let fork = Fork { session, at, name: None, key: Some(key()?) };
         match self.attachment.client.call_raw(&SessionFork(fork))? {

@@ -70,7 +70,7 @@ fn reorders(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fff9}'..='\u{fffb}' | '\u{2028}' | '\u{2029}')
 }
 
-/// Whether `c` takes no room, or looks like a space and is none.
+/// Whether `c` has no width, or looks like a space without being one.
 fn unseen(c: char) -> bool {
     let takes_no_room = !c.is_control() && c.width() == Some(0);
     takes_no_room

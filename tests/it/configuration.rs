@@ -122,7 +122,7 @@ async fn doctor_names_a_workspaces_configuration_that_is_wrong_or_waits() {
     let said = doctor("mode = 'auto'\n", 1).await;
     assert!(said.contains("config.toml:1:1: mode: ") && said.contains("everything in this workspace asks"), "{said}");
     let said = doctor("permissions.allow = ['bash(make:*)']\n", 0).await;
-    assert!(said.contains(" wait for your trust\n  hint: `linger trust` shows"), "{said}");
+    assert!(said.contains(" wait for your trust\n  hint: run `linger trust`"), "{said}");
     let said = doctor("permissions.deny = ['bash(make:*)']\n", 0).await;
     assert!(!said.contains("everything in this workspace asks") && !said.contains("trust"), "{said}");
     daemon.check(&[], &model);

@@ -83,7 +83,7 @@ async fn a_server_that_a_tool_started_reads_its_own_session_and_changes_nothing(
     assert!(!of("session_read", 0).0);
     for tool in ["session_prompt", "session_create", "session_answer"] {
         let (failed, words) = of(tool, 0);
-        assert!(failed && words.contains("it may only read"), "{tool}: {words}");
+        assert!(failed && words.contains("it can only read"), "{tool}: {words}");
     }
     assert!(of("session_read", 1).0);
     daemon.check(&[&client], &model);

@@ -52,8 +52,8 @@ pub(super) fn run(args: Answer) -> Result<Exit, Failure> {
         print_value(&fields(row, &name))?;
         return Ok(Exit::GOOD);
     }
-    let look = Capabilities::detect();
-    let style = Style { color: look.color, unicode: look.unicode };
+    let capabilities = Capabilities::detect();
+    let style = Style { color: capabilities.color, unicode: capabilities.unicode };
     let mut terminal = Terminal::new();
     terminal.talk(&question.text(&style))?;
     terminal.say(&format!("  {}", answer_text(&name)))?;

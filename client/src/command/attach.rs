@@ -39,22 +39,22 @@ pub(super) fn run(args: &Attach) -> Result<Exit, Failure> {
             json,
         });
     }
-    let look = Capabilities::detect();
-    needs_terminal(&look, &format!("`linger log -f {session}` follows a session without one"))?;
+    let capabilities = Capabilities::detect();
+    needs_terminal(&capabilities, &format!("`linger log -f {session}` follows a session without one"))?;
     let mut client = match open {
         Some(client) => client,
         None => Client::open()?,
     };
     let info = resolve(&mut client, &session)?;
     if let Some(since) = &args.since {
-        return repl(client, &look, Info { turn_cursor: Cursor(since.clone()), ..info });
+        return repl(client, &capabilities, Info { turn_cursor: Cursor(since.clone()), ..info });
     }
     let room = match (args.all, args.tail) {
         (true, _) => Space::All,
         (false, Some(turns)) => Space::Turns(turns),
         (false, None) => Space::Lines(height()),
     };
-    enter(client, &look, info, room)
+    enter(client, &capabilities, info, room)
 }
 
 /// Opens the latest session of this project, the given one, or a new one, and sends the prompt if there is one.
@@ -64,8 +64,8 @@ pub(super) fn bare(args: Bare) -> Result<Exit, Failure> {
         return run::run(Run { session: resume, continue_latest, output_format, prompt, ..Run::printing(choice) });
     }
     habit::check(&prompt)?;
-    let look = Capabilities::detect();
-    needs_terminal(&look, "`linger run PROMPT` works without one, `linger --help` lists the commands")?;
+    let capabilities = Capabilities::detect();
+    needs_terminal(&capabilities, "`linger run PROMPT` works without one, `linger --help` lists the commands")?;
     let written = if prompt.is_empty() { None } else { Some(prompt::written(&prompt)?) };
     let mut client = Client::open()?;
     let directory = choice.directory.clone();
@@ -97,7 +97,7 @@ pub(super) fn bare(args: Bare) -> Result<Exit, Failure> {
             key: Some(key()?),
         }))?;
     }
-    enter(client, &look, info, Space::Lines(height()))
+    enter(client, &capabilities, info, Space::Lines(height()))
 }
 
 /// Applies the options to an existing session. Fails for options that only new sessions take.
@@ -118,13 +118,18 @@ fn adopted(client: &mut Client, info: Info, choice: Choice) -> Result<Info, Fail
 }
 
 /// Shows what happened before, and starts the interactive session.
-fn enter(client: Client, look: &Capabilities, info: Info, room: Space) -> Result<Exit, Failure> {
-    let prose =
-        Layout { width: look.width, markdown: look.markdown, color: look.color, unicode: look.unicode, dim: false };
+fn enter(client: Client, capabilities: &Capabilities, info: Info, room: Space) -> Result<Exit, Failure> {
+    let prose = Look {
+        width: capabilities.width,
+        markdown: capabilities.markdown,
+        color: capabilities.color,
+        unicode: capabilities.unicode,
+        dim: false,
+    };
     let (lines, info) = past(prose, info, room)?;
     let mut terminal = Terminal::new();
     for line in lines {
         terminal.talk(&format!("{line}\n"))?;
     }
-    repl(client, look, info)
+    repl(client, capabilities, info)
 }

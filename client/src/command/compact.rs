@@ -25,7 +25,7 @@ pub(super) fn run(args: arguments::Compact) -> Result<Exit, Failure> {
     if args.undo {
         return uncompact(Uncompact { session: args.session, json: args.json });
     }
-    let look = Capabilities::detect();
+    let capabilities = Capabilities::detect();
     let mut client = Client::open()?;
     let info = resolve(&mut client, &args.session)?;
     // Check now: behind a turn that waits for an answer it would never run.
@@ -35,7 +35,7 @@ pub(super) fn run(args: arguments::Compact) -> Result<Exit, Failure> {
     let asked = client.call(&SessionCompact(Compact { session: session.clone(), focus, key: Some(key()?) }))?;
     signals(client.sender(), false)?;
     let mut terminal = Terminal::new();
-    let mut renderer = renderer(&look);
+    let mut renderer = renderer(&capabilities);
     let mut attachment = Attachment::start(client, session, Some(info.cursor), false)?;
     // Whether the running turn is that of the compaction.
     let mut own = false;
@@ -105,12 +105,12 @@ pub(super) fn run(args: arguments::Compact) -> Result<Exit, Failure> {
 }
 
 /// Shows the events of a compaction, without the text of models.
-fn renderer(look: &Capabilities) -> Renderer {
+fn renderer(capabilities: &Capabilities) -> Renderer {
     Renderer::new(Settings {
-        style: Style { color: look.color && look.stderr, unicode: look.unicode },
-        width: look.width,
+        style: Style { color: capabilities.color && capabilities.stderr, unicode: capabilities.unicode },
+        width: capabilities.width,
         raw: false,
-        markdown: look.markdown,
+        markdown: capabilities.markdown,
         deltas: false,
         thinking: Thinking::Hide,
         usage: false,

@@ -14,8 +14,8 @@ pub(super) fn may_go(client: &mut Client, rows: &[Info], prefix: Option<&str>, w
     if rows.is_empty() {
         return Ok(true);
     }
-    let look = Capabilities::detect();
-    if !look.can_ask() {
+    let capabilities = Capabilities::detect();
+    if !capabilities.can_ask() {
         let Some(prefix) = prefix else { return Ok(true) };
         let ids: Vec<&str> = rows.iter().map(|row| row.session.as_str()).collect();
         return Err(Failure::usage(format!(
@@ -24,7 +24,7 @@ pub(super) fn may_go(client: &mut Client, rows: &[Info], prefix: Option<&str>, w
         .hint(format!("give the whole id ({}), or add --yes", ids.join(" "))));
     }
     let mut terminal = Terminal::new();
-    for line in listing_in(rows, now(), Some(look.width)) {
+    for line in listing_in(rows, now(), Some(capabilities.width)) {
         terminal.say(&line)?;
     }
     let many = if rows.len() == 1 { "1 session".to_owned() } else { format!("{} sessions", rows.len()) };

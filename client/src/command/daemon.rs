@@ -213,12 +213,12 @@ fn stop(force: bool, now: bool, json: bool) -> Result<Exit, Failure> {
         print_value(&serde_json::json!({ "stopped": ended }))?;
         return Ok(Exit::GOOD);
     }
-    let said = if ended {
+    let message = if ended {
         "stopped the daemon; running turns continue when it starts again"
     } else {
         "the daemon is not running"
     };
-    Terminal::new().say(said)?;
+    Terminal::new().say(message)?;
     Ok(Exit::GOOD)
 }
 

@@ -24,9 +24,9 @@ pub(super) fn run(args: arguments::Diff) -> Result<Exit, Failure> {
     if json {
         found.files.iter().try_for_each(super::output::print_value)?;
     } else {
-        let (look, base) = (Capabilities::detect(), working_directory()?);
-        let style = Style { color: look.data_color, unicode: look.unicode };
-        let gutter = if look.stdout { GUTTER } else { "" };
+        let (capabilities, base) = (Capabilities::detect(), working_directory()?);
+        let style = Style { color: capabilities.data_color, unicode: capabilities.unicode };
+        let gutter = if capabilities.stdout { GUTTER } else { "" };
         for line in differences(&found, Form { style, stat, gutter, base: &base }) {
             terminal.data(&line)?;
         }

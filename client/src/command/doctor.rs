@@ -40,8 +40,8 @@ const NAMED: usize = 20;
 const GENERATIONS: usize = 1024;
 
 pub(super) fn run(args: &Doctor) -> Result<Exit, Failure> {
-    let look = Capabilities::detect();
-    let style = Style { color: look.color && look.stdout, unicode: look.unicode };
+    let capabilities = Capabilities::detect();
+    let style = Style { color: capabilities.color && capabilities.stdout, unicode: capabilities.unicode };
     let mut report = Report { terminal: Terminal::new(), style, json: args.json, healthy: true, bad: Vec::new() };
     examine(&mut report, args)?;
     Ok(if report.healthy { Exit::GOOD } else { Exit::FAILED })
@@ -212,12 +212,12 @@ fn daemon(report: &mut Report, status: &Status) -> Result<(), Failure> {
         )?;
     }
     if status.tokens > 0 {
-        let said = if status.tokens == 1 { "token is" } else { "tokens are" };
-        report.good(&format!("{} {said} valid: `linger token list`", status.tokens))?;
+        let tokens = if status.tokens == 1 { "token is" } else { "tokens are" };
+        report.good(&format!("{} {tokens} valid: `linger token list`", status.tokens))?;
     }
     if status.questions > 0 {
-        let said = if status.questions == 1 { "question waits" } else { "questions wait" };
-        report.good(&format!("{} {said}: `linger inbox`", status.questions))?;
+        let questions = if status.questions == 1 { "question waits" } else { "questions wait" };
+        report.good(&format!("{} {questions}: `linger inbox`", status.questions))?;
     }
     Ok(())
 }

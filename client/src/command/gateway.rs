@@ -168,8 +168,8 @@ fn stop(json: bool) -> Result<Exit, Failure> {
         print_value(&json!({ "stopped": found.is_some() }))?;
         return Ok(Exit::GOOD);
     }
-    let said = if found.is_some() { "stopped the gateway; sessions continue" } else { "the gateway is not running" };
-    Terminal::new().say(said)?;
+    let message = if found.is_some() { "stopped the gateway; sessions continue" } else { "the gateway is not running" };
+    Terminal::new().say(message)?;
     Ok(Exit::GOOD)
 }
 

@@ -125,7 +125,7 @@ tools: [read, grep, glob, ls]
 #   required: [answer]
 ---
 You are NAME. Describe here how to work, what to look at, what to leave alone,
-and what the answer should look like.
+and what the answer should capabilities like.
 ";
 
 const SKILL: &str = "\

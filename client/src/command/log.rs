@@ -23,7 +23,7 @@ use crate::render::{Renderer, Settings, Thinking};
 use crate::terminal::{Capabilities, Output, Terminal, UNWRAPPED};
 
 pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
-    let look = Capabilities::detect();
+    let capabilities = Capabilities::detect();
     let mut client = Client::open()?;
     let info = one(&mut client, args.session.as_deref())?;
     if args.compaction {
@@ -42,8 +42,9 @@ pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
         Some(Since::Time(time)) => (None, time),
         None => (from, 0),
     };
-    let mut printer = Printer::new(args, &look);
-    let mut attachment = Attachment::start_for(client, info.session.clone(), from, false, follow && look.stdout)?;
+    let mut printer = Printer::new(args, &capabilities);
+    let mut attachment =
+        Attachment::start_for(client, info.session.clone(), from, false, follow && capabilities.stdout)?;
     let mut queued = Queued::default();
     let mut last = turns.map(Last::new);
     // The replayed end of a turn says nothing about what follows it.
@@ -127,15 +128,15 @@ struct Printer {
 }
 
 impl Printer {
-    fn new(args: &Log, look: &Capabilities) -> Self {
+    fn new(args: &Log, capabilities: &Capabilities) -> Self {
         let mut terminal = Terminal::new();
         // In a log, messages are data too.
         terminal.one_stream = true;
         let mut renderer = Renderer::new(Settings {
-            style: Style { color: look.data_color, unicode: look.unicode },
-            width: if look.stdout { look.width } else { UNWRAPPED },
+            style: Style { color: capabilities.data_color, unicode: capabilities.unicode },
+            width: if capabilities.stdout { capabilities.width } else { UNWRAPPED },
             raw: false,
-            markdown: look.markdown,
+            markdown: capabilities.markdown,
             deltas: false,
             thinking: Thinking::Hide,
             usage: true,

@@ -17,9 +17,9 @@ const SCREEN: u32 = 40;
 
 pub(super) fn run(args: &Ls) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
-    let look = Capabilities::detect();
+    let capabilities = Capabilities::detect();
     let filtered = args.waiting || args.running;
-    let screen = look.stdout && !args.json && !args.all && !filtered;
+    let screen = capabilities.stdout && !args.json && !args.all && !filtered;
     let limit = match (args.all || filtered, screen) {
         (true, _) => Some(u32::MAX),
         (false, true) => Some(SCREEN + 1),
@@ -45,7 +45,7 @@ pub(super) fn run(args: &Ls) -> Result<Exit, Failure> {
         rows = titled(arrange(&rows));
     }
     let mut terminal = Terminal::new();
-    let width = look.stdout.then_some(look.width);
+    let width = capabilities.stdout.then_some(capabilities.width);
     for line in listing_in(&rows, now(), width) {
         terminal.line(&line)?;
     }

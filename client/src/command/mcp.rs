@@ -83,8 +83,8 @@ pub(super) fn run(command: Mcp) -> Result<Exit, Failure> {
         Mcp::Logout(McpNamed { server, session, json }) => {
             let named = named(&mut client, &server, session.as_deref())?;
             let out = client.call_within(&McpLogout(named), START)?;
-            let said = if out.removed { "logged out of" } else { "no login for" };
-            if json { print_value(&out)? } else { Terminal::new().say(&format!("{said} {server}"))? }
+            let what = if out.removed { "logged out of" } else { "no login for" };
+            if json { print_value(&out)? } else { Terminal::new().say(&format!("{what} {server}"))? }
         }
         Mcp::Resources(McpOffered { server, json }) => {
             let asked = McpResources(offered(&mut client, server)?);

@@ -125,8 +125,8 @@ fn run_in(args: Run, made: &mut Option<SessionId>) -> Result<Exit, Failure> {
         }
         return Ok(Exit::GOOD);
     }
-    let look = Capabilities::detect();
-    let data = match (args.json, args.stream || look.stdout) {
+    let capabilities = Capabilities::detect();
+    let data = match (args.json, args.stream || capabilities.stdout) {
         (true, _) => Data::Json,
         (false, _) if shaped => Data::Answer,
         (false, true) => Data::Stream,
@@ -135,18 +135,19 @@ fn run_in(args: Run, made: &mut Option<SessionId>) -> Result<Exit, Failure> {
     let deltas = args.stream || data == Data::Stream;
     signals(client.sender(), true)?;
     let busy = info.as_ref().is_some_and(|info| info.state != State::Idle);
-    let mut renderer = Renderer::new(settings(&look, deltas, args.thinking, client.name.clone()));
+    let mut renderer = Renderer::new(settings(&capabilities, deltas, args.thinking, client.name.clone()));
     if info.is_none() {
         renderer.is_of_new_session();
     }
     let window = info.as_ref().and_then(|info| info.context_window);
     let mode = info.as_ref().map_or(mode, |info| info.mode);
     let live = Live::new(renderer.style(), mode, window);
-    let mut attachment = Attachment::start_for(client, session, info.map(|info| info.cursor), deltas, look.can_ask())?;
+    let mut attachment =
+        Attachment::start_for(client, session, info.map(|info| info.cursor), deltas, capabilities.can_ask())?;
     if let Err(failure) = attachment.request(Request::Prompt(prompt)) {
         return Err(refused(&mut attachment.client, unused.take(), failure));
     }
-    let mut running = Running::new(attachment, renderer, live, look, data, busy, unused);
+    let mut running = Running::new(attachment, renderer, live, capabilities, data, busy, unused);
     running.follow(deadline)
 }
 
@@ -160,16 +161,16 @@ pub(super) fn adopt(client: &mut Client, info: &Info, choice: Choice) -> Result<
     Ok(true)
 }
 
-fn settings(look: &Capabilities, deltas: bool, thinking: Thinking, me: String) -> Settings {
+fn settings(capabilities: &Capabilities, deltas: bool, thinking: Thinking, me: String) -> Settings {
     Settings {
-        style: Style { color: look.color, unicode: look.unicode },
-        width: look.width,
-        raw: !look.stdout,
-        markdown: look.markdown,
+        style: Style { color: capabilities.color, unicode: capabilities.unicode },
+        width: capabilities.width,
+        raw: !capabilities.stdout,
+        markdown: capabilities.markdown,
         deltas,
-        thinking: if look.stderr { thinking } else { Thinking::Hide },
+        thinking: if capabilities.stderr { thinking } else { Thinking::Hide },
         usage: false,
-        permissions: !look.can_ask(),
+        permissions: !capabilities.can_ask(),
         prompts: false,
         me,
     }

@@ -27,8 +27,8 @@ pub(super) fn run(args: &Search) -> Result<Exit, Failure> {
         rows.iter().try_for_each(print_value)?;
         return Ok(Exit::GOOD);
     }
-    let look = Capabilities::detect();
-    let style = Style { color: look.data_color, unicode: look.unicode };
+    let capabilities = Capabilities::detect();
+    let style = Style { color: capabilities.data_color, unicode: capabilities.unicode };
     let now = now();
     for row in &rows {
         terminal.text(&shown(row, now, style))?;

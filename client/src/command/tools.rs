@@ -26,12 +26,12 @@ pub(super) fn run(args: &ToolsOf) -> Result<Exit, Failure> {
         return Ok(Exit::GOOD);
     }
     let rows: Vec<_> = client.call(&list)?.iter().map(row).collect();
-    let (look, mut terminal) = (Capabilities::detect(), Terminal::new());
-    let style = Style { color: false, unicode: look.unicode };
+    let (capabilities, mut terminal) = (Capabilities::detect(), Terminal::new());
+    let style = Style { color: false, unicode: capabilities.unicode };
     for line in columns(&rows) {
         // A description is longer than a screen is wide.
-        let fits = !look.stdout || width::of(&line) <= look.width;
-        let cut = || width::cut(&line, look.width.saturating_sub(4)).to_owned() + style.ellipsis();
+        let fits = !capabilities.stdout || width::of(&line) <= capabilities.width;
+        let cut = || width::cut(&line, capabilities.width.saturating_sub(4)).to_owned() + style.ellipsis();
         terminal.line(&if fits { line.clone() } else { cut() })?;
     }
     Ok(Exit::GOOD)
@@ -72,13 +72,13 @@ fn row(tool: &Tool) -> Vec<String> {
         ToolEffect::Asks => "shows or asks",
         ToolEffect::Unknown => "unknown",
     };
-    let verdict = tool.verdict.as_ref().map_or_else(String::new, |said| {
-        let word = match said.verdict {
+    let verdict = tool.verdict.as_ref().map_or_else(String::new, |decision| {
+        let word = match decision.verdict {
             ToolDecision::Allow => "runs",
             ToolDecision::Ask => "asks",
             ToolDecision::Deny => "refused",
         };
-        format!("{word}: {}", said.by)
+        format!("{word}: {}", decision.by)
     });
     let about = tool.description.lines().next().unwrap_or_default();
     [tool.name.as_str(), origin, effect, &verdict, about].iter().map(|cell| clean_line(cell).into_owned()).collect()

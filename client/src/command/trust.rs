@@ -53,8 +53,8 @@ fn revoke(client: &mut Client, cwd: PathBuf, json: bool) -> Result<Exit, Failure
         print_value(&revoked)?;
     } else {
         let root = clean_line(&revoked.workspace.to_string_lossy()).into_owned();
-        let said = if revoked.revoked { "is no longer trusted" } else { "was not trusted" };
-        Terminal::new().say(&format!("{root} {said}"))?;
+        let state = if revoked.revoked { "is no longer trusted" } else { "was not trusted" };
+        Terminal::new().say(&format!("{root} {state}"))?;
     }
     Ok(Exit::GOOD)
 }

@@ -291,8 +291,8 @@ impl Stuck {
         if rows.is_empty() {
             return Ok(None);
         }
-        let look = Capabilities::detect();
-        let style = Style { color: look.color, unicode: look.unicode };
+        let capabilities = Capabilities::detect();
+        let style = Style { color: capabilities.color, unicode: capabilities.unicode };
         let mut terminal = Terminal::new();
         for row in &rows {
             match Question::of_pending(row) {

@@ -25,7 +25,7 @@ impl Report {
     pub(super) fn bad(&mut self, text: &str, hint: Option<&str>) -> Result<(), Failure> {
         self.healthy = false;
         // One cause can make several checks fail with the same message.
-        if self.bad.iter().any(|said| said == text) {
+        if self.bad.iter().any(|printed| printed == text) {
             return Ok(());
         }
         self.bad.push(text.to_owned());

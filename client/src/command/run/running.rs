@@ -54,9 +54,9 @@ pub(super) struct Running {
     status: bool,
     /// When something was printed last.
     printed: Instant,
-    look: Capabilities,
+    capabilities: Capabilities,
     data: Data,
-    /// Created for the first question.
+    /// The keyboard; opened for the first question.
     input: Option<Input>,
     questions: Questions,
     stuck: Stuck,
@@ -76,7 +76,7 @@ pub(super) struct Running {
     messages: Vec<(MessageId, String, bool)>,
     /// When to say how to leave a turn that waits for its provider.
     leave_hint: Option<Instant>,
-    /// Whether that was said.
+    /// Whether that hint was printed.
     quiet: bool,
     /// Whether a cancel was sent.
     cancelling: bool,
@@ -89,7 +89,7 @@ impl Running {
         attachment: Attachment,
         renderer: Renderer,
         live: Live,
-        look: Capabilities,
+        capabilities: Capabilities,
         data: Data,
         busy: bool,
         unused: Option<SessionId>,
@@ -99,9 +99,9 @@ impl Running {
             terminal: Terminal::new(),
             renderer,
             live,
-            status: data == Data::Stream && look.stdout && look.stderr && look.moves,
+            status: data == Data::Stream && capabilities.stdout && capabilities.stderr && capabilities.moves,
             printed: Instant::now(),
-            look,
+            capabilities,
             data,
             input: None,
             questions: Questions::default(),
@@ -158,7 +158,7 @@ impl Running {
         if self.attachment.reattach_soon()? {
             return Ok(());
         }
-        if self.look.stderr {
+        if self.capabilities.stderr {
             self.fresh_line()?;
             self.terminal.say(RECONNECTING)?;
         }
@@ -228,7 +228,9 @@ impl Running {
                 self.stop_waiting();
             }
             EventBody::MessageSuperseded { message } => self.messages.retain(|(kept, ..)| kept != message),
-            EventBody::Notice { code: Some(NoticeCode::Retry), since_at: Some(since), .. } if self.look.can_ask() => {
+            EventBody::Notice { code: Some(NoticeCode::Retry), since_at: Some(since), .. }
+                if self.capabilities.can_ask() =>
+            {
                 let waited = Duration::from_millis(event.at.saturating_sub(*since));
                 self.leave_hint.get_or_insert_with(|| Instant::now() + HINT_AFTER.saturating_sub(waited));
             }
@@ -240,7 +242,7 @@ impl Running {
             }
             _ => {}
         }
-        if self.look.can_ask() {
+        if self.capabilities.can_ask() {
             if changed {
                 self.ask()?;
             }
@@ -391,7 +393,7 @@ impl Running {
         if self.prompt.is_none() || self.check.is_none_or(|at| Instant::now() < at) {
             return Ok(None);
         }
-        if self.look.can_ask() && self.questions.first().is_some() {
+        if self.capabilities.can_ask() && self.questions.first().is_some() {
             self.check = None;
             return Ok(None);
         }

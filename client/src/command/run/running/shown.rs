@@ -42,7 +42,7 @@ impl Running {
         let output = self.renderer.event(event).into_iter().filter(|output| match output {
             Output::Text(_) => self.data == Data::Stream,
             // Scripts get only the end, waits, missing images, and notes about repeated text.
-            Output::Talk(_) => self.look.stderr || told,
+            Output::Talk(_) => self.capabilities.stderr || told,
         });
         let output: Vec<Output> = output.collect();
         if !output.is_empty() {
@@ -72,7 +72,7 @@ impl Running {
 
     /// Prints session and cost on a terminal, so that a person can continue the session.
     pub(super) fn say_spent(&mut self, spent: &str) -> Result<(), Failure> {
-        if self.data != Data::Stream || !self.look.stdout || !self.look.stderr {
+        if self.data != Data::Stream || !self.capabilities.stdout || !self.capabilities.stderr {
             return Ok(());
         }
         self.fresh_line()?;

@@ -13,7 +13,7 @@ use linger_protocol::session::{Create, Set};
 use super::Registry;
 use super::create::Origin;
 use crate::agent::role::stricter;
-use crate::agent::{Kind, Library};
+use crate::agent::{FileKind, Library};
 use crate::session::actor::{Command, KeyedReply};
 use crate::session::delegate::Child;
 use crate::session::state::State;
@@ -54,7 +54,7 @@ impl Registry {
         let (config, places) = (env.config.clone(), env.agent_places(&workspace));
         let library = disk::probe(cwd, disk::TIMEOUT, move || Library::load(&config, &places)).await;
         let library = library.ok_or_else(|| RpcError::new(Code::NoWorkspace, disk::unresponsive(cwd)))?;
-        Ok(library.rows(Kind::Agent, false).iter().any(|row| row.name == name))
+        Ok(library.rows(FileKind::Agent, false).iter().any(|row| row.name == name))
     }
 }
 

@@ -15,7 +15,7 @@ use linger_protocol::session::{Info, Prune, Pruned};
 use super::Registry;
 use crate::session::actor::{Command, KeyedReply};
 use crate::session::state::State;
-use crate::store::damage::Found;
+use crate::store::damage::KnownDamage;
 use crate::store::idempotency::Key;
 use crate::store::{SessionRow, Untouched};
 use crate::sys::clock;
@@ -158,7 +158,7 @@ fn pruned_one(id: &SessionId, result: Result<(), RpcError>) -> Result<bool, RpcE
 }
 
 /// The row of `session/list`, also of an unreadable session.
-pub fn info(found: &Found, row: SessionRow) -> Info {
+pub fn info(found: &KnownDamage, row: SessionRow) -> Info {
     match State::from_stored(&row.fold) {
         Some(state) => {
             let (damaged, unwritten) = (found.of(&row.id), found.why_unwritten(&row.id));

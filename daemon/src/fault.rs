@@ -144,7 +144,7 @@ mod real {
     use super::{BUGS, COMMITS, KEEPER_POINTS, POINTS, points};
 
     /// The faults that the environment asks for.
-    struct Asked {
+    struct FaultSpec {
         crash: Option<(String, u64)>,
         crash_once: Option<PathBuf>,
         points: Option<PathBuf>,
@@ -154,7 +154,7 @@ mod real {
         questions: Option<PathBuf>,
     }
 
-    static ASKED: LazyLock<Asked> = LazyLock::new(|| {
+    static ASKED: LazyLock<FaultSpec> = LazyLock::new(|| {
         let var = |name: &str| std::env::var(name).ok();
         let crash = var("LINGER_CRASH").map(|text| crash(&text).unwrap_or_else(|| not_understood(&text)));
         let store = var("LINGER_STORE_FAULT").map(|text| store_fault(&text).unwrap_or_else(|| not_understood(&text)));
@@ -162,7 +162,7 @@ mod real {
         if !bug.is_empty() && bug != "I12" && !BUGS.contains(&bug.as_str()) {
             not_understood(&bug)
         }
-        Asked {
+        FaultSpec {
             crash,
             crash_once: var("LINGER_CRASH_ONCE").map(PathBuf::from),
             points: var("LINGER_POINTS").map(PathBuf::from),
@@ -264,7 +264,7 @@ mod real {
 
     /// A choice, as a test writes it.
     #[derive(serde::Deserialize)]
-    struct Written {
+    struct Fields {
         text: String,
         options: Vec<QuestionOption>,
         blocks: Blocks,
@@ -276,7 +276,7 @@ mod real {
         let taken = file.with_extension("asked");
         std::fs::rename(&file, &taken).ok()?;
         let text = std::fs::read_to_string(&taken).unwrap_or_default();
-        let Written { text, options, blocks } = serde_json::from_str(&text).unwrap_or_else(|_| not_understood(&text));
+        let Fields { text, options, blocks } = serde_json::from_str(&text).unwrap_or_else(|_| not_understood(&text));
         Some((text, options, blocks))
     }
 }

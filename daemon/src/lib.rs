@@ -31,7 +31,7 @@ use anyhow::Context as _;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Changes;
-use crate::process::ledger::Left;
+use crate::process::ledger::LeftBehind;
 use crate::rpc::Accept;
 use crate::rpc::connections::Connections;
 use crate::service::{Services, Setup};
@@ -73,7 +73,7 @@ pub async fn run(options: Options, mut listener: impl Accept, shutdown: Cancella
     let left = services.env().children.ledger.open(&children).unwrap_or_else(|error| {
         tracing::warn!(target: "daemon", %error, path = %children.display(), "cannot record children");
         // Without the ledger, assume that the last daemon crashed.
-        Left { died: true, ended: 0 }
+        LeftBehind { died: true, ended: 0 }
     });
     // Only after a crash: examining every process of the machine takes longer than the rest of a start.
     let strays = if left.died { process::end_left_behind(&services.places.database(), keeper) } else { 0 };

@@ -76,7 +76,7 @@ impl<'de> Deserialize<'de> for PromptContent {
 /// A block of a prompt; one that a prompt cannot have is [`ContentBlock::Unknown`].
 fn block(raw: &RawValue) -> serde_json::Result<ContentBlock> {
     #[derive(Deserialize)]
-    struct Kind {
+    struct BlockType {
         r#type: String,
     }
     #[derive(Deserialize)]
@@ -105,7 +105,7 @@ fn block(raw: &RawValue) -> serde_json::Result<ContentBlock> {
     if !raw.get().starts_with('{') {
         return Err(serde_json::Error::custom("a block is an object with a `type`"));
     }
-    match serde_json::from_str::<Kind>(raw.get())?.r#type.as_str() {
+    match serde_json::from_str::<BlockType>(raw.get())?.r#type.as_str() {
         "text" => serde_json::from_str(raw.get()).map(|Text { text }| ContentBlock::Text { text }),
         "image" => {
             let Image { media_type, data, blob } = serde_json::from_str(raw.get())?;

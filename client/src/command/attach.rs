@@ -119,7 +119,7 @@ fn adopted(client: &mut Client, info: Info, choice: Choice) -> Result<Info, Fail
 
 /// Shows what happened before, and starts the interactive session.
 fn enter(client: Client, capabilities: &Capabilities, info: Info, room: Space) -> Result<Exit, Failure> {
-    let prose = Look {
+    let prose = Layout {
         width: capabilities.width,
         markdown: capabilities.markdown,
         color: capabilities.color,

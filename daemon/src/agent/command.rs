@@ -6,7 +6,7 @@
 use linger_protocol::agent::Problem;
 
 use super::frontmatter::Page;
-use super::{Found, others};
+use super::{FoundFile, others};
 
 /// The keys of a header that count, and those of other programs that change nothing here.
 const KEYS: [&str; 6] = ["description", "agent", "model", "subtask", "argument-hint", "name"];
@@ -47,7 +47,7 @@ pub enum Piece {
 }
 
 /// Reads a command. Fails if it cannot be used.
-pub(super) fn parse(found: &Found, text: &str) -> (Result<Command, Problem>, String, Vec<Problem>) {
+pub(super) fn parse(found: &FoundFile, text: &str) -> (Result<Command, Problem>, String, Vec<Problem>) {
     let name = found.name.clone();
     let mut page = match Page::parse(text) {
         Ok(page) => page,

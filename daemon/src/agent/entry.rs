@@ -2,15 +2,15 @@
 
 use linger_protocol::agent::Problem;
 
-use super::find::Found;
+use super::find::FoundFile;
 
 /// A file that is in use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry<T> {
     /// From the header, or else from the path.
     pub name: String,
-    /// Its file.
-    pub found: Found,
+    /// Where it is, and its digest.
+    pub found: FoundFile,
     /// Warnings about the file; errors keep it out of use.
     pub problems: Vec<Problem>,
     /// Its parsed content.

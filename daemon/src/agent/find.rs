@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use super::kind::Kind;
+use super::kind::FileKind;
 use crate::config::instructions::is_trusted;
 use crate::mcp::settings::SERVER_FILES;
 use crate::sys::disk;
@@ -60,7 +60,7 @@ pub(super) type LeftOut = (PathBuf, String);
 
 /// A file that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundFile {
     /// The name that its path gives it.
     pub name: String,
     /// The file.
@@ -75,7 +75,7 @@ pub struct Found {
     pub text: Result<String, String>,
 }
 
-impl Kind {
+impl FileKind {
     /// Its directories below the configuration directory, below home and below directories of a workspace; the first has precedence.
     fn directories(self) -> (&'static str, &'static [&'static str], &'static [&'static str]) {
         match self {
@@ -137,7 +137,7 @@ impl Kind {
 
 /// The files of a kind, those first that have precedence: of the workspace, from the session's directory up, then the user's own.
 /// With what was left out.
-pub(super) fn find(kind: Kind, places: &Places) -> (Vec<Found>, Vec<LeftOut>) {
+pub(super) fn find(kind: FileKind, places: &Places) -> (Vec<FoundFile>, Vec<LeftOut>) {
     let mut search = Search { kind, root: &places.root, files: Vec::new(), directories: 0, left_out: Vec::new() };
     let (own, of_home, of_workspace) = kind.directories();
     let home = places.home.as_deref();
@@ -158,17 +158,17 @@ pub(super) fn find(kind: Kind, places: &Places) -> (Vec<Found>, Vec<LeftOut>) {
 }
 
 /// The file of a kind at `path`, wherever it lies.
-pub(super) fn at(kind: Kind, path: &Path) -> Found {
-    let path = if kind == Kind::Skill && path.is_dir() { path.join("SKILL.md") } else { path.to_path_buf() };
+pub(super) fn at(kind: FileKind, path: &Path) -> FoundFile {
+    let path = if kind == FileKind::Skill && path.is_dir() { path.join("SKILL.md") } else { path.to_path_buf() };
     let name = kind.name_of(&path).or_else(|| Some(path.file_stem()?.to_string_lossy().into_owned()));
     let real = path.canonicalize().unwrap_or_else(|_| path.clone());
     read(name.unwrap_or_default(), path, real, None, |_| true)
 }
 
 struct Search<'a> {
-    kind: Kind,
+    kind: FileKind,
     root: &'a Path,
-    files: Vec<Found>,
+    files: Vec<FoundFile>,
     directories: usize,
     left_out: Vec<LeftOut>,
 }
@@ -212,7 +212,7 @@ impl Search<'_> {
         let Ok(entries) = fs::read_dir(&real) else { return };
         let mut names: Vec<_> = entries.take(MAX_ENTRIES).flatten().map(|entry| entry.file_name()).collect();
         names.sort();
-        if self.kind != Kind::Skill {
+        if self.kind != FileKind::Skill {
             let files = names.iter().map(|name| dir.join(name)).filter(|path| self.kind.name_of(path).is_some());
             return paths.extend(files.filter(|path| path.is_file()));
         }
@@ -235,7 +235,7 @@ fn read(
     real: PathBuf,
     within: Option<String>,
     is_ours: impl Fn(&Metadata) -> bool,
-) -> Found {
+) -> FoundFile {
     let read = || -> io::Result<String> {
         let (file, metadata) = Entry::at(&real)?.open()?;
         if !is_ours(&metadata) {
@@ -250,7 +250,7 @@ fn read(
     };
     let text = read().map_err(|error| error.to_string());
     let digest = text.as_ref().map(|text| digest(text)).unwrap_or_default();
-    Found { name, path, real, within, digest, text }
+    FoundFile { name, path, real, within, digest, text }
 }
 
 /// `sha256:` and the hash of a text.

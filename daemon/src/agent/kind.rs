@@ -2,7 +2,7 @@
 
 /// A kind of file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum FileKind {
     /// Knowledge on demand.
     Skill,
     /// A prompt with a name.
@@ -15,7 +15,7 @@ pub enum Kind {
     Server,
 }
 
-impl Kind {
+impl FileKind {
     /// All of them.
     pub(super) const ALL: [Self; 5] = [Self::Skill, Self::Command, Self::Agent, Self::Tool, Self::Server];
     /// The kinds that a tool set is made of.

@@ -38,8 +38,8 @@ use crate::tool::set::Names;
 use crate::tool::text;
 pub use command::Command;
 pub use entry::Entry;
-pub use find::{Found, Places};
-pub use kind::Kind;
+pub use find::{FoundFile, Places};
+pub use kind::FileKind;
 pub use role::Agent;
 use server::ServerFile;
 pub use skill::Skill;
@@ -69,21 +69,21 @@ pub struct Library {
     /// Whether the user's own files are others than before.
     pub is_own_new: bool,
     /// Every file, those too that do not count.
-    rows: Vec<(Kind, Item)>,
+    rows: Vec<(FileKind, Item)>,
 }
 
 impl Library {
     /// Reads everything, and tells `config` which files there are. Blocks on the disk.
     pub fn load(config: &ConfigStore, places: &Places) -> Self {
-        Self::read(config, places, &Kind::ALL)
+        Self::read(config, places, &FileKind::ALL)
     }
 
     /// Reads what a tool set is made of. Blocks on the disk.
     pub fn load_tools(config: &ConfigStore, places: &Places) -> Self {
-        Self::read(config, places, &Kind::OF_TOOLS)
+        Self::read(config, places, &FileKind::OF_TOOLS)
     }
 
-    fn read(config: &ConfigStore, places: &Places, kinds: &[Kind]) -> Self {
+    fn read(config: &ConfigStore, places: &Places, kinds: &[FileKind]) -> Self {
         let mut library = Self::default();
         let tools = config.tools().current();
         let mut files = Vec::new();
@@ -92,7 +92,7 @@ impl Library {
             library.rows.extend(left_out.into_iter().map(|(path, why)| (kind, left_out_row(path, why))));
             files.extend(found.into_iter().map(|found| File::read(kind, found, tools.names(), config)));
         }
-        let of_workspace = files.iter().filter(|file| file.kind != Kind::Server);
+        let of_workspace = files.iter().filter(|file| file.kind != FileKind::Server);
         let digests: BTreeMap<String, String> =
             of_workspace.filter_map(|file| Some((file.found.within.clone()?, file.found.digest.clone()))).collect();
         let servers = |of_workspace: bool| {
@@ -106,7 +106,7 @@ impl Library {
         };
         let own = files.iter().filter_map(|file| Some((file.own.clone()?, file.found.digest.clone())));
         let own = OwnFiles { files: own.collect(), servers: servers(false) };
-        library.is_own_new = config.survey_own(own, kinds.len() == Kind::ALL.len());
+        library.is_own_new = config.survey_own(own, kinds.len() == FileKind::ALL.len());
         let now = config.survey(&places.root, digests, servers(true));
         let trusted = now.settings.clone().unwrap_or_default();
         let mut winners = HashMap::new();
@@ -120,13 +120,13 @@ impl Library {
         &mut self,
         file: File,
         trusted: &Value,
-        winners: &mut HashMap<(Kind, String), PathBuf>,
+        winners: &mut HashMap<(FileKind, String), PathBuf>,
         config: &ConfigStore,
     ) {
         let waits = file.waits(trusted, config);
         let File { kind, found, parsed: Parsed { name, description, problems, item }, .. } = file;
         let mut hidden_by = winners.get(&(kind, name.clone())).cloned();
-        if kind == Kind::Server && config.configures_server(&name) {
+        if kind == FileKind::Server && config.configures_server(&name) {
             hidden_by = Some(config.file());
         }
         let status = match (&item, waits, &hidden_by) {
@@ -165,7 +165,7 @@ impl Library {
 
     /// The state of each file, by its path, to tell a change.
     pub fn state(&self) -> BTreeMap<PathBuf, FileState> {
-        let row = |(kind, item): &(Kind, Item)| {
+        let row = |(kind, item): &(FileKind, Item)| {
             let text = item.text.as_deref().map(find::digest).unwrap_or_default();
             let mark = format!("{:?} {text} {:?} {:?}", item.status, item.description, item.problems);
             let what = format!("{} {}", kind.noun(), text::one_line(&item.name));
@@ -175,7 +175,7 @@ impl Library {
     }
 
     /// Every file of a kind, those too that do not count, by name.
-    pub fn rows(self, kind: Kind, text: bool) -> Vec<Item> {
+    pub fn rows(self, kind: FileKind, text: bool) -> Vec<Item> {
         let rows = self.rows.into_iter().filter(|(it, _)| *it == kind);
         let mut rows: Vec<Item> =
             rows.map(|(_, row)| Item { text: row.text.clone().filter(|_| text), ..row }).collect();
@@ -207,7 +207,7 @@ impl Library {
 }
 
 /// One file, wherever it lies, as a row. Blocks on the disk.
-pub fn check(kind: Kind, path: &Path, names: &Names, text: bool) -> Item {
+pub fn check(kind: FileKind, path: &Path, names: &Names, text: bool) -> Item {
     let found = find::at(kind, path);
     let Parsed { name, description, problems, item } = parse(kind, &found, names);
     let status = if item.is_some() { Status::Active } else { Status::Broken };
@@ -231,19 +231,19 @@ fn left_out_row(path: PathBuf, why: String) -> Item {
 
 /// A file, read.
 struct File {
-    kind: Kind,
-    found: Found,
+    kind: FileKind,
+    found: FoundFile,
     parsed: Parsed,
     /// Its path below the configuration directory, if it is one of the user's own that a person has to confirm.
     own: Option<String>,
 }
 
 impl File {
-    fn read(kind: Kind, found: Found, names: &Names, config: &ConfigStore) -> Self {
+    fn read(kind: FileKind, found: FoundFile, names: &Names, config: &ConfigStore) -> Self {
         let parsed = parse(kind, &found, names);
         let widens = match (&parsed.item, kind) {
             (Some(Meaning::Command(command)), _) => command.runs,
-            (_, Kind::Agent | Kind::Tool) => !found.digest.is_empty(),
+            (_, FileKind::Agent | FileKind::Tool) => !found.digest.is_empty(),
             _ => false,
         };
         let own = (found.within.is_none() && widens).then(|| config.path_of_own(&found.path));
@@ -296,7 +296,7 @@ struct Parsed {
     item: Option<Meaning>,
 }
 
-fn parse(kind: Kind, found: &Found, names: &Names) -> Parsed {
+fn parse(kind: FileKind, found: &FoundFile, names: &Names) -> Parsed {
     let text = match &found.text {
         Ok(text) => text,
         Err(why) => {
@@ -305,23 +305,23 @@ fn parse(kind: Kind, found: &Found, names: &Names) -> Parsed {
         }
     };
     let (item, name, mut problems) = match kind {
-        Kind::Skill => {
+        FileKind::Skill => {
             let (item, name, problems) = skill::parse(found, text, names);
             (item.map(Meaning::Skill), name, problems)
         }
-        Kind::Command => {
+        FileKind::Command => {
             let (item, name, problems) = command::parse(found, text);
             (item.map(Meaning::Command), name, problems)
         }
-        Kind::Agent => {
+        FileKind::Agent => {
             let (item, name, problems) = role::parse(found, text, names);
             (item.map(|agent| Meaning::Agent(Box::new(agent))), name, problems)
         }
-        Kind::Tool => {
+        FileKind::Tool => {
             let (item, name, problems) = program::parse(found, text);
             (item.map(|tool| Meaning::Tool(Box::new(tool))), name, problems)
         }
-        Kind::Server => {
+        FileKind::Server => {
             let (item, name, problems) = server::parse(found, text);
             (item.map(Meaning::Server), name, problems)
         }

@@ -9,7 +9,7 @@ use linger_protocol::agent::Problem;
 use serde_json::{Value, json};
 
 use super::command::words;
-use super::find::Found;
+use super::find::FoundFile;
 use super::frontmatter::Page;
 use crate::provider::schema;
 use crate::tool::program::{PREFIX, Program, parameter};
@@ -28,7 +28,7 @@ const MAX_DESCRIPTION: usize = 4 << 10;
 const TIMEOUT_S: u64 = 120;
 
 /// Reads a tool. Fails if it cannot be used.
-pub(super) fn parse(found: &Found, text: &str) -> (Result<Program, Problem>, String, Vec<Problem>) {
+pub(super) fn parse(found: &FoundFile, text: &str) -> (Result<Program, Problem>, String, Vec<Problem>) {
     let name = found.name.clone();
     let mut page = match Page::parse(text) {
         Ok(page) => page,
@@ -39,7 +39,7 @@ pub(super) fn parse(found: &Found, text: &str) -> (Result<Program, Problem>, Str
     (program, name, page.problems)
 }
 
-fn program(found: &Found, page: &mut Page) -> Result<Program, Problem> {
+fn program(found: &FoundFile, page: &mut Page) -> Result<Program, Problem> {
     let name = &found.name;
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(is_name) {
@@ -135,7 +135,7 @@ fn program(found: &Found, page: &mut Page) -> Result<Program, Problem> {
 }
 
 /// A relative path of a program begins at the workspace's root, or beside the user's file.
-fn located(mut command: Vec<String>, found: &Found) -> Vec<String> {
+fn located(mut command: Vec<String>, found: &FoundFile) -> Vec<String> {
     let Some(program) = command.first_mut().filter(|program| program.contains('/') && !program.starts_with('/')) else {
         return command;
     };
@@ -146,14 +146,14 @@ fn located(mut command: Vec<String>, found: &Found) -> Vec<String> {
 }
 
 /// The workspace's root, or the directory of the user's file.
-fn base(found: &Found) -> Option<&Path> {
+fn base(found: &FoundFile) -> Option<&Path> {
     let depth = found.within.as_deref().map_or(1, |path| Path::new(path).components().count());
     found.real.ancestors().nth(depth)
 }
 
 /// Whether the program is a file of the workspace that has the tool, which a model can rewrite. Of links, PATH and the tools of the
 /// user only a call knows it.
-fn is_inside(command: &[String], found: &Found) -> bool {
+fn is_inside(command: &[String], found: &FoundFile) -> bool {
     let (Some(program), Some(root), true) = (command.first(), base(found), found.within.is_some()) else {
         return false;
     };
@@ -164,9 +164,9 @@ fn is_inside(command: &[String], found: &Found) -> bool {
 mod tests {
     use super::*;
 
-    fn found(within: Option<&str>) -> Found {
+    fn found(within: Option<&str>) -> FoundFile {
         let real = within.map_or("/c/tools/lint.md".to_owned(), |path| format!("/w/{path}"));
-        Found {
+        FoundFile {
             name: "lint".to_owned(),
             path: real.clone().into(),
             real: real.into(),

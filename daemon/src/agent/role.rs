@@ -10,7 +10,7 @@ use linger_protocol::session::Effort;
 use serde_json::Value;
 
 use super::entry::Entry;
-use super::find::Found;
+use super::find::FoundFile;
 use super::frontmatter::Page;
 use super::others;
 use super::skill::is_name;
@@ -74,7 +74,7 @@ pub struct Agent {
 }
 
 /// Reads an agent. Fails if it cannot be used.
-pub(super) fn parse(found: &Found, text: &str, names: &Names) -> (Result<Agent, Problem>, String, Vec<Problem>) {
+pub(super) fn parse(found: &FoundFile, text: &str, names: &Names) -> (Result<Agent, Problem>, String, Vec<Problem>) {
     let file_name = found.name.clone();
     let mut page = match Page::parse(text) {
         Ok(page) => page,
@@ -359,7 +359,7 @@ mod tests {
     use crate::tool::set::ToolSet;
 
     fn parsed(header: &str) -> (Agent, Vec<String>) {
-        let found = Found {
+        let found = FoundFile {
             name: "reviewer".to_owned(),
             path: "/a/reviewer.md".into(),
             real: "/a/reviewer.md".into(),

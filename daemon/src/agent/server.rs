@@ -7,7 +7,7 @@ use std::path::Path;
 use linger_protocol::agent::Problem;
 use serde_json::Value;
 
-use super::find::Found;
+use super::find::FoundFile;
 use super::frontmatter::Page;
 use crate::mcp::settings::ServerConfig;
 use crate::tool::text;
@@ -30,7 +30,7 @@ pub(super) struct ServerFile {
 }
 
 /// Reads a server. Fails if it cannot be used.
-pub(super) fn parse(found: &Found, text: &str) -> (Result<ServerFile, Problem>, String, Vec<Problem>) {
+pub(super) fn parse(found: &FoundFile, text: &str) -> (Result<ServerFile, Problem>, String, Vec<Problem>) {
     let name = found.name.clone();
     let mut page = match Page::parse(text) {
         Ok(page) => page,
@@ -40,7 +40,7 @@ pub(super) fn parse(found: &Found, text: &str) -> (Result<ServerFile, Problem>, 
     (server, name, page.problems)
 }
 
-fn server(name: &str, found: &Found, page: &mut Page) -> Result<ServerFile, Problem> {
+fn server(name: &str, found: &FoundFile, page: &mut Page) -> Result<ServerFile, Problem> {
     if !page.has_header {
         return Err(Problem::error(1, "there is no header: the first line must be `---`"));
     }
@@ -93,7 +93,7 @@ mod tests {
 
     fn parsed(name: &str, header: &str) -> Result<ServerFile, String> {
         let path = format!("/c/mcp/{name}.md");
-        let found = Found {
+        let found = FoundFile {
             name: name.to_owned(),
             path: path.clone().into(),
             real: path.into(),

@@ -6,7 +6,7 @@
 use linger_protocol::agent::{Problem, Skill as SkillRef, SkillLimit};
 
 use super::entry::Entry;
-use super::find::Found;
+use super::find::FoundFile;
 use super::frontmatter::Page;
 use super::others;
 use crate::question::permission::Rule;
@@ -55,7 +55,7 @@ pub struct Skill {
 }
 
 /// Reads a skill. Fails if it cannot be used.
-pub(super) fn parse(found: &Found, text: &str, names: &Names) -> (Result<Skill, Problem>, String, Vec<Problem>) {
+pub(super) fn parse(found: &FoundFile, text: &str, names: &Names) -> (Result<Skill, Problem>, String, Vec<Problem>) {
     let name = found.name.clone();
     let mut page = match Page::parse(text) {
         Ok(page) => page,
@@ -255,9 +255,9 @@ impl Entry<Skill> {
 mod tests {
     use super::*;
 
-    fn found(name: &str) -> Found {
+    fn found(name: &str) -> FoundFile {
         let path = format!("/s/{name}/SKILL.md").into();
-        Found {
+        FoundFile {
             name: name.to_owned(),
             real: path,
             path: "/s".into(),

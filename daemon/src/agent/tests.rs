@@ -45,7 +45,7 @@ impl Scene {
     }
 
     /// Each row of a kind: name, status and the beginning of its path below the scene.
-    fn rows(&self, kind: Kind) -> Vec<String> {
+    fn rows(&self, kind: FileKind) -> Vec<String> {
         let at = self.dir.path().canonicalize().unwrap();
         let row = |row: Item| {
             let path = row.path.strip_prefix(&at).unwrap().display().to_string();
@@ -55,7 +55,7 @@ impl Scene {
     }
 
     /// Name and status of each row of a kind.
-    fn rows_of(&self, kind: Kind) -> Vec<String> {
+    fn rows_of(&self, kind: FileKind) -> Vec<String> {
         self.library().rows(kind, false).into_iter().map(|row| format!("{} {:?}", row.name, row.status)).collect()
     }
 
@@ -75,18 +75,18 @@ fn a_file_of_a_workspace_counts_once_it_is_trusted_and_as_long_as_it_stays_the_s
     let (mine, theirs) = (skill("pdf", "mine"), skill("pdf", "theirs"));
     let scene = Scene::new(&[("config/skills/pdf/SKILL.md", &mine), ("w/.claude/skills/pdf/SKILL.md", &theirs)]);
     let waits = ["pdf Waits w/.claude/skills/pdf/SKILL.md", "pdf Active config/skills/pdf/SKILL.md"];
-    assert_eq!(scene.rows(Kind::Skill), waits);
+    assert_eq!(scene.rows(FileKind::Skill), waits);
     let lines = scene.trust();
     assert_eq!(lines.len(), 1);
     assert!(lines[0].starts_with("files.\".claude/skills/pdf/SKILL.md\": new, sha256:"), "{lines:?}");
     let trusted = ["pdf Active w/.claude/skills/pdf/SKILL.md", "pdf Hidden config/skills/pdf/SKILL.md"];
-    assert_eq!(scene.rows(Kind::Skill), trusted);
+    assert_eq!(scene.rows(FileKind::Skill), trusted);
     scene.write("w/.claude/skills/pdf/SKILL.md", &skill("pdf", "changed"));
-    assert_eq!(scene.rows(Kind::Skill), waits);
+    assert_eq!(scene.rows(FileKind::Skill), waits);
     assert!(scene.trust()[0].contains(": changed, sha256:"));
-    assert_eq!(scene.rows(Kind::Skill), trusted);
+    assert_eq!(scene.rows(FileKind::Skill), trusted);
     scene.config.distrust(&scene.places.root, "me").unwrap();
-    assert_eq!(scene.rows(Kind::Skill), waits);
+    assert_eq!(scene.rows(FileKind::Skill), waits);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_config_file_cannot_trust_files() {
     let hash = find::digest(&theirs);
     let config = format!("[files]\n\".agents/skills/pdf/SKILL.md\" = \"{hash}\"\n");
     let scene = Scene::new(&[("w/.agents/skills/pdf/SKILL.md", &theirs), ("w/.linger/config.toml", &config)]);
-    assert_eq!(scene.rows(Kind::Skill), ["pdf Waits w/.agents/skills/pdf/SKILL.md"]);
+    assert_eq!(scene.rows(FileKind::Skill), ["pdf Waits w/.agents/skills/pdf/SKILL.md"]);
     assert!(scene.config.look(&scene.places.root).error.is_some());
 }
 
@@ -117,15 +117,15 @@ fn each_kind_is_found_where_programs_keep_it_and_the_nearest_counts() {
     scene.library();
     scene.trust();
     let (near, hidden) = ("near Active w/sub/.opencode/agents/near.md", "near Hidden w/.linger/agents/near.md");
-    assert_eq!(scene.rows(Kind::Agent), ["copilot Active w/.github/agents/copilot.agent.md", near, hidden]);
+    assert_eq!(scene.rows(FileKind::Agent), ["copilot Active w/.github/agents/copilot.agent.md", near, hidden]);
     let commands = [
         "mine Active config/commands/mine.md",
         "review Active w/.claude/commands/review.md",
         "shell Waits config/commands/shell.md",
     ];
-    assert_eq!(scene.rows(Kind::Command), commands);
+    assert_eq!(scene.rows(FileKind::Command), commands);
     let skills = ["bad Broken home/.agents/skills/bad/SKILL.md", "er Active home/.claude/skills/deep/er/SKILL.md"];
-    assert_eq!(scene.rows(Kind::Skill), skills);
+    assert_eq!(scene.rows(FileKind::Skill), skills);
 }
 
 #[test]
@@ -134,12 +134,12 @@ fn a_link_out_of_the_workspace_is_left_out_and_one_of_the_user_is_followed() {
     let at = scene.dir.path();
     symlink(at.join("dots"), at.join("w/.claude/skills")).unwrap();
     symlink("/dev/zero", at.join("w/.claude/commands")).unwrap();
-    assert_eq!(scene.rows(Kind::Skill), ["skills Broken w/.claude/skills"]);
-    let rows = scene.library().rows(Kind::Skill, false);
+    assert_eq!(scene.rows(FileKind::Skill), ["skills Broken w/.claude/skills"]);
+    let rows = scene.library().rows(FileKind::Skill, false);
     assert!(rows[0].problems[0].text.contains("leads out of the workspace"), "{rows:?}");
     symlink(at.join("dots"), at.join("home/.claude/skills")).unwrap();
     let rows = ["pdf Active home/.claude/skills/pdf/SKILL.md", "skills Broken w/.claude/skills"];
-    assert_eq!(scene.rows(Kind::Skill), rows);
+    assert_eq!(scene.rows(FileKind::Skill), rows);
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn the_users_own_files_that_widen_count_once_they_are_confirmed() {
     let mut scene = Scene::new(&files);
     scene.places.config = scene.dir.path().canonicalize().unwrap().join("linger/config");
     let all = |scene: &Scene| {
-        let kinds = [Kind::Agent, Kind::Tool, Kind::Server, Kind::Command];
+        let kinds = [FileKind::Agent, FileKind::Tool, FileKind::Server, FileKind::Command];
         kinds
             .map(|kind| scene.library().rows(kind, false))
             .concat()
@@ -181,9 +181,9 @@ fn the_users_own_files_that_widen_count_once_they_are_confirmed() {
     scene.trust();
     assert_eq!(scene.library().tools.len(), 2);
     scene.write("linger/config/tools/now.md", "---\ncommand: rm\n---\nTells the time.\n");
-    assert_eq!(scene.rows_of(Kind::Tool), ["now Waits", "theirs Active"]);
+    assert_eq!(scene.rows_of(FileKind::Tool), ["now Waits", "theirs Active"]);
     scene.write("linger/config/tools/now.md", tool);
-    assert_eq!(scene.rows_of(Kind::Tool), ["now Active", "theirs Active"]);
+    assert_eq!(scene.rows_of(FileKind::Tool), ["now Active", "theirs Active"]);
 }
 
 /// Agents and skills in the form of public repositories, in words of our own: the file, and a part of what it means.
@@ -288,7 +288,7 @@ fn the_validator_of_the_specification_says_the_same_of_good_and_bad_skills() {
     for (name, text, is_good) in TABLE {
         scene.write(&format!("{name}/SKILL.md"), text);
         let path = scene.dir.path().join(name);
-        let item = check(Kind::Skill, &path, tools.names(), false);
+        let item = check(FileKind::Skill, &path, tools.names(), false);
         let is_right = !item.problems.iter().any(|problem| problem.level == Level::Error);
         assert_eq!(is_right, *is_good, "{name}: {:?}", item.problems);
         if validator {

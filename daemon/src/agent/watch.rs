@@ -12,7 +12,7 @@ use notify::event::{AccessKind, AccessMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::Notify;
 
-use super::{Kind, Places};
+use super::{FileKind, Places};
 
 /// The delay between a change and reading the files: editors that truncate and write, or rename twice, are done by then.
 pub const SETTLE: Duration = Duration::from_millis(150);
@@ -76,7 +76,7 @@ fn is_concerned(path: &Path, directories: &BTreeMap<PathBuf, BTreeSet<PathBuf>>)
 
 /// The directories to watch, each with the paths in it that matter; empty for all.
 fn directories(places: &Places, directories: &mut BTreeMap<PathBuf, BTreeSet<PathBuf>>) {
-    for (directory, deep) in Kind::watched(places) {
+    for (directory, deep) in FileKind::watched(places) {
         if directories.len() >= MAX_DIRECTORIES {
             break;
         }

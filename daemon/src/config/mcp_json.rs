@@ -52,7 +52,7 @@ struct Members<'a>(Vec<(String, &'a RawValue)>);
 /// A server as the file has it.
 #[derive(Deserialize)]
 #[serde(expecting = "a table")]
-struct Written {
+struct JsonServer {
     #[serde(rename = "type")]
     transport: Option<String>,
     command: Option<String>,
@@ -152,7 +152,7 @@ fn explained(error: &serde_json::Error, text: &str) -> (usize, String) {
 fn server(name: &str, place: Place<'_>, root: &Path) -> Result<Option<Value>, Wrong> {
     let raw = place.server.get();
     let written = serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(raw));
-    let written: Written = written.map_err(|error| {
+    let written: JsonServer = written.map_err(|error| {
         let key = error.path().iter().map(|part| match part {
             Segment::Seq { index } => format!("[{index}]"),
             part => part.to_string(),
@@ -160,7 +160,7 @@ fn server(name: &str, place: Place<'_>, root: &Path) -> Result<Option<Value>, Wr
         let (at, why) = explained(error.inner(), raw);
         Wrong { key: key.collect(), at: place.offset(raw) + at, why }
     })?;
-    let Written { transport, command, args, env, cwd, url, headers, timeout, disabled } = written;
+    let JsonServer { transport, command, args, env, cwd, url, headers, timeout, disabled } = written;
     if disabled {
         return Ok(None);
     }

@@ -49,7 +49,7 @@ pub use workspace::{CONFIG as WORKSPACE_FILE, Trusted};
 
 use crate::tool::set::Names;
 use source::Source;
-use written::{Written, refuse_secrets};
+use written::{ConfigFile, refuse_secrets};
 
 impl Config {
     /// Parses the text of `places.config_file()`; empty text gives the defaults. `home` is the meaning of `~/` in a rule.
@@ -63,7 +63,7 @@ impl Config {
         }
         // First, because later errors may quote a value.
         refuse_secrets(&source)?;
-        let written: Written = toml::from_str(text).map_err(|error| source.explain(&error))?;
+        let written: ConfigFile = toml::from_str(text).map_err(|error| source.explain(&error))?;
         let written = written.with_home(home);
         written.check(&source)?;
         written.into_config(&source, places, home, names)
@@ -72,7 +72,7 @@ impl Config {
     /// The configuration with these settings, which are those of a valid file but for what is not confirmed.
     fn of_settings(settings: Value, places: &Places, home: Option<&Path>, names: &Names) -> Result<Self, ConfigError> {
         let file = places.config_file();
-        let written: Written = serde_json::from_value(settings).map_err(|error| ConfigError::whole(&file, error))?;
+        let written: ConfigFile = serde_json::from_value(settings).map_err(|error| ConfigError::whole(&file, error))?;
         let nowhere = DeTable::new();
         written.with_home(home).into_config(&Source::new(&file, "", &nowhere), places, home, names)
     }

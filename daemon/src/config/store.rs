@@ -107,7 +107,7 @@ fn lines(changes: &[Change]) -> Vec<String> {
 
 /// A good text of the file.
 #[derive(Debug)]
-struct Found {
+struct GoodText {
     settings: Value,
     /// The configuration once all of it is confirmed.
     config: Config,
@@ -119,7 +119,7 @@ struct Loaded {
     /// The hash of the last text; absent if it could not be read.
     hash: Option<[u8; 32]>,
     /// The last good text.
-    found: Option<Arc<Found>>,
+    found: Option<Arc<GoodText>>,
     /// The user's own Markdown files.
     own: OwnFiles,
     /// The confirmed settings.
@@ -481,10 +481,10 @@ impl ConfigStore {
         }
     }
 
-    fn found(&self, text: &str) -> Result<Found, ConfigError> {
+    fn found(&self, text: &str) -> Result<GoodText, ConfigError> {
         let config = self.parse(text)?;
         let settings = toml::from_str(text).map_err(|error| ConfigError::whole(&self.places.config_file(), error))?;
-        Ok(Found { settings, config, is_blank: text.trim().is_empty() })
+        Ok(GoodText { settings, config, is_blank: text.trim().is_empty() })
     }
 
     /// The text of the file as it is now. Blocks on the disk.

@@ -265,7 +265,7 @@ mod keys {
     use serde::{Deserialize, Deserializer, forward_to_deserialize_any};
 
     use super::super::row;
-    use crate::config::Written;
+    use crate::config::ConfigFile;
 
     /// Gives a type whatever it asks for, and notes the paths of what is no table.
     struct Asks<'a>(Vec<String>, &'a RefCell<BTreeSet<Vec<String>>>);
@@ -424,7 +424,7 @@ mod keys {
     #[test]
     fn every_key_of_the_configuration_is_classified() {
         let asked = RefCell::default();
-        Written::deserialize(Asks(Vec::new(), &asked)).unwrap_or_else(|error| panic!("{error}"));
+        ConfigFile::deserialize(Asks(Vec::new(), &asked)).unwrap_or_else(|error| panic!("{error}"));
         let keys = asked.into_inner();
         assert!(keys.len() > 50 && keys.contains(["providers", "*", "compat", "vertex"].map(str::to_owned).as_slice()));
         // A row of the key itself, or of a table that counts as a whole.

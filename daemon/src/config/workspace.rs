@@ -54,7 +54,7 @@ pub struct WorkspaceConfig {
 /// The whole file. What else `config.toml` can set is none of a workspace's business.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default, expecting = "a table")]
-struct Written {
+struct WorkspaceFile {
     mode: Option<Mode>,
     permissions: PermissionsWritten,
     hooks: Vec<HookWritten>,
@@ -90,7 +90,7 @@ pub(super) fn parse(text: &str, file: &Path, names: &Names) -> Result<Value, Con
         return Err(source.explain(error));
     }
     refuse_secrets(&source)?;
-    let written: Written = toml::from_str(text).map_err(|error| source.explain(&error))?;
+    let written: WorkspaceFile = toml::from_str(text).map_err(|error| source.explain(&error))?;
     if let Some(mode @ (Mode::Edit | Mode::Auto)) = written.mode {
         let why = format!("a workspace cannot choose the mode {mode}, only one that asks more: ask or plan");
         return Err(source.error(&["mode"], why));
@@ -126,7 +126,7 @@ impl WorkspaceConfig {
         let of_json = settings.as_object_mut().and_then(|it| it.shift_remove(SERVERS)).unwrap_or_else(nothing);
         settings.as_object_mut().map(|table| table.shift_remove(FILES));
         let of_files = settings.as_object_mut().and_then(|it| it.shift_remove(MCP_FILES)).unwrap_or_else(nothing);
-        let Written { mode, permissions, hooks, mcp } =
+        let WorkspaceFile { mode, permissions, hooks, mcp } =
             serde_json::from_value(settings).map_err(|it| it.to_string())?;
         let of_json: BTreeMap<String, ServerConfig> = serde_json::from_value(of_json).map_err(|it| it.to_string())?;
         let of_files: BTreeMap<String, ServerConfig> = serde_json::from_value(of_files).map_err(|it| it.to_string())?;

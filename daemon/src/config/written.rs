@@ -41,7 +41,7 @@ const SECRET_KEYS: [&str; 6] = ["api_key", "apikey", "key", "token", "secret", "
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default, expecting = "a table")]
-pub(super) struct Written {
+pub(super) struct ConfigFile {
     model: Option<String>,
     titles: Option<String>,
     mode: Mode,
@@ -99,7 +99,7 @@ struct WorkspaceWritten {
     deny: Vec<String>,
 }
 
-impl Default for Written {
+impl Default for ConfigFile {
     fn default() -> Self {
         Self {
             model: None,
@@ -136,7 +136,7 @@ impl Default for ToolsWritten {
     }
 }
 
-impl Written {
+impl ConfigFile {
     /// Resolves `~/`.
     pub(super) fn with_home(mut self, home: Option<&Path>) -> Self {
         let file = self.network.ca_file.as_ref().and_then(|file| Some(home?.join(file.strip_prefix("~").ok()?)));

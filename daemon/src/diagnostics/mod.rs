@@ -69,7 +69,7 @@ fn subscriber(path: &Path, level: Option<&str>, redactor: Redactor) -> Result<im
     let others = filter_fn(|metadata| is_ours(metadata) || *metadata.level() <= Level::WARN);
     let layer = tracing_subscriber::fmt::layer()
         .with_ansi(false)
-        .event_format(Line(redactor))
+        .event_format(RedactedFormat(redactor))
         .with_writer(Mutex::new(LogFile::at(path)))
         .with_filter(level.and(others));
     Ok(tracing_subscriber::registry().with(layer))
@@ -94,9 +94,11 @@ fn is_ours(metadata: &Metadata<'_>) -> bool {
 }
 
 /// Formats an event as a line.
-struct Line(Redactor);
+struct RedactedFormat(Redactor);
 
-impl<S: Subscriber + for<'a> LookupSpan<'a>, N: for<'a> FormatFields<'a> + 'static> FormatEvent<S, N> for Line {
+impl<S: Subscriber + for<'a> LookupSpan<'a>, N: for<'a> FormatFields<'a> + 'static> FormatEvent<S, N>
+    for RedactedFormat
+{
     fn format_event(&self, context: &FmtContext<'_, S, N>, mut out: Writer<'_>, event: &Event<'_>) -> fmt::Result {
         let mut text = String::new();
         context.format_fields(Writer::new(&mut text), event)?;

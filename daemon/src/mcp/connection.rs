@@ -23,7 +23,7 @@ use super::heard::Heard;
 use super::http::Address;
 use super::lines::{Log, MAX_MESSAGE, next_line};
 use super::listing::{Listing, MAX_TOOLS, ToolInfo};
-use super::peer::{Asked, Call, Event, Failure, Outgoing, Peer, Progress, UNKNOWN_METHOD};
+use super::peer::{Call, CallEvent, Failure, Outgoing, Peer, Progress, ServerRequest, UNKNOWN_METHOD};
 use super::result::CallResult;
 use super::settings::{PER_REQUEST, PROTOCOL, ServerConfig};
 use crate::process::server::{Life, Server as Child, Spawn};
@@ -102,7 +102,7 @@ pub(super) trait Hears: Send {
     /// Shows how far the call has come; the next event waits for it.
     fn progress(&mut self, progress: Progress) -> BoxFuture<'_, ()>;
     /// Answers a question of the server; takes days if need be.
-    fn asked(&mut self, asked: Asked) -> BoxFuture<'static, ()>;
+    fn asked(&mut self, asked: ServerRequest) -> BoxFuture<'static, ()>;
 }
 
 /// A running server.
@@ -315,7 +315,7 @@ impl Connection {
                 "elicitation/create" => {
                     let params = request.get_mut("params").map(Value::take).unwrap_or_default();
                     let (reply, answer) = oneshot::channel();
-                    heard.asked(Asked { method, params, reply }).await;
+                    heard.asked(ServerRequest { method, params, reply }).await;
                     answer.await.unwrap_or_else(|_| json!({ "action": "cancel" }))
                 }
                 _ => return Err(CallError::Refused("it wanted an input that linger does not give".to_owned())),
@@ -341,8 +341,8 @@ impl Connection {
                 biased;
                 Some(event) = hears.recv() => {
                     match event {
-                        Event::Progress(progress) => heard.progress(progress).await,
-                        Event::Asked(asked) => tokio::select! {
+                        CallEvent::Progress(progress) => heard.progress(progress).await,
+                        CallEvent::Asked(asked) => tokio::select! {
                             () = heard.asked(asked) => {}
                             answer = &mut request => return answered(answer),
                         },

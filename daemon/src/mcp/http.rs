@@ -67,12 +67,12 @@ pub(super) struct Address {
     session: Arc<OnceLock<HeaderValue>>,
     protocol: Arc<OnceLock<HeaderValue>>,
     /// The login there; absent if the configuration has a token.
-    login: Option<Login>,
+    login: Option<ServerLogin>,
 }
 
 /// A server's login.
 #[derive(Clone)]
-pub(super) struct Login {
+pub(super) struct ServerLogin {
     pub(super) logins: Arc<Logins>,
     /// The address that its tokens are for.
     pub(super) server: String,
@@ -86,7 +86,7 @@ impl Address {
         client: Client,
         url: Url,
         headers: &BTreeMap<String, String>,
-        login: Login,
+        login: ServerLogin,
     ) -> Result<Self, String> {
         let mut all = HeaderMap::new();
         for (name, value) in headers {
@@ -183,12 +183,12 @@ impl Address {
             let Some(again) = self.stream(Some(&event), heard).await else { break };
             let is_new = again.resume.as_ref().is_some_and(|(id, _)| *id != event);
             left = if is_new { MAX_RESUMES } else { left - 1 };
-            read = Read { resume: again.resume.or(read.resume), ..again };
+            read = StreamRead { resume: again.resume.or(read.resume), ..again };
         }
         read.cut.map_or(Ok(()), |why| Err(Problem::Lost(why)))
     }
 
-    async fn post(&self, text: String, headers: HeaderMap, heard: &Heard) -> Result<Read, Problem> {
+    async fn post(&self, text: String, headers: HeaderMap, heard: &Heard) -> Result<StreamRead, Problem> {
         let token = self.token().await;
         let mut response = self.send(text.clone(), headers.clone(), token.as_ref()).await?;
         if let (Some(login), StatusCode::UNAUTHORIZED) = (&self.login, response.status()) {
@@ -219,7 +219,7 @@ impl Address {
         }
         if !status.is_success() {
             self.refused(response, heard).await?;
-            return Ok(Read::default());
+            return Ok(StreamRead::default());
         }
         read(response, heard).await.map_err(Problem::Lost)
     }
@@ -285,7 +285,7 @@ impl Address {
     }
 
     /// Reads a stream that the server has for us: its own, or after an event the rest of the one that had it. `None` if it has none.
-    async fn stream(&self, after: Option<&str>, heard: &Heard) -> Option<Read> {
+    async fn stream(&self, after: Option<&str>, heard: &Heard) -> Option<StreamRead> {
         let mut request = self.client.get(self.url.clone()).headers(self.headers(None));
         request = request.header(ACCEPT, "text/event-stream");
         if let Some(after) = after {
@@ -295,15 +295,15 @@ impl Address {
         Some(match bearer(request, token.as_ref()).send().await {
             Ok(response) if response.status().is_success() => match read(response, heard).await {
                 Ok(read) => read,
-                Err(why) => Read { cut: Some(why), resume: None },
+                Err(why) => StreamRead { cut: Some(why), resume: None },
             },
             Ok(_) => return None,
-            Err(error) => Read { cut: Some(why(&error)), resume: None },
+            Err(error) => StreamRead { cut: Some(why(&error)), resume: None },
         })
     }
 }
 
-impl Login {
+impl ServerLogin {
     /// The server wants a login: it ends, and says so until there is one.
     fn refused(&self, challenge: Challenge, heard: &Heard) -> String {
         let why = format!("it needs a login: `{}`", self.command);
@@ -333,7 +333,7 @@ enum Problem {
 
 /// The part of an answer that was read.
 #[derive(Default)]
-struct Read {
+struct StreamRead {
     /// The last event that had an id, and the pause that the server wants before the stream is resumed after it.
     resume: Option<(String, Option<Duration>)>,
     /// Why it is not whole.
@@ -358,14 +358,14 @@ fn encoded(value: &str) -> String {
 }
 
 /// Takes the messages of a body: one, or a stream of events. Fails if it is too large.
-async fn read(mut response: Response, heard: &Heard) -> Result<Read, String> {
+async fn read(mut response: Response, heard: &Heard) -> Result<StreamRead, String> {
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if !kind.is_some_and(|kind| kind.starts_with("text/event-stream")) {
         let body = whole(response).await?;
         if !body.is_empty() {
             heard.line(&body);
         }
-        return Ok(Read::default());
+        return Ok(StreamRead::default());
     }
     let mut framer = Framer::new(Framing::Sse);
     // Some servers begin with an event without data.
@@ -382,7 +382,7 @@ async fn read(mut response: Response, heard: &Heard) -> Result<Read, String> {
         }
     };
     framer.finish(&mut on);
-    Ok(Read { resume: framer.resume().map(|(id, pause)| (id.to_owned(), pause)), cut })
+    Ok(StreamRead { resume: framer.resume().map(|(id, pause)| (id.to_owned(), pause)), cut })
 }
 
 async fn whole(mut response: Response) -> Result<Vec<u8>, String> {

@@ -40,13 +40,13 @@ pub struct Logins {
     http: Http,
     keys: Arc<Keys>,
     sources: Arc<KeySources>,
-    state: Mutex<State>,
+    state: Mutex<LoginState>,
     /// One renewal at a time: a refresh token may be good for one.
     renewing: Semaphore,
 }
 
 #[derive(Default)]
-struct State {
+struct LoginState {
     /// By the address of the server.
     held: BTreeMap<String, Tokens>,
     pending: BTreeMap<String, (Instant, String, Pending)>,
@@ -187,7 +187,7 @@ impl Logins {
         self.state().held.insert(server.to_owned(), tokens);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LoginState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

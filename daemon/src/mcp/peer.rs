@@ -59,7 +59,7 @@ pub(super) struct Outgoing {
 #[derive(Debug)]
 pub(super) struct Call {
     /// Gets what comes of it before its answer.
-    pub(super) events: mpsc::Sender<Event>,
+    pub(super) events: mpsc::Sender<CallEvent>,
     /// Headers that repeat some of its arguments, over HTTP and without a handshake.
     pub(super) headers: Vec<(String, String)>,
 }
@@ -77,11 +77,11 @@ pub(super) struct About {
 
 /// A message about a request before its answer.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(super) enum CallEvent {
     /// How far it has come.
     Progress(Progress),
     /// The server asks something because of it.
-    Asked(Asked),
+    Asked(ServerRequest),
 }
 
 /// The parameters of `notifications/progress`.
@@ -98,7 +98,7 @@ pub(super) struct Progress {
 
 /// A request of the server that belongs to one of ours.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct ServerRequest {
     /// As JSON-RPC has it: `elicitation/create`.
     pub(super) method: String,
     /// Its parameters.
@@ -123,7 +123,7 @@ pub(super) struct Peer(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     out: mpsc::Sender<Outgoing>,
-    state: Mutex<State>,
+    state: Mutex<PeerState>,
     /// The answer to `roots/list`.
     roots: Value,
     /// The fields about protocol and client in each request, once there is no handshake.
@@ -131,19 +131,19 @@ struct Shared {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PeerState {
     last: u64,
-    open: HashMap<u64, Open>,
+    open: HashMap<u64, OpenRequest>,
     ended: Option<Arc<str>>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenRequest {
     reply: oneshot::Sender<Result<Box<RawValue>, Failure>>,
     /// Tells the transport that nobody waits any more.
     _dropped: DropGuard,
     /// Absent for requests that are no calls: a server's questions never belong to those.
-    events: Option<mpsc::Sender<Event>>,
+    events: Option<mpsc::Sender<CallEvent>>,
 }
 
 /// A message of the server.
@@ -209,7 +209,7 @@ impl Peer {
             if let Some(params) = params.as_object_mut().filter(|_| !meta.is_empty()) {
                 params.insert("_meta".to_owned(), Value::Object(meta));
             }
-            state.open.insert(id, Open { reply, _dropped: dropped.clone().drop_guard(), events });
+            state.open.insert(id, OpenRequest { reply, _dropped: dropped.clone().drop_guard(), events });
             id
         };
         // A server may not cancel what begins the connection.
@@ -245,7 +245,7 @@ impl Peer {
     }
 
     /// The channel for the events of a call.
-    pub(super) fn events() -> (mpsc::Sender<Event>, mpsc::Receiver<Event>) {
+    pub(super) fn events() -> (mpsc::Sender<CallEvent>, mpsc::Receiver<CallEvent>) {
         mpsc::channel(EVENTS)
     }
 
@@ -317,7 +317,7 @@ impl Peer {
         let open = token.and_then(|token| state.open.get(&token));
         if let Some(events) = open.and_then(|open| open.events.as_ref()) {
             // A caller that is behind needs no old progress.
-            let _full = events.try_send(Event::Progress(progress));
+            let _full = events.try_send(CallEvent::Progress(progress));
         }
     }
 
@@ -332,7 +332,7 @@ impl Peer {
             "elicitation/create" => match self.only_call() {
                 Some(events) => {
                     let (reply, answer) = oneshot::channel();
-                    let asked = Event::Asked(Asked { method, params, reply });
+                    let asked = CallEvent::Asked(ServerRequest { method, params, reply });
                     let refused = error(-32603, "the question cannot be asked now");
                     if events.try_send(asked).is_err() {
                         return self.say(&refused);
@@ -352,7 +352,7 @@ impl Peer {
     }
 
     /// The events of the only open call.
-    fn only_call(&self) -> Option<mpsc::Sender<Event>> {
+    fn only_call(&self) -> Option<mpsc::Sender<CallEvent>> {
         let state = self.state();
         let mut calls = state.open.values().filter_map(|open| open.events.as_ref());
         let only = calls.next()?.clone();
@@ -371,7 +371,7 @@ impl Peer {
         self.state().ended.clone().unwrap_or_else(|| "the connection has ended".into())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PeerState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -452,9 +452,11 @@ mod tests {
             &json!({ "method": "notifications/progress", "params": { "progressToken": id, "progress": 1 } })
                 .to_string(),
         );
-        assert!(matches!(heard.recv().await, Some(Event::Progress(Progress { progress: 1.0, .. }))));
+        assert!(matches!(heard.recv().await, Some(CallEvent::Progress(Progress { progress: 1.0, .. }))));
         peer.receive(elicit);
-        let Some(Event::Asked(Asked { params, reply, .. })) = heard.recv().await else { panic!("no question") };
+        let Some(CallEvent::Asked(ServerRequest { params, reply, .. })) = heard.recv().await else {
+            panic!("no question")
+        };
         assert_eq!(params["message"], "who?");
         reply.send(json!({ "action": "decline" })).unwrap();
         let answer = asked(&mut queue).await;

@@ -40,7 +40,7 @@ pub(super) struct CallResult {
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Written {
+struct ToolResult {
     content: Vec<Content>,
     structured_content: Option<Value>,
     is_error: bool,
@@ -64,7 +64,7 @@ struct Content {
 impl CallResult {
     /// Reads the result of a server; fails if it is none.
     pub(super) fn parse(json: &str) -> Result<Self, String> {
-        let written: Written = read(json)?;
+        let written: ToolResult = read(json)?;
         let mut result = Self { is_error: written.is_error, ..Self::default() };
         for block in written.content {
             result.add(block);
@@ -108,10 +108,10 @@ impl CallResult {
     /// Parses the result of `resources/read`.
     pub(super) fn of_resource(json: &str) -> Result<Self, String> {
         #[derive(Deserialize)]
-        struct Written {
+        struct ReadResource {
             contents: Vec<Content>,
         }
-        let Written { contents } = read(json)?;
+        let ReadResource { contents } = read(json)?;
         let mut result = Self::default();
         for content in contents {
             match content.blob {
@@ -125,7 +125,7 @@ impl CallResult {
     /// Parses the result of `prompts/get`; text that the model is to have said is marked.
     pub(super) fn of_prompt(json: &str) -> Result<Self, String> {
         #[derive(Deserialize)]
-        struct Written {
+        struct GotPrompt {
             messages: Vec<Message>,
         }
         #[derive(Deserialize)]
@@ -134,7 +134,7 @@ impl CallResult {
             role: String,
             content: Content,
         }
-        let Written { messages } = read(json)?;
+        let GotPrompt { messages } = read(json)?;
         let mut result = Self::default();
         for Message { role, content } in messages {
             if role == "assistant" {

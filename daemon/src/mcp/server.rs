@@ -19,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::connection::Connection;
 use super::discovery::Http;
-use super::http::{Address, Login};
+use super::http::{Address, ServerLogin};
 use super::lines::Log;
 use super::listing::Listing;
 use super::login::Logins;
@@ -97,13 +97,13 @@ pub(super) struct Server {
     outside: Outside,
     log: Log,
     listed: Listed,
-    state: Mutex<State>,
+    state: Mutex<ServerState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ServerState {
     listing: Option<Arc<Listing>>,
-    instances: HashMap<Place, Slot>,
+    instances: HashMap<InstancePlace, Slot>,
     /// Numbers the slots.
     last: u64,
     /// Starts and runs that failed, one after the other.
@@ -117,19 +117,19 @@ struct State {
 
 /// The session and directory that an instance is for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Place {
+struct InstancePlace {
     workspace: Option<PathBuf>,
     session: Option<String>,
 }
 
 struct Slot {
     number: u64,
-    status: watch::Receiver<Status>,
+    status: watch::Receiver<InstanceStatus>,
     _task: AbortOnDropHandle<()>,
 }
 
 #[derive(Clone)]
-enum Status {
+enum InstanceStatus {
     Starting,
     Running(Arc<Connection>),
     Failed(String),
@@ -137,7 +137,7 @@ enum Status {
 
 /// Where an instance is started.
 struct Launch {
-    place: Place,
+    place: InstancePlace,
     number: u64,
     spawn: Spawn,
     roots: Value,
@@ -154,7 +154,7 @@ impl Server {
     ) -> Self {
         let log = Log::new(&name, outside.keys.redactor().clone());
         let identity = config.identity(origin.root());
-        let state = State { listing: listing.map(Arc::new), ..State::default() };
+        let state = ServerState { listing: listing.map(Arc::new), ..ServerState::default() };
         Self { name, config, origin, identity, outside, log, listed, state: Mutex::new(state) }
     }
 
@@ -223,11 +223,11 @@ impl Server {
         session: &str,
     ) -> Result<Arc<Connection>, String> {
         let mut status = self.want(workspace, session);
-        let status = status.wait_for(|status| !matches!(status, Status::Starting)).await;
+        let status = status.wait_for(|status| !matches!(status, InstanceStatus::Starting)).await;
         match status.as_deref() {
-            Ok(Status::Running(connection)) => Ok(connection.clone()),
-            Ok(Status::Failed(why)) => Err(why.clone()),
-            Ok(Status::Starting) | Err(_) => Err("it was stopped".to_owned()),
+            Ok(InstanceStatus::Running(connection)) => Ok(connection.clone()),
+            Ok(InstanceStatus::Failed(why)) => Err(why.clone()),
+            Ok(InstanceStatus::Starting) | Err(_) => Err("it was stopped".to_owned()),
         }
     }
 
@@ -244,7 +244,7 @@ impl Server {
             std::mem::take(&mut state.instances)
         };
         for slot in instances.into_values().filter(|_| now) {
-            if let Status::Running(connection) = &*slot.status.borrow() {
+            if let InstanceStatus::Running(connection) = &*slot.status.borrow() {
                 connection.close("it was restarted");
             }
         }
@@ -259,9 +259,10 @@ impl Server {
     pub(super) fn row(&self) -> mcp::Server {
         let state = self.state();
         let status = |slot: &Slot| slot.status.borrow().clone();
-        let all: Vec<(&Place, Status)> = state.instances.iter().map(|(place, slot)| (place, status(slot))).collect();
-        let instance = |(place, status): &(&Place, Status)| {
-            let Status::Running(connection) = status else { return None };
+        let all: Vec<(&InstancePlace, InstanceStatus)> =
+            state.instances.iter().map(|(place, slot)| (place, status(slot))).collect();
+        let instance = |(place, status): &(&InstancePlace, InstanceStatus)| {
+            let InstanceStatus::Running(connection) = status else { return None };
             let info = &connection.info;
             Some(Instance {
                 cwd: place.workspace.clone().or_else(|| self.config.cwd.clone()),
@@ -273,7 +274,7 @@ impl Server {
             })
         };
         let instances: Vec<Instance> = all.iter().filter_map(instance).collect();
-        let starting = all.iter().any(|(_, status)| matches!(status, Status::Starting));
+        let starting = all.iter().any(|(_, status)| matches!(status, InstanceStatus::Starting));
         let waits_for = self.waits_for();
         let how = match (instances.is_empty(), starting, &state.error) {
             (true, ..) if !waits_for.is_empty() => mcp::State::Waiting,
@@ -348,11 +349,11 @@ impl Server {
         listing.problems.iter().cloned().chain(absent).collect()
     }
 
-    fn want(self: &Arc<Self>, workspace: &Workspace, session: &str) -> watch::Receiver<Status> {
+    fn want(self: &Arc<Self>, workspace: &Workspace, session: &str) -> watch::Receiver<InstanceStatus> {
         let missing = self.waits_for();
         if !missing.is_empty() {
             // No start that failed: it is tried again as soon as they are there.
-            return watch::channel(Status::Failed(self.waiting(&missing))).1;
+            return watch::channel(InstanceStatus::Failed(self.waiting(&missing))).1;
         }
         let (place, mut launch) = self.launch(workspace, session);
         let mut state = self.state();
@@ -361,7 +362,7 @@ impl Server {
         }
         state.last += 1;
         launch.number = state.last;
-        let (sender, status) = watch::channel(Status::Starting);
+        let (sender, status) = watch::channel(InstanceStatus::Starting);
         let (this, retry_at, number) = (self.clone(), state.retry_at, launch.number);
         let task = task::spawn(async move {
             if let Some(retry_at) = retry_at {
@@ -374,10 +375,10 @@ impl Server {
         status
     }
 
-    fn launch(&self, workspace: &Workspace, session: &str) -> (Place, Launch) {
+    fn launch(&self, workspace: &Workspace, session: &str) -> (InstancePlace, Launch) {
         let scope = self.config.scope();
         let shared = matches!(scope, Scope::User | Scope::Unknown);
-        let place = Place {
+        let place = InstancePlace {
             workspace: (!shared).then(|| workspace.root.clone()),
             session: (scope == Scope::Session).then(|| session.to_owned()),
         };
@@ -395,7 +396,7 @@ impl Server {
     }
 
     /// The owner of an instance: with `can` it has a grant, for the sessions of its directory, or for all without one.
-    async fn started_for(&self, place: &Place) -> Result<StartedFor, String> {
+    async fn started_for(&self, place: &InstancePlace) -> Result<StartedFor, String> {
         // A workspace or a client cannot grant it anything, whatever they say.
         if self.config.can.is_empty() || !matches!(self.origin, Origin::Own) {
             return Ok(StartedFor::Daemon);
@@ -415,12 +416,12 @@ impl Server {
     }
 
     /// The life of an instance.
-    async fn keep(self: Arc<Self>, launch: Launch, status: watch::Sender<Status>) {
+    async fn keep(self: Arc<Self>, launch: Launch, status: watch::Sender<InstanceStatus>) {
         match self.start(&launch).await {
             Ok(connection) => {
                 let began = Instant::now();
                 let connection = Arc::new(connection);
-                status.send_replace(Status::Running(connection.clone()));
+                status.send_replace(InstanceStatus::Running(connection.clone()));
                 tokio::select! {
                     why = connection.ended() => self.failed(&why, began.elapsed() > STEADY),
                     () = self.follow(&connection) => {}
@@ -432,7 +433,7 @@ impl Server {
             }
             Err(why) => {
                 self.failed(&why, false);
-                status.send_replace(Status::Failed(why));
+                status.send_replace(InstanceStatus::Failed(why));
             }
         }
         let mut state = self.state();
@@ -475,7 +476,7 @@ impl Server {
             Origin::Own | Origin::Workspace(..) => String::new(),
         };
         let command = format!("linger mcp login {}{of}", self.name);
-        let login = Login { logins: self.outside.logins.clone(), server: url.to_string(), command };
+        let login = ServerLogin { logins: self.outside.logins.clone(), server: url.to_string(), command };
         let address = Address::new(client, url, &config.headers, login)?;
         Connection::reach(&config, address, roots.clone(), &self.log).await
     }
@@ -529,7 +530,7 @@ impl Server {
         !self.state().instances.is_empty()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ServerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::connection::{CallError, Hears};
 use super::listing::ToolInfo;
-use super::peer::{Asked, Progress};
+use super::peer::{Progress, ServerRequest};
 use super::result::CallResult;
 use super::server::Server;
 use crate::sys::task;
@@ -198,7 +198,7 @@ impl Hears for Following<'_> {
         })
     }
 
-    fn asked(&mut self, Asked { method, params, reply }: Asked) -> BoxFuture<'static, ()> {
+    fn asked(&mut self, ServerRequest { method, params, reply }: ServerRequest) -> BoxFuture<'static, ()> {
         let text = params.get("message").and_then(Value::as_str).unwrap_or_default();
         let text = self.server.redacted(&format!("the MCP server {} asks: {text}", self.server.name));
         let schema = params.get("requestedSchema").map(|schema| self.server.redacted(&schema.to_string()));

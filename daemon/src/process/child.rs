@@ -19,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::ledger::Ledger;
 use super::mark::OWNER;
-use super::running::{self, ENDED, Running};
+use super::running::{self, ENDED, RunningChild};
 use super::spawn::{Children, Spawn};
 use super::{storm, strays};
 use crate::fault;
@@ -90,7 +90,7 @@ impl Process {
     /// Starts a program. Must be called within a Tokio runtime.
     pub(super) fn start<S: AsRef<OsStr>>(
         spawn: &Spawn,
-        program: &Program,
+        program: &Executable,
         args: &[S],
         input: Input,
         stderr: Stderr,
@@ -108,7 +108,7 @@ impl Process {
 
     fn piped<S: AsRef<OsStr>>(
         spawn: &Spawn,
-        program: &Program,
+        program: &Executable,
         args: &[S],
         stdin: Stdio,
         stderr: Stderr,
@@ -172,7 +172,7 @@ impl Group {
     #[allow(clippy::disallowed_methods)] // The only spawn.
     pub(super) fn start<S: AsRef<OsStr>>(
         Spawn { cwd, env, children: Children { ledger, .. }, started_for }: &Spawn,
-        Program { name, file }: &Program,
+        Executable { name, file }: &Executable,
         args: &[S],
         [stdin, stdout, stderr]: [Stdio; 3],
     ) -> io::Result<Self> {
@@ -208,7 +208,7 @@ impl Group {
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         if let Some(group) = group {
             storm::limit(group);
-            running.push(Running { pid: group, call });
+            running.push(RunningChild { pid: group, call });
             drop(running);
             ledger.add(group, started_for.clone());
         }
@@ -257,7 +257,7 @@ impl Drop for Group {
 }
 
 /// A program to start.
-pub(super) struct Program {
+pub(super) struct Executable {
     /// The name it is called by, `argv[0]`.
     pub(super) name: String,
     /// The file to run.
@@ -268,11 +268,11 @@ pub(super) struct Program {
 /// The search probes the disk and fails after [`disk::TIMEOUT`].
 /// The standard library can search PATH too, but then it forks, which copies the page tables of the whole daemon; with an
 /// absolute file it uses the cheaper `posix_spawn`.
-pub(super) async fn find(programs: &[&str], env: &BTreeMap<String, String>, cwd: &Path) -> io::Result<Program> {
+pub(super) async fn find(programs: &[&str], env: &BTreeMap<String, String>, cwd: &Path) -> io::Result<Executable> {
     if let [program] = programs
         && program.contains('/')
     {
-        return Ok(Program { name: (*program).to_owned(), file: cwd.join(program) });
+        return Ok(Executable { name: (*program).to_owned(), file: cwd.join(program) });
     }
     let path = env.get("PATH").map_or(DEFAULT_PATH, String::as_str);
     let dirs: Arc<[PathBuf]> = std::env::split_paths(path).map(|dir| cwd.join(dir)).collect();
@@ -285,7 +285,7 @@ pub(super) async fn find(programs: &[&str], env: &BTreeMap<String, String>, cwd:
         let mut both = names.iter().flat_map(|program| seen.iter().enumerate().map(move |dir| (program, dir)));
         both.find_map(|(program, (nth, dir))| {
             now.store(nth, Ordering::Relaxed);
-            Some(Program { name: program.clone(), file: Some(dir.join(program)).filter(runs)? })
+            Some(Executable { name: program.clone(), file: Some(dir.join(program)).filter(runs)? })
         })
     };
     // The place is the whole PATH, so that a hung directory of it does not fail probes of the session's directory.

@@ -74,7 +74,7 @@ struct Recorded {
 
 /// Children that an earlier daemon left behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Left {
+pub struct LeftBehind {
     /// It crashed: it may have left processes that the ledger does not list.
     pub died: bool,
     /// Process groups that still ran and were killed.
@@ -99,7 +99,7 @@ impl Ledger {
 
     /// Kills the process groups in the file at `path` that still run, and records the daemon's own children there from now on.
     /// Fails if the file cannot be used.
-    pub fn open(&self, path: &Path) -> io::Result<Left> {
+    pub fn open(&self, path: &Path) -> io::Result<LeftBehind> {
         let (file, left) = take_over(path)?;
         self.recorded().file = Some(file);
         Ok(left)
@@ -157,12 +157,12 @@ impl Ledger {
 }
 
 /// Opens the file at `path`, kills the groups in it that still run, and empties it.
-fn take_over(path: &Path) -> io::Result<(File, Left)> {
+fn take_over(path: &Path) -> io::Result<(File, LeftBehind)> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let mut options = OpenOptions::new();
     options.read(true).append(true).mode(0o600).custom_flags(flags.bits() as i32);
     match options.clone().create_new(true).open(path) {
-        Ok(file) => return Ok((file, Left::default())),
+        Ok(file) => return Ok((file, LeftBehind::default())),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(error),
     }
@@ -180,7 +180,7 @@ fn take_over(path: &Path) -> io::Result<(File, Left)> {
         let _gone = kill_process_group(*group, Signal::KILL);
     }
     file.set_len(0)?;
-    Ok((file, Left { died: true, ended: left.len() }))
+    Ok((file, LeftBehind { died: true, ended: left.len() }))
 }
 
 /// The child of a line, if it still runs.
@@ -243,7 +243,7 @@ mod tests {
         let newest = std::fs::read_to_string(&path).unwrap().lines().last().unwrap().to_owned();
         std::fs::write(&path, format!("{}{newest}\n", "4194300 123456789\n".repeat(16_000))).unwrap();
         let ledger = Ledger::default();
-        assert_eq!(ledger.open(&path).unwrap(), Left { died: true, ended: 1 });
+        assert_eq!(ledger.open(&path).unwrap(), LeftBehind { died: true, ended: 1 });
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&child.wait().unwrap()), Some(9));
         ledger.close(&path).unwrap();
         assert!(!path.exists());

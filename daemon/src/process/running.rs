@@ -7,19 +7,19 @@ use tokio::sync::Notify;
 
 /// A child with a [`super::child::Group`].
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct RunningChild {
     pub(super) pid: Pid,
     /// The value of `strays::CALL` in its environment.
     pub(super) call: String,
 }
 
-static RUNNING: Mutex<Vec<Running>> = Mutex::new(Vec::new());
+static RUNNING: Mutex<Vec<RunningChild>> = Mutex::new(Vec::new());
 
 /// Wakes the reaper when a child has ended.
 pub(super) static ENDED: Notify = Notify::const_new();
 
 /// The list, locked.
-pub(super) fn lock() -> MutexGuard<'static, Vec<Running>> {
+pub(super) fn lock() -> MutexGuard<'static, Vec<RunningChild>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

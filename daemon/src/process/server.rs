@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::child::{GRACE, Group, Input, Process, Program, Stderr, find, receiver};
+use super::child::{Executable, GRACE, Group, Input, Process, Stderr, find, receiver};
 pub use super::spawn::{Children, Spawn};
 
 impl Children {
@@ -121,7 +121,7 @@ impl Spawn {
         stderr: Stderr,
     ) -> io::Result<Process> {
         let Some(mask) = self.umask() else { return self.program(program, args, input, stderr).await };
-        let Program { file, .. } = find(&[program], &self.env, &self.cwd).await?;
+        let Executable { file, .. } = find(&[program], &self.env, &self.cwd).await?;
         let script = format!("umask {mask}; exec \"$0\" \"$@\"");
         let fixed = [OsStr::new("-c"), OsStr::new(&script), file.as_os_str()];
         let args: Vec<&OsStr> = fixed.into_iter().chain(args.iter().map(AsRef::as_ref)).collect();
@@ -132,7 +132,7 @@ impl Spawn {
     pub fn helper(&self, args: &[&str], input: Input) -> io::Result<Process> {
         let own = Path::new("/proc/self/exe");
         let file = if own.exists() { own.to_path_buf() } else { std::env::current_exe()? };
-        let program = Program { name: file.to_string_lossy().into_owned(), file };
+        let program = Executable { name: file.to_string_lossy().into_owned(), file };
         Process::start(self, &program, args, input, Stderr::Apart)
     }
 

@@ -20,7 +20,7 @@ use linger_protocol::id::{BlobId, SessionId};
 use rusqlite::{Connection, OpenFlags};
 use tokio_util::sync::CancellationToken;
 
-use crate::store::aside::{self, Kind, Report};
+use crate::store::aside::{self, AsideKind, Report};
 use crate::store::blob::Blobs;
 use crate::store::{Store, lost_blob, open};
 use crate::sys::clock;
@@ -75,7 +75,7 @@ pub fn run(path: &Path) -> anyhow::Result<Recovered> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     let mut target = Target { connection: &connection, blobs: &blobs, given_up: BTreeMap::new() };
     let mut asides = aside::list(&path);
-    for aside in asides.iter_mut().filter(|aside| !aside.report.settled && aside.report.kind != Kind::Wal) {
+    for aside in asides.iter_mut().filter(|aside| !aside.report.settled && aside.report.kind != AsideKind::Wal) {
         carry_over(&mut target, aside)?;
     }
     let given_up = target.given_up.into_values().map(|text| status::given_up(&text));

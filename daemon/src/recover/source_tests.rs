@@ -12,7 +12,7 @@ use crate::recover::tests::killed;
 use crate::session::circles::Made;
 use crate::session::state::State;
 use crate::store::Store;
-use crate::store::aside::Kind;
+use crate::store::aside::AsideKind;
 use crate::store::open::tests::{SCHEMA_1, SEEDS, copy_of, files, opens};
 use crate::store::read;
 use crate::store::rng::Rng;
@@ -114,7 +114,7 @@ fn a_wal_that_is_damaged_in_the_middle_is_kept_and_what_comes_before_is_used() {
     let asides = opens(&path, "a WAL with a hole");
     assert_eq!(
         asides.iter().map(|aside| (aside.report.kind, aside.report.settled)).collect::<Vec<_>>(),
-        [(Kind::Wal, true)]
+        [(AsideKind::Wal, true)]
     );
     assert!(asides[0].report.reason.contains("commits at the end of the WAL cannot be read"));
     let read = examine(&Connection::open(&path).unwrap(), "37grq28w2p");

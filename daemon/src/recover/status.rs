@@ -3,7 +3,7 @@
 use linger_protocol::daemon::{self, Damage, Damaged};
 use linger_protocol::id::SessionId;
 
-use crate::store::aside::{self, Aside, Kind, Left};
+use crate::store::aside::{self, Aside, AsideKind, Left};
 use crate::store::damage::Met;
 use crate::store::{SCHEMA, Store};
 
@@ -72,21 +72,21 @@ pub(super) fn of_aside(aside: Aside) -> Damage {
     let Aside { path, report } = aside;
     let file = path.display();
     let what = match report.kind {
-        Kind::Database => Damaged::Database,
-        Kind::Newer => Damaged::Newer,
-        Kind::Wal => Damaged::Wal,
+        AsideKind::Database => Damaged::Database,
+        AsideKind::Newer => Damaged::Newer,
+        AsideKind::Wal => Damaged::Wal,
     };
     let lost = report.settled && report.has_rest();
     let set_aside = format!("the database was set aside as {file}: {}", report.reason);
     let (text, hint) = match report.kind {
-        Kind::Wal => (format!("{}; the copy is {file}", report.reason), None),
+        AsideKind::Wal => (format!("{}; the copy is {file}", report.reason), None),
         _ if report.settled => (
             format!("{set_aside}; {}", carried(report.carried, &report.left, report.uncertain)),
             lost.then_some(
                 "nothing more of it can be read here; keep the file, or delete it when you do not need what is missing",
             ),
         ),
-        Kind::Newer if report.schema > SCHEMA => (
+        AsideKind::Newer if report.schema > SCHEMA => (
             format!("{set_aside}; its sessions are not here"),
             Some("start the newer linger: its `linger doctor --repair` carries the sessions over"),
         ),

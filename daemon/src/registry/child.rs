@@ -14,7 +14,7 @@ use super::Registry;
 use super::create::Origin;
 use super::place::Place;
 use crate::agent::role::stricter;
-use crate::agent::{Kind, Library};
+use crate::agent::{FileKind, Library};
 use crate::session::actor::{Command, KeyedReply};
 use crate::session::delegate::Child;
 use crate::session::state::State;
@@ -55,7 +55,7 @@ impl Registry {
         let (config, places) = (env.config.clone(), env.agent_places(&workspace));
         let library = disk::probe(cwd, disk::TIMEOUT, move || Library::load(&config, &places)).await;
         let library = library.ok_or_else(|| RpcError::new(Code::NoWorkspace, disk::unresponsive(cwd)))?;
-        Ok(library.rows(Kind::Agent, false).iter().any(|row| row.name == name))
+        Ok(library.rows(FileKind::Agent, false).iter().any(|row| row.name == name))
     }
 }
 

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 
 use super::{Registry, worktree};
 use crate::agent::role::stricter;
-use crate::agent::{Agent, Kind, Library};
+use crate::agent::{Agent, FileKind, Library};
 use crate::diagnostics::nearest::nearest;
 use crate::diagnostics::secret::Secret;
 use crate::process::server::UMASK;
@@ -284,7 +284,7 @@ impl Registry {
         let library = disk::probe(cwd, disk::TIMEOUT, move || Library::load(&config, &places)).await;
         let library = library.ok_or_else(|| RpcError::new(Code::NoWorkspace, disk::unresponsive(cwd)))?;
         let Some(entry) = library.agents.iter().find(|entry| entry.name == name) else {
-            let rows = library.clone().rows(Kind::Agent, false);
+            let rows = library.clone().rows(FileKind::Agent, false);
             let row = rows.iter().find(|row| row.name == name);
             let names: Vec<&str> = library.agents.iter().map(|entry| entry.name.as_str()).collect();
             let near = nearest(name, library.agents.iter().map(|entry| entry.name.as_str()), NEAR);

@@ -16,7 +16,7 @@ use super::Registry;
 use super::place::Place;
 use crate::session::actor::{Command, KeyedReply};
 use crate::session::state::State;
-use crate::store::damage::Found;
+use crate::store::damage::KnownDamage;
 use crate::store::idempotency::Key;
 use crate::store::{SessionRow, Untouched};
 use crate::sys::clock;
@@ -167,7 +167,7 @@ fn pruned_one(id: &SessionId, result: Result<(), RpcError>) -> Result<bool, RpcE
 }
 
 /// The row of `session/list`, also of an unreadable session.
-pub fn info(found: &Found, row: SessionRow) -> Info {
+pub fn info(found: &KnownDamage, row: SessionRow) -> Info {
     match State::from_stored(&row.fold) {
         Some(state) => {
             let (damaged, unwritten) = (found.of(&row.id), found.why_unwritten(&row.id));

@@ -53,12 +53,12 @@ pub struct Connections {
     /// Their shared bound on memory.
     capacity: Capacity,
     tasks: JoinSet<()>,
-    open: HashMap<Id, Open>,
+    open: HashMap<Id, OpenConnection>,
     /// The most connections.
     limit: usize,
 }
 
-struct Open {
+struct OpenConnection {
     conn: Arc<Conn>,
     task: AbortHandle,
 }
@@ -117,7 +117,7 @@ impl Connections {
                 }
             }
         });
-        self.open.insert(task.id(), Open { conn, task });
+        self.open.insert(task.id(), OpenConnection { conn, task });
         self.services.connections.store(u32::try_from(self.open.len()).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 

@@ -14,7 +14,7 @@ use linger_protocol::{RpcError, agent};
 use super::conn::{Attached, conn};
 use super::request::{Answer, Request, payload};
 use super::streams;
-use crate::agent::Kind;
+use crate::agent::FileKind;
 use crate::service::{self, Services};
 use crate::store;
 
@@ -70,7 +70,7 @@ macro_rules! row {
         })
     };
     ($marker:ident: files $kind:ident) => {
-        row!($marker, |request, params| files(&request, Kind::$kind, params).await)
+        row!($marker, |request, params| files(&request, FileKind::$kind, params).await)
     };
     ($marker:ident, |$request:ident, $params:ident| $result:expr) => {
         (<of::$marker as Method>::NAME, |$request| {
@@ -202,7 +202,7 @@ const TABLE: &[(&str, Handler)] = &[
 ];
 
 /// The Markdown files of a kind.
-async fn files(request: &Request, kind: Kind, params: agent::List) -> Result<Vec<agent::Item>, RpcError> {
+async fn files(request: &Request, kind: FileKind, params: agent::List) -> Result<Vec<agent::Item>, RpcError> {
     let room = if params.text { FILES_ROOM } else { LIST_ROOM };
     let list = service::agent::list(&request.services, request.conn.caller(), kind, params);
     request.conn.query_large(&request.extensions, room, list).await

@@ -11,7 +11,7 @@ use linger_protocol::session::Set;
 
 use super::{Caller, Services};
 use crate::agent::command::{self, Piece};
-use crate::agent::{Kind, Library};
+use crate::agent::{FileKind, Library};
 use crate::question::permission::{CallInfo, Verdict};
 use crate::registry::place::Place;
 use crate::session::actor::{CallBasis, Command, KeyedReply, Named};
@@ -30,7 +30,7 @@ const DELEGATE: &str = "delegate";
 const NEAR: f32 = 0.6;
 
 /// What there is of a kind for sessions in a directory, or one file, checked.
-pub async fn list(services: &Services, caller: &Caller, kind: Kind, params: List) -> Result<Vec<Item>, RpcError> {
+pub async fn list(services: &Services, caller: &Caller, kind: FileKind, params: List) -> Result<Vec<Item>, RpcError> {
     caller.must_be_outside(services, "list the files of agents")?;
     let List { cwd, path, text } = params;
     let absolute = |it: &Path| match it.is_absolute() {
@@ -137,7 +137,7 @@ fn bad(name: &str, why: &str) -> RpcError {
 }
 
 fn unknown(library: &Library, name: &str) -> RpcError {
-    let rows = [Kind::Command, Kind::Skill].map(|kind| library.clone().rows(kind, false)).concat();
+    let rows = [FileKind::Command, FileKind::Skill].map(|kind| library.clone().rows(kind, false)).concat();
     let waits = rows.iter().find(|row| row.name == name && row.status == linger_protocol::agent::Status::Waits);
     let broken = rows.iter().find(|row| row.name == name && row.status == linger_protocol::agent::Status::Broken);
     let near = crate::diagnostics::nearest::nearest(name, library.names(), NEAR);

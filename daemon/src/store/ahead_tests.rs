@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::store::checkpoint;
-use crate::store::damage::Found;
+use crate::store::damage::KnownDamage;
 use crate::store::open::open;
 
 fn commit(connection: &Connection, n: u64) {
@@ -26,7 +26,7 @@ impl Scene {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("linger.db");
         let (mut write, read) = open(&path).unwrap();
-        let pages = checkpoint::beside(&mut write, &path, &Found::default()).unwrap();
+        let pages = checkpoint::beside(&mut write, &path, &KnownDamage::default()).unwrap();
         Self { ahead: Ahead::new(&path, pages), dir, write, read }
     }
 

@@ -21,7 +21,7 @@ const MAX_REPORT: u64 = 4 << 20;
 /// The reason why a file was set aside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum AsideKind {
     /// A damaged database.
     #[default]
     Database,
@@ -36,7 +36,7 @@ pub enum Kind {
 #[serde(default)]
 pub struct Report {
     /// The reason why it was set aside.
-    pub kind: Kind,
+    pub kind: AsideKind,
     /// When it was set aside, in Unix milliseconds.
     pub at: u64,
     /// Why.
@@ -75,7 +75,7 @@ pub struct Aside {
     pub report: Report,
 }
 
-impl Kind {
+impl AsideKind {
     /// The part of a set-aside file's name between the database's name and the date.
     fn mark(self) -> &'static str {
         match self {
@@ -89,7 +89,7 @@ impl Kind {
 impl Report {
     /// Whether something of it may be nowhere else.
     pub fn has_rest(&self) -> bool {
-        self.kind != Kind::Wal && (self.uncertain || !self.left.is_empty())
+        self.kind != AsideKind::Wal && (self.uncertain || !self.left.is_empty())
     }
 }
 
@@ -139,12 +139,13 @@ pub fn finish(database: &Path) -> io::Result<()> {
 /// Copies the WAL of a database that stays in use.
 pub fn copy_wal(database: &Path, reason: String) -> io::Result<PathBuf> {
     let at = clock::now();
-    let to = free_name(database, Kind::Wal.mark(), at);
+    let to = free_name(database, AsideKind::Wal.mark(), at);
     let from = File::open(with(database, "-wal"))?;
     let mut copy = private_file(&to)?;
     io::copy(&mut &from, &mut copy)?;
     copy.sync_all()?;
-    let aside = Aside { path: to, report: Report { kind: Kind::Wal, at, reason, settled: true, ..Report::default() } };
+    let aside =
+        Aside { path: to, report: Report { kind: AsideKind::Wal, at, reason, settled: true, ..Report::default() } };
     aside.save()?;
     Ok(aside.path)
 }
@@ -165,7 +166,7 @@ pub fn list(database: &Path) -> Vec<Aside> {
         .filter_map(|entry| {
             let file = entry.file_name().into_string().ok()?;
             let rest = file.strip_prefix(name)?;
-            let mut kinds = [Kind::Database, Kind::Newer, Kind::Wal].into_iter();
+            let mut kinds = [AsideKind::Database, AsideKind::Newer, AsideKind::Wal].into_iter();
             let (date, kind) = kinds.find_map(|kind| Some((rest.strip_prefix(kind.mark())?, kind)))?;
             // Reports, temporary directories, and SQLite's other files.
             let part = date.contains('.') || PARTS.iter().skip(1).any(|part| date.ends_with(part));
@@ -178,14 +179,16 @@ pub fn list(database: &Path) -> Vec<Aside> {
 
 /// Whether a set-aside database still has sessions of its own: then no blob is deleted, because they may use it.
 pub fn keeps_blobs(database: &Path) -> bool {
-    list(database).iter().any(|Aside { report, .. }| report.kind != Kind::Wal && (!report.settled || report.has_rest()))
+    list(database)
+        .iter()
+        .any(|Aside { report, .. }| report.kind != AsideKind::Wal && (!report.settled || report.has_rest()))
 }
 
-fn report(path: &Path, kind: Kind) -> Report {
+fn report(path: &Path, kind: AsideKind) -> Report {
     let file = with(path, ".json");
     let known = std::fs::metadata(&file).is_ok_and(|meta| meta.is_file() && meta.len() <= MAX_REPORT);
     let text = known.then(|| std::fs::read(&file).ok()).flatten();
-    let reason = if kind == Kind::Wal { "its database was missing" } else { "its report is missing" };
+    let reason = if kind == AsideKind::Wal { "its database was missing" } else { "its report is missing" };
     let unknown = || Report { kind, reason: reason.to_owned(), ..Report::default() };
     text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_else(unknown)
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 use rusqlite::wal::CheckpointMode;
 
-use super::damage::{Found, is_damage};
+use super::damage::{KnownDamage, is_damage};
 
 /// How many unmoved pages wake the thread: 4 MiB, as SQLite's default.
 const STEP: c_int = 1000;
@@ -34,7 +34,11 @@ const HELD_UP: Duration = Duration::from_millis(10);
 const STACK: usize = 256 << 10;
 
 /// Moves the checkpoints of `connection` to the thread; returns the number of pages in the WAL after each commit.
-pub(super) fn beside(connection: &mut Connection, path: &Path, found: &Found) -> rusqlite::Result<Arc<AtomicI32>> {
+pub(super) fn beside(
+    connection: &mut Connection,
+    path: &Path,
+    found: &KnownDamage,
+) -> rusqlite::Result<Arc<AtomicI32>> {
     // Pages of the WAL that are in the database.
     let moved = Arc::new(AtomicI32::new(0));
     let length = Arc::new(AtomicI32::new(0));
@@ -58,7 +62,7 @@ pub(super) fn beside(connection: &mut Connection, path: &Path, found: &Found) ->
     Ok(kept)
 }
 
-fn thread(path: PathBuf, moved: Arc<AtomicI32>, found: Found) -> SyncSender<()> {
+fn thread(path: PathBuf, moved: Arc<AtomicI32>, found: KnownDamage) -> SyncSender<()> {
     let (wake, woken) = sync_channel(1);
     let work = move || {
         if let Err(error) = run(&path, &moved, &woken, &found) {
@@ -71,7 +75,7 @@ fn thread(path: PathBuf, moved: Arc<AtomicI32>, found: Found) -> SyncSender<()> 
     wake
 }
 
-fn run(path: &Path, moved: &AtomicI32, woken: &Receiver<()>, found: &Found) -> rusqlite::Result<()> {
+fn run(path: &Path, moved: &AtomicI32, woken: &Receiver<()>, found: &KnownDamage) -> rusqlite::Result<()> {
     let connection = Connection::open(path)?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.busy_timeout(HELD_UP)?;

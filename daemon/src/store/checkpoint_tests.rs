@@ -33,7 +33,7 @@ fn the_wal_of_a_stream_that_pauses_is_begun_anew() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("linger.db");
     let (mut write, read) = open(&path).unwrap();
-    beside(&mut write, &path, &Found::default()).unwrap();
+    beside(&mut write, &path, &KnownDamage::default()).unwrap();
     let pages = || read.wal_checkpoint_v2(None::<&str>, CheckpointMode::NOOP).unwrap().0;
     let (mut before, mut commits) = (0, 0);
     while pages() >= before {
@@ -52,7 +52,7 @@ fn the_wal_of_a_stream_that_never_pauses_is_bounded() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("linger.db");
     let (mut write, _read) = open(&path).unwrap();
-    let pages = beside(&mut write, &path, &Found::default()).unwrap();
+    let pages = beside(&mut write, &path, &KnownDamage::default()).unwrap();
     let (mut before, mut commits) = (0, 0);
     // On a busy machine it gets longer before it is begun anew.
     while pages.load(Ordering::Relaxed) >= before {
@@ -68,7 +68,7 @@ fn a_reader_that_holds_on_does_not_hold_up_commits() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("linger.db");
     let (mut write, read) = open(&path).unwrap();
-    beside(&mut write, &path, &Found::default()).unwrap();
+    beside(&mut write, &path, &KnownDamage::default()).unwrap();
     let transaction = read.unchecked_transaction().unwrap();
     read.query_row("SELECT count(*) FROM event", [], |_| Ok(())).unwrap();
     let took = stream(&write, 0, 15_000, Duration::ZERO);

@@ -75,9 +75,9 @@ fn note<K: Ord + Clone>(all: &mut BTreeMap<K, Met>, one: &K, text: &str) -> bool
 
 /// The damage that this daemon has met; cheap to clone.
 #[derive(Clone, Default)]
-pub struct Found(Arc<Mutex<Seen>>);
+pub struct KnownDamage(Arc<Mutex<Seen>>);
 
-impl Found {
+impl KnownDamage {
     fn lock(&self) -> MutexGuard<'_, Seen> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

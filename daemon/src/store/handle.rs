@@ -9,7 +9,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::append::{Append, Write};
 use super::blob::Blobs;
-use super::damage::Found;
+use super::damage::KnownDamage;
 use super::error::{StoreError, ended};
 use super::idempotency::Outcome;
 use super::intact::Intact;
@@ -23,7 +23,7 @@ use crate::log::Log;
 #[derive(Clone)]
 pub struct Store {
     /// The damage that was found.
-    pub found: Found,
+    pub found: KnownDamage,
     /// The database's own path, without links.
     pub path: Arc<Path>,
     pub(super) writer: Queue,

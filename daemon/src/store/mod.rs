@@ -54,14 +54,14 @@ pub use parts::MAX_PARTS;
 pub use read::{Answered, BINNED, LARGE, MIN_PREFIX, PENDING, SessionRow, Untouched, Wanted};
 
 use blob::Blobs;
-use damage::Found;
+use damage::KnownDamage;
 use intact::Intact;
 use queue::Queue;
 
 impl Store {
     /// Opens or creates the database at `path`, mode 0600. An unusable one is set aside.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
-        let found = Found::default();
+        let found = KnownDamage::default();
         let path = open::own_path(path);
         let path = path.as_path();
         let (mut write, read) = open::open(path)?;

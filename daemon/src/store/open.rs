@@ -21,7 +21,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::wal::CheckpointMode;
 use rusqlite::{Connection, ffi};
 
-use super::aside::{self, Kind, Report};
+use super::aside::{self, AsideKind, Report};
 use super::damage::is_damage;
 use super::files::{self, PARTS};
 use super::migrate::{self, APPLICATION, SCHEMA};
@@ -88,8 +88,8 @@ pub fn open(path: &Path) -> anyhow::Result<(Connection, Connection)> {
             Err(trouble) => {
                 let (kind, schema, reason) = match trouble {
                     Trouble::Damaged(reason) if fault::bug("I14") => anyhow::bail!(reason),
-                    Trouble::Damaged(reason) => (Kind::Database, 0, reason),
-                    Trouble::Newer(version) => (Kind::Newer, version, newer(version)),
+                    Trouble::Damaged(reason) => (AsideKind::Database, 0, reason),
+                    Trouble::Newer(version) => (AsideKind::Newer, version, newer(version)),
                     Trouble::Other(error) => {
                         return Err(error.context(format!("{}: cannot open the database", path.display())));
                     }

@@ -84,7 +84,7 @@ pub(crate) fn opens(path: &Path, what: &str) -> Vec<Aside> {
     drop((write, read));
     let asides = aside::list(path);
     for aside in &asides {
-        if aside.report.kind == Kind::Wal {
+        if aside.report.kind == AsideKind::Wal {
             assert_eq!(fs::read(&aside.path).unwrap(), found["-wal"], "{what}: the WAL that was kept");
         } else {
             assert!(files(&aside.path) == found, "{what}: what was set aside is not what was found");
@@ -123,7 +123,7 @@ fn whatever_bytes_are_flipped_the_store_opens_and_sets_aside_what_it_does_not_us
         }
         fs::write(&file, bytes).unwrap();
         let what = format!("seed {seed}, {how} in {}", file.display());
-        match opens(&path, &what).iter().filter(|aside| aside.report.kind != Kind::Wal).count() {
+        match opens(&path, &what).iter().filter(|aside| aside.report.kind != AsideKind::Wal).count() {
             0 => kept += 1,
             _ => set_aside += 1,
         }
@@ -163,7 +163,7 @@ fn a_database_of_a_build_from_before_the_first_release_is_set_aside_and_named() 
     Connection::open(&path).unwrap().pragma_update(None, "application_id", 0).unwrap();
     let asides = opens(&path, "an early build");
     assert_eq!(asides.len(), 1);
-    assert_eq!(asides[0].report.kind, Kind::Database);
+    assert_eq!(asides[0].report.kind, AsideKind::Database);
     assert!(asides[0].report.reason.contains("a build from before the first release wrote it"), "{:?}", asides[0]);
 }
 
@@ -173,7 +173,7 @@ fn a_database_of_a_later_linger_is_set_aside_untouched() {
     Connection::open(&path).unwrap().pragma_update(None, "user_version", SCHEMA + 1).unwrap();
     let asides = opens(&path, "newer");
     assert_eq!(asides.len(), 1);
-    assert_eq!(asides[0].report.kind, Kind::Newer);
+    assert_eq!(asides[0].report.kind, AsideKind::Newer);
     assert!(asides[0].path.to_str().unwrap().contains("linger.db.newer-"));
 }
 

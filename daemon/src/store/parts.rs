@@ -19,7 +19,7 @@ const BYTES: usize = 256 << 10;
 
 /// Consecutive events of a session that are rows of `source`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct LogPart {
     /// The session that has the rows.
     pub(crate) source: String,
     /// The number before its first event.
@@ -28,7 +28,7 @@ pub(crate) struct Part {
     pub(crate) last: u64,
 }
 
-impl Part {
+impl LogPart {
     /// The numbers of the wanted events in it: after the first and up to the second, if there can be any.
     pub(crate) fn within(&self, after: u64, until: u64) -> Option<(u64, u64)> {
         let (after, until) = (after.max(self.after), until.min(self.last));
@@ -85,9 +85,9 @@ impl Store {
 }
 
 /// The parts of a session's log, the last one being its own; one for a session that is no fork.
-pub(crate) fn parts(connection: &Connection, session: &str) -> rusqlite::Result<Vec<Part>> {
+pub(crate) fn parts(connection: &Connection, session: &str) -> rusqlite::Result<Vec<LogPart>> {
     let (mut parts, mut after) = (Vec::new(), 0);
-    let own = |after| Part { source: session.to_owned(), after, last: i64::MAX as u64 };
+    let own = |after| LogPart { source: session.to_owned(), after, last: i64::MAX as u64 };
     let select = connection.prepare_cached("SELECT source, last FROM shared WHERE session = ? ORDER BY last");
     let mut select = match select {
         // A database that was set aside, with a schema that has no forks.
@@ -97,7 +97,7 @@ pub(crate) fn parts(connection: &Connection, session: &str) -> rusqlite::Result<
     let mut rows = select.query([session])?;
     while let Some(row) = rows.next()? {
         let last = row.get::<_, i64>(1)?.max(0) as u64;
-        parts.push(Part { source: row.get(0)?, after, last });
+        parts.push(LogPart { source: row.get(0)?, after, last });
         after = last;
     }
     parts.push(own(after));

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use linger_protocol::id::BlobId;
 use rusqlite::{Connection, params};
 
-use super::damage::Found;
+use super::damage::KnownDamage;
 use super::error::StoreError;
 use super::open::PATIENCE;
 use super::{artifact, aside, parts, usage};
@@ -42,7 +42,7 @@ pub(super) struct Upkeep {
     /// The database.
     path: PathBuf,
     blobs: Blobs,
-    found: Found,
+    found: KnownDamage,
     next: Step,
     /// When the last step ended.
     last: Instant,
@@ -66,7 +66,7 @@ enum Step {
 }
 
 impl Upkeep {
-    pub(super) fn new(path: &Path, blobs: Blobs, found: Found) -> Self {
+    pub(super) fn new(path: &Path, blobs: Blobs, found: KnownDamage) -> Self {
         let (path, later, forked) = (path.to_path_buf(), BTreeSet::new(), BTreeSet::new());
         Self { path, blobs, found, next: Step::Sweep, last: Instant::now(), paused: None, later, forked }
     }
@@ -332,7 +332,7 @@ mod tests {
     use super::{Upkeep, mark_removed};
     use crate::log::{Log, Stored};
     use crate::store::blob::Blobs;
-    use crate::store::damage::Found;
+    use crate::store::damage::KnownDamage;
     use crate::store::idempotency::{Key, Outcome};
     use crate::store::open::open;
     use crate::store::{Append, Fold, Store};
@@ -519,7 +519,7 @@ mod tests {
         for id in ["s1", "s2"] {
             mark_removed(&connection, id).unwrap();
         }
-        let found = Found::default();
+        let found = KnownDamage::default();
         let mut upkeep = Upkeep::new(&path, Blobs::of(&path), found.clone());
         while upkeep.is_due() {
             upkeep.step(&connection);

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::ahead::Ahead;
 use super::append::{Append, Change, Done, Fold, Write};
 use super::blob::Held;
-use super::damage::Found;
+use super::damage::KnownDamage;
 use super::error::StoreError;
 use super::event_row::sum;
 use super::intact::Intact;
@@ -36,7 +36,7 @@ pub(super) fn run(
     writes: &mpsc::Receiver<Write>,
     mut upkeep: Upkeep,
     mut ahead: Ahead,
-    found: &Found,
+    found: &KnownDamage,
     grown: &watch::Sender<()>,
     intact: Arc<Intact>,
 ) {
@@ -124,7 +124,7 @@ fn next_write(
 }
 
 /// Commits all in one transaction; if that fails, each in one of its own, so that one bad append harms only its session.
-fn commit_group(connection: &Connection, group: Vec<Append>, synced: &mut Synced, found: &Found) {
+fn commit_group(connection: &Connection, group: Vec<Append>, synced: &mut Synced, found: &KnownDamage) {
     let sync = group.iter().any(|append| append.sync);
     if fault::bug("I1") {
         for early in &group {
@@ -187,7 +187,7 @@ fn commit(connection: &Connection, group: &[Append]) -> Result<(), StoreError> {
 
 /// Publishes first, so that a client which attaches after its answer finds the event; answers next, so that a caller hears of its
 /// request before readers are woken for its event.
-fn finish(group: Vec<Append>, result: &Result<(), StoreError>, found: &Found) {
+fn finish(group: Vec<Append>, result: &Result<(), StoreError>, found: &KnownDamage) {
     for append in group {
         match result {
             Ok(()) => {}
@@ -446,7 +446,7 @@ mod tests {
             vec![Arc::new(Stored { seq: 1, at: 0, kind: "notice".to_owned(), stream: None, data: "{}".to_owned() })];
         let (pieces, folds) = (Vec::new(), Vec::new());
         let append = Append { log, events, turn: None, pieces, folds, sync: false, done: Some(done) };
-        finish(vec![append], &Ok(()), &Found::default());
+        finish(vec![append], &Ok(()), &KnownDamage::default());
         assert_eq!(looks.1.load(Ordering::Relaxed), 1);
         assert!(matches!(
             std::pin::Pin::new(&mut answer).poll(&mut Context::from_waker(&waker)),

@@ -146,26 +146,26 @@ impl Reader {
 /// Reads one line; nothing if it is of a kind that this build does not know.
 fn parse(line: &[u8]) -> io::Result<Option<Incoming>> {
     #[derive(serde::Deserialize)]
-    struct Line {
+    struct ServerMessage {
         id: Option<u64>,
         method: Option<String>,
         params: Option<Box<RawValue>>,
         result: Option<Box<RawValue>>,
         error: Option<RpcError>,
     }
-    let line: Line = serde_json::from_slice(line)?;
+    let line: ServerMessage = serde_json::from_slice(line)?;
     Ok(match line {
-        Line { method: Some(method), params: Some(params), .. } if method == SESSION_EVENT => {
+        ServerMessage { method: Some(method), params: Some(params), .. } if method == SESSION_EVENT => {
             Some(Incoming::Event(serde_json::from_str(params.get())?, params))
         }
-        Line { method: Some(method), params: Some(params), .. } if method == EVENTS_EVENT => {
+        ServerMessage { method: Some(method), params: Some(params), .. } if method == EVENTS_EVENT => {
             Some(Incoming::Any(serde_json::from_str(params.get())?, params))
         }
-        Line { method: Some(_), .. } => None,
-        Line { id: Some(id), error: Some(error), .. } => Some(Incoming::Response(id, Err(error))),
-        Line { id: Some(id), result: Some(result), .. } => Some(Incoming::Response(id, Ok(result))),
+        ServerMessage { method: Some(_), .. } => None,
+        ServerMessage { id: Some(id), error: Some(error), .. } => Some(Incoming::Response(id, Err(error))),
+        ServerMessage { id: Some(id), result: Some(result), .. } => Some(Incoming::Response(id, Ok(result))),
         // The daemon could not tell which request it is about, or refuses the connection.
-        Line { error: Some(error), .. } => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
+        ServerMessage { error: Some(error), .. } => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
         _ => None,
     })
 }

@@ -186,7 +186,7 @@ type Answer = (Box<RawValue>, Option<MethodResponseNotifyTx>, Vec<LargeRoom>);
 type Handler = Pin<Box<dyn Future<Output = Option<Answer>> + Send>>;
 
 /// The request in one message.
-enum Asked {
+enum MessageHandlers {
     One(Handler),
     /// At most [`MAX_BATCH`], which is no more than may wait.
     Batch(Vec<Handler>),
@@ -230,12 +230,12 @@ impl Connection {
     }
 
     /// Polls once: a ready response is sent in place, any other becomes a task and keeps its room.
-    async fn run(&self, asked: Asked, room: Room) -> Result<(), Gone> {
+    async fn run(&self, asked: MessageHandlers, room: Room) -> Result<(), Gone> {
         let activity = &self.outbox.activity;
         activity.asked.store(activity.now(), Ordering::Relaxed);
         let (requests, mut handler) = match asked {
-            Asked::One(handler) => (1, handler),
-            Asked::Batch(handlers) => (handlers.len() as u32, together(handlers)),
+            MessageHandlers::One(handler) => (1, handler),
+            MessageHandlers::Batch(handlers) => (handlers.len() as u32, together(handlers)),
         };
         let Ok(permit) = activity.waiting.clone().acquire_many_owned(requests).await else { return Err(Gone) };
         // Without Tokio's budget, of which a crowd of requests could take all: then a later one would overtake this one.
@@ -254,37 +254,37 @@ impl Connection {
         }
     }
 
-    fn handle_frame(&self, frame: Frame) -> Asked {
+    fn handle_frame(&self, frame: Frame) -> MessageHandlers {
         let line = match frame {
             Frame::Message(line) => line,
             Frame::Oversize => {
                 let message = format!("a message may have {MAX_REQUEST} bytes at most");
-                return Asked::One(fault(OVERSIZED_REQUEST, message, Id::Null));
+                return MessageHandlers::One(fault(OVERSIZED_REQUEST, message, Id::Null));
             }
             Frame::GivenUp => {
                 let error = RpcError::new(Code::TooMuch, "a large request was given up before its end");
                 let error = error.hint("it came too slowly, or too many large requests came at once; send it again");
                 let (json, _, _) = MethodResponse::error(Id::Null, ErrorObjectOwned::from(error)).into_parts();
-                return Asked::One(Box::pin(std::future::ready(Some((json, None, Vec::new())))));
+                return MessageHandlers::One(Box::pin(std::future::ready(Some((json, None, Vec::new())))));
             }
             Frame::Broken => {
-                return Asked::One(fault(PARSE_ERROR, "no Content-Length header".to_owned(), Id::Null));
+                return MessageHandlers::One(fault(PARSE_ERROR, "no Content-Length header".to_owned(), Id::Null));
             }
         };
         if line.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'[') {
-            return Asked::One(self.handle_one(&line, &Arc::default()));
+            return MessageHandlers::One(self.handle_one(&line, &Arc::default()));
         }
         match serde_json::from_slice(&line) {
             Ok(Entries(entries)) => {
                 let together = Arc::default();
                 let handle = |entry: &RawValue| self.handle_one(entry.get().as_bytes(), &together);
-                Asked::Batch(entries.into_iter().map(handle).collect())
+                MessageHandlers::Batch(entries.into_iter().map(handle).collect())
             }
             Err(error) if error.is_data() => {
                 let message = format!("a batch has 1 to {MAX_BATCH} requests");
-                Asked::One(fault(INVALID_REQUEST, message, Id::Null))
+                MessageHandlers::One(fault(INVALID_REQUEST, message, Id::Null))
             }
-            Err(error) => Asked::One(fault(PARSE_ERROR, error.to_string(), Id::Null)),
+            Err(error) => MessageHandlers::One(fault(PARSE_ERROR, error.to_string(), Id::Null)),
         }
     }
 

@@ -176,7 +176,7 @@ impl ConfigStore {
         let trusted = lock(&self.workspaces.trusted).get(root).cloned().unwrap_or_else(nothing);
         // What a broken file says is what it said last.
         let (mut found, mut servers_found) = split(before.found.clone().unwrap_or(trusted));
-        let mut read = Read::default();
+        let mut read = WorkspaceFiles::default();
         match parsed(config, &root.join(CONFIG), |text, file| {
             workspace::parse(text.unwrap_or_default(), file, self.tools().current().names())
         }) {
@@ -232,8 +232,8 @@ impl ConfigStore {
     }
 
     /// Puts what was found into force, without what waits.
-    fn settle_files(&self, root: &Path, seen: &Seen, read: Read, found: Value) -> Arc<Now> {
-        let Read { texts, error, problems, lines } = read;
+    fn settle_files(&self, root: &Path, seen: &Seen, read: WorkspaceFiles, found: Value) -> Arc<Now> {
+        let WorkspaceFiles { texts, error, problems, lines } = read;
         let trusted = lock(&self.workspaces.trusted).get(root).cloned().unwrap_or_else(nothing);
         let found = with_files(found, &lock(&seen.files), &lock(&seen.servers), &trusted);
         let merged = merge(&trusted, &found);
@@ -295,7 +295,7 @@ impl ConfigStore {
         let (problems, lines) = (now.problems.clone(), now.lines.clone());
         // A broken one stays as it is.
         if let (Some(found), None) = (now.found.clone(), &error) {
-            self.settle_files(root, &seen, Read { texts, error, problems, lines }, found);
+            self.settle_files(root, &seen, WorkspaceFiles { texts, error, problems, lines }, found);
         }
     }
 
@@ -361,7 +361,7 @@ impl ConfigStore {
 
 /// The result of reading the files of a workspace.
 #[derive(Default)]
-struct Read {
+struct WorkspaceFiles {
     texts: Texts,
     error: Option<ConfigError>,
     problems: Vec<String>,

@@ -8,7 +8,7 @@ use hyper::{Method, Request, StatusCode};
 
 use linger_protocol::token::TOKEN;
 
-use super::options::Options;
+use super::options::GatewayOptions;
 use super::reply::Failure;
 
 /// The cookie with the token.
@@ -60,7 +60,7 @@ impl Token {
 
 impl Hosts {
     /// `address` is where it listens: an address and port, or `unix:` and a path.
-    pub(super) fn new(address: &str, options: &Options) -> Self {
+    pub(super) fn new(address: &str, options: &GatewayOptions) -> Self {
         let own = match address.rsplit_once(':') {
             _ if address.starts_with("unix:") => vec!["localhost".to_owned()],
             // The address first: it is the one of the URL.
@@ -166,7 +166,7 @@ mod tests {
 
     fn hosts(words: &str) -> Hosts {
         let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
-        Hosts::new("127.0.0.1:4000", &Options::parse(&words).unwrap())
+        Hosts::new("127.0.0.1:4000", &GatewayOptions::parse(&words).unwrap())
     }
 
     fn request(headers: &[(&str, &str)]) -> Request<()> {

@@ -110,9 +110,9 @@ pub(super) async fn get(client: Client, id: &str, headers: &HeaderMap) -> Result
     let row: Artifact = wire.get("artifact/get", json!({ "id": id })).await?;
     let range = headers.get(RANGE).and_then(|range| range.to_str().ok());
     let (from, to, is_part) = match range.map(|range| part(range, row.size)) {
-        None | Some(Asked::All) => (0, row.size, false),
-        Some(Asked::Part(from, to)) => (from, to, true),
-        Some(Asked::Nothing) => {
+        None | Some(RangeRequest::All) => (0, row.size, false),
+        Some(RangeRequest::Part(from, to)) => (from, to, true),
+        Some(RangeRequest::Nothing) => {
             let failure = Failure::new(StatusCode::RANGE_NOT_SATISFIABLE, "range", "the artifact ends before this");
             let mut reply = failure.reply(failure.json());
             reply.headers_mut().insert(CONTENT_RANGE, header(&format!("bytes */{}", row.size))?);
@@ -178,7 +178,7 @@ fn header(text: &str) -> Result<HeaderValue, Failure> {
 
 /// The bytes that a `Range` asks for.
 #[derive(Debug, PartialEq, Eq)]
-enum Asked {
+enum RangeRequest {
     /// All: the header is no range of bytes, or several (RFC 9110, 14.2 allows this).
     All,
     /// From a byte to another, which is not in it.
@@ -187,23 +187,23 @@ enum Asked {
     Nothing,
 }
 
-fn part(range: &str, size: u64) -> Asked {
+fn part(range: &str, size: u64) -> RangeRequest {
     let Some((from, to)) = range.strip_prefix("bytes=").and_then(|range| range.split_once('-')) else {
-        return Asked::All;
+        return RangeRequest::All;
     };
     let number = |text: &str| text.trim().parse::<u64>().ok();
     match (from.trim(), to.trim()) {
         ("", last) => match number(last) {
-            None => Asked::All,
-            Some(0) => Asked::Nothing,
-            Some(_) if size == 0 => Asked::Nothing,
-            Some(last) => Asked::Part(size.saturating_sub(last), size),
+            None => RangeRequest::All,
+            Some(0) => RangeRequest::Nothing,
+            Some(_) if size == 0 => RangeRequest::Nothing,
+            Some(last) => RangeRequest::Part(size.saturating_sub(last), size),
         },
         (from, to) => match (number(from), to.is_empty().then_some(u64::MAX).or_else(|| number(to))) {
-            (Some(from), Some(to)) if to < from => Asked::All,
-            (Some(from), Some(_)) if from >= size => Asked::Nothing,
-            (Some(from), Some(to)) => Asked::Part(from, to.saturating_add(1).min(size)),
-            _ => Asked::All,
+            (Some(from), Some(to)) if to < from => RangeRequest::All,
+            (Some(from), Some(_)) if from >= size => RangeRequest::Nothing,
+            (Some(from), Some(to)) => RangeRequest::Part(from, to.saturating_add(1).min(size)),
+            _ => RangeRequest::All,
         },
     }
 }
@@ -214,16 +214,16 @@ mod tests {
 
     #[test]
     fn a_range_is_one_part_of_what_is_there() {
-        assert_eq!(part("bytes=0-9", 100), Asked::Part(0, 10));
-        assert_eq!(part("bytes=90-", 100), Asked::Part(90, 100));
-        assert_eq!(part("bytes=90-500", 100), Asked::Part(90, 100));
-        assert_eq!(part("bytes=-5", 100), Asked::Part(95, 100));
-        assert_eq!(part("bytes=-500", 100), Asked::Part(0, 100));
-        assert_eq!(part("bytes=100-", 100), Asked::Nothing);
-        assert_eq!(part("bytes=-0", 100), Asked::Nothing);
-        assert_eq!(part("bytes=-1", 0), Asked::Nothing);
+        assert_eq!(part("bytes=0-9", 100), RangeRequest::Part(0, 10));
+        assert_eq!(part("bytes=90-", 100), RangeRequest::Part(90, 100));
+        assert_eq!(part("bytes=90-500", 100), RangeRequest::Part(90, 100));
+        assert_eq!(part("bytes=-5", 100), RangeRequest::Part(95, 100));
+        assert_eq!(part("bytes=-500", 100), RangeRequest::Part(0, 100));
+        assert_eq!(part("bytes=100-", 100), RangeRequest::Nothing);
+        assert_eq!(part("bytes=-0", 100), RangeRequest::Nothing);
+        assert_eq!(part("bytes=-1", 0), RangeRequest::Nothing);
         for all in ["bytes=5-2", "bytes=0-1,5-6", "bytes=x-", "lines=1-2", "bytes=", "bytes=-"] {
-            assert_eq!(part(all, 100), Asked::All, "{all}");
+            assert_eq!(part(all, 100), RangeRequest::All, "{all}");
         }
     }
 

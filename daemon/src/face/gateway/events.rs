@@ -29,11 +29,11 @@ struct Notice<'a> {
     #[serde(borrow)]
     cursor: Cow<'a, str>,
     #[serde(borrow)]
-    event: Kind<'a>,
+    event: KindField<'a>,
 }
 
 #[derive(Deserialize)]
-struct Kind<'a> {
+struct KindField<'a> {
     #[serde(borrow)]
     kind: Cow<'a, str>,
 }

@@ -18,7 +18,7 @@ const MAX_PATH: usize = 200;
 pub(super) struct AccessLog(PathBuf);
 
 /// A line of the access log.
-pub(super) struct Line<'a> {
+pub(super) struct AccessLine<'a> {
     pub(super) method: &'a str,
     /// Without its query.
     pub(super) path: &'a str,
@@ -34,7 +34,7 @@ impl AccessLog {
     }
 
     /// Appends a line. A log that cannot be written stops no request.
-    pub(super) fn write(&self, line: &Line<'_>) {
+    pub(super) fn write(&self, line: &AccessLine<'_>) {
         let _unwritten = self.append(&text(line, clock::now()));
     }
 
@@ -47,8 +47,8 @@ impl AccessLog {
     }
 }
 
-fn text(line: &Line<'_>, now: u64) -> String {
-    let Line { method, path, status, took, pid } = line;
+fn text(line: &AccessLine<'_>, now: u64) -> String {
+    let AccessLine { method, path, status, took, pid } = line;
     let path: String = path.chars().flat_map(char::escape_default).take(MAX_PATH).collect();
     let pid = pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string());
     let seconds = now % clock::DAY_MS / 1000;
@@ -65,10 +65,10 @@ mod tests {
     #[test]
     fn a_line_is_one_line_whatever_the_path_is() {
         let took = Duration::from_millis(7);
-        let line = Line { method: "GET", path: "/a\n\u{1b}[2J", status: 401, took, pid: Some(9) };
+        let line = AccessLine { method: "GET", path: "/a\n\u{1b}[2J", status: 401, took, pid: Some(9) };
         assert_eq!(text(&line, 90_061_000), "1970-01-02T01:01:01Z GET /a\\n\\u{1b}[2J 401 7ms pid=9\n");
         let long = "x".repeat(9999);
-        let line = Line { path: &long, pid: None, ..line };
+        let line = AccessLine { path: &long, pid: None, ..line };
         assert!(text(&line, 0).len() < 300 && text(&line, 0).ends_with("pid=-\n"));
     }
 }

@@ -50,7 +50,7 @@ use tokio::sync::Semaphore;
 use crate::sys::{memory, terminal};
 use access::Hosts;
 use log::AccessLog;
-use options::Options;
+use options::GatewayOptions;
 use server::Listener;
 use shared::Gateway;
 use state::Lock;
@@ -77,7 +77,7 @@ pub fn main(arguments: &[String]) -> ExitCode {
 
 fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
     memory::tune_allocator();
-    let options = Options::parse(arguments)?;
+    let options = GatewayOptions::parse(arguments)?;
     let places = Places::of_user()?;
     private_directory(&places.state)?;
     let Some(lock) = Lock::take(&places)? else {

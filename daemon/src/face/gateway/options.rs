@@ -9,7 +9,7 @@ const MAX_CONNECTIONS: usize = 1000;
 
 /// The parsed command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Options {
+pub(super) struct GatewayOptions {
     pub(super) listen: Listen,
     /// How others reach it, through a proxy of the user's: scheme, host and perhaps a port.
     pub(super) public_url: Option<String>,
@@ -20,7 +20,7 @@ pub(super) struct Options {
     pub(super) background: bool,
 }
 
-impl Options {
+impl GatewayOptions {
     pub(super) fn parse(arguments: &[String]) -> anyhow::Result<Self> {
         let mut options = Self {
             listen: Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 0))),
@@ -60,9 +60,9 @@ impl Options {
 mod tests {
     use super::*;
 
-    fn parse(words: &str) -> Result<Options, String> {
+    fn parse(words: &str) -> Result<GatewayOptions, String> {
         let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
-        Options::parse(&words).map_err(|error| error.to_string())
+        GatewayOptions::parse(&words).map_err(|error| error.to_string())
     }
 
     #[test]

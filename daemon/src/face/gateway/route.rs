@@ -14,7 +14,7 @@ use percent_encoding::percent_decode_str;
 
 use super::access::{self, Entry};
 use super::client::{Client, Connection, Query};
-use super::log::Line;
+use super::log::AccessLine;
 use super::reply::{Body, Failure, Reply};
 use super::wire::Wire;
 use super::{artifact, blob, events, login, openai, page, rpc};
@@ -49,8 +49,13 @@ pub(super) async fn answer(connection: &Connection, request: Request<Incoming>) 
         headers.insert(VARY, HeaderValue::from_static("origin"));
     }
     let pid = connection.found.get().and_then(|peer| peer.pid());
-    let line =
-        Line { method: method.as_str(), path: &path, status: reply.status().as_u16(), took: begun.elapsed(), pid };
+    let line = AccessLine {
+        method: method.as_str(),
+        path: &path,
+        status: reply.status().as_u16(),
+        took: begun.elapsed(),
+        pid,
+    };
     connection.gateway.log.write(&line);
     reply
 }

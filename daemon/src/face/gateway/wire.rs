@@ -74,7 +74,7 @@ impl From<Trouble> for Failure {
 
 /// A line of the daemon's.
 #[derive(Deserialize)]
-struct Line<'a> {
+struct DaemonMessage<'a> {
     id: Option<u64>,
     #[serde(borrow)]
     method: Option<Cow<'a, str>>,
@@ -153,7 +153,7 @@ impl Wire {
     fn answer(&mut self, id: u64) -> Result<Option<Result<Box<RawValue>, RpcError>>, Trouble> {
         while let Some(frame) = self.decoder.next_frame() {
             let Frame::Message(bytes) = frame else { return Err(Trouble::Lost) };
-            let line: Line<'_> = serde_json::from_slice(&bytes).map_err(|_| Trouble::Lost)?;
+            let line: DaemonMessage<'_> = serde_json::from_slice(&bytes).map_err(|_| Trouble::Lost)?;
             match (line.method, line.params) {
                 (Some(_), Some(params)) => self.notices.push_back(params.to_owned()),
                 // The daemon refuses the connection, or could not read a request.

@@ -65,12 +65,12 @@ struct Host(Arc<Shared>);
 struct Shared {
     calls: Arc<Calls>,
     out: mpsc::Sender<String>,
-    state: Mutex<State>,
+    state: Mutex<HostState>,
     last: AtomicU64,
 }
 
 #[derive(Default)]
-struct State {
+struct HostState {
     /// Whether a host of the handshake can ask its user.
     can_ask: bool,
     /// Ends the calls that run, by the id of their request.
@@ -325,7 +325,7 @@ impl Host {
         let _gone = self.0.out.send(message.to_string()).await;
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, HostState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

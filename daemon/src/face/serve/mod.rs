@@ -44,7 +44,7 @@ const OF_SESSIONS: [&str; 6] = ["bash_output", "bash_kill", "plan", "ask_user", 
 
 /// The parsed command line.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Asked {
+struct ServeOptions {
     /// The only tools; absent for all.
     tools: Option<Vec<String>>,
     /// Rules for calls that run without asking.
@@ -99,8 +99,8 @@ fn file(fd: BorrowedFd<'_>) -> std::io::Result<tokio::fs::File> {
     Ok(tokio::fs::File::from_std(std::fs::File::from(fd.try_clone_to_owned()?)))
 }
 
-fn parse(arguments: &[String]) -> anyhow::Result<Asked> {
-    let mut asked = Asked::default();
+fn parse(arguments: &[String]) -> anyhow::Result<ServeOptions> {
+    let mut asked = ServeOptions::default();
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let (name, value) = match word.split_once('=') {
@@ -130,7 +130,7 @@ fn served() -> ToolSet {
 }
 
 /// The services of calls, for the directory that this process was started in.
-fn calls(asked: &Asked, places: &Places, own: &Path) -> anyhow::Result<Calls> {
+fn calls(asked: &ServeOptions, places: &Places, own: &Path) -> anyhow::Result<Calls> {
     let all = served();
     let tools = match &asked.tools {
         None => all,
@@ -197,7 +197,7 @@ mod command_line {
         let parse = |words: &[&str]| parse(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
         let asked = parse(&["--tools", "bash,read", "--allow", "bash(make)", "--allow=edit"]).unwrap();
         let tools = Some(vec!["bash".to_owned(), "read".to_owned()]);
-        assert_eq!(asked, Asked { tools, allow: vec!["bash(make)".to_owned(), "edit".to_owned()] });
+        assert_eq!(asked, ServeOptions { tools, allow: vec!["bash(make)".to_owned(), "edit".to_owned()] });
         assert!(parse(&["--tools"]).is_err() && parse(&["--mode=auto"]).is_err());
     }
 }

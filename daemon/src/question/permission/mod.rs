@@ -85,19 +85,19 @@ pub enum Verdict {
 pub struct ResolvedAccess {
     bases: PathBases,
     /// One for each of [`Access::each`].
-    parts: Vec<Part>,
+    parts: Vec<ResolvedPart>,
 }
 
 /// One thing that a call touches.
 #[derive(Debug)]
-struct Part {
+struct ResolvedPart {
     /// Absent when it is no path.
     target: Option<Target>,
     /// Whether the call writes what controls git, linger, or which programs run: mode `edit` asks.
     is_guarded: bool,
 }
 
-impl Part {
+impl ResolvedPart {
     fn of(access: &Access, workspace: &Workspace, rules: &Rules) -> Self {
         let target = Target::of(access, workspace);
         let writes = target.as_ref().filter(|_| matches!(access, Access::Write(_)));
@@ -114,7 +114,8 @@ impl Part {
 impl ResolvedAccess {
     /// Blocks on the disk unless the access is a command: never call it on the runtime thread.
     pub fn of(access: &Access, workspace: &Workspace, rules: &Rules) -> Self {
-        let parts: Vec<Part> = access.each().iter().map(|part| Part::of(part, workspace, rules)).collect();
+        let parts: Vec<ResolvedPart> =
+            access.each().iter().map(|part| ResolvedPart::of(part, workspace, rules)).collect();
         let bases = if parts.iter().any(|part| part.target.is_some()) {
             PathBases::of(workspace, rules.home.as_deref())
         } else {
@@ -142,7 +143,7 @@ impl ResolvedAccess {
     }
 
     /// The parts of a call, each as a call of its own: what it only reads, it does not change.
-    fn each<'a>(&'a self, call: &'a CallInfo<'a>) -> impl Iterator<Item = (CallInfo<'a>, &'a Part)> {
+    fn each<'a>(&'a self, call: &'a CallInfo<'a>) -> impl Iterator<Item = (CallInfo<'a>, &'a ResolvedPart)> {
         let is_one = self.parts.len() == 1;
         call.access.each().iter().zip(&self.parts).map(move |(access, part)| {
             let changes = call.changes && (is_one || access.reads().is_none());
@@ -194,10 +195,10 @@ fn decide_part(
     mode: Mode,
     call: &CallInfo<'_>,
     resolved: &ResolvedAccess,
-    part: &Part,
+    part: &ResolvedPart,
 ) -> Verdict {
     let ResolvedAccess { bases, .. } = resolved;
-    let Part { target, is_guarded } = part;
+    let ResolvedPart { target, is_guarded } = part;
     // What narrows `read` narrows the tool that reads a skill's files.
     let as_read = CallInfo { tool: "read", ..call.clone() };
     let first = |list: &[Rule], effect| {

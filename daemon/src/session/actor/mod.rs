@@ -65,7 +65,7 @@ use crate::log::{Log, OpenStream, Piece, PieceKind, Stored};
 use crate::mcp::sessions::Loaded;
 use crate::provider::catalogue::Resolved;
 use crate::question::permission::{Verdict, grant_everywhere};
-use crate::store::damage::Found;
+use crate::store::damage::KnownDamage;
 use crate::store::idempotency::{Key, Outcome};
 use crate::store::{Append, Fold, SessionRow, StoreError};
 use crate::sys::clock::{self, DAY_MS};
@@ -227,7 +227,7 @@ pub struct Actor {
 
 /// Clears the "cannot write" report of a session when its actor ends.
 struct ClearUnwritten {
-    found: Found,
+    found: KnownDamage,
     id: SessionId,
 }
 

@@ -17,8 +17,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
-use super::asked::{Asked, Target};
-use super::options::Options;
+use super::asked::{ApiRequest, Target};
+use super::options::RequestOptions;
 use crate::face::gateway::client::Client;
 use crate::face::gateway::reply::Failure;
 use crate::face::gateway::wire::Trouble;
@@ -36,7 +36,7 @@ const MAX_LOSSES: u32 = 5;
 
 /// A piece of an answer.
 #[derive(Debug)]
-pub(super) enum Piece {
+pub(super) enum AnswerPiece {
     /// Text of a message.
     Text(String),
     /// Thinking of a message.
@@ -63,22 +63,22 @@ pub(super) struct Finished {
 }
 
 /// An answer that is under way.
-pub(super) struct Running {
-    pub(super) pieces: mpsc::Receiver<Piece>,
+pub(super) struct AnswerStream {
+    pub(super) pieces: mpsc::Receiver<AnswerPiece>,
     /// The model that answers, or the name that was asked for.
     pub(super) model: String,
     pub(super) session: Option<SessionId>,
 }
 
 /// Begins to answer.
-pub(super) async fn begin(client: Client, options: Options, asked: Asked) -> Result<Running, Failure> {
+pub(super) async fn begin(client: Client, options: RequestOptions, asked: ApiRequest) -> Result<AnswerStream, Failure> {
     match asked.target(options.session.clone())? {
         Target::Plain => complete(client, asked).await,
         target => prompt(client, &options, target, asked).await,
     }
 }
 
-async fn complete(mut client: Client, asked: Asked) -> Result<Running, Failure> {
+async fn complete(mut client: Client, asked: ApiRequest) -> Result<AnswerStream, Failure> {
     let start = completion::Start {
         model: Some(asked.model),
         system: asked.system.join("\n\n"),
@@ -98,26 +98,26 @@ async fn complete(mut client: Client, asked: Asked) -> Result<Running, Failure> 
                 () = sender.closed() => return,
             };
             let event = notice.and_then(|notice| serde_json::from_str::<completion::Notification>(notice.get()).ok());
-            let piece = event.map_or_else(|| Piece::Failed(lost()), |notice| piece_of(notice.event));
-            let is_last = matches!(piece, Piece::Finished(_) | Piece::Failed(_));
+            let piece = event.map_or_else(|| AnswerPiece::Failed(lost()), |notice| piece_of(notice.event));
+            let is_last = matches!(piece, AnswerPiece::Finished(_) | AnswerPiece::Failed(_));
             if sender.send(piece).await.is_err() || is_last {
                 return;
             }
         }
     });
-    Ok(Running { pieces, model: started.model, session: None })
+    Ok(AnswerStream { pieces, model: started.model, session: None })
 }
 
-fn piece_of(event: CompletionEvent) -> Piece {
+fn piece_of(event: CompletionEvent) -> AnswerPiece {
     match event {
-        CompletionEvent::Text { text, .. } => Piece::Text(text),
-        CompletionEvent::Thinking { text, .. } => Piece::Thinking(text),
+        CompletionEvent::Text { text, .. } => AnswerPiece::Text(text),
+        CompletionEvent::Thinking { text, .. } => AnswerPiece::Thinking(text),
         CompletionEvent::Completed { content, stop_reason, usage } => {
-            Piece::Finished(Finished { content, answer: None, reason: stop_reason, usage })
+            AnswerPiece::Finished(Finished { content, answer: None, reason: stop_reason, usage })
         }
         CompletionEvent::Failed { message, hint, status } => {
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
-            Piece::Failed(Failure::new(status, "provider_failed", message).hint(hint))
+            AnswerPiece::Failed(Failure::new(status, "provider_failed", message).hint(hint))
         }
     }
 }
@@ -144,7 +144,12 @@ struct Turn {
     content: Vec<ContentBlock>,
 }
 
-async fn prompt(mut client: Client, options: &Options, target: Target, asked: Asked) -> Result<Running, Failure> {
+async fn prompt(
+    mut client: Client,
+    options: &RequestOptions,
+    target: Target,
+    asked: ApiRequest,
+) -> Result<AnswerStream, Failure> {
     let is_made = !matches!(target, Target::Bound(_));
     let content = asked.prompt(!is_made)?;
     let (session, model, cursor) = match target {
@@ -196,7 +201,7 @@ async fn prompt(mut client: Client, options: &Options, target: Target, asked: As
         content: Vec::new(),
     };
     task::spawn(turn.follow(sender));
-    Ok(Running { pieces, model, session: Some(session) })
+    Ok(AnswerStream { pieces, model, session: Some(session) })
 }
 
 /// The characters of an idempotency key: 160 bits.
@@ -204,7 +209,7 @@ const KEY: usize = 32;
 
 async fn create(
     client: &mut Client,
-    options: &Options,
+    options: &RequestOptions,
     effort: Effort,
     model: Option<String>,
     tools: Option<Vec<String>>,
@@ -227,7 +232,7 @@ async fn create(
 
 impl Turn {
     /// Reads until the turn has ended or nobody wants to know.
-    async fn follow(mut self, sender: mpsc::Sender<Piece>) {
+    async fn follow(mut self, sender: mpsc::Sender<AnswerPiece>) {
         let mut losses = 0;
         loop {
             let notice = tokio::select! {
@@ -238,13 +243,13 @@ impl Turn {
                 losses += 1;
                 match self.come_back().await {
                     Ok(()) if losses <= MAX_LOSSES => continue,
-                    Ok(()) => drop(sender.send(Piece::Failed(lost())).await),
-                    Err(failure) => drop(sender.send(Piece::Failed(failure)).await),
+                    Ok(()) => drop(sender.send(AnswerPiece::Failed(lost())).await),
+                    Err(failure) => drop(sender.send(AnswerPiece::Failed(failure)).await),
                 }
                 return;
             };
             for piece in self.pieces(&notice) {
-                let is_last = matches!(piece, Piece::Finished(_) | Piece::Failed(_));
+                let is_last = matches!(piece, AnswerPiece::Finished(_) | AnswerPiece::Failed(_));
                 if sender.send(piece).await.is_err() {
                     return self.leave().await;
                 }
@@ -273,32 +278,32 @@ impl Turn {
         Ok(())
     }
 
-    fn pieces(&mut self, notice: &RawValue) -> Vec<Piece> {
+    fn pieces(&mut self, notice: &RawValue) -> Vec<AnswerPiece> {
         let Ok(Notification { cursor, event, .. }) = serde_json::from_str(notice.get()) else { return Vec::new() };
         self.cursor = Some(cursor);
         let mut pieces = Vec::new();
         if self.has_events {
-            pieces.push(Piece::Event(notice.to_owned()));
+            pieces.push(AnswerPiece::Event(notice.to_owned()));
         }
         pieces.extend(self.piece(event));
         pieces
     }
 
     /// The piece of the answer that an event of the session gives.
-    fn piece(&mut self, event: Event) -> Option<Piece> {
+    fn piece(&mut self, event: Event) -> Option<AnswerPiece> {
         let is_ours = self.turn.is_some() && event.turn == self.turn;
         match event.body {
             EventBody::TurnStarted { prompt } if prompt == self.prompt => {
                 self.turn = event.turn;
                 None
             }
-            EventBody::PromptUnqueued { prompt, .. } if prompt == self.prompt => Some(Piece::Failed(cancelled())),
-            EventBody::TextDelta(delta) if is_ours && self.has_text => Some(Piece::Text(self.text(delta))),
-            EventBody::ThinkingDelta(Delta { text, .. }) if is_ours => Some(Piece::Thinking(text)),
+            EventBody::PromptUnqueued { prompt, .. } if prompt == self.prompt => Some(AnswerPiece::Failed(cancelled())),
+            EventBody::TextDelta(delta) if is_ours && self.has_text => Some(AnswerPiece::Text(self.text(delta))),
+            EventBody::ThinkingDelta(Delta { text, .. }) if is_ours => Some(AnswerPiece::Thinking(text)),
             EventBody::Message { role: Role::Assistant, content, interrupted: false, .. } if is_ours => {
                 let text = linger_protocol::message::text_of(&content);
                 self.content = content;
-                (self.has_text && !text.is_empty()).then_some(Piece::Message(text))
+                (self.has_text && !text.is_empty()).then_some(AnswerPiece::Message(text))
             }
             EventBody::TurnFinished { stop_reason, detail, hint, answer, usage, .. } if is_ours => {
                 Some(self.end(stop_reason, detail, hint, answer, usage))
@@ -322,15 +327,17 @@ impl Turn {
         hint: Option<String>,
         answer: Option<Value>,
         usage: Usage,
-    ) -> Piece {
+    ) -> AnswerPiece {
         match reason {
-            StopReason::Cancelled => Piece::Failed(cancelled()),
+            StopReason::Cancelled => AnswerPiece::Failed(cancelled()),
             StopReason::Error | StopReason::Unknown => {
                 let text = detail.unwrap_or_else(|| "the turn failed".to_owned());
                 let failure = Failure::new(StatusCode::BAD_GATEWAY, "turn_failed", text);
-                Piece::Failed(Failure { hint, ..failure })
+                AnswerPiece::Failed(Failure { hint, ..failure })
             }
-            reason => Piece::Finished(Finished { content: std::mem::take(&mut self.content), answer, reason, usage }),
+            reason => {
+                AnswerPiece::Finished(Finished { content: std::mem::take(&mut self.content), answer, reason, usage })
+            }
         }
     }
 }

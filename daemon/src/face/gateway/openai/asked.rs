@@ -10,7 +10,7 @@ use super::super::reply::Failure;
 
 /// A request, in the form that both interfaces share.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct ApiRequest {
     /// As the caller wrote it.
     pub(super) model: String,
     /// Instructions, one a message.
@@ -47,7 +47,7 @@ const UNKNOWN: [(&str, &[&str]); 9] = [
     ("background", &["false"]),
 ];
 
-impl Asked {
+impl ApiRequest {
     /// The fields that both interfaces write the same way.
     pub(super) fn of(body: &Map<String, Value>) -> Result<Self, Failure> {
         for (name, harmless) in UNKNOWN {
@@ -231,8 +231,8 @@ pub(super) fn image(url: &str) -> Result<ContentBlock, Failure> {
 mod tests {
     use super::*;
 
-    fn asked(model: &str) -> Asked {
-        Asked { model: model.to_owned(), ..Asked::default() }
+    fn asked(model: &str) -> ApiRequest {
+        ApiRequest { model: model.to_owned(), ..ApiRequest::default() }
     }
 
     #[test]
@@ -254,7 +254,7 @@ mod tests {
         let mut both = asked("demo|read");
         both.tool(&json!({ "name": "mine" })).unwrap();
         assert_eq!(both.target(None).unwrap_err().status.as_u16(), 400);
-        assert_eq!(Asked { model: "demo".to_owned(), ..both }.target(None).unwrap(), Target::Plain);
+        assert_eq!(ApiRequest { model: "demo".to_owned(), ..both }.target(None).unwrap(), Target::Plain);
     }
 
     #[test]
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_done_is_refused_and_what_changes_nothing_is_not() {
-        let of = |body: Value| Asked::of(body.as_object().unwrap()).map(drop).map_err(|failure| failure.message);
+        let of = |body: Value| ApiRequest::of(body.as_object().unwrap()).map(drop).map_err(|failure| failure.message);
         assert_eq!(of(json!({ "model": "m", "n": 1, "stop": null, "logit_bias": {}, "temperature": 0.5 })), Ok(()));
         assert!(of(json!({ "model": "m", "n": 2 })).unwrap_err().contains("`n`"));
         assert!(of(json!({ "model": "m", "stop": ["x"] })).unwrap_err().contains("`stop`"));

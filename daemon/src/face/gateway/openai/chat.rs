@@ -5,10 +5,10 @@ use linger_protocol::message::{ContentBlock, Role, StopReason, Usage, text_of};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
-use super::answer::{self, Finished, Piece, Running};
-use super::asked::{Asked, image};
+use super::answer::{self, AnswerPiece, AnswerStream, Finished};
+use super::asked::{ApiRequest, image};
 use super::object::{error_value, name};
-use super::options::{Options, with_session};
+use super::options::{RequestOptions, with_session};
 use super::stream::{event_line, first, next};
 use crate::face::gateway::body;
 use crate::face::gateway::client::Client;
@@ -16,8 +16,8 @@ use crate::face::gateway::reply::{Failure, Reply, event_stream, json_of};
 use crate::sys::clock;
 use crate::sys::task;
 
-/// Answers a request.
-pub(super) async fn answer(client: Client, options: Options, body: Incoming) -> Result<Reply, Failure> {
+/// Answers it, whole or as a stream.
+pub(super) async fn answer(client: Client, options: RequestOptions, body: Incoming) -> Result<Reply, Failure> {
     let body: Map<String, Value> = body::json(body).await?;
     let asked = parse(&body)?;
     let has_usage = body.get("stream_options").and_then(|options| options.get("include_usage")) == Some(&true.into());
@@ -46,8 +46,8 @@ struct Head {
     model: String,
 }
 
-fn parse(body: &Map<String, Value>) -> Result<Asked, Failure> {
-    let mut asked = Asked::of(body)?;
+fn parse(body: &Map<String, Value>) -> Result<ApiRequest, Failure> {
+    let mut asked = ApiRequest::of(body)?;
     let messages = body.get("messages").and_then(Value::as_array);
     let messages = messages.ok_or_else(|| Failure::bad_request("`messages` is a list"))?;
     for (n, message) in messages.iter().enumerate() {
@@ -67,7 +67,7 @@ fn parse(body: &Map<String, Value>) -> Result<Asked, Failure> {
     Ok(asked)
 }
 
-fn message(asked: &mut Asked, message: &Value) -> Result<(), Failure> {
+fn message(asked: &mut ApiRequest, message: &Value) -> Result<(), Failure> {
     let text = |name: &str| message.get(name).and_then(Value::as_str).unwrap_or_default();
     let content = parts(message.get("content"))?;
     match text("role") {
@@ -109,11 +109,11 @@ fn parts(content: Option<&Value>) -> Result<Vec<ContentBlock>, Failure> {
 }
 
 /// The answer as a whole: of a turn, its last message.
-async fn whole(head: &Head, running: &mut Running) -> Result<Value, Failure> {
+async fn whole(head: &Head, running: &mut AnswerStream) -> Result<Value, Failure> {
     loop {
         match running.pieces.recv().await {
-            Some(Piece::Finished(finished)) => return Ok(completion(head, &finished)),
-            Some(Piece::Failed(failure)) => return Err(failure),
+            Some(AnswerPiece::Finished(finished)) => return Ok(completion(head, &finished)),
+            Some(AnswerPiece::Failed(failure)) => return Err(failure),
             Some(_) => {}
             None => return Err(Failure::unavailable("the answer was cut off")),
         }
@@ -200,20 +200,20 @@ struct Stream {
 struct Gone;
 
 impl Stream {
-    async fn run(mut self, mut begun: Vec<Piece>, mut running: Running) -> Result<(), Gone> {
+    async fn run(mut self, mut begun: Vec<AnswerPiece>, mut running: AnswerStream) -> Result<(), Gone> {
         self.delta(json!({ "role": "assistant", "content": "" }), None).await?;
         while let Some(piece) = next(&mut begun, &mut running, &self.sender).await {
             match piece {
-                Piece::Text(text) => {
+                AnswerPiece::Text(text) => {
                     self.has_text = true;
                     self.delta(json!({ "content": text }), None).await?;
                 }
                 // Not OpenAI's own, and what other servers call it.
-                Piece::Thinking(text) => self.delta(json!({ "reasoning_content": text }), None).await?,
-                Piece::Message(_) => {}
-                Piece::Event(event) => self.send(event_line(&event, r#""choices":[]"#)).await?,
-                Piece::Finished(finished) => return self.finish(&finished).await,
-                Piece::Failed(failure) => return self.line(&error_value(&failure)).await,
+                AnswerPiece::Thinking(text) => self.delta(json!({ "reasoning_content": text }), None).await?,
+                AnswerPiece::Message(_) => {}
+                AnswerPiece::Event(event) => self.send(event_line(&event, r#""choices":[]"#)).await?,
+                AnswerPiece::Finished(finished) => return self.finish(&finished).await,
+                AnswerPiece::Failed(failure) => return self.line(&error_value(&failure)).await,
             }
         }
         Ok(())
@@ -268,7 +268,7 @@ impl Stream {
 mod tests {
     use super::*;
 
-    fn parsed(body: Value) -> Result<Asked, String> {
+    fn parsed(body: Value) -> Result<ApiRequest, String> {
         parse(body.as_object().unwrap()).map_err(|failure| failure.message)
     }
 

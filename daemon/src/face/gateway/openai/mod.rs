@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 
 use super::client::{Client, Query};
 use super::reply::{Failure, Reply, json_of};
-use options::Options;
+use options::RequestOptions;
 
 /// Answers a request.
 pub(super) async fn route(
@@ -38,7 +38,7 @@ pub(super) async fn route(
     headers: &HeaderMap,
     body: Incoming,
 ) -> Result<Reply, Failure> {
-    let options = Options::read(headers, query);
+    let options = RequestOptions::read(headers, query);
     match (method, parts) {
         (&Method::POST, ["chat", "completions"]) => chat::answer(client, options, body).await,
         (&Method::POST, ["responses"]) => responses::answer(client, options, body).await,
@@ -66,7 +66,7 @@ fn row(id: &str, by: &str) -> Value {
 }
 
 /// The models that can be used, and the agents of the directory.
-async fn rows(client: &mut Client, options: &Options) -> Result<Vec<Value>, Failure> {
+async fn rows(client: &mut Client, options: &RequestOptions) -> Result<Vec<Value>, Failure> {
     let models: Vec<Model> = client.wire.get("model/list", json!({ "all": true })).await?;
     let usable = models.iter().filter(|model| model.ready && model.problem.is_none());
     let by = |model: &Model| model.model.split('/').next().unwrap_or_default().to_owned();
@@ -79,12 +79,12 @@ async fn rows(client: &mut Client, options: &Options) -> Result<Vec<Value>, Fail
     Ok(rows)
 }
 
-async fn models(mut client: Client, options: Options) -> Result<Reply, Failure> {
+async fn models(mut client: Client, options: RequestOptions) -> Result<Reply, Failure> {
     let data = rows(&mut client, &options).await?;
     json_of(&json!({ "object": "list", "data": data }))
 }
 
-async fn model(mut client: Client, options: Options, name: &str) -> Result<Reply, Failure> {
+async fn model(mut client: Client, options: RequestOptions, name: &str) -> Result<Reply, Failure> {
     if name.starts_with("agent/") {
         options.required_directory(&client)?;
     }
@@ -95,7 +95,7 @@ async fn model(mut client: Client, options: Options, name: &str) -> Result<Reply
 }
 
 /// The tools that `MODEL|TOOL` can name.
-async fn tools(mut client: Client, options: Options) -> Result<Reply, Failure> {
+async fn tools(mut client: Client, options: RequestOptions) -> Result<Reply, Failure> {
     let tools: Value = client.wire.get("tool/list", json!({ "cwd": options.directory(&client) })).await?;
     json_of(&json!({ "object": "list", "data": tools }))
 }

@@ -15,14 +15,14 @@ const SESSION: HeaderName = HeaderName::from_static("x-linger-session");
 const DIRECTORY: HeaderName = HeaderName::from_static("x-linger-directory");
 
 /// The options of a request beside its body.
-pub(super) struct Options {
+pub(super) struct RequestOptions {
     pub(super) session: Option<SessionId>,
     pub(super) directory: Option<PathBuf>,
     /// Whether all of linger's events are wanted in the stream.
     pub(super) has_events: bool,
 }
 
-impl Options {
+impl RequestOptions {
     /// The options of a request.
     pub(super) fn read(headers: &HeaderMap, query: &Query) -> Self {
         let text =

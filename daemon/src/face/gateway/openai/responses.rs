@@ -5,11 +5,11 @@ use linger_protocol::message::{ContentBlock, Role, StopReason, Usage, text_of};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
-use super::answer::{self, Finished, Piece, Running};
-use super::asked::{Asked, image};
+use super::answer::{self, AnswerPiece, AnswerStream, Finished};
+use super::asked::{ApiRequest, image};
 use super::chat::{arguments, final_text};
 use super::object::{error_value, name};
-use super::options::{Options, with_session};
+use super::options::{RequestOptions, with_session};
 use super::stream::{event_line, first, next};
 use crate::face::gateway::body;
 use crate::face::gateway::client::Client;
@@ -17,8 +17,8 @@ use crate::face::gateway::reply::{Failure, Reply, event_stream, json_of};
 use crate::sys::clock;
 use crate::sys::task;
 
-/// Answers a request.
-pub(super) async fn answer(client: Client, options: Options, body: Incoming) -> Result<Reply, Failure> {
+/// Answers it, whole or as a stream.
+pub(super) async fn answer(client: Client, options: RequestOptions, body: Incoming) -> Result<Reply, Failure> {
     let body: Map<String, Value> = body::json(body).await?;
     let asked = parse(&body)?;
     let (is_stream, shape) = (asked.is_stream, asked.schema.is_some());
@@ -40,8 +40,8 @@ pub(super) async fn answer(client: Client, options: Options, body: Incoming) -> 
     Ok(with_session(reply, session.as_ref()))
 }
 
-fn parse(body: &Map<String, Value>) -> Result<Asked, Failure> {
-    let mut asked = Asked::of(body)?;
+fn parse(body: &Map<String, Value>) -> Result<ApiRequest, Failure> {
+    let mut asked = ApiRequest::of(body)?;
     asked
         .system
         .extend(body.get("instructions").and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned));
@@ -72,7 +72,7 @@ fn parse(body: &Map<String, Value>) -> Result<Asked, Failure> {
     Ok(asked)
 }
 
-fn item(asked: &mut Asked, item: &Value) -> Result<(), Failure> {
+fn item(asked: &mut ApiRequest, item: &Value) -> Result<(), Failure> {
     let text = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
     match item.get("type").and_then(Value::as_str).unwrap_or("message") {
         "message" => {
@@ -194,11 +194,11 @@ fn call_items(content: &[ContentBlock]) -> Vec<Value> {
 }
 
 /// The answer as a whole: each message of the model is an item.
-async fn whole(mut response: Response, running: &mut Running) -> Result<Value, Failure> {
+async fn whole(mut response: Response, running: &mut AnswerStream) -> Result<Value, Failure> {
     loop {
         match running.pieces.recv().await {
-            Some(Piece::Message(text)) => response.output.push(message_item(&name("msg_"), &text)),
-            Some(Piece::Finished(finished)) => {
+            Some(AnswerPiece::Message(text)) => response.output.push(message_item(&name("msg_"), &text)),
+            Some(AnswerPiece::Finished(finished)) => {
                 let text = final_text(&finished);
                 if response.output.is_empty() && !text.is_empty() {
                     response.output.push(message_item(&name("msg_"), &text));
@@ -207,7 +207,7 @@ async fn whole(mut response: Response, running: &mut Running) -> Result<Value, F
                 response.finish(&finished);
                 return Ok(response.value());
             }
-            Some(Piece::Failed(failure)) => return Err(failure),
+            Some(AnswerPiece::Failed(failure)) => return Err(failure),
             Some(_) => {}
             None => return Err(Failure::unavailable("the answer was cut off")),
         }
@@ -230,17 +230,17 @@ struct Stream {
 struct Gone;
 
 impl Stream {
-    async fn run(mut self, mut begun: Vec<Piece>, mut running: Running) -> Result<(), Gone> {
+    async fn run(mut self, mut begun: Vec<AnswerPiece>, mut running: AnswerStream) -> Result<(), Gone> {
         self.state("response.created").await?;
         self.state("response.in_progress").await?;
         while let Some(piece) = next(&mut begun, &mut running, &self.sender).await {
             match piece {
-                Piece::Text(text) => self.text(&text).await?,
-                Piece::Thinking(_) => {}
-                Piece::Message(_) => self.close().await?,
-                Piece::Event(event) => self.send(event_line(&event, r#""type":"keepalive""#)).await?,
-                Piece::Finished(finished) => return self.finish(&finished).await,
-                Piece::Failed(failure) => return self.fail(&failure).await,
+                AnswerPiece::Text(text) => self.text(&text).await?,
+                AnswerPiece::Thinking(_) => {}
+                AnswerPiece::Message(_) => self.close().await?,
+                AnswerPiece::Event(event) => self.send(event_line(&event, r#""type":"keepalive""#)).await?,
+                AnswerPiece::Finished(finished) => return self.finish(&finished).await,
+                AnswerPiece::Failed(failure) => return self.fail(&failure).await,
             }
         }
         Ok(())

@@ -4,7 +4,7 @@ use hyper::body::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::{Duration, timeout};
 
-use super::answer::{Piece, Running};
+use super::answer::{AnswerPiece, AnswerStream};
 use crate::face::gateway::events::{ALIVE, COMMENT};
 use crate::face::gateway::reply::Failure;
 
@@ -12,13 +12,13 @@ use crate::face::gateway::reply::Failure;
 const FIRST: Duration = Duration::from_secs(10);
 
 /// The first piece of a stream that is not only an event, if it comes soon, with the events before it; a failure has its own status then.
-pub(super) async fn first(running: &mut Running) -> Result<Vec<Piece>, Failure> {
+pub(super) async fn first(running: &mut AnswerStream) -> Result<Vec<AnswerPiece>, Failure> {
     let mut pieces = Vec::new();
     let begun = async {
         while let Some(piece) = running.pieces.recv().await {
             match piece {
-                Piece::Failed(failure) => return Err(failure),
-                piece @ Piece::Event(_) => pieces.push(piece),
+                AnswerPiece::Failed(failure) => return Err(failure),
+                piece @ AnswerPiece::Event(_) => pieces.push(piece),
                 piece => {
                     pieces.push(piece);
                     break;
@@ -33,7 +33,11 @@ pub(super) async fn first(running: &mut Running) -> Result<Vec<Piece>, Failure> 
 }
 
 /// The next piece of a stream; says meanwhile that it is alive. `None` at its end, and when the client has gone.
-pub(super) async fn next(first: &mut Vec<Piece>, running: &mut Running, sender: &mpsc::Sender<Bytes>) -> Option<Piece> {
+pub(super) async fn next(
+    first: &mut Vec<AnswerPiece>,
+    running: &mut AnswerStream,
+    sender: &mpsc::Sender<Bytes>,
+) -> Option<AnswerPiece> {
     if !first.is_empty() {
         return Some(first.remove(0));
     }

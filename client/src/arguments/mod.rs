@@ -297,7 +297,7 @@ mod tests {
             max_steps: Some(9),
         };
         assert_eq!((Budget::from(options.limits), options.add_dir), (budget, vec![PathBuf::from("x")]));
-        assert_eq!(run.check.to_until(), Some(Until { command: "true".to_owned(), tries: Some(3) }));
+        assert_eq!(run.check.into_until(), Some(Until { command: "true".to_owned(), tries: Some(3) }));
         assert!(Arguments::try_parse_from(["linger", "run", "--tries", "3", "p"]).is_err());
     }
 

@@ -102,7 +102,7 @@ pub(crate) struct Check {
 
 impl Check {
     /// The check as a prompt carries it; none without `--until`.
-    pub(crate) fn to_until(self) -> Option<Until> {
+    pub(crate) fn into_until(self) -> Option<Until> {
         let Self { until, tries } = self;
         until.map(|command| Until { command, tries })
     }

@@ -109,7 +109,7 @@ fn run_in(args: Run, made: &mut Option<SessionId>) -> Result<Exit, Failure> {
         content,
         when: None,
         schema,
-        until: args.check.to_until(),
+        until: args.check.into_until(),
         expand,
         env,
         key: Some(key()?),

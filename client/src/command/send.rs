@@ -31,7 +31,7 @@ pub(super) fn run(args: Send) -> Result<Exit, Failure> {
         content,
         when: Some(when),
         schema,
-        until: args.check.to_until(),
+        until: args.check.into_until(),
         expand,
         env,
         key: Some(key()?),

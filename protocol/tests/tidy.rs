@@ -4,6 +4,8 @@
 //! is lowered in the same change. A failure prints the places and the tables to paste. It is a test of this crate because this one
 //! builds in seconds.
 
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // A panic is how a test speaks.
+
 mod source;
 
 use std::collections::BTreeMap;

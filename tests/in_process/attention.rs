@@ -95,6 +95,6 @@ async fn the_command_waits_until_it_is_confirmed_like_everything_that_runs() {
     })
     .await;
     assert_eq!(waits.len(), 1, "{waits:?}");
-    assert!(waits[0].starts_with("attention.command: [\"touch\",\"x\"], not set before"), "{waits:?}");
+    assert!(waits[0].starts_with("attention.command: [\"touch\",\"x\"], new"), "{waits:?}");
     daemon.check(&[&client], &model);
 }

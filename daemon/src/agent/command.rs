@@ -42,7 +42,7 @@ pub enum Piece {
     Text(String),
     /// A file, as the command names it.
     File(String),
-    /// A command line that runs once it is permitted: its output is told to the model.
+    /// A command line that runs once it is permitted; the model reads its output.
     Run(String),
 }
 

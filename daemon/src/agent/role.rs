@@ -258,7 +258,7 @@ pub fn stricter(a: Mode, b: Mode) -> Mode {
     if rank(b) < rank(a) { b } else { a }
 }
 
-/// The most agents that a model is told of, and how much of what each is for, in characters.
+/// Agents in the list for a model, and characters of each one's purpose, at most.
 const TOLD: usize = 64;
 const TOLD_OF_EACH: usize = 200;
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 const MAX_WORDS: usize = 64;
 const MAX_WORD: usize = 4 << 10;
 
-/// When a question that is still open is told of again, unless the configuration says otherwise, in milliseconds.
+/// The default time until an open question is signalled again, in milliseconds.
 const AGAIN_AFTER_MS: u64 = 30 * 60 * 1000;
 
 /// The shortest time until then, in milliseconds: a typing error must not ring every second.
@@ -34,9 +34,9 @@ pub struct Attention {
     pub desktop: bool,
     /// Signals that attached terminals give.
     pub terminal: Vec<Signal>,
-    /// When a question that is still open is told of once more, in milliseconds; never if absent.
+    /// The time until an open question is signalled once more, in milliseconds; never if absent.
     pub again_after_ms: Option<u64>,
-    /// Whether the end of a turn is told too.
+    /// Whether the end of a turn is signalled too.
     pub turn_end: bool,
 }
 

@@ -162,7 +162,7 @@ impl Providers {
         }
     }
 
-    /// The variables that the trusted servers of workspaces name and nobody has brought, by the root of the workspace.
+    /// Variables that trusted servers of workspaces name and no client has brought, by the root of the workspace.
     pub fn wanted_of_workspaces(&self) -> BTreeMap<PathBuf, Vec<String>> {
         let Ok(config) = self.config.current() else { return BTreeMap::new() };
         let missing =

@@ -70,9 +70,9 @@ const KEYS: &[(&str, Widens, &str)] = &[
     ("providers.*.kind", KeyRoute, "how its key is sent"),
     ("providers.*.base_url", KeyRoute, "where its key goes"),
     ("providers.*.api_key_env", KeyRoute, "the key in this variable"),
-    ("providers.*.api_key_command", KeyRoute, "a command that linger runs for the key"),
-    ("providers.*.headers", KeyRoute, "what is sent with its requests"),
-    ("providers.*.query", KeyRoute, "what is sent with its requests"),
+    ("providers.*.api_key_command", KeyRoute, "a command that linger runs to get the key"),
+    ("providers.*.headers", KeyRoute, "sent with its requests"),
+    ("providers.*.query", KeyRoute, "sent with its requests"),
     ("providers.*.body", Never, ""),
     ("providers.*.model", Never, ""),
     ("providers.*.max_tokens", Never, ""),
@@ -83,8 +83,8 @@ const KEYS: &[(&str, Widens, &str)] = &[
     ("providers.*.patience", Never, ""),
     ("providers.*.hosted_tools", Never, ""),
     ("providers.*.compat", Never, ""),
-    ("models.*.headers", Other, "what is sent with its requests"),
-    ("models.*.query", Other, "what is sent with its requests"),
+    ("models.*.headers", Other, "sent with its requests"),
+    ("models.*.query", Other, "sent with its requests"),
     ("models.*.body", Never, ""),
     ("models.*.context_window", Never, ""),
     ("models.*.max_output", Never, ""),
@@ -96,10 +96,10 @@ const KEYS: &[(&str, Widens, &str)] = &[
     ("models.*.fallback", Never, ""),
     ("models.*.fallback_after", Never, ""),
     ("network.proxy", Changed, "where requests go"),
-    ("network.no_proxy", Changed, "what goes past the proxy"),
-    ("network.proxy_loopback", Changed, "what goes through the proxy"),
-    ("network.ca_file", Other, "certificates that are trusted"),
-    ("hooks", Changed, "commands that linger runs at calls, prompts and ends of turns"),
+    ("network.no_proxy", Changed, "hosts that bypass the proxy"),
+    ("network.proxy_loopback", Changed, "whether local requests use the proxy"),
+    ("network.ca_file", Other, "trusted certificates"),
+    ("hooks", Changed, "shell hooks: run at calls, prompts and turn end"),
     ("attention.command", Other, "a command that linger runs when a session needs you"),
     ("attention.desktop", Other, "linger runs `notify-send` when a session needs you"),
     ("attention.terminal", Never, ""),
@@ -109,8 +109,8 @@ const KEYS: &[(&str, Widens, &str)] = &[
     ("gateway.public_url", Other, "the gateway answers under this name"),
     ("gateway.origins", Added, "pages of this origin may use the gateway, with a token"),
     ("gateway.max_connections", Never, ""),
-    ("files.*", Other, "this file counts: an agent, a command, a tool that runs, a skill"),
-    ("mcp.*", Other, "a server that linger runs or calls"),
+    ("files.*", Other, "an agent, command, tool or skill"),
+    ("mcp.*", Other, "an MCP server that linger starts or calls"),
 ];
 
 /// How much of a file's hash its change shows, in characters: `sha256:` and 128 bits.
@@ -414,13 +414,13 @@ impl Merge<'_> {
 
     fn set(&mut self, confirmed: Option<&Value>, found: Option<&Value>, means: &str) {
         let change = match (confirmed, found) {
-            // Enough of it that no two contents have the same line, and no more: nobody compares hashes.
+            // Enough of it that no two contents have the same line, and no more: people don't compare hashes.
             (before, Some(now)) if self.path.first().is_some_and(|key| key == FILES) => {
                 let hash: String = now.as_str().unwrap_or_default().chars().take(SHOWN_HASH).collect();
                 format!("{}, {hash}", before.map_or("new", |_| "changed"))
             }
             (Some(before), Some(now)) => format!("{now} in place of {before}"),
-            (None, Some(now)) => format!("{now}, not set before"),
+            (None, Some(now)) => format!("{now}, new"),
             (Some(before), None) => format!("no longer {before}"),
             (None, None) => String::new(),
         };

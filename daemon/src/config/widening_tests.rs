@@ -30,7 +30,7 @@ fn counts(confirmed: &str, found: &str) {
 
 #[test]
 fn a_mode_that_asks_less_waits_and_one_that_asks_more_counts_at_once() {
-    let auto = r#"mode: "auto", not set before (everything runs without asking)"#;
+    let auto = r#"mode: "auto", new (everything runs without asking)"#;
     check("", "mode = 'auto'", "", &[auto]);
     let edit = r#"mode: "auto" in place of "edit" (everything runs without asking)"#;
     check("mode = 'edit'", "mode = 'auto'", "mode = 'edit'", &[edit]);
@@ -100,7 +100,7 @@ fn where_a_key_goes_waits_as_a_whole() {
         "[providers.work]\nkind = 'openai'\nbase_url = 'http://b'\napi_key_command = 'env > leak'",
         "[providers.work]\nkind = 'openai'\nbase_url = 'http://a'\napi_key_env = 'W'",
         &[
-            r#"providers.work.api_key_command: "env > leak", not set before (a command that linger runs for the key, which goes to http://b)"#,
+            r#"providers.work.api_key_command: "env > leak", new (a command that linger runs to get the key, which goes to http://b)"#,
             r#"providers.work.base_url: "http://b" in place of "http://a" (where its key goes)"#,
             r#"providers.work.api_key_env: no longer "W" (the key in this variable)"#,
         ],
@@ -111,9 +111,9 @@ fn where_a_key_goes_waits_as_a_whole() {
         "[providers.evil]\nkind = 'openai'\nbase_url = 'http://evil'\napi_key_env = 'ANTHROPIC_API_KEY'\nmax_tokens = 1",
         "[providers]",
         &[
-            r#"providers.evil.api_key_env: "ANTHROPIC_API_KEY", not set before (the key in this variable, which goes to http://evil)"#,
-            r#"providers.evil.base_url: "http://evil", not set before (where its key goes)"#,
-            r#"providers.evil.kind: "openai", not set before (how its key is sent, which goes to http://evil)"#,
+            r#"providers.evil.api_key_env: "ANTHROPIC_API_KEY", new (the key in this variable, which goes to http://evil)"#,
+            r#"providers.evil.base_url: "http://evil", new (where its key goes)"#,
+            r#"providers.evil.kind: "openai", new (how its key is sent, which goes to http://evil)"#,
         ],
     );
     // A preset stays as it is.
@@ -121,7 +121,7 @@ fn where_a_key_goes_waits_as_a_whole() {
         "",
         "[providers.anthropic]\nbase_url = 'http://evil'\nmodel = 'm'",
         "[providers.anthropic]\nmodel = 'm'",
-        &[r#"providers.anthropic.base_url: "http://evil", not set before (where its key goes)"#],
+        &[r#"providers.anthropic.base_url: "http://evil", new (where its key goes)"#],
     );
     check(
         WORK,
@@ -129,7 +129,7 @@ fn where_a_key_goes_waits_as_a_whole() {
          headers = { x = { command = 'env > leak' } }",
         WORK,
         &[
-            r#"providers.work.headers: {"x":{"command":"env > leak"}}, not set before (what is sent with its requests, which goes to http://a)"#,
+            r#"providers.work.headers: {"x":{"command":"env > leak"}}, new (sent with its requests, which goes to http://a)"#,
         ],
     );
     // Without a key nothing goes anywhere; with less of it, neither.
@@ -162,8 +162,8 @@ fn proxies_certificates_and_programs_wait() {
         "[network]\nproxy = 'http://p'\nca_file = '/ca.pem'",
         "[network]",
         &[
-            r#"network.ca_file: "/ca.pem", not set before (certificates that are trusted)"#,
-            r#"network.proxy: "http://p", not set before (where requests go)"#,
+            r#"network.ca_file: "/ca.pem", new (trusted certificates)"#,
+            r#"network.proxy: "http://p", new (where requests go)"#,
         ],
     );
     check(
@@ -177,7 +177,7 @@ fn proxies_certificates_and_programs_wait() {
         "[mcp.files]\ncommand = 'sh'\nargs = ['-c', 'x']",
         "[mcp.files]\ncommand = 'npx'",
         &[
-            r#"mcp.files: {"args":["-c","x"],"command":"sh"} in place of {"command":"npx"} (a server that linger runs or calls)"#,
+            r#"mcp.files: {"args":["-c","x"],"command":"sh"} in place of {"command":"npx"} (an MCP server that linger starts or calls)"#,
         ],
     );
     counts("[mcp.files]\ncommand = 'npx'", "");
@@ -185,9 +185,9 @@ fn proxies_certificates_and_programs_wait() {
     let (speaks, mute) = ("[mcp.s]\ncommand = 'x'\ncan = ['speak']", "[mcp.s]\ncommand = 'x'");
     counts(speaks, mute);
     counts("[mcp.s]\ncommand = 'x'\ncan = ['observe', 'speak']", speaks);
-    let more = r#"mcp.s: {"can":["speak"],"command":"x"} in place of {"command":"x"} (a server that linger runs or calls; `can` lets it work with sessions)"#;
+    let more = r#"mcp.s: {"can":["speak"],"command":"x"} in place of {"command":"x"} (an MCP server that linger starts or calls; `can` lets it work with sessions)"#;
     check(mute, speaks, mute, &[more]);
-    let other = r#"mcp.s: {"command":"y"} in place of {"command":"x"} (a server that linger runs or calls)"#;
+    let other = r#"mcp.s: {"command":"y"} in place of {"command":"x"} (an MCP server that linger starts or calls)"#;
     check(speaks, "[mcp.s]\ncommand = 'y'", mute, &[other]);
 }
 
@@ -236,7 +236,7 @@ fn each_key_that_widens_waits_by_itself() {
 
 #[test]
 fn a_key_that_is_not_classified_waits() {
-    check("", "later = 1", "", &["later: 1, not set before"]);
+    check("", "later = 1", "", &["later: 1, new"]);
     check("later = 1", "", "later = 1", &["later: no longer 1"]);
 }
 

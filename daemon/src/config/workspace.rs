@@ -1,7 +1,7 @@
 //! The configuration of a workspace: `.linger/config.toml`, and the servers of `.mcp.json` ([`super::mcp_json`]).
 //!
 //! They come with a repository, so they can set little: rules, a mode that asks more, hooks, and MCP servers. What of it widens what may happen is in
-//! force once a person trusts it ([`super::trust`]). Parsing is pure; reading opens regular files below the root, and follows no
+//! force once a person trusts it ([`super::store`]). Parsing is pure; reading opens regular files below the root, and follows no
 //! link.
 
 use std::collections::BTreeMap;

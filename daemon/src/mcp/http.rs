@@ -128,7 +128,7 @@ impl Address {
         headers
     }
 
-    /// Sends the messages of the queue, until nobody can add one.
+    /// Sends the messages of the queue, until its last sender is gone.
     pub(super) async fn carry(self, mut queue: mpsc::Receiver<Outgoing>, heard: Arc<Heard>) {
         let mut sending = JoinSet::new();
         loop {

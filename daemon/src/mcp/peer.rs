@@ -49,7 +49,7 @@ pub(super) struct Outgoing {
     pub(super) text: String,
     /// The request that it is, if it wants an answer.
     pub(super) id: Option<u64>,
-    /// Cancelled when nobody waits for the answer any more.
+    /// Cancelled when the caller stops waiting for the answer.
     pub(super) dropped: Option<CancellationToken>,
     /// Its subject, for HTTP headers; absent with a handshake.
     pub(super) about: Option<About>,
@@ -140,7 +140,7 @@ struct PeerState {
 #[derive(Debug)]
 struct OpenRequest {
     reply: oneshot::Sender<Result<Box<RawValue>, Failure>>,
-    /// Tells the transport that nobody waits any more.
+    /// Tells the transport that the caller has stopped waiting.
     _dropped: DropGuard,
     /// Absent for requests that are no calls: a server's questions never belong to those.
     events: Option<mpsc::Sender<CallEvent>>,

@@ -54,7 +54,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// A server that ran this long did not fail at its start.
 const STEADY: Duration = Duration::from_secs(60);
 
-/// The most that a turn is told about the tools of one server.
+/// Problems of one server's tools in a notice, at most.
 const MAX_NEWS: usize = 5;
 
 /// How long the next list of tools waits after one: a server may say with every message that they changed.

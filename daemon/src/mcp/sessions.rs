@@ -128,7 +128,7 @@ impl Servers {
         running.filter(|(name, _)| changed.contains(name)).for_each(|(_, server)| server.stop(true));
     }
 
-    /// Gives a session the values of another one that it goes on from, or whose work it does.
+    /// Gives a session the values of its origin or its parent.
     pub fn share_brought(&self, from: &str, to: &str) {
         let held = self.brought().get(from).cloned().unwrap_or_default();
         for (server, values) in held {

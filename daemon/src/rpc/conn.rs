@@ -199,7 +199,7 @@ impl Conn {
         self.completions.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Registers an attach in progress, so that a later detach ends it. An earlier attachment to the session goes on until then.
+    /// Registers an attach in progress, so that a later detach ends it. An earlier attachment to the session stays until then.
     pub(super) fn begin_attach(&self, to: &Attached) -> Result<u64, RpcError> {
         let mut attached = self.attached();
         attached.retain(|_, attachment| attachment.is_live());

@@ -42,7 +42,7 @@ impl Intact {
         self.look()
     }
 
-    /// As [`Intact::check`], and tells nobody else.
+    /// As [`Intact::check`], without waking [`Intact::writable`].
     pub(super) fn look(&self) -> Result<(), StoreError> {
         let fail = |path: &Path, why: &str| Err(StoreError(format!("{} {why}", path.display()).into()));
         if let Some((path, _)) = self.files.iter().find(|(path, known)| known.is_some() && id(path) != *known) {

@@ -103,7 +103,7 @@ impl<'a> Modules<'a> {
         let imported = module.uses.iter().filter(|import| !import.public || used(&import.name));
         let mut paths: Vec<_> = imported.map(|import| (import.path.clone(), import.line)).collect();
         let inline = inline_modules(tokens);
-        for at in 0..tokens.len() {
+        for (at, token) in tokens.iter().enumerate() {
             let begins = text(at + 1) == "::" && (at == 0 || !["::", "in"].contains(&text(at - 1))) && !in_use(at);
             if !begins || !self.begins_here(path, module, text(at)) {
                 continue;
@@ -118,7 +118,7 @@ impl<'a> Modules<'a> {
             if names[0] == "super" && inline.iter().any(|&(from, to)| from < at && at < to) {
                 names[0] = "self".to_owned();
             }
-            paths.push((names, tokens[at].line));
+            paths.push((names, token.line));
         }
         paths
     }

@@ -262,7 +262,7 @@ impl ConfigStore {
         let now = Arc::new(Now { texts, found, config, settings, waiting, error, problems, lines, waiting_servers });
         let before = std::mem::replace(&mut *lock(&seen.now), now.clone());
         if before.waiting != now.waiting {
-            // Without a receiver nobody is asked, as in tests.
+            // Without a receiver no person is asked, as in tests.
             let _asked = self.workspaces.changed.send(root.to_path_buf());
         }
         now

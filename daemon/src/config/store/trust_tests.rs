@@ -191,7 +191,7 @@ fn servers_of_a_workspace_wait_for_trust_each_time_they_change() {
     json("{\"command\": \"run-b\"}");
     assert_eq!(servers(&house), (texts(&[]), texts(&["a run-a", "b run-b"])));
     let lines = house.store.look(&house.root()).waiting.as_ref().unwrap().lines();
-    let means = "not set before (a server that linger runs or calls)";
+    let means = "new (an MCP server that linger starts or calls)";
     assert_eq!(lines[1], format!("mcpServers.b: {{\"command\":\"run-b\"}}, {means}"));
     house.trust();
     let both = texts(&["a run-a", "b run-b"]);

@@ -159,7 +159,7 @@ async fn read(wire: &mut Wire, id: &str, offset: u64, length: u64) -> Result<(Ve
     Ok((bytes, piece.next))
 }
 
-/// The type that a browser is told, and whether it shows it: pictures that are such, and plain text. It keeps all else.
+/// The type for a browser, and whether it shows the content: real pictures and plain text. It saves all else.
 fn shown(row: &Artifact, first: &[u8]) -> (HeaderValue, &'static str) {
     if let Some(kind) = image_type(first) {
         return (HeaderValue::from_static(kind), "inline");

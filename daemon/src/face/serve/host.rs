@@ -165,7 +165,7 @@ impl Host {
             }
             Message { id: Some(id), result, .. } => {
                 let asked = id.as_str().and_then(|id| self.state().asked.remove(id));
-                // A question that nobody waits for any more, or that was refused, which is null.
+                // Absent when its call has ended; null when the client refused.
                 if let Some(asked) = asked {
                     let _unheard = asked.send(result.unwrap_or_default());
                 }

@@ -231,7 +231,7 @@ async fn create(
 }
 
 impl Turn {
-    /// Reads until the turn has ended or nobody wants to know.
+    /// Reads until the turn has ended or the client has gone.
     async fn follow(mut self, sender: mpsc::Sender<AnswerPiece>) {
         let mut losses = 0;
         loop {

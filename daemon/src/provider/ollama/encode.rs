@@ -37,10 +37,10 @@ impl OllamaEncoder {
 
 impl Encoder for OllamaEncoder {
     fn encode(&mut self, request: &Request<'_>) -> HttpRequest {
-        if !std::mem::replace(&mut self.began, true) {
-            if let Some(system) = wire::visible(request.system) {
-                self.messages.push(&json!({"role": "system", "content": system}));
-            }
+        if !std::mem::replace(&mut self.began, true)
+            && let Some(system) = wire::visible(request.system)
+        {
+            self.messages.push(&json!({"role": "system", "content": system}));
         }
         for message in request.messages.get(self.encoded..).unwrap_or_default() {
             let own = message.is_own(request);

@@ -12,7 +12,7 @@ use super::mcp_json;
 use super::own::MCP_FILES;
 use super::source::dotted;
 use super::workspace::FILES;
-use crate::provider::catalogue::Kind;
+use crate::provider::catalogue::ProviderKind;
 use crate::provider::preset::{self, Preset};
 
 /// Which changes of a key widen what may happen.
@@ -438,7 +438,7 @@ fn place(name: &str, route: &Table) -> Option<&'static Preset> {
     match route.get("base_url").and_then(Value::as_str) {
         Some(url) => preset::by_address(url),
         None => preset::named(name).or_else(|| {
-            let kind = serde_json::from_value::<Kind>(route.get("kind")?.clone()).ok()?;
+            let kind = serde_json::from_value::<ProviderKind>(route.get("kind")?.clone()).ok()?;
             preset::vendor(kind)
         }),
     }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::mcp_json;
 use super::source::dotted;
-use crate::provider::catalogue::Kind;
+use crate::provider::catalogue::ProviderKind;
 use crate::provider::preset::{self, Preset};
 
 /// The key of the settings that has the hashes of Markdown files; no file sets it.
@@ -444,7 +444,7 @@ fn place(name: &str, route: &Table) -> Option<&'static Preset> {
     match route.get("base_url").and_then(Value::as_str) {
         Some(url) => preset::by_address(url),
         None => preset::named(name).or_else(|| {
-            let kind = serde_json::from_value::<Kind>(route.get("kind")?.clone()).ok()?;
+            let kind = serde_json::from_value::<ProviderKind>(route.get("kind")?.clone()).ok()?;
             preset::vendor(kind)
         }),
     }

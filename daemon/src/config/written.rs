@@ -18,7 +18,7 @@ use super::values::{AfterRestart, AlwaysRules, Config, UnknownPrice};
 use crate::mcp::settings::ServerConfig;
 use crate::provider::address;
 use crate::provider::catalogue::ModelConfig;
-use crate::provider::catalogue::{Kind, ProviderConfig, ResolveError, nearest};
+use crate::provider::catalogue::{ProviderConfig, ProviderKind, ResolveError, nearest};
 use crate::provider::network::{self, NetworkConfig};
 use crate::provider::own_fields::{self, FieldValue};
 use crate::provider::preset::PRESETS;
@@ -333,10 +333,10 @@ impl ConfigFile {
     }
 
     /// The wire format of a provider.
-    fn kind(&self, provider: &str) -> Kind {
+    fn kind(&self, provider: &str) -> ProviderKind {
         let configured = self.providers.get(provider).and_then(|provider| provider.kind);
         let preset = || PRESETS.iter().find(|preset| preset.name == provider).map(|preset| preset.kind);
-        configured.or_else(preset).unwrap_or(Kind::Openai)
+        configured.or_else(preset).unwrap_or(ProviderKind::Openai)
     }
 
     /// The provider whose key is in this variable.

@@ -29,11 +29,11 @@ use super::compat::Compat;
 use super::driver::Endpoint;
 pub use super::keys::KeySource;
 use super::keys::{Bearer, Keys};
-pub use super::kind::Kind;
+pub use super::kind::ProviderKind;
 use super::models::{ModelInfo, is_trained_on_patches};
 use super::network::Network;
 use super::output_schema::{self, SchemaStrategy};
-use super::own_fields::{self, Field, FieldValue, Part, Source};
+use super::own_fields::{self, Field, FieldPlace, FieldSource, FieldValue};
 use super::preset::{PLACEHOLDER, PRESETS};
 use crate::diagnostics;
 pub use config::ProviderConfig;
@@ -132,7 +132,7 @@ impl Catalogue {
         let preset_first = PRESETS.iter().map(|preset| preset.name);
         let names = preset_first.chain(self.entries.keys().map(String::as_str));
         let mut models = names.filter_map(|name| {
-            let entry = self.entries.get(name).filter(|entry| entry.kind != Kind::Demo)?;
+            let entry = self.entries.get(name).filter(|entry| entry.kind != ProviderKind::Demo)?;
             self.missing(name, entry).is_none().then_some(format!("{name}/{}", entry.model.as_ref()?))
         });
         models.next().ok_or_else(|| {
@@ -226,14 +226,14 @@ impl Catalogue {
         let model = self.models.get(origin).unwrap_or(&none);
         let headers = own_fields::merged(&entry.headers, &model.headers);
         let query = own_fields::merged(&entry.query, &model.query);
-        let headers = headers.into_iter().map(|(name, value)| (Part::Header, name, value));
-        let query = query.into_iter().map(|(name, value)| (Part::Query, name, value));
-        let field = |(part, name, value): (Part, String, FieldValue)| {
+        let headers = headers.into_iter().map(|(name, value)| (FieldPlace::Header, name, value));
+        let query = query.into_iter().map(|(name, value)| (FieldPlace::Query, name, value));
+        let field = |(part, name, value): (FieldPlace, String, FieldValue)| {
             let value = match value {
-                FieldValue::Plain(value) => Source::Plain(value),
-                FieldValue::Command { command } => Source::Secret(KeySource::Command(command)),
+                FieldValue::Plain(value) => FieldSource::Plain(value),
+                FieldValue::Command { command } => FieldSource::Secret(KeySource::Command(command)),
                 FieldValue::Variable { env } => match self.keys.get(&env) {
-                    Some(value) => Source::Secret(KeySource::Known(value)),
+                    Some(value) => FieldSource::Secret(KeySource::Known(value)),
                     None => {
                         let (provider, field) = (provider.to_owned(), name);
                         return Err(ResolveError::FieldMissing { provider, field, variable: env });

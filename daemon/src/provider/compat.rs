@@ -173,10 +173,10 @@ impl Compat {
 #[cfg(test)]
 mod tests {
     use super::super::codecs::codec;
-    use super::super::kind::Kind;
+    use super::super::kind::ProviderKind;
     use super::*;
 
-    fn flags(kind: Kind) -> &'static [&'static str] {
+    fn flags(kind: ProviderKind) -> &'static [&'static str] {
         codec(kind, Compat::NONE).map_or(&[], |codec| codec.flags())
     }
 
@@ -205,9 +205,9 @@ mod tests {
              thinking_budget = true\nthinking = true\nhosted_with_tools = true\nvertex = true\nsignature_placeholder = true\nnum_ctx = 1",
         )
         .unwrap();
-        let known: Vec<&str> = Kind::ALL.into_iter().flat_map(flags).copied().collect();
+        let known: Vec<&str> = ProviderKind::ALL.into_iter().flat_map(flags).copied().collect();
         assert_eq!(all.misplaced(&known), None);
-        for kind in Kind::ALL {
+        for kind in ProviderKind::ALL {
             for name in flags(kind) {
                 let value = if *name == "num_ctx" { "1" } else { "true" };
                 let set: Compat = toml::from_str(&format!("{name} = {value}")).unwrap();
@@ -215,12 +215,12 @@ mod tests {
             }
         }
         let set = |name: &str| toml::from_str::<Compat>(&format!("{name} = true")).unwrap();
-        assert_eq!(all.misplaced(flags(Kind::Anthropic)), Some("max_completion_tokens"));
-        assert_eq!(set("vertex").misplaced(flags(Kind::Gemini)), None);
-        assert_eq!(set("vertex").misplaced(flags(Kind::Openai)), Some("vertex"));
-        assert_eq!(set("thinking").misplaced(flags(Kind::Openai)), Some("thinking"));
-        assert_eq!(set("thinking").misplaced(flags(Kind::Anthropic)), None);
-        assert_eq!(set("prompt_cache_key").misplaced(flags(Kind::OpenaiResponses)), None);
-        assert_eq!(Compat::NONE.misplaced(flags(Kind::Demo)), None);
+        assert_eq!(all.misplaced(flags(ProviderKind::Anthropic)), Some("max_completion_tokens"));
+        assert_eq!(set("vertex").misplaced(flags(ProviderKind::Gemini)), None);
+        assert_eq!(set("vertex").misplaced(flags(ProviderKind::Openai)), Some("vertex"));
+        assert_eq!(set("thinking").misplaced(flags(ProviderKind::Openai)), Some("thinking"));
+        assert_eq!(set("thinking").misplaced(flags(ProviderKind::Anthropic)), None);
+        assert_eq!(set("prompt_cache_key").misplaced(flags(ProviderKind::OpenaiResponses)), None);
+        assert_eq!(Compat::NONE.misplaced(flags(ProviderKind::Demo)), None);
     }
 }

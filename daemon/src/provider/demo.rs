@@ -67,7 +67,7 @@ enum Action {
 }
 
 /// A call since the prompt, and its result.
-struct Done<'a> {
+struct FinishedCall<'a> {
     name: &'a str,
     input: &'a Value,
     text: String,
@@ -151,7 +151,7 @@ fn tokens(bytes: usize) -> u64 {
 }
 
 /// The text of the last prompt, and the calls since then that have a result.
-fn since_prompt(messages: &[Message]) -> (String, Vec<Done<'_>>) {
+fn since_prompt(messages: &[Message]) -> (String, Vec<FinishedCall<'_>>) {
     let is_prompt = |message: &&Message| {
         let result = |block: &ContentBlock| matches!(block, ContentBlock::ToolResult { .. });
         // What the daemon says of the mode is no prompt.
@@ -167,7 +167,7 @@ fn since_prompt(messages: &[Message]) -> (String, Vec<Done<'_>>) {
             ContentBlock::ToolUse { call_id, name, input, .. } => calls.push((call_id, name, input)),
             ContentBlock::ToolResult { call_id, is_error, content } => {
                 if let Some((_, name, input)) = calls.iter().find(|(id, ..)| *id == call_id) {
-                    done.push(Done { name, input, text: text_of(content), is_error: *is_error });
+                    done.push(FinishedCall { name, input, text: text_of(content), is_error: *is_error });
                 }
             }
             _ => {}
@@ -177,7 +177,7 @@ fn since_prompt(messages: &[Message]) -> (String, Vec<Done<'_>>) {
 }
 
 /// The actions of this step; a call is the last one.
-fn script(prompt: &str, done: &[Done<'_>]) -> Vec<Action> {
+fn script(prompt: &str, done: &[FinishedCall<'_>]) -> Vec<Action> {
     let directives: Vec<Action> = prompt.lines().filter_map(directive).collect();
     if directives.is_empty() {
         return look_around(done);
@@ -218,7 +218,7 @@ fn directive(line: &str) -> Option<Action> {
     }
 }
 
-fn look_around(done: &[Done<'_>]) -> Vec<Action> {
+fn look_around(done: &[FinishedCall<'_>]) -> Vec<Action> {
     let file = done.first().filter(|ls| !ls.is_error).and_then(|ls| interesting(&ls.text));
     match (done, file) {
         ([], _) => vec![
@@ -247,7 +247,7 @@ fn interesting(listing: &str) -> Option<String> {
 }
 
 /// A report of a call and its result, in facts.
-fn report(done: &Done<'_>) -> String {
+fn report(done: &FinishedCall<'_>) -> String {
     let argument = |name: &str| done.input.get(name).and_then(Value::as_str).unwrap_or_default();
     // Notes of the tools stand in brackets, and the numbers of a file's lines before a tab.
     let lines = || done.text.lines().filter(|line| !line.starts_with('['));

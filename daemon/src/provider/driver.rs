@@ -20,7 +20,7 @@ use super::address;
 use super::encoding::Encoding;
 use super::failure::{one_line, spell};
 use super::network::Network;
-use super::own_fields::Part;
+use super::own_fields::FieldPlace;
 use super::route::Route;
 use super::sse::Framer;
 pub use super::timeouts::Timeouts;
@@ -57,7 +57,7 @@ pub struct Endpoint {
     /// The key; absent if it needs none.
     pub key: Option<Secret>,
     /// Headers and query parameters of the user's own.
-    pub fields: Arc<Vec<(Part, String, FieldText)>>,
+    pub fields: Arc<Vec<(FieldPlace, String, FieldText)>>,
     /// How long each part of an answer may take.
     pub limits: Timeouts,
     /// Proxies and certificates.
@@ -379,7 +379,7 @@ struct Target {
 impl Target {
     async fn of(endpoint: &Endpoint, path: &str) -> Result<Self, Failure> {
         let mut url = address::join(&endpoint.base_url, path).map_err(|why| failed(FailureClass::NotFound, why))?;
-        for (_, name, value) in endpoint.fields.iter().filter(|(part, ..)| *part == Part::Query) {
+        for (_, name, value) in endpoint.fields.iter().filter(|(part, ..)| *part == FieldPlace::Query) {
             url.query_pairs_mut().append_pair(name, value.reveal());
         }
         let route = endpoint.network.route(&url).map_err(|why| failed(FailureClass::Network, why))?;
@@ -406,7 +406,7 @@ async fn send_authorized(
         value.set_sensitive(true);
         request = request.header(name, value);
     }
-    for (_, name, value) in endpoint.fields.iter().filter(|(part, ..)| *part == Part::Header) {
+    for (_, name, value) in endpoint.fields.iter().filter(|(part, ..)| *part == FieldPlace::Header) {
         request = request.header(name.as_str(), field_header(endpoint, name, value)?);
     }
     let response = request.send().await.map_err(|error| connect_failure(endpoint, &error, &target.route))?;

@@ -72,26 +72,26 @@ pub(super) fn taken(codec: &dyn Codec, model: &str) -> Vec<Effort> {
 mod tests {
     use super::super::codecs::codec;
     use super::super::compat::Compat;
-    use super::super::kind::Kind;
+    use super::super::kind::ProviderKind;
     use super::*;
 
     #[test]
     fn a_model_takes_the_efforts_that_make_another_request() {
-        fn check(kind: Kind, compat: Compat, model: &str, expect: &str) {
+        fn check(kind: ProviderKind, compat: Compat, model: &str, expect: &str) {
             let names: Vec<&str> =
                 taken(codec(kind, compat).unwrap().as_ref(), model).into_iter().map(Effort::name).collect();
             assert_eq!(names.join(" "), expect, "{kind:?} {model}");
         }
         let none = Compat::NONE;
-        check(Kind::Anthropic, none, "claude-3-opus-20240229", "");
-        check(Kind::Anthropic, none, "claude-opus-4-1", "none minimal low medium high max");
-        check(Kind::Anthropic, none, "claude-opus-4-6", "none low medium high max");
-        check(Kind::Anthropic, none, "claude-opus-4-7", "none low medium high xhigh max");
-        check(Kind::Anthropic, none, "claude-fable-5", "none low medium high xhigh max");
-        check(Kind::Openai, none, "m", "none minimal low medium high xhigh max");
-        check(Kind::Openai, Compat { reasoning_effort: Some(false), ..none }, "m", "");
-        check(Kind::OpenaiResponses, none, "m", "none minimal low medium high xhigh max");
-        check(Kind::Ollama, none, "m", "none low medium high");
+        check(ProviderKind::Anthropic, none, "claude-3-opus-20240229", "");
+        check(ProviderKind::Anthropic, none, "claude-opus-4-1", "none minimal low medium high max");
+        check(ProviderKind::Anthropic, none, "claude-opus-4-6", "none low medium high max");
+        check(ProviderKind::Anthropic, none, "claude-opus-4-7", "none low medium high xhigh max");
+        check(ProviderKind::Anthropic, none, "claude-fable-5", "none low medium high xhigh max");
+        check(ProviderKind::Openai, none, "m", "none minimal low medium high xhigh max");
+        check(ProviderKind::Openai, Compat { reasoning_effort: Some(false), ..none }, "m", "");
+        check(ProviderKind::OpenaiResponses, none, "m", "none minimal low medium high xhigh max");
+        check(ProviderKind::Ollama, none, "m", "none low medium high");
     }
 
     #[test]

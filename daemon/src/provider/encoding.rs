@@ -234,7 +234,7 @@ mod tests {
     use super::super::compat::Compat;
     use super::super::gemini::Gemini;
     use super::super::hosted::Hosted;
-    use super::super::kind::Kind;
+    use super::super::kind::ProviderKind;
     use super::super::ollama::Ollama;
     use super::super::openai::OpenAi;
     use super::super::output_schema::{self, SchemaStrategy};
@@ -297,7 +297,7 @@ mod tests {
     }
 
     /// The request for an answer that fits, as a turn makes it.
-    fn shaped<'a>(kind: Kind, request: Request<'a>, schema: &'a Value, due: Option<bool>) -> Request<'a> {
+    fn shaped<'a>(kind: ProviderKind, request: Request<'a>, schema: &'a Value, due: Option<bool>) -> Request<'a> {
         let Some(due) = due else { return request };
         let output_schema = Some(OutputSchema { schema, due });
         let codec = catalogue::codec(kind, Compat::NONE);
@@ -345,7 +345,7 @@ mod tests {
                 }
                 let text = body.to_string();
                 prop_assert!(!text.contains(THEIRS), "{:?} has a secret of a model that is never asked: {}", kind, text);
-                for (secret, of) in [("gAAA", Kind::OpenaiResponses), ("Y2FsbA==", Kind::Gemini), ("xyz", Kind::Anthropic)] {
+                for (secret, of) in [("gAAA", ProviderKind::OpenaiResponses), ("Y2FsbA==", ProviderKind::Gemini), ("xyz", ProviderKind::Anthropic)] {
                     prop_assert!(of == kind || !text.contains(secret), "{:?} has a secret of {:?}: {}", kind, of, text);
                 }
             }

@@ -37,7 +37,7 @@ impl Failure {
         // Google's compatible endpoint wraps its error in a list.
         let parsed = parsed.get(0).unwrap_or(&parsed);
         let error = parsed.get("error").unwrap_or(parsed);
-        let said = said(error);
+        let said = error_text(error);
         // The body may echo the request, which may contain any phrase.
         let told = if said.is_empty() { text.split(INPUT).next().unwrap_or_default() } else { &said };
         let class = classify(Some(status), &kinds(error), told);
@@ -59,7 +59,7 @@ impl Failure {
 
     /// The failure of an error within a stream.
     pub(super) fn in_stream(error: &Value) -> Self {
-        let (kinds, said) = (kinds(error), said(error));
+        let (kinds, said) = (kinds(error), error_text(error));
         let message = match (kinds.first(), said.is_empty()) {
             (None, true) => "the provider reported an error without a reason".to_owned(),
             (None, false) => said.clone(),
@@ -82,11 +82,11 @@ pub(super) fn page_title(text: &str) -> Option<&str> {
 fn asked_wait(error: &Value) -> Option<Duration> {
     let details = error.get("details").and_then(Value::as_array);
     let asked = details.into_iter().flatten().find_map(|detail| detail.get("retryDelay")?.as_str());
-    asked.map_or_else(|| said_wait(&said(error)), spell)
+    asked.map_or_else(|| phrased_wait(&error_text(error)), spell)
 }
 
 /// The wait in "Please try again in 1m2.5s."
-fn said_wait(said: &str) -> Option<Duration> {
+fn phrased_wait(said: &str) -> Option<Duration> {
     let (_, wait) = said.split_once("try again in ")?;
     spell(wait.split_whitespace().next()?.trim_end_matches(['.', ',']))
 }
@@ -132,7 +132,7 @@ fn as_status(code: &str) -> Option<u16> {
 }
 
 /// The message of an error object, or of an error that is a string.
-fn said(error: &Value) -> String {
+fn error_text(error: &Value) -> String {
     let text = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default();
     let said =
         error.as_str().unwrap_or_else(|| if text("message").is_empty() { text("detail") } else { text("message") });

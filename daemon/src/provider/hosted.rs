@@ -11,7 +11,7 @@ use super::types::tools::is_among;
 use super::wire;
 
 /// How much of what came of a call is written down for people, in bytes; the provider's own form of it has all.
-const MAX_SAID: usize = 4 << 10;
+const MAX_EXCERPT: usize = 4 << 10;
 
 /// How many sources of a search are named.
 const MAX_SOURCES: usize = 12;
@@ -70,20 +70,20 @@ pub(crate) fn readable(block: &ContentBlock) -> Option<String> {
     })
 }
 
-/// The text that is kept of a tool's input or output, cut to [`MAX_SAID`].
-pub(super) fn said(text: &str) -> String {
+/// The text that is kept of a tool's input or output, cut to [`MAX_EXCERPT`].
+pub(super) fn excerpt(text: &str) -> String {
     let text = wire::without_nul(text.trim());
-    if text.len() <= MAX_SAID {
+    if text.len() <= MAX_EXCERPT {
         return text.into_owned();
     }
-    let end = (0..=MAX_SAID).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    let end = (0..=MAX_EXCERPT).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
     let kept = text.get(..end).unwrap_or_default();
     format!("{kept}\n(and {} more bytes)", text.len() - end)
 }
 
 /// Queries of a search in one line.
 pub(super) fn queries<'a>(queries: impl IntoIterator<Item = &'a str>) -> String {
-    said(&queries.into_iter().collect::<Vec<_>>().join("; "))
+    excerpt(&queries.into_iter().collect::<Vec<_>>().join("; "))
 }
 
 /// The result of a search: the count, then a line for each source with its title, if it has one, and address.
@@ -106,7 +106,7 @@ pub(super) fn sources<'a>(found: impl IntoIterator<Item = (&'a str, &'a str)>) -
     let rest = lines.len().saturating_sub(MAX_SOURCES);
     let more = if rest > 0 { format!("\n(and {rest} more)") } else { String::new() };
     let named: Vec<String> = lines.into_iter().take(MAX_SOURCES).collect();
-    said(&format!("{count}\n{}{more}", named.join("\n")))
+    excerpt(&format!("{count}\n{}{more}", named.join("\n")))
 }
 
 /// The output of code, and its exit code if that is not 0.
@@ -115,9 +115,9 @@ pub(super) fn output(output: &str, errors: &str, status: i64) -> (HostedPart, St
     let text = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n");
     match (status, text.is_empty()) {
         (0, true) => (HostedPart::Result, "no output".to_owned()),
-        (0, false) => (HostedPart::Result, said(&text)),
+        (0, false) => (HostedPart::Result, excerpt(&text)),
         (status, true) => (HostedPart::Error, format!("exit code {status}")),
-        (status, false) => (HostedPart::Error, said(&format!("exit code {status}\n{text}"))),
+        (status, false) => (HostedPart::Error, excerpt(&format!("exit code {status}\n{text}"))),
     }
 }
 
@@ -139,14 +139,16 @@ mod tests {
         assert!(sources(many).ends_with("t: u\n(and 3 more)"));
         let (title, address) = ("x".repeat(1 << 20), "y".repeat(1 << 20));
         let cut = sources(vec![(title.as_str(), address.as_str()); 9]);
-        assert!(cut.len() < MAX_SAID + 30 && cut.ends_with("more bytes)"), "{}", cut.len());
+        assert!(cut.len() < MAX_EXCERPT + 30 && cut.ends_with("more bytes)"), "{}", cut.len());
     }
 
     #[test]
     fn what_is_said_is_bounded_and_clean() {
-        assert_eq!(said(" a\0b\n"), "a\u{fffd}b");
-        let long = "ä".repeat(MAX_SAID);
-        assert!(said(&long).starts_with('ä') && said(&long).ends_with(&format!("(and {MAX_SAID} more bytes)")));
+        assert_eq!(excerpt(" a\0b\n"), "a\u{fffd}b");
+        let long = "ä".repeat(MAX_EXCERPT);
+        assert!(
+            excerpt(&long).starts_with('ä') && excerpt(&long).ends_with(&format!("(and {MAX_EXCERPT} more bytes)"))
+        );
     }
 
     #[test]

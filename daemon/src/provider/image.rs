@@ -45,7 +45,7 @@ mod tests {
 
     use super::super::codecs::codec;
     use super::super::compat::Compat;
-    use super::super::kind::Kind;
+    use super::super::kind::ProviderKind;
     use super::super::types::HttpRequest;
     use super::*;
 
@@ -55,7 +55,7 @@ mod tests {
         ImageRequest { prompt: "a cat".to_owned(), pictures, format: "png", size: Some("1024x1024".to_owned()) }
     }
 
-    fn encode(kind: Kind, model: &str, request: &ImageRequest) -> HttpRequest {
+    fn encode(kind: ProviderKind, model: &str, request: &ImageRequest) -> HttpRequest {
         codec(kind, Compat::NONE).unwrap().images().unwrap().encode(model, request)
     }
 
@@ -65,26 +65,26 @@ mod tests {
 
     #[test]
     fn each_format_has_its_request() {
-        let made = encode(Kind::Openai, "gpt-image-1", &request(Vec::new()));
+        let made = encode(ProviderKind::Openai, "gpt-image-1", &request(Vec::new()));
         assert_eq!(made.path, "/images/generations");
         let expect = json!({
             "model": "gpt-image-1", "prompt": "a cat", "n": 1, "output_format": "png", "size": "1024x1024",
         });
         assert_eq!(body(&made), expect);
-        let made = encode(Kind::OpenaiResponses, "m", &request(vec![("image/png", PNG.to_vec())]));
+        let made = encode(ProviderKind::OpenaiResponses, "m", &request(vec![("image/png", PNG.to_vec())]));
         let kind = ("content-type", "multipart/form-data; boundary=linger-00000000".to_owned());
         assert_eq!((made.path.as_str(), made.headers), ("/images/edits", vec![kind]));
         let text = String::from_utf8_lossy(&made.body);
         let place = "--linger-00000000\r\nContent-Disposition: form-data; name=\"image[]\"; filename=\"0.png\"\r\n";
         assert!(text.contains(&format!("{place}Content-Type: image/png\r\n\r\n")), "{text}");
         assert!(text.ends_with("rest\r\n--linger-00000000--\r\n"), "{text}");
-        let made = encode(Kind::Gemini, "gemini-2.5-flash-image", &request(vec![("image/png", b"x".to_vec())]));
+        let made = encode(ProviderKind::Gemini, "gemini-2.5-flash-image", &request(vec![("image/png", b"x".to_vec())]));
         assert_eq!(made.path, "/v1beta/models/gemini-2.5-flash-image:generateContent");
         assert_eq!(
             body(&made)["contents"][0]["parts"],
             json!([{ "inlineData": { "mimeType": "image/png", "data": "eA==" } }, { "text": "a cat" }])
         );
-        let anthropic = codec(Kind::Anthropic, Compat::NONE).unwrap();
+        let anthropic = codec(ProviderKind::Anthropic, Compat::NONE).unwrap();
         assert!(decode(anthropic.as_ref(), b"{}").unwrap_err().contains("make no images"));
     }
 
@@ -93,28 +93,28 @@ mod tests {
         let data = BASE64.encode(PNG);
         let made = MadeImage { media_type: "image/png", bytes: PNG.to_vec(), usage: Usage::default() };
         let image = Ok(made.clone());
-        let of = |kind: Kind, answer: Value| {
+        let of = |kind: ProviderKind, answer: Value| {
             decode(codec(kind, Compat::NONE).unwrap().as_ref(), answer.to_string().as_bytes())
         };
-        assert_eq!(of(Kind::Openai, json!({ "data": [{ "b64_json": data }] })), image);
+        assert_eq!(of(ProviderKind::Openai, json!({ "data": [{ "b64_json": data }] })), image);
         let usage = json!({ "input_tokens": 9, "output_tokens": 1056, "total_tokens": 1065 });
         let counted = Usage { input_tokens: 9, output_tokens: 1056, ..Usage::default() };
         let counted = Ok(MadeImage { usage: counted, ..made });
-        assert_eq!(of(Kind::Openai, json!({ "data": [{ "b64_json": data }], "usage": usage })), counted);
+        assert_eq!(of(ProviderKind::Openai, json!({ "data": [{ "b64_json": data }], "usage": usage })), counted);
         let parts = json!([{ "text": "here" }, { "inlineData": { "mimeType": "image/png", "data": data } }]);
         let candidates = json!([{ "content": { "parts": parts } }]);
-        assert_eq!(of(Kind::Gemini, json!({ "candidates": candidates })), image);
+        assert_eq!(of(ProviderKind::Gemini, json!({ "candidates": candidates })), image);
         let usage = json!({ "promptTokenCount": 9, "candidatesTokenCount": 1056 });
-        assert_eq!(of(Kind::Gemini, json!({ "candidates": candidates, "usageMetadata": usage })), counted);
+        assert_eq!(of(ProviderKind::Gemini, json!({ "candidates": candidates, "usageMetadata": usage })), counted);
         let text = json!({ "candidates": [{ "content": { "parts": [{ "text": "I cannot\u{1b}[2J" }] } }] });
-        assert!(of(Kind::Gemini, text).unwrap_err().starts_with("it gave no image: I cannot"));
+        assert!(of(ProviderKind::Gemini, text).unwrap_err().starts_with("it gave no image: I cannot"));
         let blocked = json!({ "promptFeedback": { "blockReason": "SAFETY" } });
-        assert_eq!(of(Kind::Gemini, blocked), Err("it gave no image: SAFETY".to_owned()));
-        assert_eq!(of(Kind::Openai, json!({ "data": [] })), Err("it gave no image".to_owned()));
+        assert_eq!(of(ProviderKind::Gemini, blocked), Err("it gave no image: SAFETY".to_owned()));
+        assert_eq!(of(ProviderKind::Openai, json!({ "data": [] })), Err("it gave no image".to_owned()));
         let junk = json!({ "data": [{ "b64_json": "eHh4" }] });
-        assert_eq!(of(Kind::Openai, junk), Err("it gave something that is no image".to_owned()));
-        assert!(of(Kind::Openai, json!({ "data": [{ "b64_json": "?" }] })).unwrap_err().contains("not base64"));
-        let openai = codec(Kind::Openai, Compat::NONE).unwrap();
+        assert_eq!(of(ProviderKind::Openai, junk), Err("it gave something that is no image".to_owned()));
+        assert!(of(ProviderKind::Openai, json!({ "data": [{ "b64_json": "?" }] })).unwrap_err().contains("not base64"));
+        let openai = codec(ProviderKind::Openai, Compat::NONE).unwrap();
         assert!(decode(openai.as_ref(), b"<html>").unwrap_err().contains("not JSON"));
     }
 }

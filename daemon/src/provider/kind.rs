@@ -7,7 +7,7 @@ use serde::Deserialize;
 /// A wire format, as the configuration names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum ProviderKind {
     /// Anthropic's Messages: `POST /v1/messages`.
     Anthropic,
     /// OpenAI's Chat Completions: `POST …/chat/completions`.
@@ -22,7 +22,7 @@ pub enum Kind {
     Demo,
 }
 
-impl Kind {
+impl ProviderKind {
     /// Every kind, in the order in which messages list them.
     pub const ALL: [Self; 6] =
         [Self::Anthropic, Self::Openai, Self::OpenaiResponses, Self::Gemini, Self::Ollama, Self::Demo];
@@ -39,7 +39,7 @@ impl Kind {
         }
     }
 
-    /// The preset of its vendor, whose address a configured provider has unless it names another.
+    /// The preset of its vendor, whose address a configured provider has unless it names another; empty if it has no vendor.
     pub fn vendor(self) -> &'static str {
         match self {
             Self::Anthropic => "anthropic",

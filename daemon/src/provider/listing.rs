@@ -53,13 +53,13 @@ pub struct Listed {
 pub fn parse(body: &[u8]) -> Result<Vec<Listed>, String> {
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum List {
+    enum ModelList {
         Data { data: Vec<Value> },
         Models { models: Vec<Value> },
         Plain(Vec<Value>),
     }
     let list = serde_json::from_slice(body).map_err(|_| "its list of models makes no sense".to_owned())?;
-    let (List::Data { data: rows } | List::Models { models: rows } | List::Plain(rows)) = list;
+    let (ModelList::Data { data: rows } | ModelList::Models { models: rows } | ModelList::Plain(rows)) = list;
     let mut models: Vec<Listed> = rows.iter().filter_map(listed).take(MAX_MODELS).collect();
     models.sort_by(|one, two| one.name.cmp(&two.name));
     models.dedup_by(|one, two| one.name == two.name);

@@ -135,7 +135,7 @@ mod tests {
     use linger_protocol::session::Effort;
 
     use super::super::codecs::codec;
-    use super::super::kind::Kind;
+    use super::super::kind::ProviderKind;
     use super::super::support::{KINDS, request, user};
     use super::super::types::Request;
     use super::super::wellformed::validate;
@@ -148,38 +148,44 @@ mod tests {
 
     #[test]
     fn each_format_is_asked_in_its_way() {
-        fn check(kind: Kind, compat: Compat, model: &str, schema: &Value, expect: SchemaStrategy) {
+        fn check(kind: ProviderKind, compat: Compat, model: &str, schema: &Value, expect: SchemaStrategy) {
             let codec = codec(kind, compat);
             assert_eq!(schema_strategy(codec.as_deref(), compat, model, schema), expect, "{kind:?} {model} {schema}");
         }
         let (list, none) = (json!({"type": "array"}), Compat::NONE);
-        check(Kind::Anthropic, none, "m", &object(), SchemaStrategy::WithTools);
-        check(Kind::Anthropic, none, "m", &list, SchemaStrategy::WithTools);
-        check(Kind::Openai, none, "m", &json!({"type": "array", "items": {"$ref": "#"}}), SchemaStrategy::PromptOnly);
+        check(ProviderKind::Anthropic, none, "m", &object(), SchemaStrategy::WithTools);
+        check(ProviderKind::Anthropic, none, "m", &list, SchemaStrategy::WithTools);
         check(
-            Kind::Gemini,
+            ProviderKind::Openai,
+            none,
+            "m",
+            &json!({"type": "array", "items": {"$ref": "#"}}),
+            SchemaStrategy::PromptOnly,
+        );
+        check(
+            ProviderKind::Gemini,
             none,
             "gemini-3.8-flash",
             &json!({"type": "array", "items": {"$ref": "#"}}),
             SchemaStrategy::WithTools,
         );
-        check(Kind::Openai, none, "m", &object(), SchemaStrategy::WithTools);
-        check(Kind::OpenaiResponses, none, "m", &object(), SchemaStrategy::WithTools);
+        check(ProviderKind::Openai, none, "m", &object(), SchemaStrategy::WithTools);
+        check(ProviderKind::OpenaiResponses, none, "m", &object(), SchemaStrategy::WithTools);
         check(
-            Kind::OpenaiResponses,
+            ProviderKind::OpenaiResponses,
             none,
             "m",
             &json!({"anyOf": [object()], "type": "object"}),
             SchemaStrategy::WithTools,
         );
-        check(Kind::Gemini, none, "gemini-3.8-flash", &list, SchemaStrategy::WithTools);
-        check(Kind::Gemini, none, "gemini-2.5-pro", &list, SchemaStrategy::WithoutTools);
-        check(Kind::Ollama, none, "m", &list, SchemaStrategy::WithoutTools);
+        check(ProviderKind::Gemini, none, "gemini-3.8-flash", &list, SchemaStrategy::WithTools);
+        check(ProviderKind::Gemini, none, "gemini-2.5-pro", &list, SchemaStrategy::WithoutTools);
+        check(ProviderKind::Ollama, none, "m", &list, SchemaStrategy::WithoutTools);
         let apart = Compat { schema_with_tools: Some(false), ..none };
-        check(Kind::Openai, apart, "m", &object(), SchemaStrategy::WithoutTools);
+        check(ProviderKind::Openai, apart, "m", &object(), SchemaStrategy::WithoutTools);
         let words = Compat { json_schema: Some(false), ..none };
-        check(Kind::Openai, words, "m", &object(), SchemaStrategy::PromptOnly);
-        check(Kind::Ollama, words, "m", &object(), SchemaStrategy::PromptOnly);
+        check(ProviderKind::Openai, words, "m", &object(), SchemaStrategy::PromptOnly);
+        check(ProviderKind::Ollama, words, "m", &object(), SchemaStrategy::PromptOnly);
     }
 
     #[test]
@@ -204,7 +210,7 @@ mod tests {
 
     /// What a request has beyond one without shape and effort, but for the messages.
     fn added(
-        kind: Kind,
+        kind: ProviderKind,
         compat: Compat,
         model: &str,
         output_schema: Option<OutputSchema<'_>>,
@@ -226,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_shape_is_asked_for_in_the_words_of_each_format() {
-        fn check(kind: Kind, due: bool, expect: Value) {
+        fn check(kind: ProviderKind, due: bool, expect: Value) {
             let schema = json!({"type": "object", "properties": {}, "additionalProperties": false});
             let output_schema = Some(OutputSchema { schema: &schema, due });
             assert_eq!(added(kind, Compat::NONE, "m", output_schema, Effort::Auto), expect, "{kind:?}");
@@ -234,63 +240,79 @@ mod tests {
         let schema = json!({"type": "object", "properties": {}, "additionalProperties": false});
         let named = json!({"name": "answer", "schema": schema, "strict": true});
         let tools = json!([{"name": "ls", "description": "lists", "input_schema": {"type": "object"}}, tool(&schema)]);
-        check(Kind::Anthropic, false, json!({"tool_choice": {"type": "any"}, "tools": tools}));
-        check(Kind::Anthropic, true, json!({"tool_choice": {"type": "tool", "name": "final_answer"}, "tools": tools}));
-        check(Kind::Openai, false, json!({"response_format": {"type": "json_schema", "json_schema": named}}));
+        check(ProviderKind::Anthropic, false, json!({"tool_choice": {"type": "any"}, "tools": tools}));
+        check(
+            ProviderKind::Anthropic,
+            true,
+            json!({"tool_choice": {"type": "tool", "name": "final_answer"}, "tools": tools}),
+        );
+        check(ProviderKind::Openai, false, json!({"response_format": {"type": "json_schema", "json_schema": named}}));
         let mut format = named;
         format["type"] = json!("json_schema");
-        check(Kind::OpenaiResponses, false, json!({"text": {"format": format}}));
+        check(ProviderKind::OpenaiResponses, false, json!({"text": {"format": format}}));
         let generation =
             json!({"maxOutputTokens": 9000, "responseMimeType": "application/json", "responseJsonSchema": schema});
-        check(Kind::Gemini, false, json!({"generationConfig": generation}));
-        check(Kind::Ollama, true, json!({"format": schema}));
+        check(ProviderKind::Gemini, false, json!({"generationConfig": generation}));
+        check(ProviderKind::Ollama, true, json!({"format": schema}));
     }
 
     #[test]
     fn an_effort_is_asked_for_in_the_words_of_each_format() {
-        fn check(kind: Kind, compat: Compat, model: &str, effort: Effort, expect: Value) {
+        fn check(kind: ProviderKind, compat: Compat, model: &str, effort: Effort, expect: Value) {
             assert_eq!(added(kind, compat, model, None, effort), expect, "{kind:?} {model} {effort}");
         }
         let (none, budget) = (Compat::NONE, Compat { thinking_budget: Some(true), ..Compat::NONE });
         let shown = json!({"type": "adaptive", "display": "summarized"});
         let adaptive = json!({"thinking": shown, "output_config": {"effort": "xhigh"}});
-        check(Kind::Anthropic, none, "m", Effort::Xhigh, adaptive);
-        check(Kind::Anthropic, none, "m", Effort::None, json!({"thinking": {"type": "disabled"}}));
+        check(ProviderKind::Anthropic, none, "m", Effort::Xhigh, adaptive);
+        check(ProviderKind::Anthropic, none, "m", Effort::None, json!({"thinking": {"type": "disabled"}}));
         let enabled = |tokens: u32| json!({"thinking": {"type": "enabled", "budget_tokens": tokens}});
-        check(Kind::Anthropic, budget, "m", Effort::Low, enabled(4096));
-        check(Kind::Anthropic, budget, "m", Effort::Max, enabled(6750));
-        check(Kind::Anthropic, none, "claude-haiku-4-5-20251001", Effort::Low, enabled(4096));
-        check(Kind::Anthropic, none, "claude-3-5-haiku-latest", Effort::High, json!({}));
-        check(Kind::Anthropic, none, "claude-3-5-haiku-latest", Effort::None, json!({}));
-        check(Kind::Anthropic, budget, "claude-opus-5", Effort::Low, enabled(4096));
+        check(ProviderKind::Anthropic, budget, "m", Effort::Low, enabled(4096));
+        check(ProviderKind::Anthropic, budget, "m", Effort::Max, enabled(6750));
+        check(ProviderKind::Anthropic, none, "claude-haiku-4-5-20251001", Effort::Low, enabled(4096));
+        check(ProviderKind::Anthropic, none, "claude-3-5-haiku-latest", Effort::High, json!({}));
+        check(ProviderKind::Anthropic, none, "claude-3-5-haiku-latest", Effort::None, json!({}));
+        check(ProviderKind::Anthropic, budget, "claude-opus-5", Effort::Low, enabled(4096));
         let adaptive = Compat { thinking_budget: Some(false), ..none };
         let low = json!({"thinking": shown, "output_config": {"effort": "low"}});
-        check(Kind::Anthropic, adaptive, "claude-sonnet-4-5", Effort::Low, low);
+        check(ProviderKind::Anthropic, adaptive, "claude-sonnet-4-5", Effort::Low, low);
         let high = json!({"thinking": shown, "output_config": {"effort": "high"}});
-        check(Kind::Anthropic, none, "claude-opus-4-6", Effort::Xhigh, high);
-        check(Kind::Anthropic, none, "claude-opus-5-5", Effort::None, json!({"output_config": {"effort": "low"}}));
+        check(ProviderKind::Anthropic, none, "claude-opus-4-6", Effort::Xhigh, high);
+        check(
+            ProviderKind::Anthropic,
+            none,
+            "claude-opus-5-5",
+            Effort::None,
+            json!({"output_config": {"effort": "low"}}),
+        );
         let between = json!({"thinking": {"type": "between_tools"}});
-        check(Kind::Anthropic, none, "claude-sonnet-5-5", Effort::None, between);
+        check(ProviderKind::Anthropic, none, "claude-sonnet-5-5", Effort::None, between);
         let flag = |thinking: bool| Compat { thinking: Some(thinking), ..Compat::NONE };
-        check(Kind::Anthropic, flag(true), "m", Effort::Auto, json!({ "thinking": shown }));
-        check(Kind::Anthropic, flag(true).or(budget), "m", Effort::Auto, enabled(6750));
+        check(ProviderKind::Anthropic, flag(true), "m", Effort::Auto, json!({ "thinking": shown }));
+        check(ProviderKind::Anthropic, flag(true).or(budget), "m", Effort::Auto, enabled(6750));
         let silent = json!({"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}});
-        check(Kind::Anthropic, flag(false), "m", Effort::Low, silent);
-        check(Kind::Anthropic, flag(false), "m", Effort::Auto, json!({}));
-        check(Kind::Openai, none, "m", Effort::Minimal, json!({"reasoning_effort": "minimal"}));
-        check(Kind::Openai, Compat { reasoning_effort: Some(false), ..none }, "m", Effort::High, json!({}));
-        check(Kind::Openai, none, "m", Effort::Max, json!({"reasoning_effort": "max"}));
-        check(Kind::OpenaiResponses, none, "m", Effort::Xhigh, json!({"reasoning": {"effort": "xhigh"}}));
-        check(Kind::OpenaiResponses, none, "m", Effort::Max, json!({"reasoning": {"effort": "max"}}));
+        check(ProviderKind::Anthropic, flag(false), "m", Effort::Low, silent);
+        check(ProviderKind::Anthropic, flag(false), "m", Effort::Auto, json!({}));
+        check(ProviderKind::Openai, none, "m", Effort::Minimal, json!({"reasoning_effort": "minimal"}));
+        check(ProviderKind::Openai, Compat { reasoning_effort: Some(false), ..none }, "m", Effort::High, json!({}));
+        check(ProviderKind::Openai, none, "m", Effort::Max, json!({"reasoning_effort": "max"}));
+        check(ProviderKind::OpenaiResponses, none, "m", Effort::Xhigh, json!({"reasoning": {"effort": "xhigh"}}));
+        check(ProviderKind::OpenaiResponses, none, "m", Effort::Max, json!({"reasoning": {"effort": "max"}}));
         let gemini =
             |thinking: Value| json!({"generationConfig": {"maxOutputTokens": 9000, "thinkingConfig": thinking}});
         let high = gemini(json!({"includeThoughts": true, "thinkingLevel": "HIGH"}));
-        check(Kind::Gemini, none, "gemini-3.8-flash", Effort::High, high);
-        check(Kind::Gemini, none, "gemini-2.5-flash", Effort::None, gemini(json!({"thinkingBudget": 0})));
+        check(ProviderKind::Gemini, none, "gemini-3.8-flash", Effort::High, high);
+        check(ProviderKind::Gemini, none, "gemini-2.5-flash", Effort::None, gemini(json!({"thinkingBudget": 0})));
         // It thinks in any case, and says so to fewer.
-        check(Kind::Gemini, none, "models/gemini-2.5-pro", Effort::None, gemini(json!({"thinkingBudget": 128})));
-        check(Kind::Ollama, none, "m", Effort::None, json!({"think": false}));
-        check(Kind::Ollama, none, "m", Effort::Max, json!({"think": "high"}));
+        check(
+            ProviderKind::Gemini,
+            none,
+            "models/gemini-2.5-pro",
+            Effort::None,
+            gemini(json!({"thinkingBudget": 128})),
+        );
+        check(ProviderKind::Ollama, none, "m", Effort::None, json!({"think": false}));
+        check(ProviderKind::Ollama, none, "m", Effort::Max, json!({"think": "high"}));
     }
 
     #[test]
@@ -315,7 +337,7 @@ mod tests {
     #[test]
     fn claude_on_vertex_ai_has_its_model_in_the_path_and_its_version_in_the_body() {
         let messages = [user(vec![ContentBlock::text("hi")])];
-        let codec = codec(Kind::Anthropic, Compat { vertex: Some(true), ..Compat::NONE }).unwrap();
+        let codec = codec(ProviderKind::Anthropic, Compat { vertex: Some(true), ..Compat::NONE }).unwrap();
         let request = Request { model: "claude-sonnet-5@20260101", ..request(&messages) };
         let encoded = codec.encoder().encode(&request);
         assert_eq!(encoded.path, "/publishers/anthropic/models/claude-sonnet-5@20260101:streamRawPredict");
@@ -329,7 +351,13 @@ mod tests {
     fn no_call_is_demanded_of_a_model_that_thinks() {
         let schema = object();
         let anthropic = |model, due, effort| {
-            let body = added(Kind::Anthropic, Compat::NONE, model, Some(OutputSchema { schema: &schema, due }), effort);
+            let body = added(
+                ProviderKind::Anthropic,
+                Compat::NONE,
+                model,
+                Some(OutputSchema { schema: &schema, due }),
+                effort,
+            );
             [body["thinking"]["type"].clone(), body["tool_choice"]["type"].clone()]
         };
         assert_eq!(anthropic("m", false, Effort::High), [json!("adaptive"), Value::Null]);

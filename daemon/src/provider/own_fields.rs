@@ -89,7 +89,7 @@ pub type Fields = BTreeMap<String, FieldValue>;
 
 /// The part of a request that a field belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum FieldPlace {
     /// A header.
     Header,
     /// A query parameter.
@@ -100,16 +100,16 @@ pub enum Part {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     /// The part of the request that carries it.
-    pub part: Part,
+    pub part: FieldPlace,
     /// The name of the header or parameter, as written.
     pub name: String,
     /// Its value, or the source of it.
-    pub value: Source,
+    pub value: FieldSource,
 }
 
 /// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum FieldSource {
     /// The value itself.
     Plain(String),
     /// The value comes from this source, and is a secret.
@@ -220,7 +220,7 @@ mod tests {
 
     use super::super::codecs::codec;
     use super::super::compat::Compat;
-    use super::super::kind::Kind;
+    use super::super::kind::ProviderKind;
     use super::*;
 
     #[derive(Default, Deserialize)]
@@ -231,7 +231,7 @@ mod tests {
         body: Map<String, Value>,
     }
 
-    fn written(kind: Kind, text: &str) -> Result<(), String> {
+    fn written(kind: ProviderKind, text: &str) -> Result<(), String> {
         let written: Written = toml::from_str(text).map_err(|error| error.message().to_owned())?;
         let codec = codec(kind, Compat::NONE);
         check(codec.as_deref(), &written.headers, &written.query, &written.body)
@@ -240,36 +240,40 @@ mod tests {
 
     #[test]
     fn fields_of_ones_own_are_taken_and_lingers_are_refused() {
-        fn good(kind: Kind, text: &str) {
+        fn good(kind: ProviderKind, text: &str) {
             assert_eq!(written(kind, text), Ok(()), "{text}");
         }
-        fn bad(kind: Kind, text: &str, expect: &str) {
+        fn bad(kind: ProviderKind, text: &str, expect: &str) {
             let problem = written(kind, text).unwrap_err();
             assert!(problem.contains(expect), "{text}: {problem}");
         }
-        good(Kind::Openai, "headers = { 'x-title' = 'linger', 'api-key' = { env = 'AZURE_KEY' } }");
-        good(Kind::Openai, "query = { 'api-version' = '2024-10-21', sig = { command = 'sign' } }");
+        good(ProviderKind::Openai, "headers = { 'x-title' = 'linger', 'api-key' = { env = 'AZURE_KEY' } }");
+        good(ProviderKind::Openai, "query = { 'api-version' = '2024-10-21', sig = { command = 'sign' } }");
         good(
-            Kind::Openai,
+            ProviderKind::Openai,
             "body = { temperature = 0.2, provider = { order = ['x'] }, reasoning = { enabled = true } }",
         );
-        good(Kind::Gemini, "body = { generationConfig = { temperature = 0.2 } }");
-        good(Kind::Ollama, "body = { options = { top_k = 5 }, keep_alive = '1h' }");
-        good(Kind::OpenaiResponses, "body = { text = { verbosity = 'low' }, service_tier = 'flex' }");
-        bad(Kind::Openai, "headers = { Authorization = { env = 'X' } }", "`api_key_env`");
-        bad(Kind::Openai, "headers = { 'Content-Type' = 'text/plain' }", "linger sets this header itself");
-        bad(Kind::Openai, "headers = { 'x-team-token' = 'hunter2' }", "a secret is never written here");
-        bad(Kind::Openai, "headers = { 'a b' = 'c' }", "not the name of a header");
-        bad(Kind::Openai, "headers = { 'x' = { env = '$X' } }", "not the name of a variable");
-        bad(Kind::Openai, "headers = { 'x' = { file = 'y' } }", "write a string");
-        bad(Kind::Openai, "query = { 'api_key' = 'x' }", "a secret is never written here");
-        bad(Kind::Gemini, "query = { alt = 'json' }", "linger sets this parameter itself");
-        bad(Kind::Openai, "body = { stream = false }", "`streaming = false`");
-        bad(Kind::Anthropic, "body = { max_tokens = 5 }", "`max_tokens` in [providers.NAME]");
-        bad(Kind::Gemini, "body = { generationConfig = { maxOutputTokens = 5 } }", "generationConfig.maxOutputTokens");
-        bad(Kind::Gemini, "body = { generationConfig = 5 }", "must be a table");
-        bad(Kind::Ollama, "body = { options = { num_ctx = 5 } }", "`num_ctx`");
-        bad(Kind::Demo, "body = { a = 5 }", "sends no requests");
+        good(ProviderKind::Gemini, "body = { generationConfig = { temperature = 0.2 } }");
+        good(ProviderKind::Ollama, "body = { options = { top_k = 5 }, keep_alive = '1h' }");
+        good(ProviderKind::OpenaiResponses, "body = { text = { verbosity = 'low' }, service_tier = 'flex' }");
+        bad(ProviderKind::Openai, "headers = { Authorization = { env = 'X' } }", "`api_key_env`");
+        bad(ProviderKind::Openai, "headers = { 'Content-Type' = 'text/plain' }", "linger sets this header itself");
+        bad(ProviderKind::Openai, "headers = { 'x-team-token' = 'hunter2' }", "a secret is never written here");
+        bad(ProviderKind::Openai, "headers = { 'a b' = 'c' }", "not the name of a header");
+        bad(ProviderKind::Openai, "headers = { 'x' = { env = '$X' } }", "not the name of a variable");
+        bad(ProviderKind::Openai, "headers = { 'x' = { file = 'y' } }", "write a string");
+        bad(ProviderKind::Openai, "query = { 'api_key' = 'x' }", "a secret is never written here");
+        bad(ProviderKind::Gemini, "query = { alt = 'json' }", "linger sets this parameter itself");
+        bad(ProviderKind::Openai, "body = { stream = false }", "`streaming = false`");
+        bad(ProviderKind::Anthropic, "body = { max_tokens = 5 }", "`max_tokens` in [providers.NAME]");
+        bad(
+            ProviderKind::Gemini,
+            "body = { generationConfig = { maxOutputTokens = 5 } }",
+            "generationConfig.maxOutputTokens",
+        );
+        bad(ProviderKind::Gemini, "body = { generationConfig = 5 }", "must be a table");
+        bad(ProviderKind::Ollama, "body = { options = { num_ctx = 5 } }", "`num_ctx`");
+        bad(ProviderKind::Demo, "body = { a = 5 }", "sends no requests");
     }
 
     #[test]

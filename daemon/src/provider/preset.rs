@@ -7,7 +7,7 @@
 use reqwest::Url;
 
 use super::compat::Compat;
-use super::kind::Kind;
+use super::kind::ProviderKind;
 
 /// A provider that needs no configuration but its key, if it takes one.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub struct Preset {
     /// Its name in `provider/model`.
     pub name: &'static str,
     /// The wire format.
-    pub kind: Kind,
+    pub kind: ProviderKind,
     /// Its address. [`PLACEHOLDER`] stands for a part that the user has to fill in.
     pub base_url: &'static str,
     /// The variable that holds its key.
@@ -35,7 +35,7 @@ pub const PLACEHOLDER: &str = "PROJECT";
 
 const NONE: Preset = Preset {
     name: "",
-    kind: Kind::Openai,
+    kind: ProviderKind::Openai,
     base_url: "",
     variable: "",
     command: "",
@@ -63,7 +63,7 @@ const TEMPLATES: Compat = Compat {
 pub const PRESETS: &[Preset] = &[
     Preset {
         name: "anthropic",
-        kind: Kind::Anthropic,
+        kind: ProviderKind::Anthropic,
         base_url: "https://api.anthropic.com",
         variable: "ANTHROPIC_API_KEY",
         model: "claude-sonnet-5",
@@ -84,7 +84,7 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "gemini",
-        kind: Kind::Gemini,
+        kind: ProviderKind::Gemini,
         base_url: "https://generativelanguage.googleapis.com/v1beta",
         variable: "GEMINI_API_KEY",
         model: "gemini-flash-latest",
@@ -165,7 +165,7 @@ pub const PRESETS: &[Preset] = &[
     Preset { name: "together", base_url: "https://api.together.xyz/v1", variable: "TOGETHER_API_KEY", ..NONE },
     Preset {
         name: "vertex",
-        kind: Kind::Gemini,
+        kind: ProviderKind::Gemini,
         base_url: "https://aiplatform.googleapis.com/v1/projects/PROJECT/locations/global",
         // A token is valid for an hour, so a command prints it.
         command: "gcloud auth print-access-token",
@@ -174,7 +174,7 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "ollama",
-        kind: Kind::Ollama,
+        kind: ProviderKind::Ollama,
         base_url: "http://127.0.0.1:11434",
         variable: "OLLAMA_API_KEY",
         local: true,
@@ -205,7 +205,7 @@ pub const PRESETS: &[Preset] = &[
         ..NONE
     },
     Preset { name: "litellm", base_url: "http://127.0.0.1:4000/v1", variable: "LITELLM_API_KEY", local: true, ..NONE },
-    Preset { name: "demo", kind: Kind::Demo, model: "demo", ..NONE },
+    Preset { name: "demo", kind: ProviderKind::Demo, model: "demo", ..NONE },
 ];
 
 /// The preset with this name.
@@ -214,7 +214,7 @@ pub fn named(name: &str) -> Option<&'static Preset> {
 }
 
 /// The vendor of a kind: the default address of a configured provider without a preset.
-pub fn vendor(kind: Kind) -> Option<&'static Preset> {
+pub fn vendor(kind: ProviderKind) -> Option<&'static Preset> {
     named(kind.vendor())
 }
 
@@ -247,9 +247,9 @@ mod tests {
         for preset in PRESETS {
             let flags = codec(preset.kind, Compat::NONE).map_or(&[] as &[&str], |codec| codec.flags());
             assert_eq!(preset.compat.misplaced(flags), None, "{}", preset.name);
-            assert_eq!(preset.base_url.is_empty(), preset.kind == Kind::Demo);
+            assert_eq!(preset.base_url.is_empty(), preset.kind == ProviderKind::Demo);
             assert!(preset.base_url.is_empty() || Url::parse(preset.base_url).is_ok(), "{}", preset.name);
-            let secure = preset.base_url.starts_with("https://") || preset.local || preset.kind == Kind::Demo;
+            let secure = preset.base_url.starts_with("https://") || preset.local || preset.kind == ProviderKind::Demo;
             assert!(secure, "a key would go to {} in the clear", preset.name);
         }
     }

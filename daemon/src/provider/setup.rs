@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use super::compat::Compat;
-use super::kind::Kind;
+use super::kind::ProviderKind;
 use super::types::RequestPrefix;
 
 /// The length of a digest, in characters: 64 bits distinguish the few prefixes of a session.
@@ -18,7 +18,7 @@ const DIGEST: usize = 16;
 /// and the user's own fields of the body.
 pub fn setup(
     prefix: &RequestPrefix<'_>,
-    kind: Kind,
+    kind: ProviderKind,
     compat: &Compat,
     effort: Effort,
     own_fields: &Map<String, Value>,
@@ -58,7 +58,7 @@ mod tests {
         let own = RequestPrefix { origin: "a/b", system, tools: &lists };
         let none = Map::new();
         let of = |prefix: RequestPrefix<'_>, kind, compat: Compat, effort| setup(&prefix, kind, &compat, effort, &none);
-        let format = (Kind::Anthropic, Compat::NONE);
+        let format = (ProviderKind::Anthropic, Compat::NONE);
         let usual = |prefix: RequestPrefix<'_>| of(prefix, format.0, format.1, Effort::Auto);
         let hosted = Compat { hosted: Hosted { web_search: true, code_execution: false }, ..Compat::NONE };
         let thinking = Compat { thinking_budget: Some(true), ..Compat::NONE };
@@ -70,11 +70,11 @@ mod tests {
             usual(RequestPrefix { system: "You were", ..own }),
             usual(RequestPrefix { tools: &shows, ..own }),
             usual(RequestPrefix { origin: "a/c", ..own }),
-            of(own, Kind::Openai, Compat::NONE, Effort::Auto),
-            of(own, Kind::Anthropic, thinking, Effort::Auto),
-            of(own, Kind::Anthropic, hosted, Effort::Auto),
-            of(own, Kind::Anthropic, Compat::NONE, Effort::High),
-            setup(&own, Kind::Anthropic, &Compat::NONE, Effort::Auto, cool.as_object().unwrap()),
+            of(own, ProviderKind::Openai, Compat::NONE, Effort::Auto),
+            of(own, ProviderKind::Anthropic, thinking, Effort::Auto),
+            of(own, ProviderKind::Anthropic, hosted, Effort::Auto),
+            of(own, ProviderKind::Anthropic, Compat::NONE, Effort::High),
+            setup(&own, ProviderKind::Anthropic, &Compat::NONE, Effort::Auto, cool.as_object().unwrap()),
         ];
         assert!(others.iter().all(|other| *other != plain), "{others:?}");
         assert_eq!(others[5].hosted_tools, [HostedTool::WebSearch]);

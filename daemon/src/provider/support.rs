@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::call_text;
-use super::kind::Kind;
+use super::kind::ProviderKind;
 use super::sse::Framer;
 use super::types::ToolSpecs;
 use super::types::{Codec, Images, Message, Request, Response, StreamEvent, ToolSpec};
@@ -154,9 +154,9 @@ pub(super) fn body(codec: &dyn Codec, messages: &[Message]) -> Value {
 }
 
 /// What a format keeps of its provider's: with thinking, with a call, and by itself.
-fn natives(kind: Kind) -> (Vec<Value>, Vec<Value>, Vec<Value>) {
+fn natives(kind: ProviderKind) -> (Vec<Value>, Vec<Value>, Vec<Value>) {
     match kind {
-        Kind::OpenaiResponses => {
+        ProviderKind::OpenaiResponses => {
             let item = |id: &str, content: Value| json!({"item": {"type": "reasoning", "id": id, "summary": [], "encrypted_content": content}});
             let search = json!({"item": {"type": "file_search_call", "id": "ws_1", "status": "completed"}});
             (
@@ -170,7 +170,7 @@ fn natives(kind: Kind) -> (Vec<Value>, Vec<Value>, Vec<Value>) {
                 vec![search, json!({"phase": "commentary"}), json!({"content": "</think>\n\n"})],
             )
         }
-        Kind::Gemini => {
+        ProviderKind::Gemini => {
             let signed = |n: usize| json!({"thoughtSignature": "c2ln", "signed_bytes": n});
             (
                 vec![signed(1), signed(0), signed(99), json!({"field": "content"})],
@@ -197,19 +197,19 @@ pub(super) fn hosted(part: HostedPart, text: &str, native: Option<Value>) -> Con
 }
 
 /// What tools of its provider may leave in an answer: calls with their results, some of which come late or never.
-fn hosted_natives(kind: Kind) -> Vec<Vec<ContentBlock>> {
+fn hosted_natives(kind: ProviderKind) -> Vec<Vec<ContentBlock>> {
     use HostedPart::{Call, Result};
     let cut = vec![hosted(Call, "cut", None), hosted(Result, "", None)];
     let (call, result) = match kind {
-        Kind::OpenaiResponses => (
+        ProviderKind::OpenaiResponses => (
             json!({"item": {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}}),
             json!({}),
         ),
-        Kind::Gemini => (
+        ProviderKind::Gemini => (
             json!({"part": {"toolCall": {"id": "same"}, "thoughtSignature": "c2ln"}}),
             json!({"part": {"toolResponse": {"id": "same"}, "thoughtSignature": "c2ln"}}),
         ),
-        Kind::Anthropic => {
+        ProviderKind::Anthropic => {
             let found = json!([{"type": "web_search_result", "title": "t", "url": "u", "encrypted_content": "xyz"}]);
             (
                 json!({"type": "server_tool_use", "id": "same", "name": "web_search", "input": {"query": "q"}}),
@@ -224,7 +224,7 @@ fn hosted_natives(kind: Kind) -> Vec<Vec<ContentBlock>> {
 }
 
 /// What happens in a step of a made-up history.
-fn step(kind: Kind, origins: Vec<&'static str>) -> impl Strategy<Value = Vec<Message>> {
+fn step(kind: ProviderKind, origins: Vec<&'static str>) -> impl Strategy<Value = Vec<Message>> {
     let or_none = |natives: Vec<Value>| natives.into_iter().map(Some).chain([None]).collect::<Vec<_>>();
     let (of_thoughts, of_calls, opaque) = natives(kind);
     let hosted = prop::sample::select(hosted_natives(kind));
@@ -272,16 +272,22 @@ fn step(kind: Kind, origins: Vec<&'static str>) -> impl Strategy<Value = Vec<Mes
 
 /// A history of a few steps, with its calls numbered.
 pub(super) fn history() -> impl Strategy<Value = Vec<Message>> {
-    history_of(Kind::Anthropic)
+    history_of(ProviderKind::Anthropic)
 }
 
 /// A history whose own answers are of a provider of this kind, others of another's.
-pub(super) fn history_of(kind: Kind) -> impl Strategy<Value = Vec<Message>> {
+pub(super) fn history_of(kind: ProviderKind) -> impl Strategy<Value = Vec<Message>> {
     prop::collection::vec(step(kind, vec!["p/m", "q/n"]), 0..6).prop_map(numbered)
 }
 
 /// The formats that need a network, each the origin of its answers by its name.
-pub(crate) const KINDS: [Kind; 5] = [Kind::Anthropic, Kind::Openai, Kind::OpenaiResponses, Kind::Gemini, Kind::Ollama];
+pub(crate) const KINDS: [ProviderKind; 5] = [
+    ProviderKind::Anthropic,
+    ProviderKind::Openai,
+    ProviderKind::OpenaiResponses,
+    ProviderKind::Gemini,
+    ProviderKind::Ollama,
+];
 
 /// A history to which each of the formats has contributed, with answers that broke off.
 pub(crate) fn mixed_history() -> impl Strategy<Value = Vec<Message>> {
@@ -349,7 +355,7 @@ fn numbered(steps: Vec<Vec<Message>>) -> Vec<Message> {
 }
 
 /// Every beginning of `messages` gives a good body, which the next one extends.
-pub(super) fn check_history(kind: Kind, codec: &dyn Codec, messages: &[Message]) {
+pub(super) fn check_history(kind: ProviderKind, codec: &dyn Codec, messages: &[Message]) {
     let complete = |n: &usize| {
         let is_call = |block: &ContentBlock| matches!(block, ContentBlock::ToolUse { .. });
         !messages[n - 1].content.iter().any(is_call)

@@ -22,14 +22,14 @@ pub(super) struct ThinkDecoder<D> {
     /// The block of the first text.
     first: Option<u32>,
     /// Its parts, and their lengths in bytes.
-    parts: Vec<(Part, usize)>,
+    parts: Vec<(TextPart, usize)>,
     /// A later block has begun, so its index is fixed and there are no more parts.
     closed: bool,
 }
 
 /// The kind of a part of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum TextPart {
     Text,
     Thinking,
     Tag,
@@ -95,11 +95,11 @@ impl<D: Decoder> ThinkDecoder<D> {
 
     fn text(&mut self, text: String, out: &mut Vec<StreamEvent>) {
         if self.closed {
-            let part = self.parts.last().map_or(Part::Text, |(part, _)| *part);
+            let part = self.parts.last().map_or(TextPart::Text, |(part, _)| *part);
             return self.add(part, text, out);
         }
         if self.think.is_plain(&text) {
-            return self.add(Part::Text, text, out);
+            return self.add(TextPart::Text, text, out);
         }
         for piece in self.think.push(&text) {
             self.piece(piece, out);
@@ -117,22 +117,22 @@ impl<D: Decoder> ThinkDecoder<D> {
 
     fn piece(&mut self, piece: Piece, out: &mut Vec<StreamEvent>) {
         match piece {
-            Piece::Text(text) => self.add(Part::Text, text, out),
-            Piece::Thinking(text) => self.add(Part::Thinking, text, out),
-            Piece::Tag(text) => self.add(Part::Tag, text, out),
+            Piece::Text(text) => self.add(TextPart::Text, text, out),
+            Piece::Thinking(text) => self.add(TextPart::Thinking, text, out),
+            Piece::Tag(text) => self.add(TextPart::Tag, text, out),
         }
     }
 
-    fn add(&mut self, part: Part, text: String, out: &mut Vec<StreamEvent>) {
+    fn add(&mut self, part: TextPart, text: String, out: &mut Vec<StreamEvent>) {
         match self.parts.last_mut() {
             Some((last, bytes)) if *last == part => *bytes += text.len(),
             _ => self.parts.push((part, text.len())),
         }
         let block = self.first.unwrap_or_default() + self.more();
         match part {
-            Part::Text => join(out, StreamEvent::Text { block, text }),
-            Part::Thinking => join(out, StreamEvent::Thinking { block, text }),
-            Part::Tag => {}
+            TextPart::Text => join(out, StreamEvent::Text { block, text }),
+            TextPart::Thinking => join(out, StreamEvent::Thinking { block, text }),
+            TextPart::Tag => {}
         }
     }
 
@@ -151,11 +151,11 @@ impl<D: Decoder> ThinkDecoder<D> {
                 let (text, after) = rest.split_at_checked(*bytes).unwrap_or((rest, ""));
                 rest = after;
                 match part {
-                    Part::Text => ContentBlock::text(text),
-                    Part::Thinking => {
+                    TextPart::Text => ContentBlock::text(text),
+                    TextPart::Thinking => {
                         ContentBlock::Thinking { text: text.to_owned(), native: Some(json!({ "field": CONTENT })) }
                     }
-                    Part::Tag => ContentBlock::Opaque { native: json!({ CONTENT: text }) },
+                    TextPart::Tag => ContentBlock::Opaque { native: json!({ CONTENT: text }) },
                 }
             })
             .collect();
@@ -164,7 +164,7 @@ impl<D: Decoder> ThinkDecoder<D> {
     }
 
     fn is_thought(&self) -> bool {
-        self.parts.iter().any(|(part, _)| *part != Part::Text)
+        self.parts.iter().any(|(part, _)| *part != TextPart::Text)
     }
 }
 
@@ -243,13 +243,14 @@ mod tests {
 
     use super::super::codecs::codec;
     use super::super::compat::Compat;
-    use super::super::kind::Kind;
+    use super::super::kind::ProviderKind;
     use super::super::support::{assistant, body, decode, result, shown_is_kept, user};
     use super::super::types::{Codec, Stop};
     use super::*;
 
     fn codecs(compat: Compat) -> [Arc<dyn Codec>; 3] {
-        [Kind::Anthropic, Kind::OpenaiResponses, Kind::Gemini].map(|kind| codec(kind, compat).unwrap())
+        [ProviderKind::Anthropic, ProviderKind::OpenaiResponses, ProviderKind::Gemini]
+            .map(|kind| codec(kind, compat).unwrap())
     }
 
     /// An answer of `pieces`, and of a call after them, as a server of each format sends it.

@@ -32,13 +32,13 @@ const MAX_WHOLE: usize = 64 << 10;
 pub(super) struct Opening {
     /// The wire format that is due.
     pub(super) codec: Arc<dyn Codec>,
-    kind: Kind,
+    kind: BodyKind,
     /// The beginning of a whole answer, up to the limit.
     whole: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum BodyKind {
     /// Nothing came but blanks, and a byte order mark.
     Unknown,
     Stream,
@@ -48,25 +48,25 @@ enum Kind {
 
 impl Opening {
     pub(super) fn new(codec: Arc<dyn Codec>) -> Self {
-        Self { codec, kind: Kind::Unknown, whole: Vec::new() }
+        Self { codec, kind: BodyKind::Unknown, whole: Vec::new() }
     }
 
     /// Whether `chunk` is a stream's; if not, perhaps why there will be none.
     pub(super) fn take(&mut self, chunk: &[u8]) -> Result<(), Option<Failure>> {
-        if self.kind == Kind::Unknown {
+        if self.kind == BodyKind::Unknown {
             let blank = |byte: &u8| byte.is_ascii_whitespace() || b"\xef\xbb\xbf".contains(byte);
             self.kind = match (chunk.iter().find(|byte| !blank(byte)), self.codec.framing()) {
-                (None, _) => Kind::Unknown,
-                (Some(b'<'), _) => Kind::Page,
+                (None, _) => BodyKind::Unknown,
+                (Some(b'<'), _) => BodyKind::Page,
                 // No field of an event begins so, and lines of JSON all do.
-                (Some(b'{' | b'['), Framing::Sse) => Kind::Whole,
-                (Some(_), _) => Kind::Stream,
+                (Some(b'{' | b'['), Framing::Sse) => BodyKind::Whole,
+                (Some(_), _) => BodyKind::Stream,
             };
         }
         match self.kind {
-            Kind::Unknown | Kind::Stream => Ok(()),
-            Kind::Page => Err(Some(page(&String::from_utf8_lossy(chunk)))),
-            Kind::Whole => {
+            BodyKind::Unknown | BodyKind::Stream => Ok(()),
+            BodyKind::Page => Err(Some(page(&String::from_utf8_lossy(chunk)))),
+            BodyKind::Whole => {
                 let most = if self.codec.is_unstreamed() { MAX_ANSWER } else { MAX_WHOLE };
                 let room = most - self.whole.len();
                 self.whole.extend_from_slice(chunk.get(..room).unwrap_or(chunk));
@@ -77,7 +77,7 @@ impl Opening {
 
     /// A whole answer that was asked for, as the data of one event.
     pub(super) fn whole_answer(&self) -> Option<String> {
-        if self.kind != Kind::Whole || !self.codec.is_unstreamed() {
+        if self.kind != BodyKind::Whole || !self.codec.is_unstreamed() {
             return None;
         }
         let answer: Value = serde_json::from_str(&with_good_escapes(&String::from_utf8_lossy(&self.whole))).ok()?;
@@ -87,7 +87,7 @@ impl Opening {
 
     /// The failure of a body that was no stream, now that no more comes; `reason` is why it was cut, if it was.
     pub(super) fn end(&self, reason: Option<&Failure>) -> Option<Failure> {
-        if self.kind != Kind::Whole {
+        if self.kind != BodyKind::Whole {
             return None;
         }
         match (reason, serde_json::from_str::<Value>(&with_good_escapes(&String::from_utf8_lossy(&self.whole)))) {

@@ -16,7 +16,7 @@ use linger_protocol::transport::line::{Decoder, Frame, Framing, encode};
 use lingerd::config::Config;
 use lingerd::log::cursor::Position;
 use lingerd::provider::anthropic::Anthropic;
-use lingerd::provider::catalogue::Kind;
+use lingerd::provider::catalogue::ProviderKind;
 use lingerd::provider::compat::Compat;
 use lingerd::provider::gemini::Gemini;
 use lingerd::provider::hosted::Hosted;
@@ -92,32 +92,32 @@ fn frames(input: &[u8], size: usize) -> Vec<Frame> {
 
 /// The decoder of Anthropic's Messages.
 pub fn anthropic(data: &[u8]) {
-    provider(&Anthropic::new(HOSTED), Kind::Anthropic, data);
+    provider(&Anthropic::new(HOSTED), ProviderKind::Anthropic, data);
 }
 
 /// The decoder of OpenAI's Chat Completions.
 pub fn openai(data: &[u8]) {
-    provider(&OpenAi::new(Compat::NONE), Kind::Openai, data);
+    provider(&OpenAi::new(Compat::NONE), ProviderKind::Openai, data);
 }
 
 /// The decoder of OpenAI's Responses.
 pub fn responses(data: &[u8]) {
-    provider(&Responses::new(HOSTED), Kind::OpenaiResponses, data);
+    provider(&Responses::new(HOSTED), ProviderKind::OpenaiResponses, data);
 }
 
 /// The decoder of Gemini.
 pub fn gemini(data: &[u8]) {
-    provider(&Gemini::new(HOSTED), Kind::Gemini, data);
+    provider(&Gemini::new(HOSTED), ProviderKind::Gemini, data);
 }
 
 /// The decoder of Ollama.
 pub fn ollama(data: &[u8]) {
-    provider(&Ollama::new(Compat::NONE), Kind::Ollama, data);
+    provider(&Ollama::new(Compat::NONE), ProviderKind::Ollama, data);
 }
 
 /// A decoder: cuts do not matter; one terminal event, and it is the last; what was shown begins what is kept; and what was
 /// kept can be sent back in a body that the provider takes.
-fn provider(codec: &dyn Codec, kind: Kind, data: &[u8]) {
+fn provider(codec: &dyn Codec, kind: ProviderKind, data: &[u8]) {
     let (size, input) = cut(data);
     let whole = decode(codec, input, input.len().max(1));
     assert_eq!(decode(codec, input, size), whole, "in pieces of {size} bytes");
@@ -173,7 +173,7 @@ fn decode(codec: &dyn Codec, input: &[u8], size: usize) -> Vec<StreamEvent> {
 }
 
 /// The next request after an answer with `content`, every call of which got its result.
-fn sent_back(codec: &dyn Codec, kind: Kind, mut content: Vec<ContentBlock>) {
+fn sent_back(codec: &dyn Codec, kind: ProviderKind, mut content: Vec<ContentBlock>) {
     let mut results = Vec::new();
     for (n, block) in content.iter_mut().enumerate() {
         if let ContentBlock::ToolUse { call_id, .. } = block {

@@ -6,7 +6,7 @@ mod ollama;
 mod openai;
 mod responses;
 
-use lingerd::provider::catalogue::Kind;
+use lingerd::provider::catalogue::ProviderKind;
 use serde_json::{Value, json};
 
 use super::gate::Gate;
@@ -54,13 +54,13 @@ impl Format {
     }
 
     /// What the daemon calls it.
-    pub fn product_kind(self) -> Kind {
+    pub fn product_kind(self) -> ProviderKind {
         match self {
-            Self::Anthropic => Kind::Anthropic,
-            Self::OpenAi => Kind::Openai,
-            Self::Responses => Kind::OpenaiResponses,
-            Self::Gemini => Kind::Gemini,
-            Self::Ollama => Kind::Ollama,
+            Self::Anthropic => ProviderKind::Anthropic,
+            Self::OpenAi => ProviderKind::Openai,
+            Self::Responses => ProviderKind::OpenaiResponses,
+            Self::Gemini => ProviderKind::Gemini,
+            Self::Ollama => ProviderKind::Ollama,
         }
     }
 

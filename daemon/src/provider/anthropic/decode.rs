@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::super::response_builder::{BlockBuilder, ResponseBuilder};
 use super::super::types::{Decoder, Failure, FailureClass, Stop, StreamEvent};
 use super::super::wire::{self, Text};
-use super::hosted::{self, CONTAINER, Parts};
+use super::hosted::{self, CONTAINER, CitedParts};
 
 /// The most open blocks. A real server has one at a time; the bound keeps the lookup of each piece cheap.
 pub(super) const MAX_OPEN: usize = 64;
@@ -25,7 +25,7 @@ pub(super) struct MessagesDecoder {
     window_exceeded: bool,
     counts: Counts,
     /// The parts of the text at the end of the answer.
-    parts: Parts,
+    parts: CitedParts,
     container: Option<String>,
 }
 
@@ -50,7 +50,7 @@ struct Counts {
 
 /// Any event: `type` tells which other fields are present.
 #[derive(Deserialize)]
-struct Event<'a> {
+struct MessagesEvent<'a> {
     #[serde(rename = "type", borrow, default)]
     kind: Cow<'a, str>,
     #[serde(default)]
@@ -85,7 +85,7 @@ impl Decoder for MessagesDecoder {
             return;
         }
         let data = self.answer.read(data);
-        let event: Event<'_> = match serde_json::from_str(&data) {
+        let event: MessagesEvent<'_> = match serde_json::from_str(&data) {
             Ok(event) => event,
             Err(error) => {
                 return self.answer.unreadable("an event", &error, &data, out);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
 use super::super::hosted::{Hosted, readable};
-use super::super::kind::Kind;
+use super::super::kind::ProviderKind;
 use super::super::think_decoder;
 use super::super::types::{Encoder, HttpRequest, Images, Message, Request, ToolJson};
 use super::super::{output_schema, wire};
@@ -150,7 +150,7 @@ fn tools(compat: &Compat, request: &Request<'_>, marked: bool) -> Items {
     // A request without tools must be answered without calls.
     let hosted = if request.tools.is_empty() { Vec::new() } else { hosted::tools(compat.hosted) };
     let mut tools = Items::default();
-    tools.push_text(request.tools.rendered(Kind::Anthropic, tool));
+    tools.push_text(request.tools.rendered(ProviderKind::Anthropic, tool));
     for tool in hosted.iter().chain(&answer) {
         tools.push(tool);
     }
@@ -364,9 +364,9 @@ mod tests {
     proptest! {
         #[test]
         fn histories_are_well_formed_and_extend_each_other(messages in history()) {
-            check_history(Kind::Anthropic, &Anthropic::default(), &messages);
+            check_history(ProviderKind::Anthropic, &Anthropic::default(), &messages);
             let compat = Compat { hosted: Hosted::ALL, ..Compat::NONE };
-            check_history(Kind::Anthropic, &Anthropic::new(compat), &messages);
+            check_history(ProviderKind::Anthropic, &Anthropic::new(compat), &messages);
         }
     }
 }

@@ -40,10 +40,10 @@ pub(super) fn tool(name: &str) -> Option<HostedTool> {
 pub(super) fn asked(input: &Value) -> String {
     let first = ["/query", "/command", "/code"].map(|name| text(input, name)).into_iter().find(|said| !said.is_empty());
     match (first.unwrap_or_default(), text(input, "/path")) {
-        (said, path) if !path.is_empty() => hosted::said(&format!("{said} {path}")),
+        (said, path) if !path.is_empty() => hosted::excerpt(&format!("{said} {path}")),
         ("", _) if *input == json!({}) => String::new(),
-        ("", _) => hosted::said(&input.to_string()),
-        (said, _) => hosted::said(said),
+        ("", _) => hosted::excerpt(&input.to_string()),
+        (said, _) => hosted::excerpt(said),
     }
 }
 
@@ -58,9 +58,9 @@ pub(super) fn gave(result: &Value) -> (HostedPart, String) {
         ("", Some(status)) => hosted::output(text(content, "/stdout"), text(content, "/stderr"), status),
         ("", None) => {
             let said = ["/content", "/lines"].map(|name| text(content, name)).into_iter().find(|said| !said.is_empty());
-            (HostedPart::Result, hosted::said(said.unwrap_or("done")))
+            (HostedPart::Result, hosted::excerpt(said.unwrap_or("done")))
         }
-        (code, _) => (HostedPart::Error, hosted::said(code)),
+        (code, _) => (HostedPart::Error, hosted::excerpt(code)),
     }
 }
 
@@ -153,18 +153,18 @@ impl ResultFilter {
 
 /// The parts of the text at the end of an answer: the provider begins a block for each citation.
 #[derive(Debug, Default)]
-pub(super) struct Parts(Vec<Part>);
+pub(super) struct CitedParts(Vec<CitedPart>);
 
 #[derive(Debug)]
-struct Part {
+struct CitedPart {
     index: u64,
     bytes: usize,
     citations: Vec<Value>,
 }
 
-impl Parts {
+impl CitedParts {
     pub(super) fn begin(&mut self, index: u64, citations: Vec<Value>) {
-        self.0.push(Part { index, bytes: 0, citations });
+        self.0.push(CitedPart { index, bytes: 0, citations });
     }
 
     pub(super) fn add(&mut self, index: u64, bytes: usize) {
@@ -179,14 +179,14 @@ impl Parts {
         }
     }
 
-    fn part(&mut self, index: u64) -> Option<&mut Part> {
+    fn part(&mut self, index: u64) -> Option<&mut CitedPart> {
         self.0.iter_mut().rev().take(MAX_OPEN).find(|part| part.index == index)
     }
 
     /// The division of the text, if it has citations.
     pub(super) fn cited(self) -> Option<Value> {
         let cites = self.0.iter().any(|part| !part.citations.is_empty());
-        let citations = |part: Part| if part.citations.is_empty() { Value::Null } else { part.citations.into() };
+        let citations = |part: CitedPart| if part.citations.is_empty() { Value::Null } else { part.citations.into() };
         let parts = self.0.into_iter().map(|part| json!([part.bytes, citations(part)]));
         cites.then(|| json!({ CITED: parts.collect::<Value>() }))
     }

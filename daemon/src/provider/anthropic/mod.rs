@@ -11,7 +11,7 @@ mod thinking;
 use linger_protocol::session::Effort;
 
 use super::compat::Compat;
-use super::kind::Kind;
+use super::kind::ProviderKind;
 use super::think_decoder::ThinkDecoder;
 use super::types::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
 use crate::diagnostics::secret::Secret;
@@ -69,8 +69,8 @@ impl Codec for Anthropic {
         Failure::of_response(status, body)
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Anthropic
+    fn kind(&self) -> ProviderKind {
+        ProviderKind::Anthropic
     }
 
     fn own_fields(&self) -> &'static [&'static str] {

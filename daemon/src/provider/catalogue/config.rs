@@ -11,7 +11,7 @@ use super::hosted_names::hosted_tools;
 use crate::provider::codecs::codec;
 use crate::provider::compat::Compat;
 use crate::provider::driver::Timeouts;
-use crate::provider::kind::Kind;
+use crate::provider::kind::ProviderKind;
 use crate::provider::own_fields::{self, Fields};
 use crate::provider::preset;
 
@@ -20,7 +20,7 @@ use crate::provider::preset;
 #[serde(deny_unknown_fields, default)]
 pub struct ProviderConfig {
     /// The wire format; a preset has one already.
-    pub kind: Option<Kind>,
+    pub kind: Option<ProviderKind>,
     /// The address; if absent the preset's, whatever its kind, else the address of the kind's vendor.
     pub base_url: Option<String>,
     /// The variable that holds the key.
@@ -72,7 +72,7 @@ impl ProviderConfig {
     /// Checks it as the provider `name`. Fails with the key that is at fault and the reason.
     pub fn check(&self, name: &str) -> Result<(), (&'static str, String)> {
         let Some(kind) = self.kind.or_else(|| Some(preset::named(name)?.kind)) else {
-            let kinds = Kind::ALL.map(Kind::name).join(", ");
+            let kinds = ProviderKind::ALL.map(ProviderKind::name).join(", ");
             return Err(("kind", format!("missing: one of {kinds}")));
         };
         let codec = codec(kind, Compat::NONE);
@@ -92,7 +92,7 @@ impl ProviderConfig {
         }
         let Some(base_url) = &self.base_url else {
             let known = preset::named(name).or_else(|| preset::vendor(kind));
-            let is_missing = known.is_none_or(|known| known.base_url.is_empty()) && kind != Kind::Demo;
+            let is_missing = known.is_none_or(|known| known.base_url.is_empty()) && kind != ProviderKind::Demo;
             return if is_missing { Err(("base_url", "missing: where the server is".to_owned())) } else { Ok(()) };
         };
         match Url::parse(base_url) {

@@ -10,7 +10,7 @@ use super::hosted_names::hosted_tools;
 use crate::provider::codecs::codec;
 use crate::provider::compat::Compat;
 use crate::provider::driver::Timeouts;
-use crate::provider::kind::Kind;
+use crate::provider::kind::ProviderKind;
 use crate::provider::models::{self, ModelInfo, Price, Prices};
 use crate::provider::own_fields::Fields;
 use crate::provider::preset;
@@ -19,7 +19,7 @@ use crate::provider::types::Codec;
 /// A provider, its configuration completed with defaults.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    pub(super) kind: Kind,
+    pub(super) kind: ProviderKind,
     pub(super) base_url: String,
     pub(super) variable: Option<String>,
     /// Whether it works without the key in `variable`.
@@ -113,7 +113,7 @@ impl Entry {
             (None, Some(preset)) => ModelInfo { prices: Prices::default(), ..models::facts(preset, model) },
             (None, None) => ModelInfo::default(),
         };
-        if self.kind == Kind::Demo {
+        if self.kind == ProviderKind::Demo {
             facts.prices.usual = Price::FREE;
         }
         facts

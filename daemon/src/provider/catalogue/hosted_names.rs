@@ -6,10 +6,10 @@ use super::nearest;
 use crate::provider::codecs::codec;
 use crate::provider::compat::Compat;
 use crate::provider::hosted::Hosted;
-use crate::provider::kind::Kind;
+use crate::provider::kind::ProviderKind;
 
 /// The tools that these names switch on at a provider of this kind; fails with what is wrong with the names.
-pub(super) fn hosted_tools(names: &[String], kind: Kind) -> Result<Hosted, String> {
+pub(super) fn hosted_tools(names: &[String], kind: ProviderKind) -> Result<Hosted, String> {
     let mut hosted = Hosted::NONE;
     for name in names {
         match HostedTool::ALL.into_iter().find(|tool| tool.name() == name) {

@@ -4,7 +4,7 @@ use linger_protocol::key::{Info, Source};
 
 use super::super::address;
 use super::super::keys::{Account, Bearer, KeySource};
-use super::super::kind::Kind;
+use super::super::kind::ProviderKind;
 use super::super::preset::PLACEHOLDER;
 use super::{Catalogue, Entry, ResolveError};
 
@@ -12,7 +12,7 @@ impl Catalogue {
     /// The keychain account of a provider's key; fails if the provider needs no key or has no address.
     pub fn account(&self, name: &str) -> Result<Account, ResolveError> {
         let entry = self.entry(name)?;
-        if entry.kind == Kind::Demo {
+        if entry.kind == ProviderKind::Demo {
             return Err(ResolveError::Keyless { provider: name.to_owned() });
         }
         let unknown = || ResolveError::NoAddress { provider: name.to_owned(), example: entry.base_url.clone() };
@@ -25,7 +25,7 @@ impl Catalogue {
         let default = self.default_model().ok();
         let default = default.as_ref().map(|spec| spec.split('/').next().unwrap_or(spec));
         let row = |(name, entry): (&String, &Entry)| self.key_info(name, entry, default == Some(name));
-        self.entries.iter().filter(|(_, entry)| entry.kind != Kind::Demo).map(row).collect()
+        self.entries.iter().filter(|(_, entry)| entry.kind != ProviderKind::Demo).map(row).collect()
     }
 
     fn key_info(&self, name: &str, entry: &Entry, default: bool) -> Info {

@@ -5,7 +5,7 @@
 use super::lists::Stored;
 use super::{Catalogue, Entry, Resolved};
 use crate::provider::compat::Compat;
-use crate::provider::kind::Kind;
+use crate::provider::kind::ProviderKind;
 use crate::provider::lister::Scope;
 use crate::provider::listing::Listed;
 use crate::provider::types::Parameter;
@@ -78,7 +78,7 @@ impl Catalogue {
         let entry = self.entries.get(&resolved.provider)?;
         let configured = self.models.get(&resolved.origin).and_then(|model| model.context_window);
         let is_known = configured.is_some() || entry.facts(&resolved.model).window.is_some();
-        let is_asked = !is_known && entry.kind != Kind::Demo && entry.compat.num_ctx.is_none();
+        let is_asked = !is_known && entry.kind != ProviderKind::Demo && entry.compat.num_ctx.is_none();
         is_asked.then(|| self.scope_of(&resolved.provider, Some(&resolved.model)))
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::provider::codecs::codec;
 use crate::provider::compat::Compat;
-use crate::provider::kind::Kind;
+use crate::provider::kind::ProviderKind;
 use crate::provider::models::{MAX_PRICE, MAX_WINDOW, ModelInfo, Price, Prices, TIERS, price_of};
 use crate::provider::own_fields::{self, Fields};
 
@@ -45,7 +45,7 @@ pub struct ModelConfig {
 
 impl ModelConfig {
     /// Fails with the bad key and the reason; `kind` is the provider's.
-    pub fn check(&self, kind: Kind) -> Result<(), (&'static str, String)> {
+    pub fn check(&self, kind: ProviderKind) -> Result<(), (&'static str, String)> {
         for (key, tokens) in [("context_window", self.context_window), ("max_output", self.max_output)] {
             if tokens.is_some_and(|tokens| !(1..=MAX_WINDOW).contains(&tokens)) {
                 return Err((key, format!("must be from 1 to {MAX_WINDOW} tokens")));

@@ -11,7 +11,7 @@ use crate::provider::attempt::Provider;
 use crate::provider::codecs::codec;
 use crate::provider::driver::Endpoint;
 use crate::provider::effort;
-use crate::provider::kind::Kind;
+use crate::provider::kind::ProviderKind;
 use crate::provider::listing::Listed;
 use crate::provider::models::{self, ModelInfo};
 use crate::provider::preset::{self, PLACEHOLDER, PRESETS};
@@ -24,7 +24,7 @@ impl Catalogue {
         Model {
             model: format!("{name}/{model}"),
             kind: entry.kind.name().to_owned(),
-            base_url: (entry.kind != Kind::Demo).then(|| entry.base_url.clone()),
+            base_url: (entry.kind != ProviderKind::Demo).then(|| entry.base_url.clone()),
             context_window: facts.window,
             max_output: facts.max_output,
             input_price: price.input,

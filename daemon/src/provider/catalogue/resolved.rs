@@ -15,9 +15,9 @@ use crate::provider::compat::Compat;
 use crate::provider::driver::FieldText;
 use crate::provider::effort;
 use crate::provider::keys::KeySource;
-use crate::provider::kind::Kind;
+use crate::provider::kind::ProviderKind;
 use crate::provider::models::ModelInfo;
-use crate::provider::own_fields::{Field, Source};
+use crate::provider::own_fields::{Field, FieldSource};
 use crate::provider::setup::setup;
 use crate::provider::types::RequestPrefix;
 use crate::provider::types::ToolSpecs;
@@ -60,7 +60,7 @@ pub struct Resolved {
     pub body: Map<String, Value>,
     /// The variable with the preset's key, if the user's own `base_url` does not get it.
     pub(super) withheld: Option<&'static str>,
-    pub(super) kind: Kind,
+    pub(super) kind: ProviderKind,
     pub(super) compat: Compat,
     pub(super) target: Provider,
 }
@@ -132,8 +132,8 @@ impl Resolved {
     /// The sources of its secrets: the key's, then those of [`Resolved::fields`].
     pub fn sources(&self) -> impl Iterator<Item = &KeySource> {
         let fields = self.fields.iter().filter_map(|field| match &field.value {
-            Source::Secret(source) => Some(source),
-            Source::Plain(_) => None,
+            FieldSource::Secret(source) => Some(source),
+            FieldSource::Plain(_) => None,
         });
         std::iter::once(&self.key).chain(fields)
     }
@@ -148,8 +148,8 @@ impl Resolved {
             endpoint.key = secrets.key;
             let mut values = secrets.fields.into_iter();
             let value = |field: &Field| match &field.value {
-                Source::Plain(value) => Some(FieldText::Plain(value.clone())),
-                Source::Secret(_) => values.next().map(FieldText::Secret),
+                FieldSource::Plain(value) => Some(FieldText::Plain(value.clone())),
+                FieldSource::Secret(_) => values.next().map(FieldText::Secret),
             };
             let texts: Vec<Option<FieldText>> = self.fields.iter().map(value).collect();
             let fields = self.fields.iter().zip(texts);

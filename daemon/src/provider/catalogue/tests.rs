@@ -382,14 +382,14 @@ fn an_answer_may_be_as_long_as_its_model_gives_and_no_longer() {
 
 #[test]
 fn presets_know_their_addresses_keys_and_flags() {
-    fn check(config: &str, name: &str, expect: (Kind, &str, Option<&str>, Option<&str>)) -> Compat {
+    fn check(config: &str, name: &str, expect: (ProviderKind, &str, Option<&str>, Option<&str>)) -> Compat {
         let catalogue = catalogue(config, "", &[]);
         let entry = &catalogue.entries[name];
         let got = (entry.kind, entry.base_url.as_str(), entry.variable.as_deref(), entry.command.as_deref());
         assert_eq!(got, expect, "{config} {name}");
         entry.compat
     }
-    use Kind::{Gemini, Ollama, Openai, OpenaiResponses};
+    use ProviderKind::{Gemini, Ollama, Openai, OpenaiResponses};
     let groq = "https://api.groq.com/openai/v1";
     check("", "groq", (Openai, groq, Some("GROQ_API_KEY"), None));
     check("[groq]\nmodel = 'x'", "groq", (Openai, groq, Some("GROQ_API_KEY"), None));
@@ -400,7 +400,7 @@ fn presets_know_their_addresses_keys_and_flags() {
     let vllm = (OpenaiResponses, "http://127.0.0.1:8000/v1", Some("VLLM_API_KEY"), None);
     let flags = check("[vllm]\nkind = 'openai-responses'", "vllm", vllm);
     assert_eq!((flags.prompt_cache_key, flags.schema_with_tools), (None, Some(false)));
-    let litellm = (Kind::Anthropic, "http://127.0.0.1:4000/v1", Some("LITELLM_API_KEY"), None);
+    let litellm = (ProviderKind::Anthropic, "http://127.0.0.1:4000/v1", Some("LITELLM_API_KEY"), None);
     check("[litellm]\nkind = 'anthropic'", "litellm", litellm);
     check("[ollama]\nkind = 'openai'", "ollama", (Openai, "http://127.0.0.1:11434", Some("OLLAMA_API_KEY"), None));
     check("", "ollama", (Ollama, "http://127.0.0.1:11434", Some("OLLAMA_API_KEY"), None));

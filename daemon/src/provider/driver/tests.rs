@@ -453,10 +453,10 @@ async fn headers_and_parameters_of_ones_own_are_sent_and_their_secrets_not_shown
         let secret = Secret::new("a-canary");
         endpoint.redactor.add(&secret);
         let fields = vec![
-            (Part::Header, "x-team".to_owned(), FieldText::Plain("blue".to_owned())),
-            (Part::Header, "api-key".to_owned(), FieldText::Secret(secret.clone())),
-            (Part::Query, "api-version".to_owned(), FieldText::Plain("2024 10".to_owned())),
-            (Part::Query, "sig".to_owned(), FieldText::Secret(secret)),
+            (FieldPlace::Header, "x-team".to_owned(), FieldText::Plain("blue".to_owned())),
+            (FieldPlace::Header, "api-key".to_owned(), FieldText::Secret(secret.clone())),
+            (FieldPlace::Query, "api-version".to_owned(), FieldText::Plain("2024 10".to_owned())),
+            (FieldPlace::Query, "sig".to_owned(), FieldText::Secret(secret)),
         ];
         Endpoint { fields: Arc::new(fields), ..endpoint }
     };

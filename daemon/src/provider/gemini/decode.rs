@@ -65,7 +65,7 @@ struct Content<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Part<'a> {
+struct ContentPart<'a> {
     #[serde(borrow)]
     text: Option<Text<'a>>,
     thought: Option<bool>,
@@ -139,7 +139,7 @@ impl Decoder for GeminiDecoder {
 
 impl GeminiDecoder {
     fn part(&mut self, raw: &str, out: &mut Vec<StreamEvent>) {
-        let Ok(part) = serde_json::from_str::<Part<'_>>(raw) else {
+        let Ok(part) = serde_json::from_str::<ContentPart<'_>>(raw) else {
             return self.answer.fail_malformed("the provider sent a part that makes no sense", out);
         };
         let signature =

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
 use super::super::hosted::{Hosted, readable};
-use super::super::kind::Kind;
+use super::super::kind::ProviderKind;
 use super::super::think_decoder;
 use super::super::types::{Encoder, HttpRequest, Images, Message, Request, ToolJson};
 use super::super::{effort, wire};
@@ -64,7 +64,7 @@ impl Encoder for GeminiEncoder {
         }
         self.encoded = request.messages.len();
         let mut all = Items::default();
-        let functions = request.tools.rendered(Kind::Gemini, tool);
+        let functions = request.tools.rendered(ProviderKind::Gemini, tool);
         all.push_text(&encoding::object(&json!({}), &[("functionDeclarations", &[functions])]));
         for tool in &hosted::tools(self.compat.hosted) {
             all.push(tool);
@@ -436,11 +436,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn histories_are_well_formed_and_extend_each_other(messages in history_of(Kind::Gemini), placeholder in any::<bool>()) {
+        fn histories_are_well_formed_and_extend_each_other(messages in history_of(ProviderKind::Gemini), placeholder in any::<bool>()) {
             let compat = Compat { signature_placeholder: Some(placeholder), ..Compat::NONE };
-            check_history(Kind::Gemini, &Gemini::new(compat), &messages);
+            check_history(ProviderKind::Gemini, &Gemini::new(compat), &messages);
             let compat = Compat { hosted: Hosted::ALL, ..compat };
-            check_history(Kind::Gemini, &Gemini::new(compat), &messages);
+            check_history(ProviderKind::Gemini, &Gemini::new(compat), &messages);
         }
     }
 }

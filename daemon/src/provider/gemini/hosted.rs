@@ -38,7 +38,7 @@ pub(super) fn part(part: &Value) -> Option<(HostedTool, HostedPart, String)> {
         return Some((HostedTool::WebSearch, HostedPart::Result, String::new()));
     }
     if let Some(code) = part.get("executableCode") {
-        return Some((HostedTool::CodeExecution, HostedPart::Call, hosted::said(text(code, "/code"))));
+        return Some((HostedTool::CodeExecution, HostedPart::Call, hosted::excerpt(text(code, "/code"))));
     }
     let result = part.get("codeExecutionResult")?;
     let (said, outcome) = (text(result, "/output"), text(result, "/outcome"));
@@ -49,7 +49,7 @@ pub(super) fn part(part: &Value) -> Option<(HostedTool, HostedPart, String)> {
         }
         outcome => {
             let why = if outcome == "OUTCOME_DEADLINE_EXCEEDED" { "it took too long" } else { "it failed" };
-            (HostedTool::CodeExecution, HostedPart::Error, hosted::said(&format!("{why}\n{said}")))
+            (HostedTool::CodeExecution, HostedPart::Error, hosted::excerpt(&format!("{why}\n{said}")))
         }
     })
 }

@@ -11,7 +11,7 @@ mod hosted;
 mod image;
 
 use super::compat::Compat;
-use super::kind::Kind;
+use super::kind::ProviderKind;
 use super::think_decoder::ThinkDecoder;
 use super::types::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest, ImageCodec};
 use crate::diagnostics::secret::Secret;
@@ -82,8 +82,8 @@ impl Codec for Gemini {
         Failure::of_response(status, body)
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Gemini
+    fn kind(&self) -> ProviderKind {
+        ProviderKind::Gemini
     }
 
     fn own_fields(&self) -> &'static [&'static str] {

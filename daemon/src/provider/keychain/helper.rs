@@ -43,7 +43,7 @@ fn usage() -> ExitCode {
 }
 
 fn run(task: Task, account: &str) -> Result<HelperReply, KeychainError> {
-    let store = Store::new().map_err(|error| KeychainError::Absent(said(&error)))?;
+    let store = Store::new().map_err(|error| KeychainError::Absent(error_text(&error)))?;
     keyring_core::set_default_store(store);
     if task == Task::Check {
         return Ok(HelperReply::Done);
@@ -67,19 +67,19 @@ fn run(task: Task, account: &str) -> Result<HelperReply, KeychainError> {
 fn keychain_error(error: Error) -> KeychainError {
     match error {
         Error::NoEntry => KeychainError::Missing,
-        Error::NoStorageAccess(_) => KeychainError::Locked(said(&error)),
-        Error::NoDefaultStore => KeychainError::Absent(said(&error)),
+        Error::NoStorageAccess(_) => KeychainError::Locked(error_text(&error)),
+        Error::NoDefaultStore => KeychainError::Absent(error_text(&error)),
         // These errors may contain the key, so their text is dropped.
         Error::BadEncoding(_) | Error::BadDataFormat(..) | Error::BadStoreFormat(_) => {
             KeychainError::Failed("its entry is not text".to_owned())
         }
         Error::Ambiguous(_) => KeychainError::Failed("it has more than one key for this address".to_owned()),
-        other => KeychainError::Failed(said(&other)),
+        other => KeychainError::Failed(error_text(&other)),
     }
 }
 
 /// The innermost reason, in a line.
-fn said(error: &Error) -> String {
+fn error_text(error: &Error) -> String {
     let mut reason: &dyn std::error::Error = error;
     while let Some(source) = reason.source() {
         reason = source;

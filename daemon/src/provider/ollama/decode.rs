@@ -19,9 +19,9 @@ pub(super) struct OllamaDecoder {
 }
 
 #[derive(Deserialize)]
-struct Line<'a> {
+struct ResponseLine<'a> {
     #[serde(borrow)]
-    message: Option<Message<'a>>,
+    message: Option<ResponseMessage<'a>>,
     done: Option<bool>,
     #[serde(borrow)]
     done_reason: Option<Text<'a>>,
@@ -33,17 +33,17 @@ struct Line<'a> {
 }
 
 #[derive(Deserialize)]
-struct Message<'a> {
+struct ResponseMessage<'a> {
     #[serde(borrow)]
     content: Option<Text<'a>>,
     #[serde(borrow)]
     thinking: Option<Text<'a>>,
     #[serde(borrow)]
-    tool_calls: Option<Vec<Call<'a>>>,
+    tool_calls: Option<Vec<FunctionCall<'a>>>,
 }
 
 #[derive(Deserialize)]
-struct Call<'a> {
+struct FunctionCall<'a> {
     #[serde(borrow)]
     function: Function<'a>,
 }
@@ -63,7 +63,7 @@ impl Decoder for OllamaDecoder {
             return;
         }
         let data = wire::with_good_escapes(data);
-        let line: Line<'_> = match serde_json::from_str(&data) {
+        let line: ResponseLine<'_> = match serde_json::from_str(&data) {
             Ok(line) => line,
             Err(error) => {
                 return self.answer.unreadable("a line", &error, &data, out);
@@ -107,7 +107,7 @@ impl OllamaDecoder {
         Self { think: ThinkTags::new(compat.think_open == Some(true)), ..Self::default() }
     }
 
-    fn message(&mut self, message: Message<'_>, out: &mut Vec<StreamEvent>) {
+    fn message(&mut self, message: ResponseMessage<'_>, out: &mut Vec<StreamEvent>) {
         if let Some(Text(piece)) = message.thinking.filter(|piece| !piece.0.is_empty()) {
             self.pause(out);
             self.answer.thinking(None, &piece, out);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
-use super::super::kind::Kind;
+use super::super::kind::ProviderKind;
 use super::super::types::{Encoder, HttpRequest, Images, Message, Request};
 use super::super::{think_tags, wire};
 
@@ -37,10 +37,10 @@ impl OllamaEncoder {
 
 impl Encoder for OllamaEncoder {
     fn encode(&mut self, request: &Request<'_>) -> HttpRequest {
-        if !std::mem::replace(&mut self.began, true) {
-            if let Some(system) = wire::visible(request.system) {
-                self.messages.push(&json!({"role": "system", "content": system}));
-            }
+        if !std::mem::replace(&mut self.began, true)
+            && let Some(system) = wire::visible(request.system)
+        {
+            self.messages.push(&json!({"role": "system", "content": system}));
         }
         for message in request.messages.get(self.encoded..).unwrap_or_default() {
             let own = message.is_own(request);
@@ -55,7 +55,8 @@ impl Encoder for OllamaEncoder {
             }
         }
         self.encoded = request.messages.len();
-        let (tools, messages) = ([request.tools.rendered(Kind::Ollama, encoding::function)], [self.messages.as_str()]);
+        let (tools, messages) =
+            ([request.tools.rendered(ProviderKind::Ollama, encoding::function)], [self.messages.as_str()]);
         let lists = [("tools", tools.as_slice()), ("messages", &messages)];
         let lists = if tools == [""] { &lists[1..] } else { &lists };
         let head = head(&self.compat, request);
@@ -234,8 +235,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn histories_are_well_formed_and_extend_each_other(messages in history_of(Kind::Ollama)) {
-            check_history(Kind::Ollama, &Ollama::default(), &messages);
+        fn histories_are_well_formed_and_extend_each_other(messages in history_of(ProviderKind::Ollama)) {
+            check_history(ProviderKind::Ollama, &Ollama::default(), &messages);
         }
     }
 }

@@ -12,7 +12,7 @@ mod encode;
 use serde_json::{Value, json};
 
 use super::compat::Compat;
-use super::kind::Kind;
+use super::kind::ProviderKind;
 use super::models::plausible_tokens;
 use super::types::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
 use crate::diagnostics::secret::Secret;
@@ -61,8 +61,8 @@ impl Codec for Ollama {
         self.0.streaming == Some(false)
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Ollama
+    fn kind(&self) -> ProviderKind {
+        ProviderKind::Ollama
     }
 
     fn own_fields(&self) -> &'static [&'static str] {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
-use super::super::kind::Kind;
+use super::super::kind::ProviderKind;
 use super::super::types::{Encoder, HttpRequest, Images, Message, Request};
 use super::super::{output_schema, think_tags, wire};
 
@@ -76,7 +76,8 @@ impl Encoder for ChatEncoder {
             }
         }
         self.encoded = request.messages.len();
-        let (tools, messages) = ([request.tools.rendered(Kind::Openai, encoding::function)], [self.messages.as_str()]);
+        let (tools, messages) =
+            ([request.tools.rendered(ProviderKind::Openai, encoding::function)], [self.messages.as_str()]);
         let lists = [("tools", tools.as_slice()), ("messages", &messages)];
         let lists = if tools == [""] { &lists[1..] } else { &lists };
         let head = head(&self.compat, request);
@@ -398,7 +399,7 @@ mod tests {
         #[test]
         fn histories_are_well_formed_and_extend_each_other(messages in history(), name in prop::sample::select(vec!["", "openai", "deepseek", "mistral", "vllm"])) {
             let compat = preset::named(name).map(|preset| preset.compat).unwrap_or_default();
-            check_history(Kind::Openai, &OpenAi::new(compat), &messages);
+            check_history(ProviderKind::Openai, &OpenAi::new(compat), &messages);
         }
 
         #[test]

@@ -11,7 +11,7 @@ mod image;
 use linger_protocol::session::Effort;
 
 use super::compat::Compat;
-use super::kind::Kind;
+use super::kind::ProviderKind;
 use super::types::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest, ImageCodec};
 use crate::diagnostics::secret::Secret;
 pub(super) use image::OpenAiImages;
@@ -92,8 +92,8 @@ impl Codec for OpenAi {
         self.0.streaming == Some(false)
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Openai
+    fn kind(&self) -> ProviderKind {
+        ProviderKind::Openai
     }
 
     fn own_fields(&self) -> &'static [&'static str] {

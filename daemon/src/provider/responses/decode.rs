@@ -11,7 +11,7 @@ use super::super::response_builder::{BlockBuilder, ResponseBuilder};
 use super::super::types::{Decoder, Failure, Stop, StreamEvent};
 use super::super::wire::{self, Text};
 use super::encode::{ITEM, PHASE};
-use super::hosted::{self, Said};
+use super::hosted::{self, HostedItem};
 
 /// One response.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ struct Item {
 
 /// Every event: the other fields depend on `type`.
 #[derive(Deserialize)]
-struct Event<'a> {
+struct ResponsesEvent<'a> {
     #[serde(rename = "type", borrow, default)]
     kind: Cow<'a, str>,
     output_index: Option<u64>,
@@ -56,7 +56,7 @@ impl Decoder for ResponsesDecoder {
             return;
         }
         let data = self.answer.read(data);
-        let event: Event<'_> = match serde_json::from_str(&data) {
+        let event: ResponsesEvent<'_> = match serde_json::from_str(&data) {
             Ok(event) => event,
             Err(error) => {
                 return self.answer.unreadable("an event", &error, &data, out);
@@ -220,7 +220,7 @@ impl ResponsesDecoder {
 
     /// The item goes back with the call; the result is only shown.
     fn hosted(&mut self, item: Value, out: &mut Vec<StreamEvent>) {
-        let Some(Said { tool, call, result, whole }) = hosted::said(&item) else { return };
+        let Some(HostedItem { tool, call, result, whole }) = hosted::hosted_item(&item) else { return };
         let rest = whole.then(|| json!({}));
         self.answer.hosted(tool, HostedPart::Call, &call, whole.then(|| json!({ ITEM: item })), out);
         if let Some((part, said)) = result {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
 use super::super::hosted::{Hosted, readable};
-use super::super::kind::Kind;
+use super::super::kind::ProviderKind;
 use super::super::think_decoder;
 use super::super::types::{Encoder, HttpRequest, Images, Message, Request, ToolJson};
 use super::super::{output_schema, wire};
@@ -48,7 +48,7 @@ impl Encoder for ResponsesEncoder {
         }
         self.encoded = request.messages.len();
         let mut tools = Items::default();
-        tools.push_text(request.tools.rendered(Kind::OpenaiResponses, tool));
+        tools.push_text(request.tools.rendered(ProviderKind::OpenaiResponses, tool));
         for tool in &hosted::tools(switched_on(&self.compat, request)) {
             tools.push(tool);
         }
@@ -155,7 +155,7 @@ fn assistant_items(message: &Message, own: bool, on: Hosted, names: &CallNames, 
                 continue;
             }
             ContentBlock::Text { text } => wire::visible(text).map(|text| {
-                let mut item = said(&text);
+                let mut item = text_item(&text);
                 if let Some(ContentBlock::Opaque { native }) = message.content.get(n + 1).filter(|_| own)
                     && let Some(phase) = native.get(PHASE)
                 {
@@ -173,7 +173,7 @@ fn assistant_items(message: &Message, own: bool, on: Hosted, names: &CallNames, 
             ContentBlock::Hosted { tool, native: Some(native), .. } if own && on.has(*tool) => {
                 native.get(ITEM).cloned()
             }
-            ContentBlock::Hosted { .. } => readable(block).map(|text| said(&text)),
+            ContentBlock::Hosted { .. } => readable(block).map(|text| text_item(&text)),
             _ => None,
         };
         if let Some(item) = item {
@@ -186,7 +186,7 @@ fn assistant_items(message: &Message, own: bool, on: Hosted, names: &CallNames, 
 }
 
 /// Text of the model as an item. llama.cpp refuses an assistant's message without `type`.
-fn said(text: &str) -> Value {
+fn text_item(text: &str) -> Value {
     json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]})
 }
 
@@ -271,7 +271,7 @@ mod tests {
             assert_eq!(&input[1..input.len() - 1], expect);
         }
         let item = |id| thought("hm", json!({"item": reasoning(id)}));
-        let said = said("so");
+        let said = text_item("so");
         check("p/m", vec![item("rs_1"), ContentBlock::text("so")], &[reasoning("rs_1"), said.clone()]);
         check("p/other", vec![item("rs_1"), ContentBlock::text("so")], std::slice::from_ref(&said));
         check("p/m", vec![ContentBlock::text("so"), item("rs_1")], std::slice::from_ref(&said));
@@ -301,10 +301,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn histories_are_well_formed_and_extend_each_other(messages in history_of(Kind::OpenaiResponses)) {
-            check_history(Kind::OpenaiResponses, &codec(), &messages);
+        fn histories_are_well_formed_and_extend_each_other(messages in history_of(ProviderKind::OpenaiResponses)) {
+            check_history(ProviderKind::OpenaiResponses, &codec(), &messages);
             let compat = Compat { hosted: Hosted::ALL, ..Compat::NONE };
-            check_history(Kind::OpenaiResponses, &Responses::new(compat), &messages);
+            check_history(ProviderKind::OpenaiResponses, &Responses::new(compat), &messages);
         }
     }
 }

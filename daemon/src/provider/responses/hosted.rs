@@ -27,7 +27,7 @@ pub(super) fn include(hosted: Hosted) -> Vec<&'static str> {
 }
 
 /// Input and output of a tool, from an item.
-pub(super) struct Said {
+pub(super) struct HostedItem {
     pub(super) tool: HostedTool,
     pub(super) call: String,
     pub(super) result: Option<(HostedPart, String)>,
@@ -36,25 +36,25 @@ pub(super) struct Said {
 }
 
 /// Reads an item, if it is a hosted tool's.
-pub(super) fn said(item: &Value) -> Option<Said> {
+pub(super) fn hosted_item(item: &Value) -> Option<HostedItem> {
     let failed = matches!(text(item, "/status"), "failed" | "incomplete");
-    let broken = || (HostedPart::Error, hosted::said(text(item, "/status")));
+    let broken = || (HostedPart::Error, hosted::excerpt(text(item, "/status")));
     let has = |name: &str| !text(item, name).trim().is_empty();
     match text(item, "/type") {
         "web_search_call" => {
             let action = item.get("action").unwrap_or(&Value::Null);
             let call = match (text(action, "/type"), action.get("queries").and_then(Value::as_array)) {
-                ("open_page", _) => hosted::said(text(action, "/url")),
+                ("open_page", _) => hosted::excerpt(text(action, "/url")),
                 ("find_in_page", _) => {
-                    hosted::said(&format!("{} in {}", text(action, "/pattern"), text(action, "/url")))
+                    hosted::excerpt(&format!("{} in {}", text(action, "/pattern"), text(action, "/url")))
                 }
                 (_, Some(queries)) if !queries.is_empty() => hosted::queries(queries.iter().filter_map(Value::as_str)),
-                _ => hosted::said(text(action, "/query")),
+                _ => hosted::excerpt(text(action, "/query")),
             };
             let sources = action.get("sources").and_then(Value::as_array);
             let found = || sources.map(|found| hosted::sources(found.iter().map(|found| ("", text(found, "/url")))));
             let result = if failed { Some(broken()) } else { found().map(|found| (HostedPart::Result, found)) };
-            Some(Said { tool: HostedTool::WebSearch, call, result, whole: has("/id") && has("/action/type") })
+            Some(HostedItem { tool: HostedTool::WebSearch, call, result, whole: has("/id") && has("/action/type") })
         }
         "code_interpreter_call" => {
             let outputs = item.get("outputs").and_then(Value::as_array);
@@ -67,8 +67,13 @@ pub(super) fn said(item: &Value) -> Option<Said> {
             });
             let whole = has("/id") && has("/container_id") && item.get("code").is_some();
             let result = if failed { Some(broken()) } else { logs };
-            let call = hosted::said(text(item, "/code"));
-            Some(Said { tool: HostedTool::CodeExecution, call, result, whole: whole && item.get("outputs").is_some() })
+            let call = hosted::excerpt(text(item, "/code"));
+            Some(HostedItem {
+                tool: HostedTool::CodeExecution,
+                call,
+                result,
+                whole: whole && item.get("outputs").is_some(),
+            })
         }
         _ => None,
     }
@@ -82,7 +87,7 @@ mod tests {
     fn an_item_says_what_was_asked_and_given_and_whether_it_can_go_back() {
         use HostedPart::{Error, Result};
         fn check(item: Value, call: &str, result: Option<(HostedPart, &str)>, whole: bool) {
-            let got = said(&item).unwrap();
+            let got = hosted_item(&item).unwrap();
             let result = result.map(|(part, text)| (part, text.to_owned()));
             assert_eq!((got.call.as_str(), got.result, got.whole), (call, result, whole), "{item}");
         }
@@ -101,6 +106,6 @@ mod tests {
         check(ran(json!(null)), "print(4)", None, true);
         let lost = json!({"id": "ci_1", "type": "code_interpreter_call", "status": "incomplete", "code": "1"});
         check(lost, "1", Some((Error, "incomplete")), false);
-        assert!(said(&json!({"type": "reasoning"})).is_none());
+        assert!(hosted_item(&json!({"type": "reasoning"})).is_none());
     }
 }

@@ -12,7 +12,7 @@ use linger_protocol::session::Effort;
 use serde_json::{Value, json};
 
 use super::compat::Compat;
-use super::kind::Kind;
+use super::kind::ProviderKind;
 use super::openai::OpenAiImages;
 use super::think_decoder::ThinkDecoder;
 use super::types::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest, ImageCodec};
@@ -91,8 +91,8 @@ impl Codec for Responses {
         json!({"type": "response.completed", "response": answer})
     }
 
-    fn kind(&self) -> Kind {
-        Kind::OpenaiResponses
+    fn kind(&self) -> ProviderKind {
+        ProviderKind::OpenaiResponses
     }
 
     fn own_fields(&self) -> &'static [&'static str] {

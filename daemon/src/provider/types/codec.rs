@@ -11,7 +11,7 @@ use super::image::ImageCodec;
 use super::request::Request;
 use super::response::StreamEvent;
 use crate::diagnostics::secret::Secret;
-use crate::provider::kind::Kind;
+use crate::provider::kind::ProviderKind;
 
 /// A request as the wire format wants it; the driver adds host and key.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,7 +61,7 @@ pub trait Codec: fmt::Debug + Send + Sync {
         answer
     }
     /// The kind that it is configured as.
-    fn kind(&self) -> Kind;
+    fn kind(&self) -> ProviderKind;
 
     // What the configuration of its providers may say.
 

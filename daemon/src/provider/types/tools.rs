@@ -10,7 +10,7 @@ use std::sync::{LazyLock, OnceLock};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::super::kind::Kind;
+use super::super::kind::ProviderKind;
 use super::super::wire;
 
 /// A tool as the model sees it.
@@ -63,8 +63,8 @@ pub struct ToolSpecs {
     /// About how large each is, in bytes.
     sizes: Vec<usize>,
     digest: String,
-    /// JSON objects with commas between them, by [`Kind`].
-    rendered: [OnceLock<String>; Kind::ALL.len()],
+    /// JSON objects with commas between them, by [`ProviderKind`].
+    rendered: [OnceLock<String>; ProviderKind::ALL.len()],
 }
 
 impl ToolSpecs {
@@ -108,7 +108,7 @@ impl ToolSpecs {
     }
 
     /// The tools as JSON objects with commas between them, each as `write` writes it; rendered once for each kind.
-    pub(in super::super) fn rendered(&self, kind: Kind, write: fn(&ToolJson) -> String) -> &str {
+    pub(in super::super) fn rendered(&self, kind: ProviderKind, write: fn(&ToolJson) -> String) -> &str {
         // There is one for each kind.
         let Some(cell) = self.rendered.get(kind as usize) else { return "" };
         cell.get_or_init(|| self.written(write))
@@ -153,10 +153,10 @@ mod tests {
         let list = |text: &str| -> Value { serde_json::from_str(&format!("[{text}]")).unwrap() };
         let (description, schema) = ("does \"two\"\u{fffd}", json!({"type": "object", "a": "\u{fffd}"}));
         let expect = json!({"name": "two", "description": description, "input_schema": schema});
-        assert_eq!(list(specs.rendered(Kind::Anthropic, canonical))[1], expect);
+        assert_eq!(list(specs.rendered(ProviderKind::Anthropic, canonical))[1], expect);
         let name = |tool: &ToolJson| tool.name.clone();
-        assert_eq!(specs.rendered(Kind::Gemini, name), "\"one\",\"two\"");
-        assert_eq!(specs.rendered(Kind::Gemini, canonical), "\"one\",\"two\"");
+        assert_eq!(specs.rendered(ProviderKind::Gemini, name), "\"one\",\"two\"");
+        assert_eq!(specs.rendered(ProviderKind::Gemini, canonical), "\"one\",\"two\"");
     }
 
     #[test]

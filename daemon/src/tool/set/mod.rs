@@ -239,7 +239,7 @@ mod tests {
     use linger_protocol::message::{ContentBlock, Role};
 
     use super::*;
-    use crate::provider::catalogue::{Kind, codec};
+    use crate::provider::catalogue::{ProviderKind, codec};
     use crate::provider::compat::Compat;
     use crate::provider::support::request;
     use crate::provider::{Encoding, Message, Request};
@@ -257,7 +257,13 @@ mod tests {
         let tools = ToolSet::new(builtin());
         let content = vec![ContentBlock::text("hello")];
         let messages = [Message { role: Role::User, content, origin: None }];
-        for kind in [Kind::Anthropic, Kind::Openai, Kind::OpenaiResponses, Kind::Gemini, Kind::Ollama] {
+        for kind in [
+            ProviderKind::Anthropic,
+            ProviderKind::Openai,
+            ProviderKind::OpenaiResponses,
+            ProviderKind::Gemini,
+            ProviderKind::Ollama,
+        ] {
             let codec = codec(kind, Compat::NONE).unwrap();
             let system = include_str!("../../session/system.md");
             let request = Request { system, tools: tools.specs(), ..request(&messages) };

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::super::{cut, trim, with_words};
 use crate::config::AfterRestart;
-use crate::provider::catalogue::{self, Kind};
+use crate::provider::catalogue::{self, ProviderKind};
 use crate::provider::compat::Compat;
 use crate::provider::support::{KINDS, request};
 use crate::provider::wellformed::{extends, validate};
@@ -264,7 +264,7 @@ impl Session {
         builder.finish()
     }
 
-    pub(super) fn ask(&mut self, kind: Kind) -> Result<(), TestCaseError> {
+    pub(super) fn ask(&mut self, kind: ProviderKind) -> Result<(), TestCaseError> {
         let messages = &self.context.messages;
         prop_assert!(
             self.named || messages.starts_with(&self.before),

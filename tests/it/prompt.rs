@@ -90,7 +90,7 @@ async fn tab_lists_above_the_line_and_goes_through_the_list_and_the_next_key_tak
     fs::write(daemon.workspace().join(".gitignore"), "target\n").unwrap();
     let mut terminal = open(&daemon).await;
     terminal.keys("/mod\t");
-    let rows = ["  /model  change the model; alone: choose", "  /mode   what runs without asking", "> /mode"];
+    let rows = ["  /model  change the model; alone: choose", "  /mode   set what runs without asking", "> /mode"];
     ends(&terminal, &rows).await;
     terminal.keys("\t");
     ends(&terminal, &[" ▸/model  change the model; alone: choose", rows[1], "> /model"]).await;
@@ -314,7 +314,7 @@ async fn each_command_shows_what_its_subcommand_shows() {
         ("/sessions", "SESSION     STATE"),
         ("/export out.md", "written to"),
         ("/permissions", ""),
-        ("/help mode", "/mode [ask|edit|auto|plan]  what runs without asking"),
+        ("/help mode", "/mode [ask|edit|auto|plan]  set what runs without asking"),
         ("/init", "it is made"),
     ] {
         terminal.prompts().await;

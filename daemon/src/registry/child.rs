@@ -12,7 +12,7 @@ use linger_protocol::session::{Create, Set};
 
 use super::Registry;
 use super::create::Origin;
-use super::place::Place;
+use super::place::HeldPlace;
 use crate::agent::role::stricter;
 use crate::agent::{FileKind, Library};
 use crate::session::actor::{Command, KeyedReply};
@@ -77,7 +77,7 @@ impl Registry {
         self: &Arc<Self>,
         session: &SessionId,
         force: bool,
-        place: Option<&Place>,
+        place: Option<&HeldPlace>,
     ) -> Result<Vec<SessionId>, RpcError> {
         let below = self.below(session).await?;
         if below.is_empty() {

@@ -1,7 +1,7 @@
 //! A request's place in the mailbox of a session, from the side of its holder ([`crate::session::actor::PlaceKind`] has the rules).
 //!
 //! The place is taken by the first poll of [`Registry::enter`], so that requests keep the order in which they arrive. It ends with its
-//! last command, or when the [`Place`] is dropped.
+//! last command, or when the [`HeldPlace`] is dropped.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use linger_protocol::id::SessionId;
 use tokio::sync::oneshot;
 
 use super::Registry;
-use crate::session::actor::{Began, Command, Entry, PlaceId, PlaceKind, Reply, Step};
+use crate::session::actor::{Began, Command, EnterRequest, PlaceId, PlaceKind, PlaceStep, Reply};
 
 /// A place that has begun: later requests to the session wait until it ends.
-pub struct Place {
+pub struct HeldPlace {
     registry: Arc<Registry>,
     session: SessionId,
     id: PlaceId,
@@ -26,14 +26,14 @@ pub struct Place {
 
 impl Registry {
     /// Takes a place in a session's mailbox, and waits until it begins and all that came before is stored.
-    pub async fn enter(self: &Arc<Self>, session: &SessionId, kind: PlaceKind) -> Result<Place, RpcError> {
+    pub async fn enter(self: &Arc<Self>, session: &SessionId, kind: PlaceKind) -> Result<HeldPlace, RpcError> {
         let (began, begins) = oneshot::channel();
         let id = PlaceId::default();
-        self.send(session, Command::Enter(Entry { place: id.clone(), kind, began }));
+        self.send(session, Command::Enter(EnterRequest { place: id.clone(), kind, began }));
         let began = begins.await.unwrap_or_else(|_| Err(no_answer(session)))?;
         let Began { stored, cancelled } = began;
         let (registry, session) = (self.clone(), session.clone());
-        let place = Place { registry, session, id, cancelled: Some(cancelled), is_open: true };
+        let place = HeldPlace { registry, session, id, cancelled: Some(cancelled), is_open: true };
         // A write that failed is for the commands to tell.
         let _written = stored.await;
         Ok(place)
@@ -42,7 +42,7 @@ impl Registry {
     /// Sends a command in a place, or without one.
     pub(super) async fn ask_in<T>(
         self: &Arc<Self>,
-        place: Option<&Place>,
+        place: Option<&HeldPlace>,
         session: &SessionId,
         command: impl FnOnce(Reply<T>) -> Command,
     ) -> Result<T, RpcError> {
@@ -53,7 +53,7 @@ impl Registry {
     }
 }
 
-impl Place {
+impl HeldPlace {
     /// The session.
     pub fn session(&self) -> &SessionId {
         &self.session
@@ -77,29 +77,29 @@ impl Place {
 
     /// Sends a command and waits for its answer; the place goes on.
     pub async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, RpcError> {
-        self.send(command, Step::Command).await
+        self.send(command, PlaceStep::Command).await
     }
 
     /// Sends the last command and waits for its answer. Later requests take effect after it.
     pub async fn finish<T>(mut self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, RpcError> {
         self.is_open = false;
-        self.send(command, Step::Last).await
+        self.send(command, PlaceStep::Last).await
     }
 
     async fn send<T>(
         &self,
         command: impl FnOnce(Reply<T>) -> Command,
-        step: impl FnOnce(Box<Command>) -> Step,
+        step: impl FnOnce(Box<Command>) -> PlaceStep,
     ) -> Result<T, RpcError> {
         let placed = |reply| Command::Placed(self.id.clone(), step(Box::new(command(reply))));
         self.registry.ask(&self.session, placed).await
     }
 }
 
-impl Drop for Place {
+impl Drop for HeldPlace {
     fn drop(&mut self) {
         if self.is_open {
-            self.registry.send(&self.session, Command::Placed(self.id.clone(), Step::End));
+            self.registry.send(&self.session, Command::Placed(self.id.clone(), PlaceStep::End));
         }
     }
 }

@@ -13,7 +13,7 @@ use linger_protocol::id::SessionId;
 use linger_protocol::session::{Info, Prune, Pruned};
 
 use super::Registry;
-use super::place::Place;
+use super::place::HeldPlace;
 use crate::session::actor::{Command, KeyedReply};
 use crate::session::state::State;
 use crate::store::damage::KnownDamage;
@@ -39,7 +39,7 @@ impl Registry {
         id: &SessionId,
         force: bool,
         key: Option<Key>,
-        place: Option<&Place>,
+        place: Option<&HeldPlace>,
     ) -> Result<(), RpcError> {
         if force {
             let cancel = |reply| Command::Cancel(true, KeyedReply { key: None, reply });

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 
 use super::Registry;
 use super::create::{ID, MAX_SESSIONS};
-use super::place::Place;
+use super::place::HeldPlace;
 use crate::agent::role::stricter;
 use crate::session::Draft;
 use crate::session::actor::{Actor, Author, Command, GoBack, KeyedReply};
@@ -68,7 +68,7 @@ impl Registry {
     pub async fn rewind(
         self: &Arc<Self>,
         asked: Rewind,
-        place: &Place,
+        place: &HeldPlace,
         allows: ForkAllows,
         key: Option<Key>,
         by: Author,
@@ -134,7 +134,7 @@ impl Registry {
     async fn put_back(
         self: &Arc<Self>,
         asked: &Rewind,
-        place: &Place,
+        place: &HeldPlace,
         after: u64,
         by: &Author,
     ) -> Result<Vec<linger_protocol::event::FileChange>, RpcError> {

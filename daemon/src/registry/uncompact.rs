@@ -12,7 +12,7 @@ use linger_protocol::id::SessionId;
 use linger_protocol::tree::{CompactionRow, Compactions, Uncompact, Uncompacted};
 
 use super::Registry;
-use super::place::Place;
+use super::place::HeldPlace;
 use crate::session::actor::{Author, Command};
 use crate::session::context::{self, Builder};
 use crate::session::state::State;
@@ -35,7 +35,7 @@ impl Registry {
     pub async fn uncompact(
         self: &Arc<Self>,
         asked: Uncompact,
-        place: &Place,
+        place: &HeldPlace,
         key: Option<Key>,
         by: Author,
     ) -> Result<Uncompacted, RpcError> {

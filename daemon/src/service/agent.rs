@@ -13,7 +13,7 @@ use super::{Caller, Services};
 use crate::agent::command::{self, Piece};
 use crate::agent::{FileKind, Library};
 use crate::question::permission::{CallInfo, Verdict};
-use crate::registry::place::Place;
+use crate::registry::place::HeldPlace;
 use crate::session::actor::{CallBasis, Command, KeyedReply, Named};
 use crate::session::library::library;
 use crate::sys::disk;
@@ -70,7 +70,7 @@ pub(super) fn names_command(blocks: &[ContentBlock]) -> bool {
 /// place in its session.
 pub(super) async fn expand(
     services: &Services,
-    place: &Place,
+    place: &HeldPlace,
     blocks: &mut [ContentBlock],
 ) -> Result<Option<Named>, RpcError> {
     let typed = first_text(blocks).unwrap_or_default().to_owned();
@@ -120,7 +120,7 @@ fn as_agent(basis: &CallBasis, name: &str, agent: &str, text: String) -> Result<
 }
 
 /// Gives the session the model that a command wants, as `session/set` does.
-async fn set_model(place: &Place, basis: &CallBasis, name: &str, model: String) -> Result<(), RpcError> {
+async fn set_model(place: &HeldPlace, basis: &CallBasis, name: &str, model: String) -> Result<(), RpcError> {
     if basis.model == model {
         return Ok(());
     }

@@ -10,7 +10,7 @@ use linger_protocol::id::SessionId;
 
 use super::{Caller, Services};
 use crate::registry::Registry;
-use crate::registry::place::Place;
+use crate::registry::place::HeldPlace;
 use crate::session::actor::{Command, PlaceKind, Reply};
 
 /// The way of one request to its session.
@@ -18,7 +18,7 @@ pub(super) enum Route {
     /// Nothing has to be awaited before its command.
     Direct(Arc<Registry>, SessionId),
     /// The session holds later requests back until this ends.
-    Placed(Place),
+    Placed(HeldPlace),
 }
 
 impl Route {
@@ -82,7 +82,7 @@ pub(super) async fn place_to_change(
     session: &SessionId,
     kind: PlaceKind,
     what: &str,
-) -> Result<Place, RpcError> {
+) -> Result<HeldPlace, RpcError> {
     let place = services.registry.enter(session, kind).await;
     // Before an error that says whether there is such a session.
     caller.may_change(services, session, what).await?;
@@ -95,7 +95,7 @@ pub(super) async fn place_to_read(
     caller: &Caller,
     session: &SessionId,
     kind: PlaceKind,
-) -> Result<Place, RpcError> {
+) -> Result<HeldPlace, RpcError> {
     let place = services.registry.enter(session, kind).await;
     caller.may_read(services, session).await?;
     place

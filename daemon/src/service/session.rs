@@ -25,7 +25,7 @@ use crate::config::HookEvent;
 use crate::log::cursor::Position;
 use crate::mcp::sessions::{self, Unfit};
 use crate::registry::create::directory;
-use crate::registry::place::Place;
+use crate::registry::place::HeldPlace;
 use crate::registry::prune;
 use crate::session::actor::{CallBasis, Command, KeyedReply, Named as Expanded, PlaceKind, PromptRequest};
 use crate::session::hooks::{Hooks, Refusal};
@@ -38,7 +38,7 @@ use crate::sys::disk;
 /// The most rows of `session/list`.
 const MAX_ROWS: u32 = 1000;
 
-/// What only some callers may do with `session/set`.
+/// The right that `session/set` needs for more tools, as errors name it.
 const MORE_TOOLS: &str = "give a session more tools";
 
 /// Creates a session. If it names no model, the error suggests one.
@@ -206,7 +206,7 @@ fn take_content(params: &mut Prompt) -> Vec<ContentBlock> {
 async fn prepared(
     services: &Services,
     caller: &Caller,
-    place: &Place,
+    place: &HeldPlace,
     mut params: Prompt,
 ) -> Result<(Prompt, Option<Expanded>), RpcError> {
     let mut blocks = take_content(&mut params);
@@ -219,8 +219,12 @@ async fn prepared(
     Ok((params, named))
 }
 
-/// What the hooks of a prompt add to it. Fails if one refuses it.
-async fn hooked(services: &Services, place: &Place, blocks: &[ContentBlock]) -> Result<Option<ContentBlock>, RpcError> {
+/// Runs the hooks of a prompt, and gives their addition to it. Fails if one refuses it.
+async fn hooked(
+    services: &Services,
+    place: &HeldPlace,
+    blocks: &[ContentBlock],
+) -> Result<Option<ContentBlock>, RpcError> {
     let CallBasis { workspace, .. } = place.ask(Command::CallBasis).await?;
     services.env().policy.read(&workspace).await;
     let hooks = Hooks::of(services.env(), &workspace, place.session());

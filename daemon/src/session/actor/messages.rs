@@ -20,7 +20,7 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::children::ChildReport;
-use super::places::{Entry, PlaceId, PlaceKind, Step};
+use super::places::{EnterRequest, PlaceId, PlaceKind, PlaceStep};
 use super::respond;
 use crate::config::{Confirmed, Settled};
 use crate::log::cursor::Position;
@@ -145,7 +145,7 @@ pub struct PromptRequest {
     pub named: Option<Named>,
     /// The idempotency key.
     pub key: Option<Key>,
-    /// Its author.
+    /// The client that sent it.
     pub by: Author,
     /// Whether the output schema is that of the prompt, or of the session's agent.
     pub has_schema: bool,
@@ -173,9 +173,9 @@ impl PromptRequest {
 /// A command to a session.
 pub enum Command {
     /// Take a place in the mailbox, for a request that has to be prepared.
-    Enter(Entry),
-    /// What the holder of a place sends.
-    Placed(PlaceId, Step),
+    Enter(EnterRequest),
+    /// A message from the holder of a place.
+    Placed(PlaceId, PlaceStep),
     /// Subscribe from a cursor; true for a terminal of a person. The map brings variables.
     Attach(Option<Cursor>, bool, BTreeMap<String, String>, Reply<AttachPoint>),
     /// Queue a prompt.
@@ -274,8 +274,8 @@ impl Command {
         )
     }
 
-    /// What it is, among requests that take effect in the order of their arrival; `None` for what waits for no place: messages of
-    /// the daemon itself, and commands of the holder of a place.
+    /// Its kind among the requests that take effect in the order of their arrival. `None` for what never waits: messages of the
+    /// daemon itself, and those of the holder of a place.
     pub(super) fn place_kind(&self) -> Option<PlaceKind> {
         match self {
             Self::Enter(entry) => Some(entry.kind),
@@ -316,8 +316,8 @@ impl Command {
     pub fn refuse(self, error: RpcError) {
         match self {
             Self::Enter(entry) => respond(entry.began, Err(error)),
-            Self::Placed(_, Step::Command(command) | Step::Last(command)) => command.refuse(error),
-            Self::Placed(_, Step::End) => {}
+            Self::Placed(_, PlaceStep::Command(command) | PlaceStep::Last(command)) => command.refuse(error),
+            Self::Placed(_, PlaceStep::End) => {}
             Self::Attach(_, _, _, reply) => respond(reply, Err(error)),
             Self::Prompt(request) => respond(request.reply, Err(error)),
             Self::Compact(_, _, _, reply) => respond(reply, Err(error)),

@@ -78,8 +78,8 @@ pub use messages::{
     AnswerLimit, AttachPoint, Author, CallBasis, Command, Commands, Ending, Fragment, KeyedReply, Mailbox, Named,
     NextStep, PermissionAnswer, PermissionRequest, PromptRequest, Reply, Stale, TurnMessage, Wanted,
 };
-use places::Places;
-pub use places::{Began, Entry, PlaceId, PlaceKind, Step};
+use places::PlaceQueue;
+pub use places::{Began, EnterRequest, PlaceId, PlaceKind, PlaceStep};
 pub use questions::answered_before;
 pub use record::{blob_fold, environment, idle_effort, question_fold, spent, stored, unknown_model};
 use record::{message_of, missing_variables, notice};
@@ -194,7 +194,7 @@ pub struct Actor {
     past: turn::Past,
     phase: Phase,
     /// Requests that are being prepared, and what waits for them.
-    places: Places,
+    places: PlaceQueue,
     /// Outcomes that may not be committed yet.
     remembered: Vec<Outcome>,
     /// The wait after the last failed write, and the time when writing worked again.
@@ -323,7 +323,7 @@ impl Actor {
             workspace,
             past,
             phase,
-            places: Places::default(),
+            places: PlaceQueue::default(),
             remembered,
             mended,
             cancelled,

@@ -1,4 +1,4 @@
-//! Places in the mailbox: requests take effect in the order in which they arrive, also those that have to be prepared.
+//! PlaceQueue in the mailbox: requests take effect in the order in which they arrive, also those that have to be prepared.
 //!
 //! Most requests are one command. One that has to be prepared first (a check that reads the store, a command to expand, a hook to
 //! run) sends [`Command::Enter`] in its stead. When the actor reaches that, the place begins: its holder prepares the request in a
@@ -23,7 +23,7 @@ impl PartialEq for PlaceId {
     }
 }
 
-/// What a place is for; decides what waits for what.
+/// The purpose of a place; decides which request waits for which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlaceKind {
     /// Attaches to the session.
@@ -39,10 +39,10 @@ pub enum PlaceKind {
 }
 
 /// A request that takes its place.
-pub struct Entry {
+pub struct EnterRequest {
     /// Its place.
     pub place: PlaceId,
-    /// What it is for.
+    /// Its purpose.
     pub kind: PlaceKind,
     /// Told when the place begins, or that it never will.
     pub began: Reply<Began>,
@@ -56,8 +56,8 @@ pub struct Began {
     pub cancelled: oneshot::Receiver<RpcError>,
 }
 
-/// What the holder of a place sends.
-pub enum Step {
+/// A message from the holder of a place.
+pub enum PlaceStep {
     /// A command, after which the place goes on.
     Command(Box<Command>),
     /// The last command.
@@ -67,7 +67,7 @@ pub enum Step {
 }
 
 /// A place that has begun.
-struct Current {
+struct OpenPlace {
     place: PlaceId,
     kind: PlaceKind,
     /// Cancels its preparation.
@@ -76,16 +76,16 @@ struct Current {
 
 /// The places of a session, and what they hold back.
 #[derive(Default)]
-pub(super) struct Places {
+pub(super) struct PlaceQueue {
     /// The place that holds others back.
-    current: Option<Current>,
-    /// Places that began beside a prompt that is being prepared.
-    beside: Vec<Current>,
-    /// What waits, in the order of its arrival.
+    current: Option<OpenPlace>,
+    /// PlaceQueue that began beside a prompt that is being prepared.
+    beside: Vec<OpenPlace>,
+    /// The commands that wait, in the order of their arrival.
     waiting: VecDeque<Box<Command>>,
 }
 
-impl Places {
+impl PlaceQueue {
     /// Whether nothing is prepared and nothing waits.
     pub(super) fn is_empty(&self) -> bool {
         self.current.is_none() && self.beside.is_empty() && self.waiting.is_empty()
@@ -109,7 +109,7 @@ impl Places {
                 PlaceKind::Attach | PlaceKind::Read => self.waiting.is_empty(),
                 PlaceKind::Prompt | PlaceKind::Change => self.waiting.is_empty() && !is_stopping,
             },
-            Some(Current { kind: PlaceKind::Prompt, .. }) => match kind {
+            Some(OpenPlace { kind: PlaceKind::Prompt, .. }) => match kind {
                 PlaceKind::Cancel | PlaceKind::Attach => true,
                 PlaceKind::Read => self.waiting.iter().all(|waits| waits.place_kind() == Some(PlaceKind::Prompt)),
                 PlaceKind::Prompt | PlaceKind::Change => false,
@@ -126,7 +126,7 @@ impl Places {
         self.waiting.pop_front()
     }
 
-    fn begin(&mut self, current: Current) {
+    fn begin(&mut self, current: OpenPlace) {
         match self.current {
             None => self.current = Some(current),
             Some(_) => self.beside.push(current),
@@ -195,7 +195,7 @@ impl Actor {
         }
     }
 
-    async fn enter(&mut self, entry: Entry) {
+    async fn enter(&mut self, entry: EnterRequest) {
         if self.may_be_mended() {
             self.mend(true).await;
         }
@@ -206,7 +206,7 @@ impl Actor {
         let began = Began { stored: self.flush(), cancelled };
         // A holder that is gone needs no place.
         if entry.began.send(Ok(began)).is_ok() {
-            self.places.begin(Current { place: entry.place, kind: entry.kind, cancel });
+            self.places.begin(OpenPlace { place: entry.place, kind: entry.kind, cancel });
         }
     }
 
@@ -217,7 +217,7 @@ impl Actor {
         prepare: impl Future<Output = Result<Option<Value>, RpcError>> + Send + 'static,
     ) {
         let (place, (cancel, cancelled)) = (PlaceId::default(), oneshot::channel());
-        self.places.begin(Current { place: place.clone(), kind: PlaceKind::Prompt, cancel });
+        self.places.begin(OpenPlace { place: place.clone(), kind: PlaceKind::Prompt, cancel });
         let (host, id, ended) = (self.host.clone(), self.id.clone(), self.cancelled_prompt());
         task::spawn(async move {
             let prepared = tokio::select! {
@@ -226,10 +226,10 @@ impl Actor {
                 prepared = prepare => prepared,
             };
             let step = match prepared {
-                Ok(schema) => Step::Last(Box::new(Command::Prompt(request.with_schema(schema)))),
+                Ok(schema) => PlaceStep::Last(Box::new(Command::Prompt(request.with_schema(schema)))),
                 Err(error) => {
                     respond(request.reply, Err(error));
-                    Step::End
+                    PlaceStep::End
                 }
             };
             host.command(&id, Command::Placed(place, step));
@@ -237,7 +237,7 @@ impl Actor {
     }
 
     /// Why nothing is prepared here for a request; its commands would be refused with the same error.
-    fn why_not(&self, entry: &Entry) -> Option<RpcError> {
+    fn why_not(&self, entry: &EnterRequest) -> Option<RpcError> {
         if self.id.is_daemon() {
             return Some(self.not_for_daemon());
         }
@@ -250,12 +250,12 @@ impl Actor {
         self.state.binned_at.map(|_| self.binned())
     }
 
-    async fn placed(&mut self, place: PlaceId, step: Step) {
+    async fn placed(&mut self, place: PlaceId, step: PlaceStep) {
         let is_held = self.places.has(&place);
         let (command, goes_on) = match step {
-            Step::Command(command) => (Some(command), true),
-            Step::Last(command) => (Some(command), false),
-            Step::End => (None, false),
+            PlaceStep::Command(command) => (Some(command), true),
+            PlaceStep::Last(command) => (Some(command), false),
+            PlaceStep::End => (None, false),
         };
         if !goes_on {
             self.places.end(&place);

@@ -2,6 +2,7 @@
 //!
 //! Git works in a task of its own, and the mailbox answers meanwhile; no turn begins, and nothing else that needs an idle session,
 //! until that task is done. Prompts to a child whose worktree is being looked at or made again wait for it.
+#![allow(clippy::vec_box)] // Prompts wait in the boxes in which the mailbox had them.
 
 use linger_protocol::worktree::{Merged, Worktree, WorktreeStatus};
 

@@ -107,6 +107,23 @@ async fn a_user_is_one_also_while_children_of_the_daemon_end_all_the_time() {
 }
 
 #[tokio::test]
+async fn a_hook_that_prompts_its_own_session_is_refused_at_once_and_does_not_wait_for_itself() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    let (socket, linger) = (daemon.dirs.socket(), &linger_tests::harness::programs().client);
+    let send = format!("LINGER_SOCKET={} {} send {session} mine >out 2>&1", socket.display(), linger.display());
+    let hooks = format!("[{{ event = 'prompt', command = '{send}; true', timeout_s = 600 }}]");
+    client.call("config/set", json!({ "name": "hooks", "value": hooks })).await;
+    model.push([Reply::text("done")]);
+    client.turn(&session, "go").await;
+    let output = std::fs::read_to_string(daemon.workspace().join("out")).unwrap();
+    assert!(output.contains("a process started by the daemon may not"), "{output}");
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
 async fn a_tool_cannot_answer_its_own_permission() {
     let model = ModelServer::start();
     let daemon = Daemon::start(&model).await;

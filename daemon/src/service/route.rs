@@ -8,7 +8,7 @@ use std::sync::Arc;
 use linger_protocol::RpcError;
 use linger_protocol::id::SessionId;
 
-use super::{Caller, Services};
+use super::{Authority, Caller, Services};
 use crate::registry::Registry;
 use crate::registry::place::HeldPlace;
 use crate::session::actor::{Command, PlaceKind, Reply};
@@ -83,6 +83,11 @@ pub(super) async fn place_to_change(
     kind: PlaceKind,
     what: &str,
 ) -> Result<HeldPlace, RpcError> {
+    let is_session = matches!(caller.authority(), Authority::Session(_));
+    if caller.is_plain() && !is_session {
+        // Known at once. A hook that prompts its own session would wait for itself.
+        caller.may_change(services, session, what).await?;
+    }
     let place = services.registry.enter(session, kind).await;
     // Before an error that says whether there is such a session.
     caller.may_change(services, session, what).await?;

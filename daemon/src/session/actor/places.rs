@@ -159,8 +159,12 @@ impl PlaceQueue {
         true
     }
 
-    /// Refuses all that waits, because the actor ends.
+    /// Refuses all that waits or is being prepared, because the actor ends.
     pub(super) fn refuse_all(&mut self, error: &RpcError) {
+        for held in self.current.take().into_iter().chain(self.beside.drain(..)) {
+            // Its client may be gone, or its command under way.
+            let _gone = held.cancel.send(error.clone());
+        }
         for command in self.waiting.drain(..) {
             command.refuse(error.clone());
         }

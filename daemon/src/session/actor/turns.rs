@@ -303,6 +303,8 @@ impl Actor {
 
     /// Leaves the turn unfinished for the next start of the daemon, unless the user has cancelled it.
     pub(super) async fn pause(&mut self, done: oneshot::Sender<()>) {
+        let ending = RpcError::new(Code::Ending, "the daemon is ending").hint("connect again: a client starts it");
+        self.places.refuse_all(&ending);
         if self.attending.attended {
             self.person_left();
         }

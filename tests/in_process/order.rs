@@ -125,6 +125,8 @@ struct Bench {
 impl Bench {
     async fn new(with_token: bool) -> Rc<Self> {
         let model = ModelServer::start();
+        // The sessions work in different directories, beside each other.
+        model.expect_rewrites();
         let go = "---\ndescription: goes\n---\nGo.\n".to_owned();
         let user_files = vec![("commands/go.md".to_owned(), go)];
         let daemon = Daemon::start_with(&model, Setup { user_files, ..Setup::default() }).await;
@@ -179,7 +181,7 @@ impl Bench {
         let (session, question) = self.session(waits).await;
         let lines = [0, 1].map(|n| {
             let (method, _) = pair[n];
-            let params = params(pair[n], &session, &question);
+            let params = params(pair[n], n, &session, &question);
             json!({ "jsonrpc": "2.0", "id": n + 1, "method": method, "params": params })
         });
         let mut raw = self.raw().await;
@@ -276,14 +278,14 @@ fn described(event: &Value) -> String {
     format!("{kind} {detail}")
 }
 
-fn params((method, variant): Request, session: &str, question: &str) -> Value {
+fn params((method, variant): Request, n: usize, session: &str, question: &str) -> Value {
     let prompt = |content: &str| json!({ "session": session, "content": content, "expand": true });
     match (method, variant) {
         ("session/prompt", "plain") => prompt("plain"),
         ("session/prompt", "command") => prompt("/go"),
         ("session/prompt", _) => json!({ "session": session, "content": "x", "schema": { "type": "object" } }),
         ("session/set", "mode") => json!({ "session": session, "mode": "plan" }),
-        ("session/set", _) => json!({ "session": session, "name": format!("n-{session}") }),
+        ("session/set", _) => json!({ "session": session, "name": format!("n-{session}-{n}") }),
         ("permission/answer", _) => json!({ "permission": question, "decision": "allow_once" }),
         (_, "force") => json!({ "session": session, "force": true }),
         _ => json!({ "session": session }),

@@ -213,7 +213,7 @@ async fn rows_that_no_linger_has_written_harm_no_session() {
     })
     .await;
     daemon.launch().await;
-    doctor(&daemon, &[], true, "all of it can be read").await;
+    doctor(&daemon, &[], true, "completely readable").await;
     let back = daemon.client().await;
     assert_eq!(back.call("permission/list", json!({})).await.as_array().unwrap().len(), 1);
     back.attach(&session).await;

@@ -63,7 +63,7 @@ async fn other_bytes_of_the_same_length_are_not_served_and_the_right_ones_take_t
     let aside = beside.iter().find(|path| path.to_string_lossy().contains(".damaged-")).expect("the others are kept");
     assert_eq!(std::fs::read(aside).unwrap(), wrong);
     daemon.cli(&["doctor", "--repair"]).run().await;
-    doctor(&daemon, &[], true, "all of it can be read").await;
+    doctor(&daemon, &[], true, "completely readable").await;
     assert_eq!(data(&client.call("blob/get", json!({ "blob": blob })).await), PICTURE, "it is well, and stays");
     daemon.check(&[&client], &model);
 }
@@ -79,7 +79,7 @@ async fn what_is_missing_is_named_and_given_up_by_a_repair() {
     doctor(&daemon, &[], false, "is missing").await;
     let repaired = daemon.cli(&["doctor", "--repair"]).run().await.exits(0);
     assert!(repaired.stdout.contains("✓ an image or an output was lost, and is used no more"), "{repaired:?}");
-    assert!(repaired.stdout.contains("all of it can be read"), "{repaired:?}");
+    assert!(repaired.stdout.contains("completely readable"), "{repaired:?}");
     let after = daemon.client().await;
     after.attach(&session).await;
     assert_eq!(after.refused("blob/get", json!({ "blob": blob })).await.code, -31023);

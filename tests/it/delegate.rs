@@ -293,7 +293,7 @@ async fn a_childs_question_is_answered_at_the_childs_own_prompt_while_its_parent
     let mut parent = daemon.pty(&[]);
     parent.prompts().await;
     parent.line("go");
-    parent.shows("general begins in ").await;
+    parent.shows("general started as ").await;
     let rows = client.call("session/list", json!({})).await;
     let id = rows.as_array().unwrap().iter().find(|row| row["parent"].is_string()).unwrap()["session"].clone();
     let mut child = daemon.pty(&["attach", id.as_str().unwrap()]);

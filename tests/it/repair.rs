@@ -37,7 +37,7 @@ async fn a_session_whose_state_cannot_be_read_is_damaged_and_made_anew_from_its_
     let rows = after.call("session/list", json!({})).await;
     assert!(rows.as_array().unwrap().iter().all(|row| row["damaged"].is_null()), "{rows}");
     daemon.check(&[&client, &back, &after], &model);
-    doctor(&daemon, &[], true, "all of it can be read").await;
+    doctor(&daemon, &[], true, "completely readable").await;
     let env: String = Connection::open(daemon.dirs.database())
         .unwrap()
         .query_row("SELECT env FROM session WHERE id = ?", [&broken], |row| row.get(0))
@@ -68,7 +68,7 @@ async fn a_session_that_cannot_be_read_can_be_removed_by_force() {
         names.collect::<Vec<_>>()
     };
     assert_eq!(left().await, ["good"]);
-    doctor(&daemon, &[], true, "all of it can be read").await;
+    doctor(&daemon, &[], true, "completely readable").await;
     assert_eq!(daemon.terminate(), Some(0));
     daemon.launch().await;
     assert_eq!(left().await, ["good"]);

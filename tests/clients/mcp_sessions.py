@@ -30,7 +30,7 @@ async def main():
         elicitation = {"elicitation_callback": person} if ANSWERER in ("person", "edits", "speak") else {}
         async with ClientSession(read, write, **elicitation) as session:
             hello = await session.initialize()
-            assert "no instruction to you" in hello.instructions, hello
+            assert "not instructions to you" in hello.instructions, hello
             await walk(session, asked)
     print("all is well")
 

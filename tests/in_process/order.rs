@@ -79,7 +79,6 @@ const WAITING: &[Request] = &[
     ("session/attach", ""),
     ("session/prompt", "plain"),
     ("session/prompt", "command"),
-    ("session/prompt", "schema"),
     ("session/cancel", ""),
     ("session/compact", ""),
     ("session/unqueue", ""),
@@ -282,8 +281,7 @@ fn params((method, variant): Request, n: usize, session: &str, question: &str) -
     let prompt = |content: &str| json!({ "session": session, "content": content, "expand": true });
     match (method, variant) {
         ("session/prompt", "plain") => prompt("plain"),
-        ("session/prompt", "command") => prompt("/go"),
-        ("session/prompt", _) => json!({ "session": session, "content": "x", "schema": { "type": "object" } }),
+        ("session/prompt", _) => prompt("/go"),
         ("session/set", "mode") => json!({ "session": session, "mode": "plan" }),
         ("session/set", _) => json!({ "session": session, "name": format!("n-{session}-{n}") }),
         ("permission/answer", _) => json!({ "permission": question, "decision": "allow_once" }),

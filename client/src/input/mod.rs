@@ -32,7 +32,7 @@ pub(crate) enum Event {
     Refused(u32, Failure),
     /// The line editor returned.
     Line(InputLine),
-    /// A key was pressed while keys were read; see [`Input::counts`].
+    /// A key was pressed while keys were read; see `Input::counts`.
     Key(Key),
     /// A key with a meaning of its own was pressed while a line was being read.
     Hotkey(Hotkey),

@@ -67,11 +67,11 @@ pub(crate) enum Press {
     Help,
     /// All edits of the session are to run without asking: mode `edit`.
     Edits,
-    /// The answer is to be written: a line for [`Questions::write`].
+    /// The answer is to be written: a line for `Questions::write`.
     Write,
-    /// The reason why it is denied is to be written: a line for [`Questions::deny`].
+    /// The reason why it is denied is to be written: a line for `Questions::deny`.
     Reason,
-    /// The rule that always allows it is to be written, in the place of this one: a line for [`Questions::always`].
+    /// The rule that always allows it is to be written, in the place of this one: a line for `Questions::always`.
     Rule(String),
     /// The first question has this answer.
     Answer(Answer),

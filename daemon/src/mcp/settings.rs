@@ -298,7 +298,7 @@ impl ServerConfig {
         BASE_ENV.contains(&name) || name.starts_with("LC_") || name.starts_with("XDG_")
     }
 
-    /// The variables of a session that every program needs; a server gets its own `env` beside them.
+    /// The variables of a session that every program needs; a server gets its own `env` in addition.
     pub fn environment(session: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         let proxies = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
         let base = session

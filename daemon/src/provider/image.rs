@@ -1,6 +1,6 @@
 //! Making images: what the images endpoints of the formats have in common. Pure.
 //!
-//! Deliberately absent: the requests and answers of each format, which stand beside its codec; which model is asked, and HTTP.
+//! Deliberately absent: the requests and answers of each format, which are in the directory of its codec; which model is asked, and HTTP.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;

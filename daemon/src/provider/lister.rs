@@ -18,7 +18,7 @@ const MAX_LIST: usize = 8 << 20;
 /// The largest answer about one model or server, in bytes: Ollama's has licence and template.
 const MAX_DETAILS: usize = 4 << 20;
 
-/// How much to ask a provider beside its list.
+/// How much to ask a provider in addition to its list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scope<'a> {
     /// A server of one's own, which may know more than its list has: LiteLLM, llama.cpp.

@@ -34,7 +34,7 @@ pub struct NetworkConfig {
     pub no_proxy: Option<Vec<String>>,
     /// Whether loopback addresses go through the proxy too.
     pub proxy_loopback: bool,
-    /// Certificates that are trusted beside those of the system.
+    /// Certificates to trust in addition to the system's.
     pub ca_file: Option<PathBuf>,
 }
 

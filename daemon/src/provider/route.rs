@@ -46,7 +46,7 @@ impl fmt::Debug for Proxy {
     }
 }
 
-/// Certificates that are trusted beside those of the system.
+/// Certificates to trust in addition to the system's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Roots {
     /// Files, each with the variable or key that names it.

@@ -18,7 +18,7 @@ use crate::provider::kind::ProviderKind;
 pub struct HttpRequest {
     /// Appended to the provider's base URL; begins with `/`.
     pub path: String,
-    /// Headers beside the key's; without a `content-type` that is `application/json`.
+    /// Headers in addition to the key's; without a `content-type` that is `application/json`.
     pub headers: Vec<(&'static str, String)>,
     /// JSON, or a form where the endpoint takes no JSON.
     pub body: Vec<u8>,
@@ -76,7 +76,7 @@ pub trait Codec: fmt::Debug + Send + Sync {
 
     // What its models can do.
 
-    /// Whether a model takes tools that its provider runs beside others.
+    /// Whether a model takes tools that its provider runs together with others.
     fn combines_hosted_tools(&self, _model: &str) -> bool {
         true
     }

@@ -79,7 +79,7 @@ struct OpenPlace {
 pub(super) struct PlaceQueue {
     /// The place that holds others back.
     current: Option<OpenPlace>,
-    /// PlaceQueue that began beside a prompt that is being prepared.
+    /// Places that began while a prompt is being prepared.
     beside: Vec<OpenPlace>,
     /// The commands that wait, in the order of their arrival.
     waiting: VecDeque<Box<Command>>,

@@ -14,7 +14,7 @@ const SESSION: HeaderName = HeaderName::from_static("x-linger-session");
 /// The directory of the session that a request makes, where the token names none.
 const DIRECTORY: HeaderName = HeaderName::from_static("x-linger-directory");
 
-/// The options of a request beside its body.
+/// The options of a request, apart from its body.
 pub(super) struct RequestOptions {
     pub(super) session: Option<SessionId>,
     pub(super) directory: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! PlaceQueue in the mailbox: requests take effect in the order in which they arrive, also those that have to be prepared.
+//! Places in the mailbox: requests take effect in the order in which they arrive, also those that have to be prepared.
 //!
 //! Most requests are one command. One that has to be prepared first (a check that reads the store, a command to expand, a hook to
 //! run) sends [`Command::Enter`] in its stead. When the actor reaches that, the place begins: its holder prepares the request in a

@@ -112,6 +112,12 @@ pub(crate) fn parent(pid: u32) -> Option<u32> {
     stat(pid)?.1
 }
 
+/// Whether there is no process with this id, also on a system that hides processes.
+pub(crate) fn has_ended(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
+}
+
 /// Whether a process was stopped, by a signal or a debugger.
 pub(crate) fn is_stopped(pid: u32) -> bool {
     stat(pid).is_some_and(|(state, _)| matches!(state, 'T' | 't'))
@@ -200,6 +206,13 @@ impl Holder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_that_is_there_has_not_ended() {
+        assert!(!has_ended(std::process::id()));
+        // Larger than any id that Linux gives.
+        assert!(has_ended(1 << 23));
+    }
 
     #[test]
     fn the_owner_is_who_holds_the_lock_and_not_who_waits_for_it() {

@@ -143,7 +143,8 @@ impl Client {
             };
             Terminal::new().say(&format!("warning: {error}\nhint: {hint}"))?;
         }
-        if client.proof == Proof::Unknown {
+        // One that has ended since cannot be verified either; the next request finds that out.
+        if client.proof == Proof::Unknown && !client.writer.listener().is_some_and(holder::has_ended) {
             let socket = client.places.socket.display();
             Terminal::new().say(&format!(
                 "warning: cannot verify that {socket} belongs to your daemon, so it gets no provider keys and no variables for tools"

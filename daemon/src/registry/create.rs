@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use linger_protocol::RpcError;
 use linger_protocol::agent::{Role, Scope, Status};
@@ -383,6 +384,11 @@ struct Cast {
 
 /// The canonical path of a directory of a session.
 pub async fn directory(cwd: &Path) -> Result<PathBuf, RpcError> {
+    directory_within(cwd, disk::TIMEOUT).await
+}
+
+/// As [`directory`], on a disk that answers within `limit`.
+pub async fn directory_within(cwd: &Path, limit: Duration) -> Result<PathBuf, RpcError> {
     let gone = |problem: String| {
         RpcError::new(Code::NoWorkspace, format!("{}: {problem}", cwd.display())).hint("name a directory that exists")
     };
@@ -390,7 +396,7 @@ pub async fn directory(cwd: &Path) -> Result<PathBuf, RpcError> {
         return Err(gone("not an absolute path".to_owned()));
     }
     let seen = cwd.to_path_buf();
-    let real = disk::probe(cwd, disk::TIMEOUT, move || seen.canonicalize().map(|real| (real.is_dir(), real))).await;
+    let real = disk::probe(cwd, limit, move || seen.canonicalize().map(|real| (real.is_dir(), real))).await;
     match real {
         Some(Ok((true, real))) => Ok(real),
         Some(Ok((false, _))) => Err(gone("not a directory".to_owned())),

@@ -46,11 +46,13 @@ pub struct ForkAllows {
 }
 
 impl Registry {
-    /// Makes a session that goes on from a point of another one, or finds the one that was made for the key. `allows`: what it may
+    /// Makes a session that goes on from a point of another one, or finds the one that was made for the key. `place`: the
+    /// request's place in its origin. `allows`: what it may
     /// take over.
     pub async fn fork(
         self: &Arc<Self>,
         fork: Fork,
+        place: HeldPlace,
         allows: ForkAllows,
         key: Option<Key>,
     ) -> Result<ForkMade, RpcError> {
@@ -59,6 +61,8 @@ impl Registry {
             return Ok(done);
         }
         let (row, state) = self.stored(&fork.session).await?;
+        // The rest reads the log up to this state, and may wait for a disk: a cancel must not.
+        drop(place);
         let line = Line { store: &self.env.store, id: fork.session, state: &state };
         let point = line.point(fork.at.as_deref()).await?;
         self.make_fork((row, &line, point), fork.name, allows, key).await

@@ -24,7 +24,7 @@ use super::{Authority, Caller, Services, agent, artifact, model};
 use crate::config::HookEvent;
 use crate::log::cursor::Position;
 use crate::mcp::sessions::{self, Unfit};
-use crate::registry::create::directory;
+use crate::registry::create::{directory, directory_within};
 use crate::registry::place::HeldPlace;
 use crate::registry::prune;
 use crate::session::actor::{CallBasis, Command, KeyedReply, Named as Expanded, PlaceKind, PromptRequest};
@@ -333,12 +333,14 @@ pub async fn set(services: &Services, caller: &Caller, mut params: Set) -> Resul
         Some(_) => may_add_tools(services, caller, &session).await?,
         None => Ok(()),
     };
+    // Not longer: a cancel waits for the place.
+    let limit = disk::SHORT_TIMEOUT;
     for dir in &mut params.add_directories {
-        *dir = directory(dir).await?;
+        *dir = directory_within(dir, limit).await?;
     }
     for dir in &mut params.remove_directories {
         // It may be gone.
-        *dir = directory(dir).await.unwrap_or_else(|_| std::mem::take(dir));
+        *dir = directory_within(dir, limit).await.unwrap_or_else(|_| std::mem::take(dir));
     }
     let Some(mode) = params.mode else {
         place.finish(|reply| Command::Set(params, may_add, KeyedReply { key, reply })).await?;

@@ -23,9 +23,8 @@ pub async fn fork(services: &Services, caller: &Caller, mut params: Fork) -> Res
     caller.must_be_outside(services, "fork a session")?;
     caller.may_make_sessions()?;
     let key = Key::of("session/fork", params.session.as_str(), params.key.take(), &params)?;
-    // While it is held, nothing changes what is forked.
-    let _place = place_to_read(services, caller, &params.session, PlaceKind::Change).await?;
-    services.registry.fork(params, allows(services, caller), key).await
+    let place = place_to_read(services, caller, &params.session, PlaceKind::Change).await?;
+    services.registry.fork(params, place, allows(services, caller), key).await
 }
 
 /// Goes back to before a prompt.

@@ -1,6 +1,6 @@
 //! Session names: validation, and reservation until a name is stored.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use linger_protocol::RpcError;
@@ -14,7 +14,15 @@ const MAX_NAME: usize = 40;
 
 /// The reserved names.
 #[derive(Clone, Debug, Default)]
-pub struct Names(Arc<Mutex<BTreeSet<String>>>);
+pub struct Names(Arc<Mutex<BTreeMap<String, Reservation>>>);
+
+#[derive(Debug)]
+struct Reservation {
+    /// The session that gets the name; `None` for one that is being made.
+    session: Option<SessionId>,
+    /// Guards that keep it: a session may be given the same name again before it is stored.
+    guards: usize,
+}
 
 /// A reserved name; dropping it releases the name.
 #[derive(Debug)]
@@ -28,7 +36,7 @@ impl Names {
     /// stand for another session's id.
     pub async fn take(&self, store: &Store, name: &str, own: Option<&SessionId>) -> Result<NameGuard, RpcError> {
         check(name)?;
-        let Some(guard) = self.reserve(name) else {
+        let Some(guard) = self.reserve(name, own) else {
             let error = RpcError::new(Code::BadName, format!("another session is about to get the name '{name}'"));
             return Err(error.hint("choose another name"));
         };
@@ -44,15 +52,27 @@ impl Names {
         }
     }
 
-    fn reserve(&self, name: &str) -> Option<NameGuard> {
-        let new = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
-        new.then(|| NameGuard { names: self.clone(), name: name.to_owned() })
+    fn reserve(&self, name: &str, own: Option<&SessionId>) -> Option<NameGuard> {
+        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || Reservation { session: own.cloned(), guards: 0 };
+        let reservation = names.entry(name.to_owned()).or_insert_with(new);
+        if reservation.guards > 0 && (own.is_none() || reservation.session.as_ref() != own) {
+            return None;
+        }
+        reservation.guards += 1;
+        Some(NameGuard { names: self.clone(), name: name.to_owned() })
     }
 }
 
 impl Drop for NameGuard {
     fn drop(&mut self) {
-        self.names.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.name);
+        let mut names = self.names.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reservation) = names.get_mut(&self.name) {
+            reservation.guards -= 1;
+            if reservation.guards == 0 {
+                names.remove(&self.name);
+            }
+        }
     }
 }
 
@@ -75,10 +95,22 @@ mod tests {
     #[test]
     fn a_name_that_is_being_given_is_free_again_when_its_guard_is_gone() {
         let names = Names::default();
-        let guard = names.reserve("fox").unwrap();
-        assert!(names.reserve("fox").is_none() && names.reserve("dog").is_some());
+        let guard = names.reserve("fox", None).unwrap();
+        assert!(names.reserve("fox", None).is_none() && names.reserve("dog", None).is_some());
         drop(guard);
-        assert!(names.reserve("fox").is_some());
+        assert!(names.reserve("fox", None).is_some());
+    }
+
+    #[test]
+    fn a_session_may_be_given_the_same_name_again_before_it_has_it() {
+        let (names, own, other) = (Names::default(), SessionId("a".to_owned()), SessionId("b".to_owned()));
+        let first = names.reserve("fox", Some(&own)).unwrap();
+        let second = names.reserve("fox", Some(&own)).unwrap();
+        assert!(names.reserve("fox", Some(&other)).is_none() && names.reserve("fox", None).is_none());
+        drop(first);
+        assert!(names.reserve("fox", Some(&other)).is_none());
+        drop(second);
+        assert!(names.reserve("fox", Some(&other)).is_some());
     }
 
     #[test]

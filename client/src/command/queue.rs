@@ -1,6 +1,6 @@
 //! `linger queue`, `unqueue` and `continue`: the prompts that wait for their turn.
 
-use linger_protocol::event::EventBody;
+use linger_protocol::event::{EventBody, MessageAdded, PromptAccepted};
 use linger_protocol::id::{PromptId, SessionId};
 use linger_protocol::message::text_of;
 use linger_protocol::method::{SessionContinue, SessionUnqueue};
@@ -58,7 +58,7 @@ pub(super) struct Queued(Vec<(PromptId, String)>);
 impl Queued {
     pub(super) fn event(&mut self, body: &EventBody) {
         match body {
-            EventBody::PromptAccepted { prompt, content, compact, command, .. } => {
+            EventBody::PromptAccepted(PromptAccepted { prompt, content, compact, command, .. }) => {
                 let text = match (compact, command) {
                     (true, _) => "a summary of older messages".to_owned(),
                     (false, Some(line)) => line.clone(),
@@ -68,7 +68,9 @@ impl Queued {
             }
             EventBody::TurnStarted { prompt }
             | EventBody::PromptUnqueued { prompt, .. }
-            | EventBody::Message { prompt: Some(prompt), .. } => self.0.retain(|(queued, _)| queued != prompt),
+            | EventBody::Message(MessageAdded { prompt: Some(prompt), .. }) => {
+                self.0.retain(|(queued, _)| queued != prompt)
+            }
             _ => {}
         }
     }

@@ -2,7 +2,10 @@
 //!
 //! These rows are redrawn and vanish with the turn; nothing of them stays on the screen.
 
-use linger_protocol::event::{Event, EventBody, NoticeCode};
+use linger_protocol::event::{
+    Event, EventBody, MessageAdded, Notice, NoticeCode, SessionChanged, SessionCreated, ToolFinished, ToolStarted,
+    TurnFinished,
+};
 use linger_protocol::id::CallId;
 use linger_protocol::message::{Role, Usage};
 use linger_protocol::permission::Mode;
@@ -107,21 +110,21 @@ impl Live {
                 (self.started_at, self.usage) = (event.at, Usage::default());
                 self.begins(Doing::Waiting);
             }
-            EventBody::Notice { code: Some(NoticeCode::Resumed | NoticeCode::Continued), .. } => {
+            EventBody::Notice(Notice { code: Some(NoticeCode::Resumed | NoticeCode::Continued), .. }) => {
                 self.started_at = event.at;
                 self.begins(Doing::Waiting);
             }
             EventBody::TextDelta(_) => self.doing = Doing::Writing,
             EventBody::ThinkingDelta(_) => self.doing = Doing::Thinking,
             EventBody::ToolCallDelta { name, .. } => self.doing = Doing::Calling(clean_line(name).into_owned()),
-            EventBody::Message { role: Role::Assistant, usage, interrupted, .. } => {
+            EventBody::Message(MessageAdded { role: Role::Assistant, usage, interrupted, .. }) => {
                 self.doing = Doing::Waiting;
                 if let Some(usage) = usage {
                     self.context_tokens = Some(usage.input_tokens + usage.output_tokens);
                 }
                 self.usage += Usage::of_answer(*usage, *interrupted);
             }
-            EventBody::ToolStarted { call_id, tool, action, .. } => {
+            EventBody::ToolStarted(ToolStarted { call_id, tool, action, .. }) => {
                 let action = action.strip_prefix(tool.as_str()).unwrap_or(action).trim_start();
                 let first = clean_exact_line(action.lines().next().unwrap_or_default());
                 let mut what: String = first.chars().take(MAX_ACTION).collect();
@@ -150,26 +153,30 @@ impl Live {
                     running.child = Some(child::now(update));
                 }
             }
-            EventBody::ToolFinished { call_id, .. } => self.calls.retain(|running| running.call != *call_id),
-            EventBody::Notice { code: Some(NoticeCode::Retry), until_at, .. } => self.doing = Doing::Retry(*until_at),
-            EventBody::Notice { code: Some(NoticeCode::KeyMissing | NoticeCode::KeyPending), .. } => {
+            EventBody::ToolFinished(ToolFinished { call_id, .. }) => {
+                self.calls.retain(|running| running.call != *call_id)
+            }
+            EventBody::Notice(Notice { code: Some(NoticeCode::Retry), until_at, .. }) => {
+                self.doing = Doing::Retry(*until_at)
+            }
+            EventBody::Notice(Notice { code: Some(NoticeCode::KeyMissing | NoticeCode::KeyPending), .. }) => {
                 self.doing = Doing::Key;
             }
-            EventBody::Notice { code: Some(NoticeCode::Reached | NoticeCode::KeyFound), .. } => {
+            EventBody::Notice(Notice { code: Some(NoticeCode::Reached | NoticeCode::KeyFound), .. }) => {
                 self.doing = Doing::Waiting;
             }
-            EventBody::Notice { code: Some(NoticeCode::Unconfirmed), .. } => self.doing = Doing::Confirmation,
-            EventBody::CompactionStarted { .. } => self.doing = Doing::Summarising,
-            EventBody::Compacted { .. } | EventBody::CompactionFailed { .. } => self.doing = Doing::Waiting,
-            EventBody::SessionCreated { mode, .. } => self.mode = *mode,
-            EventBody::SessionChanged { mode, model, .. } => {
+            EventBody::Notice(Notice { code: Some(NoticeCode::Unconfirmed), .. }) => self.doing = Doing::Confirmation,
+            EventBody::CompactionStarted(_) => self.doing = Doing::Summarising,
+            EventBody::Compacted(_) | EventBody::CompactionFailed(_) => self.doing = Doing::Waiting,
+            EventBody::SessionCreated(SessionCreated { mode, .. }) => self.mode = *mode,
+            EventBody::SessionChanged(SessionChanged { mode, model, .. }) => {
                 self.mode = mode.unwrap_or(self.mode);
                 if model.is_some() {
                     // Another model's window.
                     self.context_window = None;
                 }
             }
-            EventBody::TurnFinished { context_tokens, context_window, .. } => {
+            EventBody::TurnFinished(TurnFinished { context_tokens, context_window, .. }) => {
                 self.context_tokens = context_tokens.or(self.context_tokens);
                 self.context_window = context_window.or(self.context_window);
                 self.calls.clear();

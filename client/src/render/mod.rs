@@ -33,7 +33,11 @@ pub(crate) mod worktree;
 
 use std::collections::{HashMap, HashSet};
 
-use linger_protocol::event::{Asks, Event, EventBody, Level, NoticeCode, PlanEntry, PlanStatus, ToolKind};
+use linger_protocol::event::{
+    Asks, BackgroundEnded, Compacted, CompactionFailed, Event, EventBody, Level, MessageAdded, Notice, NoticeCode,
+    PermissionRequested, PermissionResolved, PlanEntry, PlanStatus, PromptAccepted, QuestionResolved, ToolFinished,
+    ToolKind, ToolStarted, TurnFinished,
+};
 use linger_protocol::id::{CallId, MessageId, PromptId};
 use linger_protocol::message::{ContentBlock, Role, StopReason, text_of};
 use linger_protocol::permission::Decision;
@@ -176,15 +180,21 @@ impl Renderer {
         let mut out = Vec::new();
         self.shaped.event(&event.body);
         match &event.body {
-            EventBody::Compacted { prompt: Some(prompt), .. }
-            | EventBody::CompactionFailed { prompt: Some(prompt), .. } => drop(self.waiting.remove(prompt)),
+            EventBody::Compacted(Compacted { prompt: Some(prompt), .. })
+            | EventBody::CompactionFailed(CompactionFailed { prompt: Some(prompt), .. }) => {
+                drop(self.waiting.remove(prompt))
+            }
             EventBody::Forked(_) => self.waiting.clear(),
             _ => {}
         }
         match &event.body {
-            EventBody::SessionCreated { .. } => self.is_new = true,
-            EventBody::Message { role: Role::Assistant, .. } | EventBody::TurnFinished { .. } => self.is_new = false,
-            EventBody::CompactionFailed { reason, .. } => self.not_compacted = Some(format!("not compacted: {reason}")),
+            EventBody::SessionCreated(_) => self.is_new = true,
+            EventBody::Message(MessageAdded { role: Role::Assistant, .. }) | EventBody::TurnFinished(_) => {
+                self.is_new = false
+            }
+            EventBody::CompactionFailed(CompactionFailed { reason, .. }) => {
+                self.not_compacted = Some(format!("not compacted: {reason}"))
+            }
             _ => {}
         }
         match &event.body {
@@ -197,40 +207,40 @@ impl Renderer {
             EventBody::ThinkingDelta(delta) => self.thinking_delta(delta, &mut out),
             EventBody::HostedDelta { tool, part, delta } => self.hosted_delta(*tool, *part, delta, &mut out),
             EventBody::ChildUpdated(update) => self.child(update, &mut out),
-            EventBody::Message { role: Role::User, asks: Some(Asks::Child), content, .. } => {
+            EventBody::Message(MessageAdded { role: Role::User, asks: Some(Asks::Child), content, .. }) => {
                 self.child_said(&text_of(content), &mut out);
             }
-            EventBody::PromptAccepted { prompt, content, by, .. } => {
+            EventBody::PromptAccepted(PromptAccepted { prompt, content, by, .. }) => {
                 let first = text_of(content).lines().next().map(clean_line).unwrap_or_default().into_owned();
                 self.waiting.insert(prompt.clone(), first);
                 self.accepted(prompt, by.as_deref());
             }
-            EventBody::Message { role: Role::User, asks: Some(Asks::Again), content, .. } => {
+            EventBody::Message(MessageAdded { role: Role::User, asks: Some(Asks::Again), content, .. }) => {
                 let text = text_of(content);
                 let fault = text.lines().next().unwrap_or_default();
                 self.say(&self.settings.style.dim(&format!("asked again: {}", clean_line(fault))), &mut out);
             }
             // The text goes on where it stopped.
-            EventBody::Message { role: Role::User, asks: Some(Asks::GoOn), .. } if self.cut => {}
-            EventBody::Message { role: Role::User, asks: Some(Asks::GoOn), .. } => {
+            EventBody::Message(MessageAdded { role: Role::User, asks: Some(Asks::GoOn), .. }) if self.cut => {}
+            EventBody::Message(MessageAdded { role: Role::User, asks: Some(Asks::GoOn), .. }) => {
                 self.say(&self.settings.style.dim("asked to continue another model's answer"), &mut out);
             }
             // Its words are the output of the check's call.
-            EventBody::Message { role: Role::User, asks: Some(Asks::Check), .. } => {
+            EventBody::Message(MessageAdded { role: Role::User, asks: Some(Asks::Check), .. }) => {
                 self.say(&self.settings.style.dim("the check did not pass; the model reads why"), &mut out);
             }
             // It was shown as the output of its call.
-            EventBody::Message { role: Role::User, asks: Some(Asks::Output), .. } => {}
+            EventBody::Message(MessageAdded { role: Role::User, asks: Some(Asks::Output), .. }) => {}
             EventBody::CheckStarted { failed, tries, .. } => {
                 let again = if *failed == 0 { String::new() } else { format!(" (after try {failed} of {tries})") };
                 self.say(&self.settings.style.dim(&format!("the check runs{again}")), &mut out);
             }
             // What it says was shown as its own event.
-            EventBody::Message { role: Role::User, asks: Some(Asks::Ended | Asks::Mode), .. } => {}
-            EventBody::Message { role: Role::User, content, prompt, .. } => {
+            EventBody::Message(MessageAdded { role: Role::User, asks: Some(Asks::Ended | Asks::Mode), .. }) => {}
+            EventBody::Message(MessageAdded { role: Role::User, content, prompt, .. }) => {
                 self.prompt(content, prompt.as_ref(), &mut out)
             }
-            EventBody::Message { content, interrupted, cut, .. } => {
+            EventBody::Message(MessageAdded { content, interrupted, cut, .. }) => {
                 self.wait = None;
                 if let Some(delta) = self.shaped.end() {
                     self.text_delta(&delta, &mut out);
@@ -238,11 +248,11 @@ impl Renderer {
                 let shown = self.shaped.message(content).filter(|_| !self.settings.raw);
                 self.message(shown.as_deref().unwrap_or(content), *interrupted, *cut, &mut out);
             }
-            EventBody::ToolStarted { call_id, tool, action, tool_kind, .. } => {
+            EventBody::ToolStarted(ToolStarted { call_id, tool, action, tool_kind, .. }) => {
                 self.tool_started(call_id, (tool, *tool_kind), action, &mut out);
             }
-            EventBody::ToolFinished { call_id, .. } => self.tool_finished(call_id, &event.body, &mut out),
-            EventBody::BackgroundEnded { background, exit, reason, .. } => {
+            EventBody::ToolFinished(ToolFinished { call_id, .. }) => self.tool_finished(call_id, &event.body, &mut out),
+            EventBody::BackgroundEnded(BackgroundEnded { background, exit, reason, .. }) => {
                 let how = match exit.and_then(|exit| exit.code) {
                     Some(code) => format!("exit code {code}"),
                     None => reason.clone().unwrap_or_else(|| "killed".to_owned()),
@@ -267,12 +277,14 @@ impl Renderer {
             EventBody::Merged(done) => self.say(&self.settings.style.dim(&worktree::merged(done)), &mut out),
             EventBody::WorktreeChanged(now) => self.say(&self.settings.style.dim(&worktree::changed(now)), &mut out),
             EventBody::Plan { entries } => self.plan(entries, &mut out),
-            EventBody::PermissionRequested { permission, tool, action, about, .. } if self.settings.permissions => {
+            EventBody::PermissionRequested(PermissionRequested { permission, tool, action, about, .. })
+                if self.settings.permissions =>
+            {
                 let tool = if *about == Some(Subject::Check) { "the check of this turn:" } else { tool };
                 let line = format!("? {permission}: {} {}", clean_line(tool), clean_exact_line(action));
                 self.say(&self.settings.style.yellow(&line), &mut out);
             }
-            EventBody::PermissionResolved { decision, by, reason, .. } => {
+            EventBody::PermissionResolved(PermissionResolved { decision, by, reason, .. }) => {
                 let answer = (*decision != Decision::Cancelled).then(|| decision_text(*decision));
                 let line = self.resolved(answer, by, reason.as_deref());
                 self.say(&line, &mut out);
@@ -281,15 +293,15 @@ impl Renderer {
                 let line = format!("? {question}: {}", clean_line(&asked.text));
                 self.say(&self.settings.style.yellow(&line), &mut out);
             }
-            EventBody::QuestionResolved { answer, by, reason, .. } => {
+            EventBody::QuestionResolved(QuestionResolved { answer, by, reason, .. }) => {
                 let line = self.resolved(answer.as_deref(), by, reason.as_deref());
                 self.say(&line, &mut out);
             }
-            EventBody::SessionChanged { .. } => self.session_changed(&event.body, &mut out),
-            EventBody::CompactionStarted { .. }
-            | EventBody::Compacted { .. }
-            | EventBody::CompactionFailed { .. }
-            | EventBody::Trimmed { .. } => {
+            EventBody::SessionChanged(_) => self.session_changed(&event.body, &mut out),
+            EventBody::CompactionStarted(_)
+            | EventBody::Compacted(_)
+            | EventBody::CompactionFailed(_)
+            | EventBody::Trimmed(_) => {
                 if let Some(line) = compaction::line(&event.body, self.settings.style) {
                     self.say(&line, &mut out);
                 }
@@ -301,7 +313,7 @@ impl Renderer {
                 };
                 self.say(&self.settings.style.dim(&lost), &mut out);
             }
-            EventBody::Notice { level, text, until_at, code, .. } => {
+            EventBody::Notice(Notice { level, text, until_at, code, .. }) => {
                 if matches!(
                     code,
                     Some(NoticeCode::Removed | NoticeCode::Damaged | NoticeCode::Offered | NoticeCode::Unconfigured)
@@ -312,7 +324,7 @@ impl Renderer {
                 self.wait = until_at.map(|until| (until, true));
                 self.notice(*level, text, &mut out);
             }
-            EventBody::TurnFinished {
+            EventBody::TurnFinished(TurnFinished {
                 stop_reason,
                 detail,
                 hint,
@@ -324,7 +336,7 @@ impl Renderer {
                 context_window,
                 steps,
                 ..
-            } => {
+            }) => {
                 self.busy = false;
                 self.wait = until_at.map(|until| (until, false));
                 self.end_cut(&mut out);
@@ -360,12 +372,12 @@ impl Renderer {
                 let line = format!("a queued prompt was taken back{}{text}", by.unwrap_or_default());
                 self.say(&self.settings.style.dim(&line), &mut out);
             }
-            EventBody::SessionCreated { .. }
-            | EventBody::PermissionRequested { .. }
+            EventBody::SessionCreated(_)
+            | EventBody::PermissionRequested(_)
             | EventBody::QuestionAsked { .. }
             | EventBody::ConfigConfirmed { .. }
             | EventBody::BackgroundStarted { .. }
-            | EventBody::UndoStarted { .. }
+            | EventBody::UndoStarted(_)
             | EventBody::ToolOutputDelta { .. }
             | EventBody::ToolCallDelta { .. }
             | EventBody::CommandStarted { .. }

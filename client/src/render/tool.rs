@@ -1,7 +1,7 @@
 //! Tool calls as lines: the call, its result, its diff.
 
 use linger_protocol::checkpoint::Checkpoint;
-use linger_protocol::event::{ChangeKind, EventBody, FileChange, NotRestored, Outcome, ToolKind};
+use linger_protocol::event::{ChangeKind, EventBody, FileChange, NotRestored, Outcome, ToolFinished, ToolKind};
 use linger_protocol::id::CallId;
 use linger_protocol::message::{ContentBlock, text_of};
 
@@ -81,7 +81,10 @@ impl Renderer {
     }
 
     pub(super) fn tool_finished(&mut self, id: &CallId, body: &EventBody, out: &mut Vec<Output>) {
-        let EventBody::ToolFinished { is_error, outcome, content, file, diff, ms, exit, .. } = body else { return };
+        let EventBody::ToolFinished(ToolFinished { is_error, outcome, content, file, diff, ms, exit, .. }) = body
+        else {
+            return;
+        };
         let style = self.settings.style;
         let call = self.calls.remove(id);
         let kind = call.as_ref().map_or(ToolKind::Other, |call| call.kind);

@@ -30,7 +30,10 @@ mod tree;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use linger_protocol::event::{Event, EventBody, NoticeCode};
+use linger_protocol::event::{
+    Compacted, CompactionFailed, Event, EventBody, MessageAdded, Notice, NoticeCode, PromptAccepted, SessionChanged,
+    TurnFinished,
+};
 use linger_protocol::footprint;
 use linger_protocol::id::{Cursor, PromptId, QuestionId, TurnId};
 use linger_protocol::message::{ContentBlock, StopReason, text_of};
@@ -266,7 +269,7 @@ impl Repl {
             Happened::Event(notification, _) => {
                 self.event(&notification.event)?;
                 match notification.event.body {
-                    EventBody::Notice { code: Some(NoticeCode::Removed), .. } => self.removed().map(Some),
+                    EventBody::Notice(Notice { code: Some(NoticeCode::Removed), .. }) => self.removed().map(Some),
                     _ => Ok(None),
                 }
             }
@@ -327,20 +330,22 @@ impl Repl {
                 self.runs(event);
                 self.prompt_started(prompt);
             }
-            EventBody::Notice { code: Some(NoticeCode::Resumed | NoticeCode::Continued), .. } => self.runs(event),
-            EventBody::Notice { code: Some(NoticeCode::Offered | NoticeCode::Unconfigured), .. } => {
+            EventBody::Notice(Notice { code: Some(NoticeCode::Resumed | NoticeCode::Continued), .. }) => {
+                self.runs(event)
+            }
+            EventBody::Notice(Notice { code: Some(NoticeCode::Offered | NoticeCode::Unconfigured), .. }) => {
                 (self.running, self.offered, self.cancelling) = (None, true, false);
                 self.say_offered()?;
             }
             // A compaction within the running turn starts no turn of its own.
-            EventBody::Compacted { prompt: Some(prompt), .. }
-            | EventBody::CompactionFailed { prompt: Some(prompt), .. }
+            EventBody::Compacted(Compacted { prompt: Some(prompt), .. })
+            | EventBody::CompactionFailed(CompactionFailed { prompt: Some(prompt), .. })
                 if self.last_begun.as_ref() != Some(prompt) =>
             {
                 self.prompt_started(prompt);
             }
-            EventBody::TurnFinished { stop_reason, .. } => self.finished(*stop_reason)?,
-            EventBody::SessionChanged { model, mode, effort, name, unattended, .. } => {
+            EventBody::TurnFinished(TurnFinished { stop_reason, .. }) => self.finished(*stop_reason)?,
+            EventBody::SessionChanged(SessionChanged { model, mode, effort, name, unattended, .. }) => {
                 self.effort = effort.unwrap_or(self.effort);
                 self.model = model.clone().unwrap_or_else(|| std::mem::take(&mut self.model));
                 self.mode = mode.unwrap_or(self.mode);
@@ -379,7 +384,7 @@ impl Repl {
     /// Keeps the list of queued prompts, and says that ours is queued.
     fn queue_event(&mut self, event: &Event) -> Result<(), Failure> {
         match &event.body {
-            EventBody::PromptAccepted { prompt, content, when, by, compact, .. } => {
+            EventBody::PromptAccepted(PromptAccepted { prompt, content, when, by, compact, .. }) => {
                 let text = match compact {
                     true => "/compact".to_owned(),
                     false => clean_line(text_of(content).lines().next().unwrap_or_default()).into_owned(),
@@ -404,11 +409,11 @@ impl Repl {
             }
             EventBody::TurnStarted { prompt }
             | EventBody::PromptUnqueued { prompt, .. }
-            | EventBody::Message { prompt: Some(prompt), .. } => {
+            | EventBody::Message(MessageAdded { prompt: Some(prompt), .. }) => {
                 self.queue.retain(|(queued, _)| queued != prompt);
             }
-            EventBody::Compacted { prompt: Some(prompt), .. }
-            | EventBody::CompactionFailed { prompt: Some(prompt), .. } => {
+            EventBody::Compacted(Compacted { prompt: Some(prompt), .. })
+            | EventBody::CompactionFailed(CompactionFailed { prompt: Some(prompt), .. }) => {
                 self.queue.retain(|(queued, _)| queued != prompt);
             }
             // The queued prompts are the origin's.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-use linger_protocol::event::{Event, EventBody, Level, NoticeCode};
+use linger_protocol::event::{Event, EventBody, Level, NoticeCode, TurnFinished};
 use linger_protocol::id::{BlobId, CallId, MessageId, QuestionId, SessionId, TurnId};
 use linger_protocol::message::{ContentBlock, StopReason, Usage};
 use linger_protocol::question::QuestionKind;
@@ -285,18 +285,20 @@ impl Target<'_> {
 
 /// Ends the running turn of a session that has lost events, so that nothing continues by itself.
 fn cut_off(state: &State, results: &HashMap<CallId, ContentBlock>, why: &str) -> Vec<Draft> {
-    let finished = |prompt, usage, steps| EventBody::TurnFinished {
-        prompt,
-        stop_reason: StopReason::Error,
-        detail: Some(why.to_owned()),
-        hint: Some("look at what it did before you go on".to_owned()),
-        until_at: None,
-        answer: None,
-        usage,
-        session_usage: Some(state.usage),
-        context_tokens: None,
-        context_window: None,
-        steps,
+    let finished = |prompt, usage, steps| {
+        EventBody::TurnFinished(TurnFinished {
+            prompt,
+            stop_reason: StopReason::Error,
+            detail: Some(why.to_owned()),
+            hint: Some("look at what it did before you go on".to_owned()),
+            until_at: None,
+            answer: None,
+            usage,
+            session_usage: Some(state.usage),
+            context_tokens: None,
+            context_window: None,
+            steps,
+        })
     };
     if let Some(turn) = &state.turn {
         let mut drafts = recovery::close(state, &[], results, why);

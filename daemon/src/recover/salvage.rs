@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use linger_protocol::event::{Event, EventBody};
+use linger_protocol::event::{Event, EventBody, MessageAdded, SessionCreated};
 use linger_protocol::id::CallId;
 use linger_protocol::message::{ContentBlock, Role};
 use rusqlite::Connection;
@@ -154,8 +154,8 @@ impl Examined {
         }
         self.state.apply(&event);
         match &event.body {
-            EventBody::SessionCreated { env, .. } if self.env.is_empty() => self.env.clone_from(env),
-            EventBody::Message { role: Role::User, .. } => self.results.clear(),
+            EventBody::SessionCreated(SessionCreated { env, .. }) if self.env.is_empty() => self.env.clone_from(env),
+            EventBody::Message(MessageAdded { role: Role::User, .. }) => self.results.clear(),
             body => self.results.extend(recovery::result_of(body)),
         }
         (self.events, self.head) = (self.events + 1, seq);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
-use linger_protocol::event::EventBody;
+use linger_protocol::event::{EventBody, TurnFinished};
 use linger_protocol::id::SessionId;
 use linger_protocol::message::{StopReason, Usage};
 use linger_protocol::permission::Mode;
@@ -262,7 +262,7 @@ fn may_go_back(id: &SessionId, state: &State) -> Result<(), RpcError> {
 
 /// The end of the turn in which a fork begins.
 fn left_within(prompt: linger_protocol::id::PromptId) -> EventBody {
-    EventBody::TurnFinished {
+    EventBody::TurnFinished(TurnFinished {
         prompt: Some(prompt),
         stop_reason: StopReason::Cancelled,
         detail: Some(LEFT.to_owned()),
@@ -274,5 +274,5 @@ fn left_within(prompt: linger_protocol::id::PromptId) -> EventBody {
         context_tokens: None,
         context_window: None,
         steps: 0,
-    }
+    })
 }

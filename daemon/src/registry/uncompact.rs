@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
-use linger_protocol::event::{Event, EventBody};
+use linger_protocol::event::{Compacted, Event, EventBody};
 use linger_protocol::id::SessionId;
 use linger_protocol::tree::{CompactionRow, Compactions, Uncompact, Uncompacted};
 
@@ -76,7 +76,7 @@ impl Registry {
         let (page, _) = self.env.store.events_before(id.clone(), &["compacted"], state.head, most).await?;
         let live = page.iter().filter(|stored| !state.passed_over.is_skipped(stored.seq));
         let row = |event: Event| match event.body {
-            EventBody::Compacted { through, messages, summary, tokens_before, tokens_after, .. } => {
+            EventBody::Compacted(Compacted { through, messages, summary, tokens_before, tokens_after, .. }) => {
                 let (seq, at) = (event.seq.unwrap_or_default(), event.at);
                 let undone = state.passed_over.uncompacted.iter().any(|(compacted, _)| *compacted == seq);
                 Some(CompactionRow { seq, at, through, messages, summary, tokens_before, tokens_after, undone })

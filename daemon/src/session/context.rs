@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use linger_protocol::event::{Event, EventBody};
+use linger_protocol::event::{Compacted, CompactionFailed, Event, EventBody, MessageAdded, Trimmed};
 use linger_protocol::id::{CallId, MessageId, TurnId};
 use linger_protocol::message::{ContentBlock, Role, Usage, text_of};
 
@@ -433,8 +433,8 @@ impl Builder {
         let context = &mut self.context;
         match event.body {
             // Interrupted before any text was shown: no provider accepts an empty message, or half a call.
-            EventBody::Message { interrupted: true, content, .. } if content.iter().all(is_cut_call) => {}
-            EventBody::Message { message, role, mut content, model, usage, interrupted, .. } => {
+            EventBody::Message(MessageAdded { interrupted: true, content, .. }) if content.iter().all(is_cut_call) => {}
+            EventBody::Message(MessageAdded { message, role, mut content, model, usage, interrupted, .. }) => {
                 content.retain(|block| !is_cut_call(block));
                 let opens = role == Role::User && event.turn != self.turn;
                 self.turn = event.turn;
@@ -455,16 +455,16 @@ impl Builder {
                     }
                 }
             }
-            EventBody::Compacted { through, summary, tokens_after, model, .. } => {
+            EventBody::Compacted(Compacted { through, summary, tokens_after, model, .. }) => {
                 context.compact(&through, &summary, tokens_after, model);
             }
             // Without a model nothing was old enough; the next step checks again.
-            EventBody::CompactionFailed { tokens, model, .. } => {
+            EventBody::CompactionFailed(CompactionFailed { tokens, model, .. }) => {
                 model.into_iter().for_each(|model| context.gave_up(tokens, model));
             }
-            EventBody::Trimmed { images, .. } if !images.is_empty() => context.leave_out_images(&images),
-            EventBody::Trimmed { native, .. } if !native.is_empty() => context.leave_out_native(&native),
-            EventBody::Trimmed { calls, tokens_after, .. } => context.trim(&calls, tokens_after),
+            EventBody::Trimmed(Trimmed { images, .. }) if !images.is_empty() => context.leave_out_images(&images),
+            EventBody::Trimmed(Trimmed { native, .. }) if !native.is_empty() => context.leave_out_native(&native),
+            EventBody::Trimmed(Trimmed { calls, tokens_after, .. }) => context.trim(&calls, tokens_after),
             // The counts since are of a context with the summary.
             EventBody::Uncompacted(_) => context.measured = Measured::default(),
             EventBody::Lost { .. } => context.gap = true,

@@ -5,7 +5,7 @@
 
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
-use linger_protocol::event::{Event, EventBody};
+use linger_protocol::event::{Event, EventBody, MessageAdded, PromptAccepted, TurnFinished};
 use linger_protocol::id::{PromptId, SessionId, TurnId};
 use linger_protocol::message::{ContentBlock, Role, text_of};
 use linger_protocol::tree::PromptRow;
@@ -68,7 +68,9 @@ impl Line<'_> {
     pub async fn before(&self, to: Option<&PromptId>) -> Result<Point, RpcError> {
         let mut back = self.back(self.state.head);
         while let Some(event) = back.next().await? {
-            let EventBody::Message { message, prompt: Some(prompt), content, .. } = &event.body else { continue };
+            let EventBody::Message(MessageAdded { message, prompt: Some(prompt), content, .. }) = &event.body else {
+                continue;
+            };
             if to.is_none_or(|to| to == prompt || to.as_str() == message.as_str()) {
                 return self.before_message(&event, prompt, content).await;
             }
@@ -85,7 +87,7 @@ impl Line<'_> {
         while rows.len() < most
             && let Some(event) = back.next().await?
         {
-            if let EventBody::Message { message, prompt: Some(prompt), content, .. } = event.body {
+            if let EventBody::Message(MessageAdded { message, prompt: Some(prompt), content, .. }) = event.body {
                 let text = one_line(text_of(&content).trim()).chars().take(SHOWN).collect();
                 rows.push(PromptRow { prompt, message, at: event.at, text });
             }
@@ -110,11 +112,11 @@ impl Line<'_> {
                     known.before_turn = event.seq.map(|seq| seq - 1);
                     known.turn = (!ended).then(|| (event.turn.clone().unwrap_or_default(), prompt.clone()));
                 }
-                EventBody::TurnFinished { context_tokens, .. } => {
+                EventBody::TurnFinished(TurnFinished { context_tokens, .. }) => {
                     ended = true;
                     known.context_tokens = known.context_tokens.or(*context_tokens);
                 }
-                EventBody::Message { usage: Some(usage), .. } if usage.input_tokens > 0 => {
+                EventBody::Message(MessageAdded { usage: Some(usage), .. }) if usage.input_tokens > 0 => {
                     known.context_tokens = known.context_tokens.or(Some(usage.input_tokens + usage.output_tokens));
                 }
                 _ => {}
@@ -136,7 +138,7 @@ impl Line<'_> {
         // The two that follow, the nearest first.
         let mut newer: [Option<Event>; 2] = [None, None];
         while let Some(event) = back.next().await? {
-            if let EventBody::Message { message, prompt, content, .. } = &event.body {
+            if let EventBody::Message(MessageAdded { message, prompt, content, .. }) = &event.body {
                 let is_prompt = prompt.as_ref().is_some_and(|prompt| prompt.as_str() == at);
                 match prompt {
                     Some(prompt) if is_prompt || message.as_str() == at => {
@@ -158,18 +160,20 @@ impl Line<'_> {
         let mut back = self.back(self.state.head);
         while let Some(event) = back.next().await? {
             match &event.body {
-                EventBody::Message { prompt: Some(prompt), content, .. } if Some(prompt) == opened.as_ref() => {
+                EventBody::Message(MessageAdded { prompt: Some(prompt), content, .. })
+                    if Some(prompt) == opened.as_ref() =>
+                {
                     return self.before_message(&event, prompt, content).await;
                 }
-                EventBody::Message { role: Role::Assistant, interrupted: false, content, .. }
+                EventBody::Message(MessageAdded { role: Role::Assistant, interrupted: false, content, .. })
                     if call_ids(content).next().is_none() =>
                 {
                     return Ok(Point { seq: event.seq.unwrap_or_default(), prompt: None });
                 }
-                EventBody::Message { role: Role::User, content, .. } if has_results(content) => {
+                EventBody::Message(MessageAdded { role: Role::User, content, .. }) if has_results(content) => {
                     return Ok(Point { seq: event.seq.unwrap_or_default(), prompt: None });
                 }
-                EventBody::TurnFinished { .. } => {
+                EventBody::TurnFinished(_) => {
                     return Ok(Point { seq: event.seq.unwrap_or_default(), prompt: None });
                 }
                 _ => {}
@@ -190,9 +194,10 @@ impl Line<'_> {
         for kind in ["turn_started", "prompt_accepted"] {
             let Some(stored) = self.store.event(self.id.clone(), seq).await? else { break };
             let is_own = match serde_json::from_str::<Event>(&stored.data).map(|event| event.body) {
-                Ok(EventBody::TurnStarted { prompt: of } | EventBody::PromptAccepted { prompt: of, .. }) => {
-                    of == *prompt
-                }
+                Ok(
+                    EventBody::TurnStarted { prompt: of }
+                    | EventBody::PromptAccepted(PromptAccepted { prompt: of, .. }),
+                ) => of == *prompt,
                 _ => false,
             };
             if stored.kind != kind || !is_own {
@@ -205,11 +210,15 @@ impl Line<'_> {
 
     /// The point after an answer with the results of its calls, or after other messages; after the end of the turn, if that follows.
     fn after_message(&self, event: &Event, [next, then]: [Option<Event>; 2]) -> Result<Point, RpcError> {
-        let EventBody::Message { content, role, .. } = &event.body else { return Err(self.unknown("message", "")) };
+        let EventBody::Message(MessageAdded { content, role, .. }) = &event.body else {
+            return Err(self.unknown("message", ""));
+        };
         let has_calls = *role == Role::Assistant && call_ids(content).next().is_some();
         let (last, follows) = match (has_calls, next) {
             (false, next) => (event.seq, next),
-            (true, Some(Event { body: EventBody::Message { content, .. }, seq, .. })) if has_results(&content) => {
+            (true, Some(Event { body: EventBody::Message(MessageAdded { content, .. }), seq, .. }))
+                if has_results(&content) =>
+            {
                 (seq, then)
             }
             (true, _) => {
@@ -218,7 +227,7 @@ impl Line<'_> {
             }
         };
         let ended =
-            follows.filter(|event| matches!(event.body, EventBody::TurnFinished { .. })).and_then(|event| event.seq);
+            follows.filter(|event| matches!(event.body, EventBody::TurnFinished(_))).and_then(|event| event.seq);
         Ok(Point { seq: ended.or(last).unwrap_or_default(), prompt: None })
     }
 

@@ -1,6 +1,7 @@
 //! Forks of generated histories: whatever was said, and wherever a fork leaves it, its context is that of a session that never went
 //! further, and its log can be read from any cursor.
 
+use linger_protocol::event::{Compacted, MessageAdded, PromptAccepted, SessionCreated, TurnFinished};
 use std::sync::Arc;
 
 use linger_protocol::id::{CallId, MessageId};
@@ -61,7 +62,7 @@ impl Session {
         let one_shot = false;
         self.add(
             None,
-            EventBody::SessionCreated {
+            EventBody::SessionCreated(SessionCreated {
                 cwd,
                 model,
                 mode,
@@ -76,7 +77,7 @@ impl Session {
                 allow: Vec::new(),
                 system: None,
                 env,
-            },
+            }),
         );
     }
 
@@ -87,7 +88,7 @@ impl Session {
         let content = vec![ContentBlock::text(format!("prompt {n}"))];
         let (when, by, process, compact) = (When::Queue, None, None, false);
         let (schema, until, command) = (None, None, None);
-        let accepted = EventBody::PromptAccepted {
+        let accepted = EventBody::PromptAccepted(PromptAccepted {
             prompt: prompt.clone(),
             content: content.clone(),
             when,
@@ -100,7 +101,7 @@ impl Session {
             child: None,
             runs: Vec::new(),
             limit: None,
-        };
+        });
         self.add(None, accepted);
         self.add(turn, EventBody::TurnStarted { prompt: prompt.clone() });
         self.add(turn, EventBody::user_message(self.message(), content, Some(prompt.clone()), None));
@@ -133,7 +134,7 @@ impl Session {
         }
         self.add(
             turn,
-            EventBody::TurnFinished {
+            EventBody::TurnFinished(TurnFinished {
                 prompt: Some(prompt),
                 stop_reason,
                 detail: None,
@@ -145,14 +146,16 @@ impl Session {
                 context_tokens: None,
                 context_window: None,
                 steps: 0,
-            },
+            }),
         );
     }
 
     /// The seqs of the messages of prompts in its conversation, and the points before them, the latest first.
     fn prompts(&self) -> Vec<(PromptId, u64)> {
         let prompts = self.live.iter().rev().filter_map(|event| match &event.body {
-            EventBody::Message { prompt: Some(prompt), .. } => Some((prompt.clone(), event.seq.unwrap() - 3)),
+            EventBody::Message(MessageAdded { prompt: Some(prompt), .. }) => {
+                Some((prompt.clone(), event.seq.unwrap() - 3))
+            }
             _ => None,
         });
         prompts.collect()
@@ -172,15 +175,25 @@ impl Session {
             .live
             .iter()
             .filter_map(|event| match &event.body {
-                EventBody::Message { message, role: Role::User, prompt: Some(_), .. } => Some(message.clone()),
+                EventBody::Message(MessageAdded { message, role: Role::User, prompt: Some(_), .. }) => {
+                    Some(message.clone())
+                }
                 _ => None,
             })
             .collect();
         let Some(through) = messages.last().cloned() else { return };
         let (prompt, summary, model) = (None, "a summary".to_owned(), Some("mock/m".to_owned()));
         let (tokens_before, tokens_after, usage) = (100, 10, None);
-        let body =
-            EventBody::Compacted { prompt, through, messages: 1, summary, tokens_before, tokens_after, model, usage };
+        let body = EventBody::Compacted(Compacted {
+            prompt,
+            through,
+            messages: 1,
+            summary,
+            tokens_before,
+            tokens_after,
+            model,
+            usage,
+        });
         self.add(None, body);
     }
 
@@ -278,7 +291,7 @@ async fn check(ops: &[Op]) {
         points.push(point.seq);
     }
     for event in &origin.live {
-        if let EventBody::Message { message, prompt: None, .. } = &event.body {
+        if let EventBody::Message(MessageAdded { message, prompt: None, .. }) = &event.body {
             points.push(line.point(Some(message.as_str())).await.unwrap().seq);
         }
     }

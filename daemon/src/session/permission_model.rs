@@ -19,7 +19,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 
-use linger_protocol::event::{AfterCrash, Event, EventBody, Outcome};
+use linger_protocol::event::{
+    AfterCrash, Event, EventBody, Outcome, PermissionRequested, PermissionResolved, ToolFinished, ToolStarted,
+    TurnFinished,
+};
 use linger_protocol::id::{CallId, MessageId, PermissionId, PromptId, TurnId};
 use linger_protocol::message::{AnswerEnd, ContentBlock, StopReason};
 use linger_protocol::permission::Decision;
@@ -236,7 +239,7 @@ impl Life {
         session.append(EventBody::TurnStarted { prompt: PromptId::from("p1") });
         let message = MessageId::from("m1");
         session.append(EventBody::assistant_message(message, vec![call], None, None, AnswerEnd::Whole));
-        session.append(EventBody::PermissionRequested {
+        session.append(EventBody::PermissionRequested(PermissionRequested {
             permission: PermissionId::from("q1"),
             call_id,
             tool: "x".to_owned(),
@@ -251,7 +254,7 @@ impl Life {
             locations: Vec::new(),
             changes: Vec::new(),
             about: None,
-        });
+        }));
         session
     }
 
@@ -296,14 +299,14 @@ impl Life {
 
     fn resolve(actor: &mut Session, decision: Decision, by: &str) {
         let (permission, by) = (PermissionId::from("q1"), by.to_owned());
-        actor.append(EventBody::PermissionResolved {
+        actor.append(EventBody::PermissionResolved(PermissionResolved {
             permission,
             decision,
             by,
             process: None,
             reason: None,
             rules: Vec::new(),
-        });
+        }));
     }
 
     /// A client answers.
@@ -371,7 +374,7 @@ impl Life {
 
     fn finish(actor: &mut Session, stop_reason: StopReason) {
         let usage = linger_protocol::message::Usage::default();
-        actor.append(EventBody::TurnFinished {
+        actor.append(EventBody::TurnFinished(TurnFinished {
             prompt: None,
             stop_reason,
             detail: None,
@@ -383,7 +386,7 @@ impl Life {
             context_tokens: None,
             context_window: None,
             steps: 1,
-        });
+        }));
     }
 
     /// The call was woken, and runs if it may.
@@ -412,7 +415,7 @@ impl Life {
         let started = self.step(|World { actor, .. }| {
             if !actor.stopped {
                 let (tool, action) = ("x".to_owned(), "x".to_owned());
-                actor.append(EventBody::ToolStarted {
+                actor.append(EventBody::ToolStarted(ToolStarted {
                     call_id: CallId::from("c1"),
                     tool,
                     tool_kind: linger_protocol::event::ToolKind::Other,
@@ -421,7 +424,7 @@ impl Life {
                     input: None,
                     after_crash: AfterCrash::Unknown,
                     limit: None,
-                });
+                }));
             }
             !actor.stopped
         });
@@ -473,7 +476,7 @@ impl Life {
 }
 
 fn finished(outcome: Outcome) -> EventBody {
-    EventBody::ToolFinished {
+    EventBody::ToolFinished(ToolFinished {
         call_id: CallId::from("c1"),
         is_error: false,
         outcome,
@@ -487,12 +490,12 @@ fn finished(outcome: Outcome) -> EventBody {
         exit: None,
         model_cost: None,
         ms: 0,
-    }
+    })
 }
 
 fn resolutions(log: &[Event]) -> Vec<(Decision, String)> {
     let resolved = log.iter().filter_map(|event| match &event.body {
-        EventBody::PermissionResolved { decision, by, .. } => Some((*decision, by.clone())),
+        EventBody::PermissionResolved(PermissionResolved { decision, by, .. }) => Some((*decision, by.clone())),
         _ => None,
     });
     resolved.collect()
@@ -516,7 +519,7 @@ fn verify(life: &Life, told: &[(&str, Reply)], disturbed: bool) {
     assert!(disk.runs.len() <= 1, "a call ran twice");
     assert!(disk.runs.iter().all(|ran| ran == SHOWN), "what ran is not what was shown");
     assert!(disk.runs.is_empty() || decision.allows(), "a call ran that was not allowed");
-    let started = disk.log.iter().filter(|event| matches!(event.body, EventBody::ToolStarted { .. })).count();
+    let started = disk.log.iter().filter(|event| matches!(event.body, EventBody::ToolStarted(_))).count();
     assert!(started <= 1 && started >= disk.runs.len(), "a call ran whose start is not on disk");
     if !disturbed && life.runs == SHOWN {
         assert_eq!(disk.runs.len(), usize::from(decision.allows()), "what was allowed ran");

@@ -5,7 +5,9 @@
 
 use std::collections::HashMap;
 
-use linger_protocol::event::{EventBody, Level, NoticeCode, Outcome, OutputSegment};
+use linger_protocol::event::{
+    CompactionFailed, EventBody, Level, MessageAdded, NoticeCode, Outcome, OutputSegment, ToolFinished,
+};
 use linger_protocol::id::{CallId, MessageId};
 use linger_protocol::message::{AnswerEnd, ContentBlock};
 
@@ -51,7 +53,7 @@ pub fn plan(state: &State, streams: &[OpenStream], cause: Cause) -> Plan {
     let mut bodies: Vec<EventBody> = interrupted(state, streams).into_iter().collect();
     if resume {
         let shown = bodies.iter().find_map(|body| match body {
-            EventBody::Message { message, .. } => Some(message.clone()),
+            EventBody::Message(MessageAdded { message, .. }) => Some(message.clone()),
             _ => None,
         });
         bodies
@@ -112,7 +114,7 @@ pub fn close(state: &State, streams: &[OpenStream], results: &HashMap<CallId, Co
     let mut bodies: Vec<EventBody> = interrupted(state, streams).into_iter().collect();
     if let Some(Compaction { prompt, tokens }) = turn.compaction.clone() {
         let (reason, model) = (why.to_owned(), Some(state.model.clone()));
-        bodies.push(EventBody::CompactionFailed { prompt, reason, tokens, model, usage: None });
+        bodies.push(EventBody::CompactionFailed(CompactionFailed { prompt, reason, tokens, model, usage: None }));
     }
     bodies.extend(turn.waiting().map(|asked| asked.withdrawn(why)));
     let mut content = Vec::new();
@@ -139,7 +141,7 @@ pub fn close(state: &State, streams: &[OpenStream], results: &HashMap<CallId, Co
 /// The result that a `tool_finished` is for the model.
 pub fn result_of(body: &EventBody) -> Option<(CallId, ContentBlock)> {
     match body {
-        EventBody::ToolFinished { call_id, is_error, content, .. } => {
+        EventBody::ToolFinished(ToolFinished { call_id, is_error, content, .. }) => {
             let (is_error, content) = (*is_error, content.clone());
             Some((call_id.clone(), ContentBlock::ToolResult { call_id: call_id.clone(), is_error, content }))
         }
@@ -207,7 +209,7 @@ fn finished(call: &Call, streams: &[OpenStream], outcome: Outcome, why: &str) ->
     }
     (0u32..).zip(&mut output).for_each(|(block, segment)| segment.block = block);
     content.push(ContentBlock::text(format!("[{why}]")));
-    EventBody::ToolFinished {
+    EventBody::ToolFinished(ToolFinished {
         call_id: call.id.clone(),
         is_error: true,
         outcome,
@@ -221,7 +223,7 @@ fn finished(call: &Call, streams: &[OpenStream], outcome: Outcome, why: &str) ->
         exit: None,
         model_cost: None,
         ms: 0,
-    }
+    })
 }
 
 fn notice(code: NoticeCode, level: Level, text: &str) -> EventBody {

@@ -10,7 +10,7 @@ impl EventBody {
         prompt: Option<PromptId>,
         asks: Option<Asks>,
     ) -> Self {
-        Self::Message {
+        Self::Message(MessageAdded {
             message,
             role: Role::User,
             content,
@@ -22,7 +22,7 @@ impl EventBody {
             model: None,
             usage: None,
             times: None,
-        }
+        })
     }
 
     /// A message of `model`.
@@ -33,7 +33,7 @@ impl EventBody {
         usage: Option<Usage>,
         end: AnswerEnd,
     ) -> Self {
-        Self::Message {
+        Self::Message(MessageAdded {
             message,
             role: Role::Assistant,
             content,
@@ -45,174 +45,95 @@ impl EventBody {
             model: model.into(),
             usage,
             times: None,
-        }
+        })
     }
 
     /// A message that its provider took so long for.
     pub fn took(mut self, long: Option<Times>) -> Self {
-        if let Self::Message { times, .. } = &mut self {
+        if let Self::Message(MessageAdded { times, .. }) = &mut self {
             *times = long;
         }
         self
     }
 
-    /// A change of a session in which nothing is said yet.
-    pub fn changed(change: impl FnOnce(&mut Self)) -> Self {
-        let mut body = Self::SessionChanged {
-            model: None,
-            mode: None,
-            name: None,
-            effort: None,
-            instructions: None,
-            skills: None,
-            memory: None,
-            agent: None,
-            setup: None,
-            stands_in_for: None,
-            patience: None,
-            fallback: None,
-            unattended: None,
-            budget: None,
-            additional_directories: None,
-            tools: None,
-            mcp_servers: None,
-            binned: None,
-            title: None,
-            title_cost: None,
-        };
-        change(&mut body);
-        body
-    }
-
     /// The session's instruction files are others from now on.
     pub fn instructions_changed(read: Vec<Instruction>) -> Self {
-        Self::changed(|body| {
-            if let Self::SessionChanged { instructions, .. } = body {
-                *instructions = Some(read);
-            }
-        })
+        Self::SessionChanged(SessionChanged { instructions: Some(read), ..SessionChanged::default() })
     }
 
     /// The skills that the session's model is told of are others from now on.
     pub fn skills_changed(now: Vec<Skill>) -> Self {
-        Self::changed(|body| {
-            if let Self::SessionChanged { skills, .. } = body {
-                *skills = Some(now);
-            }
-        })
+        Self::SessionChanged(SessionChanged { skills: Some(now), ..SessionChanged::default() })
     }
 
     /// The system prompt has this index of notes from now on.
     pub fn memory_read(index: String) -> Self {
-        Self::changed(|body| {
-            if let Self::SessionChanged { memory, .. } = body {
-                *memory = Some(index);
-            }
-        })
+        Self::SessionChanged(SessionChanged { memory: Some(index), ..SessionChanged::default() })
     }
 
     /// The file of the session's agent is another one from now on.
     pub fn agent_changed(now: AgentRole) -> Self {
-        Self::changed(|body| {
-            if let Self::SessionChanged { agent, .. } = body {
-                *agent = Some(now);
-            }
-        })
+        Self::SessionChanged(SessionChanged { agent: Some(now), ..SessionChanged::default() })
     }
 
     /// The session's mode is another one from now on.
     pub fn mode_changed(now: Mode) -> Self {
-        Self::changed(|body| {
-            if let Self::SessionChanged { mode, .. } = body {
-                *mode = Some(now);
-            }
-        })
+        Self::SessionChanged(SessionChanged { mode: Some(now), ..SessionChanged::default() })
     }
 
-    /// What stands before the conversation in requests is another from now on.
+    /// The constant part of the session's requests is another from now on.
     pub fn setup_changed(now: PrefixFingerprint) -> Self {
-        Self::changed(|body| {
-            if let Self::SessionChanged { setup, .. } = body {
-                *setup = Some(now);
-            }
-        })
+        Self::SessionChanged(SessionChanged { setup: Some(now), ..SessionChanged::default() })
     }
 
     /// The session's model is another from now on; with `own`, only until the next turn.
     pub fn model_changed(to: String, now: PrefixFingerprint, own: Option<String>) -> Self {
-        Self::changed(|body| {
-            if let Self::SessionChanged { model, setup, stands_in_for, .. } = body {
-                (*model, *setup, *stands_in_for) = (Some(to), Some(now), own);
-            }
+        Self::SessionChanged(SessionChanged {
+            model: Some(to),
+            setup: Some(now),
+            stands_in_for: own,
+            ..SessionChanged::default()
         })
     }
 
     /// How the session treats a provider that cannot answer is another from now on.
-    pub fn outage_changed(long: Option<Patience>, others: Option<Vec<String>>) -> Self {
-        Self::changed(|body| {
-            if let Self::SessionChanged { patience, fallback, .. } = body {
-                (*patience, *fallback) = (long, others);
-            }
-        })
+    pub fn outage_changed(patience: Option<Patience>, fallback: Option<Vec<String>>) -> Self {
+        Self::SessionChanged(SessionChanged { patience, fallback, ..SessionChanged::default() })
     }
 
-    /// What happens to a question that no person answers is another thing from now on.
+    /// The treatment of questions that no person answers is another from now on.
     pub fn unattended_changed(now: Unattended) -> Self {
-        Self::changed(|body| {
-            if let Self::SessionChanged { unattended, .. } = body {
-                *unattended = Some(now);
-            }
-        })
+        Self::SessionChanged(SessionChanged { unattended: Some(now), ..SessionChanged::default() })
     }
 
     /// The session's budget is this one from now on.
     pub fn budget_changed(now: Budget) -> Self {
-        Self::changed(|body| {
-            if let Self::SessionChanged { budget, .. } = body {
-                *budget = Some(now);
-            }
-        })
+        Self::SessionChanged(SessionChanged { budget: Some(now), ..SessionChanged::default() })
     }
 
     /// The session's added directories are these from now on.
     pub fn directories_changed(now: Vec<PathBuf>) -> Self {
-        Self::changed(|body| {
-            if let Self::SessionChanged { additional_directories, .. } = body {
-                *additional_directories = Some(now);
-            }
-        })
+        Self::SessionChanged(SessionChanged { additional_directories: Some(now), ..SessionChanged::default() })
     }
 
     /// The session's own MCP servers are these from now on.
     pub fn mcp_servers_changed(now: Vec<SessionServer>) -> Self {
-        Self::changed(|body| {
-            if let Self::SessionChanged { mcp_servers, .. } = body {
-                *mcp_servers = Some(now);
-            }
-        })
+        Self::SessionChanged(SessionChanged { mcp_servers: Some(now), ..SessionChanged::default() })
     }
 
     /// A model was asked for the session's title.
-    pub fn titled(given: Option<String>, cost: Option<ModelCost>) -> Self {
-        Self::changed(|body| {
-            if let Self::SessionChanged { title, title_cost, .. } = body {
-                (*title, *title_cost) = (given, cost);
-            }
-        })
+    pub fn titled(title: Option<String>, title_cost: Option<ModelCost>) -> Self {
+        Self::SessionChanged(SessionChanged { title, title_cost, ..SessionChanged::default() })
     }
 
     /// The session is put into the bin, or taken out of it under this name.
-    pub fn bin_changed(now: bool, called: Option<String>) -> Self {
-        Self::changed(|body| {
-            if let Self::SessionChanged { binned, name, .. } = body {
-                (*binned, *name) = (Some(now), called);
-            }
-        })
+    pub fn bin_changed(binned: bool, name: Option<String>) -> Self {
+        Self::SessionChanged(SessionChanged { binned: Some(binned), name, ..SessionChanged::default() })
     }
 
     /// A notice of this kind, for people.
     pub fn notice(level: Level, code: NoticeCode, text: impl Into<String>) -> Self {
-        Self::Notice { level, code: Some(code), text: text.into(), until_at: None, since_at: None }
+        Self::Notice(Notice { level, code: Some(code), text: text.into(), until_at: None, since_at: None })
     }
 
     /// The blobs that it names, but for those of [`Self::file_contents`].
@@ -227,12 +148,14 @@ impl EventBody {
         }
         let mut found = Vec::new();
         match self {
-            Self::PromptAccepted { content, .. } | Self::Message { content, .. } => named(content, &mut found),
-            Self::ToolFinished { content, blob, .. } => {
+            Self::PromptAccepted(PromptAccepted { content, .. }) | Self::Message(MessageAdded { content, .. }) => {
+                named(content, &mut found)
+            }
+            Self::ToolFinished(ToolFinished { content, blob, .. }) => {
                 named(content, &mut found);
                 found.extend(blob);
             }
-            Self::BackgroundEnded { blob, .. } => found.extend(blob),
+            Self::BackgroundEnded(BackgroundEnded { blob, .. }) => found.extend(blob),
             _ => {}
         }
         found
@@ -241,9 +164,9 @@ impl EventBody {
     /// The blobs with contents of files that it names; the oldest of a session are given up when they take too much room.
     pub fn file_contents(&self) -> Vec<&BlobId> {
         match self {
-            Self::ToolFinished { changes, .. }
-            | Self::PermissionRequested { changes, .. }
-            | Self::UndoStarted { changes, .. }
+            Self::ToolFinished(ToolFinished { changes, .. })
+            | Self::PermissionRequested(PermissionRequested { changes, .. })
+            | Self::UndoStarted(UndoStarted { changes, .. })
             | Self::Undone { changes, .. } => {
                 changes.iter().flat_map(|change| change.before.iter().chain(&change.after)).collect()
             }

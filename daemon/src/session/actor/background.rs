@@ -1,7 +1,7 @@
 //! Commands in the background: their starts and ends become events, and the model is told of their ends, and of what a user
 //! undid, before its next step.
 
-use linger_protocol::event::Asks;
+use linger_protocol::event::{Asks, BackgroundEnded};
 
 use super::*;
 use crate::store::blob::Held;
@@ -50,7 +50,7 @@ impl Actor {
         whole.iter().for_each(|whole| self.workspace.seen.output(whole));
         tracing::info!(target: "result", session = %self.id, %background, ms, ?exit, reason, "ended");
         let (file, blob) = (whole.as_ref().and_then(Held::path), whole.as_ref().map(|held| held.id().clone()));
-        let body = EventBody::BackgroundEnded { background, exit, reason, output, file, blob, ms };
+        let body = EventBody::BackgroundEnded(BackgroundEnded { background, exit, reason, output, file, blob, ms });
         let draft = Draft { blobs: whole.into_iter().collect(), ..self.in_turn(body) };
         self.append(vec![draft], Vec::new(), false, None);
     }

@@ -4,6 +4,7 @@
 //! whose call was cut off: these are cancelled, and their costs still count. It does so after a restart too; its followers end with
 //! it.
 
+use linger_protocol::event::PromptAccepted;
 use std::collections::HashSet;
 
 use linger_protocol::child::{ChildStatus, ChildUpdate};
@@ -129,7 +130,7 @@ impl Actor {
             let content = vec![ContentBlock::text(said)];
             let (when, by, child) = (When::Queue, Some(by), Some(child.clone()));
             let (process, compact, schema, until, command) = (None, false, None, None, None);
-            let accepted = EventBody::PromptAccepted {
+            let accepted = EventBody::PromptAccepted(PromptAccepted {
                 prompt,
                 content,
                 when,
@@ -142,7 +143,7 @@ impl Actor {
                 child,
                 runs: Vec::new(),
                 limit: None,
-            };
+            });
             drafts.push(Draft::new(accepted));
         }
         let (done, committed) = oneshot::channel();

@@ -1,6 +1,7 @@
 //! What each command and each message of the turn does: one call an arm.
 
 use super::*;
+use linger_protocol::event::ToolStarted;
 
 /// Why commands in the background ended that a user cancelled.
 pub(super) const ENDED_BY_USER: &str = "ended by the user";
@@ -89,7 +90,8 @@ impl Actor {
                 let withdrawn = |draft: &Draft| self.withdrawn_before(&draft.body).into_iter().map(Draft::new);
                 let drafts = drafts.into_iter().flat_map(|draft| withdrawn(&draft).chain([draft]));
                 let drafts: Vec<Draft> = drafts.map(|draft| Draft { turn: turn.clone(), ..draft }).collect();
-                let has_limit = |draft: &Draft| matches!(draft.body, EventBody::ToolStarted { limit: Some(_), .. });
+                let has_limit =
+                    |draft: &Draft| matches!(draft.body, EventBody::ToolStarted(ToolStarted { limit: Some(_), .. }));
                 let is_limited = drafts.iter().any(has_limit);
                 self.append(drafts, Vec::new(), sync, done);
                 if is_limited {

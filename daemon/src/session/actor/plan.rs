@@ -3,6 +3,7 @@
 //! The question holds up nothing and is asked with the end of a turn, so it is durable and any client answers it; a person's next
 //! prompt or another mode withdraws it. An answer, the mode and the next prompt are one write.
 
+use linger_protocol::event::PromptAccepted;
 use linger_protocol::permission::Mode;
 use linger_protocol::question::{Answer, Blocks, QuestionOption, Subject};
 
@@ -90,7 +91,7 @@ impl Actor {
         if goes_on {
             let prompt = PromptId(format!("p{}", self.state.counts.prompts + 1));
             let (when, by, compact, schema, until, command) = (When::Queue, Some(name), false, None, None, None);
-            drafts.push(Draft::new(EventBody::PromptAccepted {
+            drafts.push(Draft::new(EventBody::PromptAccepted(PromptAccepted {
                 prompt,
                 content,
                 when,
@@ -103,7 +104,7 @@ impl Actor {
                 child: None,
                 runs: Vec::new(),
                 limit: None,
-            }));
+            })));
         }
         let outcome = self.remember(key, &());
         let (done, committed) = oneshot::channel();

@@ -1,5 +1,6 @@
 //! Prompts of clients: each is checked, queued, and answered by its commit; a queued one can be taken back.
 
+use linger_protocol::event::PromptAccepted;
 use linger_protocol::message::ImageSource;
 
 use super::*;
@@ -130,7 +131,7 @@ impl Actor {
             Some(Named { typed, runs, limit }) => (Some(typed), runs, limit),
             None => (None, Vec::new(), None),
         };
-        let accepted = EventBody::PromptAccepted {
+        let accepted = EventBody::PromptAccepted(PromptAccepted {
             prompt,
             content,
             when,
@@ -143,7 +144,7 @@ impl Actor {
             child: None,
             runs,
             limit,
-        };
+        });
         let prompted = Prompted { prompt: id, seq: self.state.head + 1 };
         let outcome = self.remember(key, &prompted);
         let (done, committed) = oneshot::channel();
@@ -209,7 +210,7 @@ impl Actor {
         let Author { name, process } = by.clone();
         let (when, by, compact, schema, until, command) = (When::Steer, Some(name), false, None, None, None);
         let runs = Vec::new();
-        let accepted = EventBody::PromptAccepted {
+        let accepted = EventBody::PromptAccepted(PromptAccepted {
             prompt,
             content,
             when,
@@ -222,7 +223,7 @@ impl Actor {
             child: None,
             runs,
             limit: None,
-        };
+        });
         self.append(vec![Draft::new(accepted)], Vec::new(), false, None);
     }
 

@@ -3,7 +3,7 @@
 //! A question with the same content is the same question: a turn that resumes after a restart finds the answer given in the
 //! meantime, or waits again.
 
-use linger_protocol::event::Process;
+use linger_protocol::event::{PermissionRequested, Process, QuestionResolved, ToolFinished};
 use linger_protocol::question::{AlreadyAnswered, Answer, Blocks, Question, QuestionOption, Subject};
 
 use super::lasting::{for_always, in_words};
@@ -354,7 +354,9 @@ impl Actor {
         event: &Event,
     ) -> Option<(Vec<Reply<Resolution>>, Resolution)> {
         let askers = self.askers.remove(question)?;
-        let EventBody::QuestionResolved { answer, value, by, reason, .. } = &event.body else { return None };
+        let EventBody::QuestionResolved(QuestionResolved { answer, value, by, reason, .. }) = &event.body else {
+            return None;
+        };
         let (answer, value, by, reason) = (answer.clone(), value.clone(), by.clone(), reason.clone());
         Some((askers, Resolution { answer, value, by, at: event.at, reason, rules: Vec::new() }))
     }
@@ -362,7 +364,7 @@ impl Actor {
     /// Events that must precede `body`: questions of a call that ends are withdrawn.
     pub(super) fn withdrawn_before(&self, body: &EventBody) -> Vec<EventBody> {
         match (body, &self.state.turn) {
-            (EventBody::ToolFinished { call_id, .. }, Some(turn)) => {
+            (EventBody::ToolFinished(ToolFinished { call_id, .. }), Some(turn)) => {
                 recovery::withdrawn(turn, call_id, "the call has ended")
             }
             _ => Vec::new(),
@@ -478,7 +480,7 @@ impl Actor {
         let preview = request.preview.clone();
         let until = self.state.turn.as_ref().and_then(|turn| turn.until.as_ref());
         let is_check = until.is_some_and(|until| until.call.as_ref() == Some(&request.call_id));
-        let requested = EventBody::PermissionRequested {
+        let requested = EventBody::PermissionRequested(PermissionRequested {
             permission: id.clone(),
             call_id: request.call_id.clone(),
             tool: request.tool.clone(),
@@ -493,7 +495,7 @@ impl Actor {
             locations: preview.locations,
             changes: preview.changes,
             about: is_check.then_some(Subject::Check),
-        };
+        });
         tracing::info!(target: "permission", session = %self.id, permission = %id, action = %request.action, "asked");
         let draft = Draft { blobs: preview.blobs, ..self.in_turn(requested) };
         self.append(vec![draft], Vec::new(), true, None);

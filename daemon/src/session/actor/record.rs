@@ -5,7 +5,10 @@ use super::*;
 use crate::store::Spent;
 use crate::store::blob::Held;
 use crate::sys::task;
-use linger_protocol::event::ModelCost;
+use linger_protocol::event::{
+    Compacted, CompactionFailed, MessageAdded, ModelCost, Notice, PermissionRequested, PermissionResolved,
+    QuestionResolved, SessionChanged, ToolFinished,
+};
 use linger_protocol::id::BlobId;
 use linger_protocol::message::Times;
 
@@ -66,7 +69,7 @@ impl Actor {
         for mut draft in drafts {
             self.name(&mut draft.body);
             self.account(&mut draft.body);
-            let skipped = u64::from(fault::bug("I2") && matches!(draft.body, EventBody::TurnFinished { .. }));
+            let skipped = u64::from(fault::bug("I2") && matches!(draft.body, EventBody::TurnFinished(_)));
             let seq = Some(self.state.head + 1 + skipped);
             let event = Event { body: draft.body, seq, at: clock::now(), turn: draft.turn };
             let given_up = self.state.undo.given_up;
@@ -77,29 +80,29 @@ impl Actor {
                 folds.push(Fold::GiveUp(self.state.undo.given_up));
             }
             match &event.body {
-                EventBody::PermissionRequested { permission: question, .. }
+                EventBody::PermissionRequested(PermissionRequested { permission: question, .. })
                 | EventBody::QuestionAsked { question, .. } => self.env.questions.add(question, &self.id),
-                EventBody::PermissionResolved { permission: question, .. }
-                | EventBody::QuestionResolved { question, .. } => {
+                EventBody::PermissionResolved(PermissionResolved { permission: question, .. })
+                | EventBody::QuestionResolved(QuestionResolved { question, .. }) => {
                     self.env.questions.remove(question);
                     resolved.extend(self.resolution(question, &event));
                 }
                 _ => {}
             }
-            if let EventBody::SessionChanged { additional_directories: Some(added), .. } = &event.body {
+            if let EventBody::SessionChanged(SessionChanged { additional_directories: Some(added), .. }) = &event.body {
                 self.workspace.added.set(added);
             }
             // A session in the bin has none, and one that is taken out of it has its own again.
             if matches!(
                 &event.body,
-                EventBody::SessionChanged { mcp_servers: Some(_), .. }
-                    | EventBody::SessionChanged { binned: Some(false), .. }
+                EventBody::SessionChanged(SessionChanged { mcp_servers: Some(_), .. })
+                    | EventBody::SessionChanged(SessionChanged { binned: Some(false), .. })
                     | EventBody::Forked(_)
             ) {
                 self.configure_servers();
             }
             match &event.body {
-                EventBody::Message { role: Role::User, .. } => self.results.clear(),
+                EventBody::Message(MessageAdded { role: Role::User, .. }) => self.results.clear(),
                 body => self.results.extend(recovery::result_of(body)),
             }
             let stored = stored(&event);
@@ -136,7 +139,7 @@ impl Actor {
 
     /// Assigns ids to a message and its calls; no other place does.
     fn name(&self, body: &mut EventBody) {
-        let EventBody::Message { message, content, .. } = body else { return };
+        let EventBody::Message(MessageAdded { message, content, .. }) = body else { return };
         if message.0.is_empty() {
             *message = self.next_message();
         }
@@ -168,12 +171,12 @@ impl Actor {
     /// Adds the usage so far to an interrupted answer or summary.
     fn account(&mut self, body: &mut EventBody) {
         match body {
-            EventBody::Message { role: Role::Assistant, interrupted, usage, .. } => {
+            EventBody::Message(MessageAdded { role: Role::Assistant, interrupted, usage, .. }) => {
                 let counted = self.counted.take();
                 *usage = usage.or(counted.filter(|_| *interrupted));
             }
-            EventBody::Compacted { .. } => self.counted = None,
-            EventBody::CompactionFailed { usage, .. } => {
+            EventBody::Compacted(_) => self.counted = None,
+            EventBody::CompactionFailed(CompactionFailed { usage, .. }) => {
                 let cut = self.counted.take().map(|counted| Usage { cost_at_least: true, ..counted });
                 *usage = usage.or(cut);
             }
@@ -229,10 +232,10 @@ fn call_kind(stream: Option<&OpenStream>, block: u32, name: &str, calls: u64) ->
 /// The row of the questions table for an event of `session`.
 pub fn question_fold(session: &SessionId, event: &Event) -> Option<Fold> {
     let (question, answer, by) = match &event.body {
-        EventBody::PermissionResolved { permission, decision, by, .. } => {
+        EventBody::PermissionResolved(PermissionResolved { permission, decision, by, .. }) => {
             (permission, (*decision != Decision::Cancelled).then(|| decision.name().to_owned()), by)
         }
-        EventBody::QuestionResolved { question, answer, by, .. } => (question, answer.clone(), by),
+        EventBody::QuestionResolved(QuestionResolved { question, answer, by, .. }) => (question, answer.clone(), by),
         _ => return PendingQuestion::of_event(session, event).map(|asked| Fold::Asked(Box::new(asked))),
     };
     Some(Fold::Answered { question: question.clone(), answer, by: by.clone(), at: event.at })
@@ -250,19 +253,19 @@ pub fn blob_fold(held: Held, event: &Event) -> Fold {
 /// The usage that an answer adds to its day.
 pub fn spent(event: &Event) -> Option<Fold> {
     match &event.body {
-        EventBody::Message { role: Role::Assistant, model, interrupted, usage, .. } => {
+        EventBody::Message(MessageAdded { role: Role::Assistant, model, interrupted, usage, .. }) => {
             let (model, usage) = (model.clone().unwrap_or_default(), Usage::of_answer(*usage, *interrupted));
             Some(of_one(event, model, usage))
         }
-        EventBody::Compacted { model, usage, .. } => {
+        EventBody::Compacted(Compacted { model, usage, .. }) => {
             let (model, usage) = (model.clone().unwrap_or_default(), Usage::of_answer(*usage, false));
             Some(of_one(event, model, usage))
         }
-        EventBody::CompactionFailed { model, usage: Some(usage), .. } => {
+        EventBody::CompactionFailed(CompactionFailed { model, usage: Some(usage), .. }) => {
             Some(of_one(event, model.clone().unwrap_or_default(), *usage))
         }
-        EventBody::SessionChanged { title_cost: Some(ModelCost { model, usage }), .. }
-        | EventBody::ToolFinished { model_cost: Some(ModelCost { model, usage }), .. } => {
+        EventBody::SessionChanged(SessionChanged { title_cost: Some(ModelCost { model, usage }), .. })
+        | EventBody::ToolFinished(ToolFinished { model_cost: Some(ModelCost { model, usage }), .. }) => {
             Some(of_one(event, model.clone(), *usage))
         }
         _ => None,
@@ -281,8 +284,8 @@ pub fn environment(env: &BTreeMap<String, String>) -> Fold {
 /// Encodes an event for the store.
 pub fn stored(event: &Event) -> Stored {
     let stream = match &event.body {
-        EventBody::Message { message, role: Role::Assistant, .. } => Some(message.0.clone()),
-        EventBody::ToolFinished { call_id, .. } => Some(call_id.0.clone()),
+        EventBody::Message(MessageAdded { message, role: Role::Assistant, .. }) => Some(message.0.clone()),
+        EventBody::ToolFinished(ToolFinished { call_id, .. }) => Some(call_id.0.clone()),
         _ => None,
     };
     let value = serde_json::to_string(event).unwrap_or_default();
@@ -299,7 +302,7 @@ pub fn stored(event: &Event) -> Stored {
 /// The id and the content of a message.
 pub(super) fn message_of(body: EventBody) -> Option<(MessageId, Vec<ContentBlock>)> {
     match body {
-        EventBody::Message { message, content, .. } => Some((message, content)),
+        EventBody::Message(MessageAdded { message, content, .. }) => Some((message, content)),
         _ => None,
     }
 }
@@ -311,7 +314,7 @@ pub fn unknown_model(doubt: &str) -> EventBody {
 
 /// The notice about an effort without effect.
 pub fn idle_effort(text: String) -> EventBody {
-    EventBody::Notice { level: Level::Warning, code: None, text, until_at: None, since_at: None }
+    EventBody::Notice(Notice { level: Level::Warning, code: None, text, until_at: None, since_at: None })
 }
 
 /// The notice about secret variables whose values were lost with a restart.
@@ -321,7 +324,7 @@ pub(super) fn missing_variables(missing: &[String]) -> EventBody {
          attach, or prompt, from a shell that has it",
         missing.join(", ")
     );
-    EventBody::Notice { level: Level::Warning, code: None, text, until_at: None, since_at: None }
+    EventBody::Notice(Notice { level: Level::Warning, code: None, text, until_at: None, since_at: None })
 }
 
 pub(super) fn notice(level: Level, code: NoticeCode, text: &str) -> EventBody {

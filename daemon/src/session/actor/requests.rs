@@ -1,5 +1,6 @@
 //! Requests of clients: attach, cancel, continue, set, remove; each is checked, queued, and answered by its commit.
 
+use linger_protocol::event::SessionChanged;
 use std::path::PathBuf;
 
 use linger_protocol::mcp::SessionServer;
@@ -204,7 +205,7 @@ impl Actor {
             .unzip();
         let doubt = model.as_deref().and_then(|model| self.env.providers.warning(model));
         let doubt = doubt.map(|doubt| Draft::new(unknown_model(&doubt)));
-        let changed = EventBody::SessionChanged {
+        let changed = EventBody::SessionChanged(SessionChanged {
             model,
             mode: set.mode,
             effort: set.effort,
@@ -225,7 +226,7 @@ impl Actor {
             binned: None,
             title: None,
             title_cost: None,
-        };
+        });
         if set.mode.is_some_and(|mode| mode != Mode::Plan) {
             self.withdraw_plan("the mode is another one");
         }

@@ -1,6 +1,7 @@
 //! Taking up what a daemon that died left behind, and starting anew after a failed write.
 
 use super::*;
+use linger_protocol::event::{PromptAccepted, SessionChanged};
 
 use crate::log::push_piece;
 use crate::session::recovery::Cause;
@@ -64,7 +65,7 @@ impl Actor {
             let stored = self.env.store.event(self.id.clone(), queued.seq).await?;
             let event = stored.and_then(|stored| serde_json::from_str::<Event>(&stored.data).ok());
             match event.map(|event| event.body) {
-                Some(EventBody::PromptAccepted { content, schema, .. }) => {
+                Some(EventBody::PromptAccepted(PromptAccepted { content, schema, .. })) => {
                     (queued.content, queued.schema) = (content, schema.map(Arc::new));
                 }
                 _ => {
@@ -79,14 +80,18 @@ impl Actor {
             let event = stored.and_then(|stored| serde_json::from_str::<Event>(&stored.data).ok());
             // What is missing is read again with the next turn.
             let was_old = std::mem::replace(&mut memory.is_old, true);
-            if let Some(EventBody::SessionChanged { memory: Some(text), .. }) = event.map(|event| event.body) {
+            if let Some(EventBody::SessionChanged(SessionChanged { memory: Some(text), .. })) =
+                event.map(|event| event.body)
+            {
                 (memory.text, memory.is_old) = (text.into(), was_old);
             }
         }
         let Some(shape) = self.state.turn.as_mut().and_then(|turn| turn.shape.as_mut()) else { return Ok(()) };
         let stored = self.env.store.event(self.id.clone(), shape.seq).await?;
         let event = stored.and_then(|stored| serde_json::from_str::<Event>(&stored.data).ok());
-        let Some(EventBody::PromptAccepted { schema: Some(schema), .. }) = event.map(|event| event.body) else {
+        let Some(EventBody::PromptAccepted(PromptAccepted { schema: Some(schema), .. })) =
+            event.map(|event| event.body)
+        else {
             let text = format!("event {} has no schema, but a turn that asks for one", shape.seq);
             self.env.store.found.session(&self.id, &text);
             return Err(StoreError::damage(text));

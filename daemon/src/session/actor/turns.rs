@@ -1,6 +1,6 @@
 //! The life of turns: started, steered, stopped, closed.
 
-use linger_protocol::event::Asks;
+use linger_protocol::event::{Asks, TurnFinished};
 use linger_protocol::message::text_of;
 use linger_protocol::question::Subject;
 
@@ -141,7 +141,7 @@ impl Actor {
         let steps = turn.steps.saturating_add(turn.child_steps);
         let (context_tokens, context_window) =
             (self.state.context_tokens(), self.env.providers.window(&self.state.model));
-        let finished = EventBody::TurnFinished {
+        let finished = EventBody::TurnFinished(TurnFinished {
             prompt: turn.prompt.clone(),
             stop_reason,
             detail,
@@ -153,7 +153,7 @@ impl Actor {
             context_tokens,
             context_window,
             steps,
-        };
+        });
         let draft = self.in_turn(finished);
         let drafts = std::iter::once(draft).chain(self.plan_question(stop_reason, compacts)).collect();
         let (keys, replies): (Vec<_>, Vec<_>) = asked.into_iter().map(|asked| (asked.key, asked.reply)).unzip();

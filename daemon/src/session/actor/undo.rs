@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use linger_protocol::event::{FileChange, NotRestored};
+use linger_protocol::event::{FileChange, NotRestored, ToolFinished, UndoStarted};
 use linger_protocol::session::{Redo, Restored, Undo};
 use tokio_util::sync::CancellationToken;
 
@@ -90,7 +90,7 @@ impl Actor {
         if !changes.is_empty() {
             let by = Some(name);
             let (step, changes) = (step.clone(), changes.clone());
-            let body = EventBody::UndoStarted { redo, step, call, file, changes, by, process };
+            let body = EventBody::UndoStarted(UndoStarted { redo, step, call, file, changes, by, process });
             let (done, committed) = oneshot::channel();
             self.append(vec![Draft { blobs: blobs.clone(), ..Draft::new(body) }], Vec::new(), true, Some(done));
             committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())))?;
@@ -120,7 +120,8 @@ impl Actor {
         let Some(seq) = self.state.undo.under_way else { return Ok(()) };
         let stored = self.env.store.event(self.id.clone(), seq).await?;
         let event = stored.and_then(|stored| serde_json::from_str::<Event>(&stored.data).ok());
-        let Some(EventBody::UndoStarted { redo, step, changes, .. }) = event.map(|event| event.body) else {
+        let Some(EventBody::UndoStarted(UndoStarted { redo, step, changes, .. })) = event.map(|event| event.body)
+        else {
             return Err(StoreError::damage(format!("event {seq} cannot be read")).into());
         };
         let (changes, failed) = self.make(changes).await?;
@@ -186,7 +187,7 @@ impl Actor {
             let (page, more) = self.env.store.events_of(self.id.clone(), kinds, after, PAGE).await?;
             for stored in page.iter().filter(|stored| stored.seq <= last) {
                 match serde_json::from_str::<Event>(&stored.data).map(|event| event.body) {
-                    Ok(EventBody::ToolFinished { call_id, changes, .. }) => {
+                    Ok(EventBody::ToolFinished(ToolFinished { call_id, changes, .. })) => {
                         found.push(Made { call: Some(call_id), changes, ..Made::default() });
                     }
                     Ok(EventBody::Undone { changes, .. }) if first == last => {

@@ -5,7 +5,11 @@
 
 use std::sync::Arc;
 
-use linger_protocol::event::{Asks, Event, EventBody, NoticeCode, Outcome};
+use linger_protocol::event::{
+    Asks, BackgroundEnded, Compacted, CompactionFailed, CompactionStarted, Event, EventBody, MessageAdded, Notice,
+    NoticeCode, Outcome, PromptAccepted, SessionChanged, SessionCreated, ToolFinished, ToolStarted, Trimmed,
+    TurnFinished,
+};
 use linger_protocol::id::{CallId, MessageId, PromptId};
 use linger_protocol::message::{ContentBlock, Role, StopReason, Usage};
 use linger_protocol::permission::Mode;
@@ -40,7 +44,7 @@ impl State {
         }
         self.undo.apply(event, self.head);
         match &event.body {
-            EventBody::SessionCreated {
+            EventBody::SessionCreated(SessionCreated {
                 cwd,
                 model,
                 mode,
@@ -55,7 +59,7 @@ impl State {
                 allow,
                 system,
                 ..
-            } => {
+            }) => {
                 self.grants.clone_from(allow);
                 self.added_system.clone_from(system);
                 self.delegated.clone_from(delegated);
@@ -74,7 +78,7 @@ impl State {
             EventBody::WorktreeChanged(worktree) => {
                 self.delegated.iter_mut().for_each(|of| of.worktree = Some(worktree.clone()));
             }
-            EventBody::SessionChanged {
+            EventBody::SessionChanged(SessionChanged {
                 model,
                 mode,
                 effort,
@@ -95,7 +99,7 @@ impl State {
                 binned,
                 title,
                 title_cost,
-            } => {
+            }) => {
                 self.given_title = title.clone().or_else(|| self.given_title.take());
                 self.usage += title_cost.as_ref().map(|cost| cost.usage).unwrap_or_default();
                 self.directories =
@@ -132,7 +136,7 @@ impl State {
                 self.role = agent.clone().or_else(|| self.role.take());
                 self.setup = setup.clone().or_else(|| self.setup.take());
             }
-            EventBody::PromptAccepted {
+            EventBody::PromptAccepted(PromptAccepted {
                 prompt,
                 content,
                 when,
@@ -144,7 +148,7 @@ impl State {
                 runs,
                 limit,
                 ..
-            } => {
+            }) => {
                 self.prompt_accepted(prompt, content, command.as_deref(), (*when, *compact), until.clone());
                 self.queue.back_mut().into_iter().for_each(|queued| queued.runs.clone_from(runs));
                 if let (Some(queued), Some(schema)) = (self.queue.back_mut(), schema) {
@@ -170,7 +174,18 @@ impl State {
                     worktree.status = WorktreeStatus::Kept;
                 }
             }
-            EventBody::Message { message, role, content, interrupted, prompt, asks, usage, cut, paused, .. } => {
+            EventBody::Message(MessageAdded {
+                message,
+                role,
+                content,
+                interrupted,
+                prompt,
+                asks,
+                usage,
+                cut,
+                paused,
+                ..
+            }) => {
                 self.counts.messages += 1;
                 self.model_asked(*asks);
                 if *asks == Some(Asks::Mode) {
@@ -217,7 +232,7 @@ impl State {
             }
             EventBody::MessageSuperseded { .. } => self.in_turn(|turn| turn.interrupted = None),
             EventBody::ChildUpdated(update) => self.child_updated(update, event.turn.is_some()),
-            EventBody::ToolStarted { call_id, after_crash, action, limit, .. } => {
+            EventBody::ToolStarted(ToolStarted { call_id, after_crash, action, limit, .. }) => {
                 self.call(call_id, |call| {
                     (call.started, call.after_crash) = (true, *after_crash);
                     call.made.describe(action);
@@ -226,7 +241,7 @@ impl State {
                     self.in_turn(|turn| turn.add_limit(limit.clone()));
                 }
             }
-            EventBody::ToolFinished { call_id, outcome, model_cost, .. } => {
+            EventBody::ToolFinished(ToolFinished { call_id, outcome, model_cost, .. }) => {
                 if let Some(cost) = model_cost {
                     self.usage += cost.usage;
                     self.in_turn(|turn| turn.usage += cost.usage);
@@ -266,7 +281,7 @@ impl State {
                 let (id, command, started_at) = (background.clone(), command.clone(), event.at);
                 self.background.push(BackgroundState { id, command, started_at, ended: None });
             }
-            EventBody::BackgroundEnded { background, exit, reason, output, file, .. } => {
+            EventBody::BackgroundEnded(BackgroundEnded { background, exit, reason, output, file, .. }) => {
                 if let Some(job) = self.background.iter_mut().find(|job| job.id == *background) {
                     let how = describe(exit.as_ref(), reason.as_deref());
                     let command = job.command.lines().next().unwrap_or_default();
@@ -276,37 +291,37 @@ impl State {
                     job.ended = Some(format!("[{background} has ended: {how}{file} (`{command}`)]\n{output}"));
                 }
             }
-            EventBody::PermissionRequested { .. }
-            | EventBody::PermissionResolved { .. }
+            EventBody::PermissionRequested(_)
+            | EventBody::PermissionResolved(_)
             | EventBody::QuestionAsked { .. }
-            | EventBody::QuestionResolved { .. } => self.apply_question(event),
+            | EventBody::QuestionResolved(_) => self.apply_question(event),
             EventBody::ConfigConfirmed { settings, workspace, .. } => match workspace {
                 None => self.confirmed = Some(settings.clone()),
                 Some(root) if settings.is_null() => drop(self.trusted.remove(root)),
                 Some(root) => drop(self.trusted.insert(root.clone(), settings.clone())),
             },
-            EventBody::CompactionStarted { prompt, tokens, .. } => {
+            EventBody::CompactionStarted(CompactionStarted { prompt, tokens, .. }) => {
                 let compaction = Compaction { prompt: prompt.clone(), tokens: *tokens };
                 self.in_turn(|turn| turn.compaction = Some(compaction));
             }
-            EventBody::Compacted { prompt, tokens_after, usage, .. } => {
+            EventBody::Compacted(Compacted { prompt, tokens_after, usage, .. }) => {
                 self.context = *tokens_after;
                 self.passed_over.compacted = event.seq;
                 // The summary has replaced it.
                 self.plan_told = false;
                 self.compaction_over(prompt.as_ref(), true, Usage::of_answer(*usage, false));
             }
-            EventBody::CompactionFailed { prompt, usage, .. } => {
+            EventBody::CompactionFailed(CompactionFailed { prompt, usage, .. }) => {
                 // Missing usage counts as zero.
                 self.compaction_over(prompt.as_ref(), false, usage.unwrap_or_default());
             }
-            EventBody::Trimmed { calls, native, tokens_after, .. } => {
+            EventBody::Trimmed(Trimmed { calls, native, tokens_after, .. }) => {
                 self.context = *tokens_after;
                 self.passed_over.has_refused |= !native.is_empty();
                 let output = !calls.is_empty();
                 self.in_turn(|turn| turn.effort.trimmed |= output);
             }
-            EventBody::TurnFinished { stop_reason, .. } => {
+            EventBody::TurnFinished(TurnFinished { stop_reason, .. }) => {
                 // A cancelled compaction is not resumed.
                 if let Some(prompt) = self.turn.take().and_then(|turn| turn.compacts) {
                     self.queue.retain(|queued| queued.prompt != prompt);
@@ -315,7 +330,7 @@ impl State {
                 self.held = matches!(stop_reason, StopReason::Cancelled | StopReason::Error);
             }
             EventBody::Lost { .. } => self.lost(),
-            EventBody::Notice { code, text, since_at, until_at, .. } => {
+            EventBody::Notice(Notice { code, text, since_at, until_at, .. }) => {
                 self.notice(*code);
                 if let (Some(NoticeCode::Retry), Some(since_at)) = (code, *since_at) {
                     let (reason, until_at) = (retry::reason(text).to_owned(), until_at.unwrap_or(since_at));
@@ -330,7 +345,7 @@ impl State {
             | EventBody::ToolOutputDelta { .. }
             | EventBody::CaughtUp {}
             | EventBody::Plan { .. }
-            | EventBody::UndoStarted { .. }
+            | EventBody::UndoStarted(_)
             | EventBody::Checkpoint(_)
             | EventBody::Undone { .. }
             | EventBody::Merged(_)

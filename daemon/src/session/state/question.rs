@@ -1,6 +1,6 @@
 //! The questions in a session's state: those that are open, or answered and still needed, and the fold of their events. Pure.
 
-use linger_protocol::event::{Event, EventBody, Process};
+use linger_protocol::event::{Event, EventBody, PermissionRequested, PermissionResolved, Process, QuestionResolved};
 use linger_protocol::id::{CallId, QuestionId};
 use linger_protocol::permission::Decision;
 use linger_protocol::question::{Blocks, Subject};
@@ -140,9 +140,18 @@ impl QuestionState {
         match &self.options {
             Options::Permission(_) => {
                 let decision = answer.and_then(|name| Decision::answer(&name)).unwrap_or(Decision::Cancelled);
-                EventBody::PermissionResolved { permission: question, decision, by, process, reason, rules }
+                EventBody::PermissionResolved(PermissionResolved {
+                    permission: question,
+                    decision,
+                    by,
+                    process,
+                    reason,
+                    rules,
+                })
             }
-            Options::Choice(_) => EventBody::QuestionResolved { question, answer, value, by, process, reason },
+            Options::Choice(_) => {
+                EventBody::QuestionResolved(QuestionResolved { question, answer, value, by, process, reason })
+            }
         }
     }
 }
@@ -151,7 +160,9 @@ impl State {
     /// Applies an event about a question; any other one changes nothing.
     pub(super) fn apply_question(&mut self, event: &Event) {
         match &event.body {
-            EventBody::PermissionRequested { permission, call_id, digest, grant, grants, .. } => {
+            EventBody::PermissionRequested(PermissionRequested {
+                permission, call_id, digest, grant, grants, ..
+            }) => {
                 let (id, seq, at, call) = (permission.clone(), self.head, event.at, Some(call_id.clone()));
                 let (digest, options, grants) = (digest.clone(), Options::Permission(grant.clone()), grants.clone());
                 let (about, schema) = (None, None);
@@ -160,7 +171,7 @@ impl State {
                     QuestionState { id, seq, at, call, digest, options, grants, about, schema, answer: None },
                 );
             }
-            EventBody::PermissionResolved { permission, decision, by, reason, rules, .. } => {
+            EventBody::PermissionResolved(PermissionResolved { permission, decision, by, reason, rules, .. }) => {
                 let answer = (*decision != Decision::Cancelled).then(|| decision.name().to_owned());
                 let (by, reason, rules) = (by.clone(), reason.clone(), rules.clone());
                 self.resolved(permission, Resolution { answer, value: None, by, at: event.at, reason, rules });
@@ -186,7 +197,7 @@ impl State {
                     },
                 );
             }
-            EventBody::QuestionResolved { question, answer, value, by, reason, .. } => {
+            EventBody::QuestionResolved(QuestionResolved { question, answer, value, by, reason, .. }) => {
                 let (answer, by, reason) = (answer.clone(), by.clone(), reason.clone());
                 let (value, rules) = (value.clone(), Vec::new());
                 self.resolved(question, Resolution { answer, value, by, at: event.at, reason, rules });

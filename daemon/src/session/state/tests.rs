@@ -1,6 +1,6 @@
 //! The fold of questions and of children.
 
-use linger_protocol::event::EventBody;
+use linger_protocol::event::{EventBody, MessageAdded, QuestionResolved};
 use linger_protocol::message::{ContentBlock, Role};
 use linger_protocol::question::{Blocks, QuestionOption};
 use linger_protocol::session;
@@ -32,7 +32,7 @@ fn message(state: &mut State, role: Role, content: Vec<ContentBlock>) {
     let (interrupted, cut, paused) = (false, false, false);
     apply(
         state,
-        EventBody::Message {
+        EventBody::Message(MessageAdded {
             message,
             role,
             content,
@@ -44,7 +44,7 @@ fn message(state: &mut State, role: Role, content: Vec<ContentBlock>) {
             cut,
             paused,
             times: None,
-        },
+        }),
     );
 }
 
@@ -57,7 +57,17 @@ fn ask(state: &mut State, id: &str, blocks: Blocks) {
 
 fn resolve(state: &mut State, id: &str, answer: Option<&str>) {
     let (question, answer, by) = (id.into(), answer.map(str::to_owned), "a".to_owned());
-    apply(state, EventBody::QuestionResolved { question, answer, value: None, by, process: None, reason: None });
+    apply(
+        state,
+        EventBody::QuestionResolved(QuestionResolved {
+            question,
+            answer,
+            value: None,
+            by,
+            process: None,
+            reason: None,
+        }),
+    );
 }
 
 fn open(state: &State) -> Vec<&str> {

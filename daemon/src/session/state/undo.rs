@@ -1,7 +1,7 @@
 //! What can be undone and done again of the changes of files: a part of the state, with its bounds. Pure.
 
 use linger_protocol::checkpoint::Checkpoint;
-use linger_protocol::event::{Event, EventBody, FileChange, NoticeCode, Outcome};
+use linger_protocol::event::{Event, EventBody, FileChange, Notice, NoticeCode, Outcome, ToolFinished};
 use linger_protocol::id::TurnId;
 use linger_protocol::worktree::Merged;
 use serde::{Deserialize, Serialize};
@@ -90,7 +90,7 @@ impl UndoState {
     /// Folds an event; `seq` is its number.
     pub(super) fn apply(&mut self, event: &Event, seq: u64) {
         match &event.body {
-            EventBody::ToolFinished { call_id, outcome, changes, .. } => {
+            EventBody::ToolFinished(ToolFinished { call_id, outcome, changes, .. }) => {
                 let is_its = self.open.as_ref().is_some_and(|open| open.before.call_id == *call_id);
                 if is_its && !matches!(outcome, Outcome::Unknown | Outcome::Cancelled) {
                     self.open = None;
@@ -100,8 +100,8 @@ impl UndoState {
                 }
             }
             EventBody::Checkpoint(taken) => self.checkpoint(taken, event.turn.as_ref(), seq),
-            EventBody::Notice { code: Some(NoticeCode::NoCheckpoint), .. } => self.told = true,
-            EventBody::UndoStarted { .. } => self.under_way = Some(seq),
+            EventBody::Notice(Notice { code: Some(NoticeCode::NoCheckpoint), .. }) => self.told = true,
+            EventBody::UndoStarted(_) => self.under_way = Some(seq),
             EventBody::Undone { redo, step, changes, failed, .. } => {
                 self.under_way = None;
                 let whole = failed.is_empty();
@@ -210,7 +210,7 @@ mod tests {
             let changes = vec![FileChange { bytes, ..change() }];
             self.apply(
                 turn,
-                EventBody::ToolFinished {
+                EventBody::ToolFinished(ToolFinished {
                     call_id: "c1".into(),
                     is_error: false,
                     outcome: Outcome::Ran,
@@ -224,7 +224,7 @@ mod tests {
                     exit: None,
                     model_cost: None,
                     ms: 0,
-                },
+                }),
             );
         }
 

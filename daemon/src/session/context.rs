@@ -16,17 +16,39 @@ use super::recovery::result_of;
 use crate::log::Stored;
 use crate::provider::{Message, json_size};
 
-/// The kinds of event that make a context.
-pub const KINDS: &[&str] = &[
-    "message",
-    "message_superseded",
-    "tool_finished",
-    "compacted",
-    "compaction_failed",
-    "trimmed",
-    "lost",
-    "uncompacted",
-];
+/// Declares which kinds of event make a context; the compiler names a kind that stands in neither list.
+macro_rules! kinds {
+    (read: $($read:ident = $name:literal),*; passed_over: $($passed:ident),*;) => {
+        /// The kinds of event that make a context.
+        pub const KINDS: &[&str] = &[$($name),*];
+
+        /// Whether an event is of one of [`KINDS`].
+        pub fn is_read(body: &EventBody) -> bool {
+            match body {
+                $(EventBody::$read { .. })|* => true,
+                $(EventBody::$passed { .. })|* => false,
+            }
+        }
+    };
+}
+
+kinds! {
+    read:
+        Message = "message",
+        MessageSuperseded = "message_superseded",
+        ToolFinished = "tool_finished",
+        Compacted = "compacted",
+        CompactionFailed = "compaction_failed",
+        Trimmed = "trimmed",
+        Lost = "lost",
+        Uncompacted = "uncompacted";
+    passed_over:
+        SessionCreated, Forked, Rewound, SessionChanged, PromptAccepted, PromptUnqueued, TurnStarted, CommandStarted,
+        CheckStarted, ChildUpdated, ToolStarted, Checkpoint, Merged, WorktreeChanged, UndoStarted, Undone, Plan,
+        BackgroundStarted, BackgroundEnded, PermissionRequested, PermissionResolved, QuestionAsked, QuestionResolved,
+        ConfigConfirmed, TurnFinished, CompactionStarted, Notice, TextDelta, ThinkingDelta, ToolCallDelta, HostedDelta,
+        ToolOutputDelta, CaughtUp, Unknown;
+}
 
 /// The size of a page of history, in bytes; a page and the context are in memory together.
 pub const PAGE: usize = 256 << 10;
@@ -468,7 +490,8 @@ impl Builder {
             // The counts since are of a context with the summary.
             EventBody::Uncompacted(_) => context.measured = Measured::default(),
             EventBody::Lost { .. } => context.gap = true,
-            body => context.results.extend(result_of(&body)),
+            body @ EventBody::ToolFinished(_) => context.results.extend(result_of(&body)),
+            body => debug_assert!(!is_read(&body), "a kind that makes a context is ignored"),
         }
     }
 
@@ -496,4 +519,22 @@ pub fn open_calls(messages: &[Message]) -> Vec<ContentBlock> {
     let last = messages.last().filter(|message| message.role == Role::Assistant);
     let blocks = last.map(|message| message.content.as_slice()).unwrap_or_default();
     blocks.iter().filter(|block| matches!(block, ContentBlock::ToolUse { .. })).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_kinds_that_make_a_context_are_named_as_on_the_wire() {
+        for name in KINDS {
+            // A known kind lacks its fields.
+            let read = serde_json::from_value::<EventBody>(json!({ "kind": name }));
+            assert!(read.is_err(), "{name} is no kind of event");
+        }
+        let lost = EventBody::Lost { first: 1, last: 1 };
+        assert!(is_read(&lost) && KINDS.contains(&<&str>::from(&lost)));
+    }
 }

@@ -59,14 +59,14 @@ impl Line<'_> {
     pub async fn point(&self, at: Option<&str>) -> Result<Point, RpcError> {
         match at {
             Some(at) => self.at(at).await,
-            None if self.state.turn.is_none() => Ok(Point { seq: self.state.head, prompt: None }),
+            None if self.state.turn.is_none() => Ok(Point { seq: self.state.progress.head, prompt: None }),
             None => self.last_step().await,
         }
     }
 
     /// The point before a prompt: this one, or the latest.
     pub async fn before(&self, to: Option<&PromptId>) -> Result<Point, RpcError> {
-        let mut back = self.back(self.state.head);
+        let mut back = self.back(self.state.progress.head);
         while let Some(event) = back.next().await? {
             let EventBody::Message(MessageAdded { message, prompt: Some(prompt), content, .. }) = &event.body else {
                 continue;
@@ -83,7 +83,7 @@ impl Line<'_> {
 
     /// The prompts of the line, the latest first.
     pub async fn prompts(&self, most: usize) -> Result<Vec<PromptRow>, RpcError> {
-        let (mut rows, mut back) = (Vec::new(), self.back(self.state.head));
+        let (mut rows, mut back) = (Vec::new(), self.back(self.state.progress.head));
         while rows.len() < most
             && let Some(event) = back.next().await?
         {
@@ -97,9 +97,9 @@ impl Line<'_> {
 
     /// What is known at a point.
     pub async fn known(&self, point: &Point) -> Result<Known, StoreError> {
-        if point.seq == self.state.head && self.state.turn.is_none() {
-            let began = (self.state.counts.turns > 0).then_some(self.state.before_turn);
-            return Ok(Known { turn: None, before_turn: began, context_tokens: self.state.context_tokens() });
+        if point.seq == self.state.progress.head && self.state.turn.is_none() {
+            let began = (self.state.progress.counts.turns > 0).then_some(self.state.progress.before_turn);
+            return Ok(Known { turn: None, before_turn: began, context_tokens: self.state.progress.context_tokens() });
         }
         let (mut known, mut ended, mut back) = (Known::default(), false, self.back(point.seq));
         while let Some(event) = back.next().await? {
@@ -107,7 +107,7 @@ impl Line<'_> {
                 EventBody::TurnStarted { prompt } if known.before_turn.is_none() => {
                     let began = event.seq.unwrap_or_default();
                     // A session goes back between turns: one that went back to within this turn had ended it.
-                    let skipped = &self.state.passed_over.skipped;
+                    let skipped = &self.state.history.passed_over.skipped;
                     ended |= skipped.iter().any(|(after, last)| began <= *after && *last <= point.seq);
                     known.before_turn = event.seq.map(|seq| seq - 1);
                     known.turn = (!ended).then(|| (event.turn.clone().unwrap_or_default(), prompt.clone()));
@@ -134,7 +134,7 @@ impl Line<'_> {
 
     /// The point at a message or a prompt.
     async fn at(&self, at: &str) -> Result<Point, RpcError> {
-        let mut back = self.back(self.state.head);
+        let mut back = self.back(self.state.progress.head);
         // The two that follow, the nearest first.
         let mut newer: [Option<Event>; 2] = [None, None];
         while let Some(event) = back.next().await? {
@@ -157,7 +157,7 @@ impl Line<'_> {
     /// The end of the latest step that has finished, of a session with a turn.
     async fn last_step(&self) -> Result<Point, RpcError> {
         let opened = self.state.turn.as_ref().and_then(|turn| turn.prompt.clone());
-        let mut back = self.back(self.state.head);
+        let mut back = self.back(self.state.progress.head);
         while let Some(event) = back.next().await? {
             match &event.body {
                 EventBody::Message(MessageAdded { prompt: Some(prompt), content, .. })
@@ -233,7 +233,7 @@ impl Line<'_> {
 
     fn unknown(&self, what: &str, named: &str) -> RpcError {
         let text = format!("session {} has no {what} '{named}' in its conversation", self.id);
-        let hint = match self.state.passed_over.skipped.is_empty() {
+        let hint = match self.state.history.passed_over.skipped.is_empty() {
             true => format!("`linger log {}` shows its messages", self.id),
             false => "it went back; what it left is in its forks: `linger ls --tree`".to_owned(),
         };
@@ -259,7 +259,7 @@ impl Back<'_> {
             let Line { store, id, state } = self.line;
             let (page, more) = store.events_before(id.clone(), KINDS, self.until, PAGE).await?;
             self.until = page.last().filter(|_| more).map_or(0, |last| last.seq - 1);
-            let live = page.into_iter().filter(|stored| !state.passed_over.is_skipped(stored.seq));
+            let live = page.into_iter().filter(|stored| !state.history.passed_over.is_skipped(stored.seq));
             for stored in live {
                 self.page.push(serde_json::from_str(&stored.data).map_err(|error| {
                     StoreError::damage(format!("event {} cannot be understood: {error}", stored.seq))
@@ -273,7 +273,7 @@ impl Back<'_> {
 
 /// Whether something can go on from after this event.
 pub fn is_on_line(state: &State, seq: u64) -> bool {
-    !state.passed_over.is_left(seq)
+    !state.history.passed_over.is_left(seq)
 }
 
 fn has_results(content: &[ContentBlock]) -> bool {

@@ -212,7 +212,7 @@ impl Session {
     /// `Actor::append`: numbers, folds and queues.
     fn append(&mut self, body: EventBody) {
         let turn = Some(TurnId::from("t1"));
-        let event = Event { body, seq: Some(self.state.head + 1), at: 7, turn };
+        let event = Event { body, seq: Some(self.state.progress.head + 1), at: 7, turn };
         self.state.apply(&event);
         self.queue.push(event);
     }
@@ -450,7 +450,7 @@ impl Life {
         life.world.lock().unwrap_or_else(PoisonError::into_inner).disk.alive = true;
         let (call, answered) = life.step(|world| {
             let mut state = State::default();
-            world.disk.log.iter().for_each(|event| state.apply(event));
+            world.disk.log.iter().for_each(|event| drop(state.apply(event)));
             let plan = recovery::plan(&state, &[], Cause::Restart(Some(AfterRestart::Resume)));
             world.actor = Session { state, queue: Vec::new(), stopped: false };
             plan.drafts.into_iter().for_each(|draft| world.actor.append(draft.body));

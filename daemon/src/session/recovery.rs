@@ -40,7 +40,7 @@ pub enum Cause {
 
 /// Plans how to continue the turn of `state`.
 pub fn plan(state: &State, streams: &[OpenStream], cause: Cause) -> Plan {
-    let Some(turn) = &state.turn else { return Plan { drafts: Vec::new(), resume: false } };
+    let Some(turn) = &*state.turn else { return Plan { drafts: Vec::new(), resume: false } };
     let may = match cause {
         Cause::Restart(Some(AfterRestart::Resume)) => !turn.is_hopeless(),
         Cause::Restart(Some(AfterRestart::Offer) | None) => false,
@@ -48,7 +48,7 @@ pub fn plan(state: &State, streams: &[OpenStream], cause: Cause) -> Plan {
     };
     let unconfigured = cause == Cause::Restart(None);
     // A decision made without a configuration is made again with one.
-    let offered = turn.offered && !(turn.unconfigured && matches!(cause, Cause::Restart(Some(_))));
+    let offered = turn.wait.offered && !(turn.wait.unconfigured && matches!(cause, Cause::Restart(Some(_))));
     let resume = may && !offered;
     let mut bodies: Vec<EventBody> = interrupted(state, streams).into_iter().collect();
     if resume {
@@ -56,8 +56,9 @@ pub fn plan(state: &State, streams: &[OpenStream], cause: Cause) -> Plan {
             EventBody::Message(MessageAdded { message, .. }) => Some(message.clone()),
             _ => None,
         });
-        bodies
-            .extend(shown.or_else(|| turn.interrupted.clone()).map(|message| EventBody::MessageSuperseded { message }));
+        bodies.extend(
+            shown.or_else(|| turn.answer.interrupted.clone()).map(|message| EventBody::MessageSuperseded { message }),
+        );
     }
     // Calls that are joined or run again stay open for the resumed turn.
     for call in turn.calls.iter().filter(|call| call.is_lost() && !fault::bug("I7")) {
@@ -84,7 +85,7 @@ pub fn plan(state: &State, streams: &[OpenStream], cause: Cause) -> Plan {
         let text = if turn.is_hopeless() {
             format!(
                 "the daemon ended {} times without a finished step of this turn; it waits to be continued",
-                turn.crashes + 1
+                turn.wait.crashes + 1
             )
         } else {
             "the daemon was restarted; the turn waits to be continued".to_owned()
@@ -103,17 +104,17 @@ pub fn withdrawn(turn: &Turn, call: &CallId, why: &str) -> Vec<EventBody> {
 /// The event that removes an interrupted message from the context before its step is repeated.
 pub fn supersede(state: &State) -> Option<Draft> {
     let turn = state.turn.as_ref()?;
-    let message = turn.interrupted.clone()?;
+    let message = turn.answer.interrupted.clone()?;
     Some(Draft::of_turn(&turn.id, EventBody::MessageSuperseded { message }))
 }
 
 /// Closes all open items of the turn, because of `why`: every call gets its result. The actor assigns the id of the message with
 /// the results.
 pub fn close(state: &State, streams: &[OpenStream], results: &HashMap<CallId, ContentBlock>, why: &str) -> Vec<Draft> {
-    let Some(turn) = &state.turn else { return Vec::new() };
+    let Some(turn) = &*state.turn else { return Vec::new() };
     let mut bodies: Vec<EventBody> = interrupted(state, streams).into_iter().collect();
-    if let Some(Compaction { prompt, tokens }) = turn.compaction.clone() {
-        let (reason, model) = (why.to_owned(), Some(state.model.clone()));
+    if let Some(Compaction { prompt, tokens }) = turn.room.compaction.clone() {
+        let (reason, model) = (why.to_owned(), Some(state.settings.model.clone()));
         bodies.push(EventBody::CompactionFailed(CompactionFailed { prompt, reason, tokens, model, usage: None }));
     }
     bodies.extend(turn.waiting().map(|asked| asked.withdrawn(why)));
@@ -157,7 +158,7 @@ fn interrupted(state: &State, streams: &[OpenStream]) -> Option<EventBody> {
 
 /// An interrupted answer.
 pub fn cut(message: MessageId, content: Vec<ContentBlock>, state: &State) -> EventBody {
-    EventBody::assistant_message(message, content, state.model.clone(), None, AnswerEnd::Interrupted)
+    EventBody::assistant_message(message, content, state.settings.model.clone(), None, AnswerEnd::Interrupted)
 }
 
 /// Joins pieces to blocks; block indices stay.

@@ -10,7 +10,6 @@ use linger_protocol::question::{Blocks, QuestionOption};
 use linger_protocol::session::When;
 use serde_json::json;
 
-use super::super::state;
 use super::*;
 use crate::log::{Stored, push_piece};
 use crate::session::context;
@@ -30,11 +29,11 @@ impl Scene {
             EventBody::TurnStarted { .. } => Some(TurnId::from("t1")),
             _ => self.state.turn.as_ref().map(|turn| turn.id.clone()),
         };
-        let event = Event { body, seq: Some(self.state.head + 1), at: 7, turn };
+        let event = Event { body, seq: Some(self.state.progress.head + 1), at: 7, turn };
         self.state.apply(&event);
         self.results.extend(result_of(&event.body));
         let data = serde_json::to_string(&event).unwrap();
-        self.log.push(Stored { seq: self.state.head, at: 7, kind: String::new(), stream: None, data });
+        self.log.push(Stored { seq: self.state.progress.head, at: 7, kind: String::new(), stream: None, data });
     }
 
     fn events(&mut self, drafts: Vec<Draft>) {
@@ -43,7 +42,7 @@ impl Scene {
     }
 
     fn message(&mut self, role: Role, content: Vec<ContentBlock>) {
-        let message = MessageId(format!("m{}", self.state.counts.messages + 1));
+        let message = MessageId(format!("m{}", self.state.progress.counts.messages + 1));
         self.event(match role {
             Role::User => EventBody::user_message(message, content, None, None),
             Role::Assistant => EventBody::assistant_message(message, content, None, None, AnswerEnd::Whole),
@@ -345,7 +344,7 @@ fn closing_gives_every_call_one_result_whatever_it_was_doing() {
         context_window: None,
         steps: 1,
     }));
-    assert_eq!((scene.state.turn.clone(), scene.state.held), (None, true));
+    assert_eq!((scene.state.turn.clone().into_value(), scene.state.queue.held), (None, true));
 }
 
 #[test]
@@ -373,6 +372,5 @@ fn a_long_output_that_was_cut_off_keeps_its_end_at_a_character() {
 fn the_state_that_is_stored_is_the_state_that_was() {
     let mut scene = Scene::with_calls(&["c1"]);
     scene.asked("c1");
-    let stored = serde_json::to_string(&scene.state).unwrap();
-    assert_eq!(serde_json::from_str::<state::State>(&stored).unwrap(), scene.state);
+    assert_eq!(State::from_stored(&scene.state.to_stored()), Some(scene.state));
 }

@@ -56,79 +56,158 @@ impl EventBody {
         self
     }
 
+    /// A change of a session in which nothing is said yet.
+    pub fn changed(change: impl FnOnce(&mut Self)) -> Self {
+        let mut body = Self::SessionChanged(SessionChanged {
+            model: None,
+            mode: None,
+            name: None,
+            effort: None,
+            instructions: None,
+            skills: None,
+            memory: None,
+            agent: None,
+            setup: None,
+            stands_in_for: None,
+            patience: None,
+            fallback: None,
+            unattended: None,
+            budget: None,
+            additional_directories: None,
+            tools: None,
+            mcp_servers: None,
+            binned: None,
+            title: None,
+            title_cost: None,
+        });
+        change(&mut body);
+        body
+    }
+
     /// The session's instruction files are others from now on.
     pub fn instructions_changed(read: Vec<Instruction>) -> Self {
-        Self::SessionChanged(SessionChanged { instructions: Some(read), ..SessionChanged::default() })
+        Self::changed(|body| {
+            if let Self::SessionChanged(SessionChanged { instructions, .. }) = body {
+                *instructions = Some(read);
+            }
+        })
     }
 
     /// The skills that the session's model is told of are others from now on.
     pub fn skills_changed(now: Vec<Skill>) -> Self {
-        Self::SessionChanged(SessionChanged { skills: Some(now), ..SessionChanged::default() })
+        Self::changed(|body| {
+            if let Self::SessionChanged(SessionChanged { skills, .. }) = body {
+                *skills = Some(now);
+            }
+        })
     }
 
     /// The system prompt has this index of notes from now on.
     pub fn memory_read(index: String) -> Self {
-        Self::SessionChanged(SessionChanged { memory: Some(index), ..SessionChanged::default() })
+        Self::changed(|body| {
+            if let Self::SessionChanged(SessionChanged { memory, .. }) = body {
+                *memory = Some(index);
+            }
+        })
     }
 
     /// The file of the session's agent is another one from now on.
     pub fn agent_changed(now: AgentRole) -> Self {
-        Self::SessionChanged(SessionChanged { agent: Some(now), ..SessionChanged::default() })
+        Self::changed(|body| {
+            if let Self::SessionChanged(SessionChanged { agent, .. }) = body {
+                *agent = Some(now);
+            }
+        })
     }
 
     /// The session's mode is another one from now on.
     pub fn mode_changed(now: Mode) -> Self {
-        Self::SessionChanged(SessionChanged { mode: Some(now), ..SessionChanged::default() })
+        Self::changed(|body| {
+            if let Self::SessionChanged(SessionChanged { mode, .. }) = body {
+                *mode = Some(now);
+            }
+        })
     }
 
-    /// The constant part of the session's requests is another from now on.
+    /// What stands before the conversation in requests is another from now on.
     pub fn setup_changed(now: PrefixFingerprint) -> Self {
-        Self::SessionChanged(SessionChanged { setup: Some(now), ..SessionChanged::default() })
+        Self::changed(|body| {
+            if let Self::SessionChanged(SessionChanged { setup, .. }) = body {
+                *setup = Some(now);
+            }
+        })
     }
 
     /// The session's model is another from now on; with `own`, only until the next turn.
     pub fn model_changed(to: String, now: PrefixFingerprint, own: Option<String>) -> Self {
-        Self::SessionChanged(SessionChanged {
-            model: Some(to),
-            setup: Some(now),
-            stands_in_for: own,
-            ..SessionChanged::default()
+        Self::changed(|body| {
+            if let Self::SessionChanged(SessionChanged { model, setup, stands_in_for, .. }) = body {
+                (*model, *setup, *stands_in_for) = (Some(to), Some(now), own);
+            }
         })
     }
 
     /// How the session treats a provider that cannot answer is another from now on.
-    pub fn outage_changed(patience: Option<Patience>, fallback: Option<Vec<String>>) -> Self {
-        Self::SessionChanged(SessionChanged { patience, fallback, ..SessionChanged::default() })
+    pub fn outage_changed(long: Option<Patience>, others: Option<Vec<String>>) -> Self {
+        Self::changed(|body| {
+            if let Self::SessionChanged(SessionChanged { patience, fallback, .. }) = body {
+                (*patience, *fallback) = (long, others);
+            }
+        })
     }
 
-    /// The treatment of questions that no person answers is another from now on.
+    /// What happens to a question that no person answers is another thing from now on.
     pub fn unattended_changed(now: Unattended) -> Self {
-        Self::SessionChanged(SessionChanged { unattended: Some(now), ..SessionChanged::default() })
+        Self::changed(|body| {
+            if let Self::SessionChanged(SessionChanged { unattended, .. }) = body {
+                *unattended = Some(now);
+            }
+        })
     }
 
     /// The session's budget is this one from now on.
     pub fn budget_changed(now: Budget) -> Self {
-        Self::SessionChanged(SessionChanged { budget: Some(now), ..SessionChanged::default() })
+        Self::changed(|body| {
+            if let Self::SessionChanged(SessionChanged { budget, .. }) = body {
+                *budget = Some(now);
+            }
+        })
     }
 
     /// The session's added directories are these from now on.
     pub fn directories_changed(now: Vec<PathBuf>) -> Self {
-        Self::SessionChanged(SessionChanged { additional_directories: Some(now), ..SessionChanged::default() })
+        Self::changed(|body| {
+            if let Self::SessionChanged(SessionChanged { additional_directories, .. }) = body {
+                *additional_directories = Some(now);
+            }
+        })
     }
 
     /// The session's own MCP servers are these from now on.
     pub fn mcp_servers_changed(now: Vec<SessionServer>) -> Self {
-        Self::SessionChanged(SessionChanged { mcp_servers: Some(now), ..SessionChanged::default() })
+        Self::changed(|body| {
+            if let Self::SessionChanged(SessionChanged { mcp_servers, .. }) = body {
+                *mcp_servers = Some(now);
+            }
+        })
     }
 
     /// A model was asked for the session's title.
-    pub fn titled(title: Option<String>, title_cost: Option<ModelCost>) -> Self {
-        Self::SessionChanged(SessionChanged { title, title_cost, ..SessionChanged::default() })
+    pub fn titled(given: Option<String>, cost: Option<ModelCost>) -> Self {
+        Self::changed(|body| {
+            if let Self::SessionChanged(SessionChanged { title, title_cost, .. }) = body {
+                (*title, *title_cost) = (given, cost);
+            }
+        })
     }
 
     /// The session is put into the bin, or taken out of it under this name.
-    pub fn bin_changed(binned: bool, name: Option<String>) -> Self {
-        Self::SessionChanged(SessionChanged { binned: Some(binned), name, ..SessionChanged::default() })
+    pub fn bin_changed(now: bool, called: Option<String>) -> Self {
+        Self::changed(|body| {
+            if let Self::SessionChanged(SessionChanged { binned, name, .. }) = body {
+                (*binned, *name) = (Some(now), called);
+            }
+        })
     }
 
     /// A notice of this kind, for people.

@@ -39,7 +39,7 @@ impl Actor {
             command if matches!(self.phase, Phase::Failed(..)) => {
                 command.refuse(self.unwritten());
             }
-            command if self.state.binned_at.is_some() && !command.is_for_binned() => {
+            command if self.state.settings.binned_at.is_some() && !command.is_for_binned() => {
                 let error = RpcError::new(Code::Binned, format!("session {} is in the bin", self.id));
                 command.refuse(error.hint(format!("`linger restore {}` takes it out", self.id)));
             }
@@ -119,13 +119,13 @@ impl Actor {
             TurnMessage::Check(reply) => self.check(reply),
             TurnMessage::Runs(reply) => self.runs(reply),
             TurnMessage::Unreadable(why) => self.offer(&why),
-            TurnMessage::Read(past) => self.past = past.up_to(self.state.head),
+            TurnMessage::Read(past) => self.past = past.up_to(self.state.progress.head),
             TurnMessage::FallBack(resolved, why) => self.fall_back(&resolved, &why),
             TurnMessage::Delegate(call, background, reply) => self.delegate(&call, background, reply),
             TurnMessage::Child(update, reply) => self.child_updated(*update, reply),
             TurnMessage::Model(reply) => {
                 // A stopped turn does not wait for the reply.
-                let _gone = reply.send((self.state.model.clone(), self.state.setup.clone()));
+                let _gone = reply.send((self.state.settings.model.clone(), self.state.prefix.setup.clone()));
             }
         }
     }

@@ -90,15 +90,15 @@ impl Actor {
     }
 
     fn may_compact(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
-        if self.state.counts.messages == 0 {
+        if self.state.progress.counts.messages == 0 {
             let idle = RpcError::new(Code::Idle, format!("session {} has nothing to compact", self.id));
             return Err(idle.hint("it has no messages yet"));
         }
-        if self.state.turn.as_ref().is_some_and(|turn| turn.offered) {
+        if self.state.turn.as_ref().is_some_and(|turn| turn.wait.offered) {
             let busy = RpcError::new(Code::Busy, format!("session {} has an unfinished turn", self.id));
             return Err(busy.hint("continue or cancel it first"));
         }
-        if self.state.queue.iter().any(|queued| queued.compact) {
+        if self.state.queue.prompts.iter().any(|queued| queued.compact) {
             let busy = RpcError::new(Code::Busy, format!("session {} already has a queued compaction", self.id));
             return Err(busy.hint("wait for that, or cancel it"));
         }
@@ -107,7 +107,7 @@ impl Actor {
             return Err(RpcError::new(Code::TooMuch, much));
         }
         self.may_wait(content)?;
-        self.env.providers.usable(&self.state.model)
+        self.env.providers.usable(&self.state.settings.model)
     }
 
     /// Queues a prompt, and starts it if the session is idle.
@@ -122,7 +122,7 @@ impl Actor {
         if !compact {
             self.withdraw_plan("another prompt came");
         }
-        let id = PromptId(format!("p{}", self.state.counts.prompts + 1));
+        let id = PromptId(format!("p{}", self.state.progress.counts.prompts + 1));
         let author = by.clone();
         let Author { name, process } = by;
         let prompt = id.clone();
@@ -145,7 +145,7 @@ impl Actor {
             runs,
             limit,
         });
-        let prompted = Prompted { prompt: id, seq: self.state.head + 1 };
+        let prompted = Prompted { prompt: id, seq: self.state.progress.head + 1 };
         let outcome = self.remember(key, &prompted);
         let (done, committed) = oneshot::channel();
         let accepted = Draft { blobs, ..Draft::new(accepted) };
@@ -182,8 +182,8 @@ impl Actor {
         let running = self.state.turn.as_ref().and_then(|turn| turn.prompt.clone());
         let may_go = |queued: &&Queued| Some(&queued.prompt) != running.as_ref();
         let meant = match &prompt {
-            Some(prompt) => self.state.queue.iter().filter(may_go).find(|queued| queued.prompt == *prompt),
-            None => self.state.queue.iter().rfind(may_go),
+            Some(prompt) => self.state.queue.prompts.iter().filter(may_go).find(|queued| queued.prompt == *prompt),
+            None => self.state.queue.prompts.iter().rfind(may_go),
         };
         let Some(prompt) = meant.map(|queued| queued.prompt.clone()) else {
             let text = match prompt {
@@ -206,7 +206,7 @@ impl Actor {
 
     /// Queues what a user says with an answer, for the next step of the turn.
     pub(super) fn steer(&mut self, content: Vec<ContentBlock>, by: &Author) {
-        let prompt = PromptId(format!("p{}", self.state.counts.prompts + 1));
+        let prompt = PromptId(format!("p{}", self.state.progress.counts.prompts + 1));
         let Author { name, process } = by.clone();
         let (when, by, compact, schema, until, command) = (When::Steer, Some(name), false, None, None, None);
         let runs = Vec::new();
@@ -238,37 +238,37 @@ impl Actor {
             return Err(bad_prompt());
         }
         self.may_wait(content)?;
-        let cwd = self.state.cwd.clone();
-        match disk::probe(&self.state.cwd, disk::SHORT_TIMEOUT, move || cwd.is_dir()).await {
+        let cwd = self.state.identity.cwd.clone();
+        match disk::probe(&self.state.identity.cwd, disk::SHORT_TIMEOUT, move || cwd.is_dir()).await {
             Some(true) => {}
             Some(false) => {
-                let gone = format!("the directory {} is gone", self.state.cwd.display());
+                let gone = format!("the directory {} is gone", self.state.identity.cwd.display());
                 return Err(RpcError::new(Code::NoWorkspace, gone)
                     .hint("create it again, or start a session in another directory"));
             }
             None => {
-                return Err(RpcError::new(Code::NoWorkspace, disk::unresponsive(&self.state.cwd))
+                return Err(RpcError::new(Code::NoWorkspace, disk::unresponsive(&self.state.identity.cwd))
                     .hint("try again when it does"));
             }
         }
-        self.env.providers.usable(&self.state.model)
+        self.env.providers.usable(&self.state.settings.model)
     }
 
     /// Finds the root of the workspace, if its disk did not answer when the session was loaded.
     async fn see_workspace(&mut self) {
         if !self.workspace.is_seen {
             let env = BTreeMap::clone(&self.workspace.env);
-            let within = (disk::SHORT_TIMEOUT, self.state.bound_by());
-            let mut workspace = self.env.workspace_within(&self.id, &self.state.cwd, env, within).await;
-            workspace.notes.is_child = self.state.parent.is_some();
+            let within = (disk::SHORT_TIMEOUT, self.state.task.bound_by());
+            let mut workspace = self.env.workspace_within(&self.id, &self.state.identity.cwd, env, within).await;
+            workspace.notes.is_child = self.state.identity.parent.is_some();
             self.workspace = Arc::new(workspace);
-            self.workspace.added.set(&self.state.directories);
+            self.workspace.added.set(&self.state.settings.directories);
         }
     }
 
     /// Checks the bounds on queued prompts.
     pub(super) fn may_wait(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
-        let waiting: usize = self.state.queue.iter().map(weight).sum();
+        let waiting: usize = self.state.queue.prompts.iter().map(weight).sum();
         if !self.env.queued_bytes.has_room(size(content)) {
             let limit = format!("all sessions together already have {MAX_TOTAL} bytes of queued prompts");
             return Err(RpcError::new(Code::TooMuch, limit).hint("wait until some have started, or cancel"));
@@ -280,7 +280,7 @@ impl Actor {
             )
             .hint("wait for its turns to end, or cancel"));
         }
-        if self.state.queue.len() >= MAX_QUEUED {
+        if self.state.queue.prompts.len() >= MAX_QUEUED {
             return Err(RpcError::new(
                 Code::TooMuch,
                 format!("session {} already has {MAX_QUEUED} queued prompts", self.id),

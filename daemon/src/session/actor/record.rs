@@ -2,21 +2,31 @@
 
 use super::prompts::weight;
 use super::*;
+use crate::session::state::Reaction;
 use crate::store::Spent;
 use crate::store::blob::Held;
 use crate::sys::task;
 use linger_protocol::event::{
-    Compacted, CompactionFailed, MessageAdded, ModelCost, Notice, PermissionRequested, PermissionResolved,
-    QuestionResolved, SessionChanged, ToolFinished,
+    Compacted, CompactionFailed, MessageAdded, ModelCost, Notice, PermissionResolved, QuestionResolved, SessionChanged,
+    ToolFinished,
 };
 use linger_protocol::id::BlobId;
 use linger_protocol::message::Times;
+
+/// The consequences of appended events that wait until these are queued.
+#[derive(Default)]
+struct Effects {
+    folds: Vec<Fold>,
+    resolved: Vec<(Vec<Reply<Resolution>>, Resolution)>,
+    follow_children: bool,
+    close_checkpoint: bool,
+}
 
 impl Actor {
     /// Queues new text of streams, each piece at its offset.
     pub(super) fn pieces(&mut self, fragments: Vec<Fragment>, done: oneshot::Sender<Result<(), StoreError>>) {
         let turn = self.state.turn.as_ref().map(|turn| turn.id.clone());
-        let (answer, calls) = (self.next_message(), self.state.counts.calls);
+        let (answer, calls) = (self.next_message(), self.state.progress.counts.calls);
         let mut tail = self.log.tail();
         let pieces: Vec<Piece> = fragments
             .into_iter()
@@ -65,41 +75,18 @@ impl Actor {
     ) -> Vec<EventBody> {
         let mut events = Vec::with_capacity(drafts.len());
         let mut written = Vec::with_capacity(drafts.len());
-        let mut resolved = Vec::new();
+        let mut effects = Effects::default();
         for mut draft in drafts {
             self.name(&mut draft.body);
             self.account(&mut draft.body);
             let skipped = u64::from(fault::bug("I2") && matches!(draft.body, EventBody::TurnFinished(_)));
-            let seq = Some(self.state.head + 1 + skipped);
+            let seq = Some(self.state.progress.head + 1 + skipped);
             let event = Event { body: draft.body, seq, at: clock::now(), turn: draft.turn };
-            let given_up = self.state.undo.given_up;
-            self.state.apply(&event);
+            let reactions = self.state.apply(&event);
             folds.extend(question_fold(&self.id, &event).into_iter().chain(spent(&event)));
             folds.extend(draft.blobs.into_iter().map(|held| blob_fold(held, &event)));
-            if self.state.undo.given_up > given_up {
-                folds.push(Fold::GiveUp(self.state.undo.given_up));
-            }
-            match &event.body {
-                EventBody::PermissionRequested(PermissionRequested { permission: question, .. })
-                | EventBody::QuestionAsked { question, .. } => self.env.questions.add(question, &self.id),
-                EventBody::PermissionResolved(PermissionResolved { permission: question, .. })
-                | EventBody::QuestionResolved(QuestionResolved { question, .. }) => {
-                    self.env.questions.remove(question);
-                    resolved.extend(self.resolution(question, &event));
-                }
-                _ => {}
-            }
-            if let EventBody::SessionChanged(SessionChanged { additional_directories: Some(added), .. }) = &event.body {
-                self.workspace.added.set(added);
-            }
-            // A session in the bin has none, and one that is taken out of it has its own again.
-            if matches!(
-                &event.body,
-                EventBody::SessionChanged(SessionChanged { mcp_servers: Some(_), .. })
-                    | EventBody::SessionChanged(SessionChanged { binned: Some(false), .. })
-                    | EventBody::Forked(_)
-            ) {
-                self.configure_servers();
+            for reaction in reactions {
+                self.react(reaction, &event, &mut effects);
             }
             match &event.body {
                 EventBody::Message(MessageAdded { role: Role::User, .. }) => self.results.clear(),
@@ -109,12 +96,13 @@ impl Actor {
             if let Some(stream) = &stored.stream {
                 self.log.tail().close(stream);
             }
-            self.past.follow(&event, &stored.kind, stored.data.len());
+            self.past.follow(&event, stored.data.len());
             events.push(Arc::new(stored));
             written.push(event.body);
         }
         self.weigh();
-        folds.insert(0, self.state.to_fold());
+        folds.extend(effects.folds);
+        folds.insert(0, self.state.take_changes());
         self.env.store.append(Append {
             log: self.log.clone(),
             events,
@@ -124,8 +112,34 @@ impl Actor {
             sync,
             done,
         });
-        self.tend_children();
-        self.tend_checkpoint();
+        if effects.follow_children {
+            self.tend_children();
+        }
+        if effects.close_checkpoint {
+            self.tend_checkpoint();
+        }
+        self.answer_askers(effects.resolved);
+        written
+    }
+
+    /// Carries out a consequence of an event, or notes it until the event is queued.
+    fn react(&mut self, reaction: Reaction, event: &Event, effects: &mut Effects) {
+        match reaction {
+            Reaction::Ask(question) => self.env.questions.add(&question, &self.id),
+            Reaction::Resolve(question) => {
+                self.env.questions.remove(&question);
+                effects.resolved.extend(self.resolution(&question, event));
+            }
+            Reaction::SetDirectories(added) => self.workspace.added.set(&added),
+            Reaction::ConfigureServers => self.configure_servers(),
+            Reaction::GiveUpContents(seq) => effects.folds.push(Fold::GiveUp(seq)),
+            Reaction::FollowChildren => effects.follow_children = true,
+            Reaction::CloseCheckpoint => effects.close_checkpoint = true,
+        }
+    }
+
+    /// Gives askers their answers, once these are stored.
+    fn answer_askers(&self, resolved: Vec<(Vec<Reply<Resolution>>, Resolution)>) {
         for (askers, resolution) in resolved {
             let stored = self.flush();
             task::spawn(async move {
@@ -134,7 +148,6 @@ impl Actor {
                 askers.into_iter().for_each(|reply| respond(reply, result.clone()));
             });
         }
-        written
     }
 
     /// Assigns ids to a message and its calls; no other place does.
@@ -145,7 +158,7 @@ impl Actor {
         }
         // Those that were shown while the model wrote them have an id.
         let mut known = announced(self.log.tail().stream(&message.0));
-        let mut calls = self.state.counts.calls + known.len() as u64;
+        let mut calls = self.state.progress.counts.calls + known.len() as u64;
         for (n, block) in (0u32..).zip(content) {
             if let ContentBlock::ToolUse { call_id, .. } = block
                 && call_id.0.is_empty()
@@ -160,12 +173,12 @@ impl Actor {
 
     /// The id of the next message, which the streaming answer will have.
     pub(super) fn next_message(&self) -> MessageId {
-        MessageId(format!("m{}", self.state.counts.messages + 1))
+        MessageId(format!("m{}", self.state.progress.counts.messages + 1))
     }
 
     /// Updates the bound on queued prompts.
     pub(super) fn weigh(&mut self) {
-        self.waits.set(self.state.queue.iter().map(weight));
+        self.waits.set(self.state.queue.prompts.iter().map(weight));
     }
 
     /// Adds the usage so far to an interrupted answer or summary.

@@ -135,7 +135,7 @@ impl Actor {
     /// Finds what is meant.
     async fn target(&self, asked: &Undo, redo: bool) -> Result<Target, RpcError> {
         let Undo { call, file, .. } = asked;
-        let (call, file) = (call.clone(), file.as_ref().map(|file| self.state.cwd.join(file)));
+        let (call, file) = (call.clone(), file.as_ref().map(|file| self.state.identity.cwd.join(file)));
         if redo {
             let Some(Undone { seq, step }) = self.state.undo.undone.last() else {
                 let idle = RpcError::new(Code::Idle, format!("session {} has nothing to do again", self.id));
@@ -228,8 +228,8 @@ impl Actor {
             let link = file.parent().zip(file.file_name()).map(|(above, name)| workspace.resolve(above).join(name));
             [workspace.resolve(&file), link.unwrap_or(file)]
         };
-        let real = disk::probe(&self.state.cwd, disk::SHORT_TIMEOUT, look).await;
-        real.ok_or_else(|| unresponsive(&self.state.cwd))
+        let real = disk::probe(&self.state.identity.cwd, disk::SHORT_TIMEOUT, look).await;
+        real.ok_or_else(|| unresponsive(&self.state.identity.cwd))
     }
 
     async fn plan(&self, changes: &[FileChange], force: bool) -> Result<Plan, RpcError> {
@@ -265,12 +265,12 @@ impl Actor {
     ) -> Result<T, RpcError> {
         let token = CancellationToken::new();
         let _guard = token.clone().drop_guard();
-        let done = disk::probe(&self.state.cwd, LIMIT, move || work(&token)).await;
-        done.ok_or_else(|| unresponsive(&self.state.cwd))
+        let done = disk::probe(&self.state.identity.cwd, LIMIT, move || work(&token)).await;
+        done.ok_or_else(|| unresponsive(&self.state.identity.cwd))
     }
 
     fn changed_since(&self, files: &[PathBuf]) -> RpcError {
-        let shown = |file: &PathBuf| file.strip_prefix(&self.state.cwd).unwrap_or(file).display().to_string();
+        let shown = |file: &PathBuf| file.strip_prefix(&self.state.identity.cwd).unwrap_or(file).display().to_string();
         let named: Vec<String> = files.iter().take(NAMED).map(shown).collect();
         let more = files.len().saturating_sub(NAMED);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };

@@ -128,7 +128,7 @@ impl Progress {
                 self.doing = text::one_line(&action).chars().take(DOING).collect();
             }
             EventBody::PermissionRequested(PermissionRequested { permission, .. }) => {
-                drop(self.questions.insert(permission))
+                self.questions.insert(permission);
             }
             EventBody::QuestionAsked { question, asked } if asked.blocks != Blocks::Nothing => {
                 self.questions.insert(question);

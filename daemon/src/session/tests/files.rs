@@ -154,11 +154,11 @@ async fn an_undo_that_a_crash_cut_is_finished_when_the_session_is_loaded() {
         by: None,
         process: None,
     });
-    let event = Event { body, seq: Some(state.head + 1), at: 1, turn: None };
+    let event = Event { body, seq: Some(state.progress.head + 1), at: 1, turn: None };
     state.apply(&event);
     let (done, committed) = oneshot::channel();
     let append = crate::store::Append {
-        log: Log::new(scene.id.clone(), state.head - 1, Vec::new()),
+        log: Log::new(scene.id.clone(), state.progress.head - 1, Vec::new()),
         events: vec![Arc::new(crate::session::actor::stored(&event))],
         turn: None,
         pieces: Vec::new(),

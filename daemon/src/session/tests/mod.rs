@@ -365,9 +365,9 @@ impl Scene {
         let _dead = (&mut self.actor).await;
         let row = self.env.store.session(self.id.clone()).await.unwrap().unwrap();
         let mut state = State::from_stored(&row.fold).unwrap();
-        let log = Log::new(self.id.clone(), state.head, Vec::new());
+        let log = Log::new(self.id.clone(), state.progress.head, Vec::new());
         let turn = state.turn.as_ref().map(|turn| turn.id.clone());
-        let event = Event { body, seq: Some(state.head + 1), at: state.updated_at, turn };
+        let event = Event { body, seq: Some(state.progress.head + 1), at: state.progress.updated_at, turn };
         state.apply(&event);
         let folds = [state.to_fold()].into_iter().chain(question_fold(&self.id, &event)).collect();
         let (done, committed) = oneshot::channel();

@@ -30,14 +30,14 @@ pub struct Past {
 impl Past {
     /// Adds the next event, of `bytes`. Drops everything if an event was missed or the history is too
     /// long.
-    pub fn follow(&mut self, event: &Event, kind: &str, bytes: usize) {
+    pub fn follow(&mut self, event: &Event, bytes: usize) {
         let Some(seq) = event.seq.filter(|seq| *seq == self.after + 1) else { return };
         if let EventBody::Rewound(_) | EventBody::Uncompacted(_) = &event.body {
             // What counts again is read.
             *self = Self::default();
             return;
         }
-        if context::KINDS.contains(&kind) {
+        if context::is_read(&event.body) {
             if self.bytes + bytes > KEPT {
                 *self = Self::default();
                 return;

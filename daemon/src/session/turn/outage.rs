@@ -56,11 +56,11 @@ enum WaitEnd {
 impl Outage {
     /// The outage that the log tells of.
     pub(super) fn of(turn: &state::Turn) -> Self {
-        let began = turn.provider_wait.as_ref().map(|wait| {
+        let began = turn.wait.provider.as_ref().map(|wait| {
             let before = Duration::from_millis(clock::now().saturating_sub(wait.since_at));
             Began { at: wait.since_at, before, now: Instant::now() }
         });
-        Self { is_logged: began.is_some(), began, broken_off: turn.broken_off, announced: None }
+        Self { is_logged: began.is_some(), began, broken_off: turn.answer.broken_off, announced: None }
     }
 
     /// Counts a failed attempt.

@@ -204,12 +204,12 @@ impl Session {
     /// What the log says of the turn under way.
     fn state(&self) -> State {
         let mut state = State::default();
-        self.events.iter().for_each(|event| state.apply(event));
+        self.events.iter().for_each(|event| drop(state.apply(event)));
         state
     }
 
     fn next_message(&self) -> MessageId {
-        MessageId(format!("m{}", self.state().counts.messages + 1))
+        MessageId(format!("m{}", self.state().progress.counts.messages + 1))
     }
 
     /// The turn is cancelled with its calls open: the first of them was denied before, and has its result.
@@ -225,7 +225,7 @@ impl Session {
 
     /// The daemon dies while calls run, and takes the turn up again; they are reported and not run again.
     pub(super) fn cut_by_a_crash(&mut self, all_started: bool) {
-        let calls = self.state().turn.map(|turn| turn.calls).unwrap_or_default();
+        let calls = self.state().turn.into_value().map(|turn| turn.calls).unwrap_or_default();
         for call in calls.iter().take(if all_started { calls.len() } else { 1 }) {
             let (call_id, tool, action) = (call.id.clone(), "ls".to_owned(), "ls".to_owned());
             self.event(EventBody::ToolStarted(ToolStarted {

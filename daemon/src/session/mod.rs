@@ -16,8 +16,6 @@ pub mod feed;
 pub mod hooks;
 pub mod line;
 pub mod names;
-#[cfg(test)]
-mod permission_model;
 pub mod preview;
 pub mod queued_bytes;
 pub mod recovery;

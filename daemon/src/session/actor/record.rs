@@ -257,9 +257,10 @@ pub fn question_fold(session: &SessionId, event: &Event) -> Option<Fold> {
 /// The row of a blob that `event` names; contents of files may be given up later.
 pub fn blob_fold(held: Held, event: &Event) -> Fold {
     let is_named = |blobs: Vec<&BlobId>| blobs.contains(&held.id());
-    match is_named(event.body.file_contents()) && !is_named(event.body.blobs()) {
-        true => Fold::Content(held, event.seq.unwrap_or_default()),
-        false => Fold::Blob(held),
+    if is_named(event.body.file_contents()) && !is_named(event.body.blobs()) {
+        Fold::Content(held, event.seq.unwrap_or_default())
+    } else {
+        Fold::Blob(held)
     }
 }
 

@@ -38,16 +38,19 @@ impl Actor {
         tracing::info!(target: "turn", session = %self.id, resume = plan.resume, "found unfinished");
         self.append(plan.drafts, Vec::new(), true, None);
         fault::point("actor.recovery.written");
-        match plan.resume {
+        if !plan.resume {
+            return Ok(());
+        }
+        if self.state.queue.prompts.iter().any(|queued| queued.when == When::Interrupt) {
             // The user has said that the step which was under way is not wanted.
-            true if self.state.queue.prompts.iter().any(|queued| queued.when == When::Interrupt) => self.interrupt(),
-            true => self.spawn_turn(),
-            false => {}
+            self.interrupt();
+        } else {
+            self.spawn_turn();
         }
         Ok(())
     }
 
-    /// What was cancelled and has not ended, after a restart nothing. A key whose outcome is stored did what it should.
+    /// The cancel that has not taken effect, after a restart none. A key whose outcome is stored has its effect.
     async fn take_cancelled(&mut self) -> Result<Option<Cancelled>, StoreError> {
         let Some(cancelled) = &self.cancelled else { return Ok(None) };
         let mut keys = Vec::new();
@@ -59,7 +62,7 @@ impl Actor {
         Ok(self.cancelled.take().map(|cancelled| Cancelled { keys, ..cancelled }))
     }
 
-    /// The words of the prompts that wait, and the schemas; the state has only where they stand.
+    /// Reads the content of queued prompts, the index of notes and the schema; the state has only the numbers of their events.
     async fn read_queue(&mut self) -> Result<(), StoreError> {
         let queued: Vec<u64> = self.state.queue.prompts.iter().map(|queued| queued.seq).collect();
         for seq in queued {

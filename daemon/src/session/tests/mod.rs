@@ -17,6 +17,7 @@ mod failures;
 mod files;
 mod hooks;
 mod hostile;
+mod orders;
 mod outages;
 mod patches;
 mod permissions;

@@ -4,6 +4,7 @@ use super::*;
 
 /// The body of `tool_started`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct ToolStarted {
     /// The call.
     pub call_id: CallId,
@@ -30,6 +31,7 @@ pub struct ToolStarted {
 
 /// The body of `tool_finished`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct ToolFinished {
     /// The call.
     pub call_id: CallId,
@@ -70,6 +72,7 @@ pub struct ToolFinished {
 
 /// The body of `undo_started`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct UndoStarted {
     /// Whether they are made again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -95,6 +98,7 @@ pub struct UndoStarted {
 
 /// The body of `background_ended`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct BackgroundEnded {
     /// The command's handle.
     pub background: BackgroundId,
@@ -119,6 +123,7 @@ pub struct BackgroundEnded {
 
 /// The body of `permission_requested`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct PermissionRequested {
     /// The permission; `permission/answer` takes it.
     pub permission: PermissionId,
@@ -156,6 +161,7 @@ pub struct PermissionRequested {
 
 /// The body of `permission_resolved`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct PermissionResolved {
     /// The permission.
     pub permission: PermissionId,
@@ -176,6 +182,7 @@ pub struct PermissionResolved {
 
 /// The body of `question_resolved`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct QuestionResolved {
     /// The question.
     pub question: QuestionId,

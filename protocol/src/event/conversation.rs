@@ -4,6 +4,7 @@ use super::*;
 
 /// The body of `session_created`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct SessionCreated {
     /// The working directory, absolute.
     pub cwd: PathBuf,
@@ -48,6 +49,7 @@ pub struct SessionCreated {
 
 /// The body of `session_changed`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct SessionChanged {
     /// `provider/model`, from the next step on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -115,6 +117,7 @@ pub struct SessionChanged {
 
 /// The body of `prompt_accepted`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct PromptAccepted {
     /// The prompt.
     pub prompt: PromptId,
@@ -153,6 +156,7 @@ pub struct PromptAccepted {
 
 /// The body of `turn_finished`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct TurnFinished {
     /// The prompt that it answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -188,6 +192,7 @@ pub struct TurnFinished {
 
 /// The body of `compaction_started`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct CompactionStarted {
     /// Why.
     pub trigger: Trigger,
@@ -204,6 +209,7 @@ pub struct CompactionStarted {
 
 /// The body of `compacted`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct Compacted {
     /// The prompt that asked for it, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -228,6 +234,7 @@ pub struct Compacted {
 
 /// The body of `compaction_failed`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct CompactionFailed {
     /// The prompt that asked for it, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -246,6 +253,7 @@ pub struct CompactionFailed {
 
 /// The body of `trimmed`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct Trimmed {
     /// The calls.
     pub calls: Vec<CallId>,
@@ -265,6 +273,7 @@ pub struct Trimmed {
 
 /// The body of `notice`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct Notice {
     /// How important it is.
     pub level: Level,
@@ -283,6 +292,7 @@ pub struct Notice {
 
 /// The body of `message`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct MessageAdded {
     /// The message.
     pub message: MessageId,

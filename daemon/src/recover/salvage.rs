@@ -56,7 +56,7 @@ pub(super) fn examine(connection: &Connection, id: &str) -> Examined {
     let mut session = Examined::default();
     let row = read::session(connection, id).unwrap_or_else(|error| {
         session.wrong = Some(StoreError::from(error).0.to_string());
-        None
+        read::session_alone(connection, id).ok().flatten()
     });
     if row.is_none() {
         session.wrong.get_or_insert_with(|| "its row is missing".to_owned());

@@ -313,13 +313,21 @@ pub(super) fn tree(connection: &Connection, root: &SessionId) -> rusqlite::Resul
 
 /// A session's row.
 pub(crate) fn session(connection: &Connection, id: &str) -> rusqlite::Result<Option<SessionRow>> {
-    let select = |fold| connection.prepare_cached(&format!("SELECT {} FROM session WHERE id = ?", columns(fold)));
-    let statement = match select(FOLD) {
+    match select_session(connection, id, FOLD) {
         // A database that was set aside, with a schema whose states are whole in one column.
-        Err(error) if error.to_string().contains("no such table") => select("fold"),
-        statement => statement,
-    };
-    statement?.query_row([id], session_row).optional()
+        Err(error) if error.to_string().contains("no such table") => session_alone(connection, id),
+        row => row,
+    }
+}
+
+/// A session's row without the families of its state, which cannot be read.
+pub(crate) fn session_alone(connection: &Connection, id: &str) -> rusqlite::Result<Option<SessionRow>> {
+    select_session(connection, id, "fold")
+}
+
+fn select_session(connection: &Connection, id: &str, fold: &str) -> rusqlite::Result<Option<SessionRow>> {
+    let sql = format!("SELECT {} FROM session WHERE id = ?", columns(fold));
+    connection.prepare_cached(&sql)?.query_row([id], session_row).optional()
 }
 
 /// The condition that a row of `session` is not the daemon's own log ([`linger_protocol::id::DAEMON`]).

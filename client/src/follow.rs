@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use linger_protocol::RpcError;
-use linger_protocol::event::{EventBody, NoticeCode, Notification};
+use linger_protocol::event::{EventBody, Notice, NoticeCode, Notification};
 use linger_protocol::id::{Cursor, SessionId};
 use linger_protocol::method::{
     QuestionAnswer, SessionAttach, SessionCancel, SessionCompact, SessionContinue, SessionDetach, SessionMerge,
@@ -228,7 +228,7 @@ impl Attachment {
     /// Fails if the daemon cannot read the session any further.
     fn check_readable(&self, notification: &Notification) -> Result<(), Failure> {
         match &notification.event.body {
-            EventBody::Notice { code: Some(NoticeCode::Damaged), text, .. }
+            EventBody::Notice(Notice { code: Some(NoticeCode::Damaged), text, .. })
                 if notification.session == self.session && notification.event.seq.is_none() =>
             {
                 Err(Failure::new(Exit::FAILED, text.clone()))

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use linger_protocol::daemon::Stop;
 use linger_protocol::error::Code;
-use linger_protocol::event::{Event, EventBody, Process};
+use linger_protocol::event::{Event, EventBody, MessageAdded, Process, PromptAccepted};
 use linger_protocol::id::SessionId;
 use linger_protocol::message::{ContentBlock, Role, text_of};
 use linger_protocol::permission::Mode;
@@ -48,7 +48,7 @@ async fn turn(subscription: &mut Subscription) -> Vec<(String, Event)> {
     loop {
         let shown = timeout(SOON, subscription.next()).await.unwrap().unwrap();
         let (cursor, event) = (shown.cursor.0.clone(), shown.into_event().unwrap());
-        let ended = matches!(event.body, EventBody::TurnFinished { .. });
+        let ended = matches!(event.body, EventBody::TurnFinished(_));
         events.push((cursor, event));
         if ended {
             return events;
@@ -71,7 +71,7 @@ async fn methods_are_plain_functions_and_a_subscription_shows_deltas_with_their_
     let messages: Vec<&Vec<ContentBlock>> = events
         .iter()
         .filter_map(|(_, event)| match &event.body {
-            EventBody::Message { role: Role::Assistant, content, .. } => Some(content),
+            EventBody::Message(MessageAdded { role: Role::Assistant, content, .. }) => Some(content),
             _ => None,
         })
         .collect();
@@ -81,7 +81,7 @@ async fn methods_are_plain_functions_and_a_subscription_shows_deltas_with_their_
     let seqs: Vec<u64> = events.iter().filter_map(|(_, event)| event.seq).collect();
     assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
     let sent_by = events.iter().find_map(|(_, event)| match &event.body {
-        EventBody::PromptAccepted { process, .. } => *process,
+        EventBody::PromptAccepted(PromptAccepted { process, .. }) => *process,
         _ => None,
     });
     assert_eq!(sent_by, Some(Process { pid: std::process::id(), family: true }));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use linger_protocol::event::{AfterCrash, Event, EventBody};
+use linger_protocol::event::{AfterCrash, Event, EventBody, SessionChanged, ToolFinished, ToolStarted};
 use linger_protocol::id::SessionId;
 use linger_protocol::message::text_of;
 use linger_protocol::place::Places;
@@ -133,20 +133,20 @@ async fn until(subscription: &mut Subscription, last: impl Fn(&EventBody) -> boo
 }
 
 fn is_end(body: &EventBody) -> bool {
-    matches!(body, EventBody::TurnFinished { .. })
+    matches!(body, EventBody::TurnFinished(_))
 }
 
 /// What the calls came to: text, and whether it is a failure.
 fn results(events: &[Event]) -> Vec<(String, bool)> {
     let result = |event: &Event| match &event.body {
-        EventBody::ToolFinished { content, is_error, .. } => Some((text_of(content), *is_error)),
+        EventBody::ToolFinished(ToolFinished { content, is_error, .. }) => Some((text_of(content), *is_error)),
         _ => None,
     };
     events.iter().filter_map(result).collect()
 }
 
 fn starts(events: &[Event]) -> usize {
-    events.iter().filter(|event| matches!(event.body, EventBody::ToolStarted { .. })).count()
+    events.iter().filter(|event| matches!(event.body, EventBody::ToolStarted(_))).count()
 }
 
 #[tokio::test]
@@ -170,8 +170,8 @@ async fn a_set_that_is_replaced_within_a_turn_counts_from_its_next_step() {
     let (text, is_error) = results.get(1).unwrap();
     assert!(*is_error && text.contains("there is no tool `bash`") && text.contains("other"), "{text}");
     let place = |found: &dyn Fn(&EventBody) -> bool| events.iter().position(|event| found(&event.body)).unwrap();
-    let setup = place(&|body| matches!(body, EventBody::SessionChanged { setup: Some(_), .. }));
-    let first = place(&|body| matches!(body, EventBody::ToolFinished { .. }));
+    let setup = place(&|body| matches!(body, EventBody::SessionChanged(SessionChanged { setup: Some(_), .. })));
+    let first = place(&|body| matches!(body, EventBody::ToolFinished(_)));
     assert!(setup > first, "the event comes between the two steps");
     assert_eq!(starts(&events), 1);
     close(services).await;
@@ -208,7 +208,7 @@ async fn a_call_that_is_joined_survives_a_restart_and_starts_once() {
     assert_eq!((starts(&events), runs.load(Ordering::Relaxed)), (1, 1));
     assert_eq!(*joins.lock().unwrap(), [format!("{id}/c1")]);
     let said = events.iter().any(
-        |event| matches!(&event.body, EventBody::ToolStarted { after_crash, .. } if *after_crash == AfterCrash::Join),
+        |event| matches!(&event.body, EventBody::ToolStarted(ToolStarted { after_crash, .. }) if *after_crash == AfterCrash::Join),
     );
     assert!(said, "the start says what a restart does");
     close(services).await;
@@ -255,7 +255,7 @@ async fn a_call_whose_tool_is_gone_after_a_restart_has_an_unknown_outcome() {
     let id = create(&services, dir.path()).await;
     let mut subscription = attach(&services, &id).await;
     prompt(&services, &id, "run: it").await;
-    until(&mut subscription, |body| matches!(body, EventBody::ToolStarted { .. })).await;
+    until(&mut subscription, |body| matches!(body, EventBody::ToolStarted(_))).await;
     drop(subscription);
     close(services).await;
 

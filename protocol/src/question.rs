@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::event::{Event, EventBody};
+use crate::event::{Event, EventBody, PermissionRequested, PermissionResolved, QuestionResolved};
 use crate::id::{CallId, PermissionId, QuestionId, SessionId};
 use crate::permission::{self, Decision};
 
@@ -35,18 +35,23 @@ impl QuestionKind {
         match self {
             Self::Permission => {
                 let decision = Decision::Cancelled;
-                EventBody::PermissionResolved {
+                EventBody::PermissionResolved(PermissionResolved {
                     permission: question,
                     decision,
                     by,
                     process: None,
                     reason: None,
                     rules: Vec::new(),
-                }
+                })
             }
-            Self::Choice | Self::Form | Self::Unknown => {
-                EventBody::QuestionResolved { question, answer: None, value: None, by, process: None, reason: None }
-            }
+            Self::Choice | Self::Form | Self::Unknown => EventBody::QuestionResolved(QuestionResolved {
+                question,
+                answer: None,
+                value: None,
+                by,
+                process: None,
+                reason: None,
+            }),
         }
     }
 }
@@ -179,7 +184,7 @@ impl PendingQuestion {
         let session = (!session.is_daemon()).then(|| session.clone());
         let (question, asked) = match &event.body {
             EventBody::QuestionAsked { question, asked } => (question.clone(), asked.clone()),
-            EventBody::PermissionRequested {
+            EventBody::PermissionRequested(PermissionRequested {
                 permission,
                 call_id,
                 tool,
@@ -191,7 +196,7 @@ impl PendingQuestion {
                 grants,
                 about,
                 ..
-            } => {
+            }) => {
                 let (id, tool, action, input) = (permission.clone(), tool.clone(), action.clone(), input.clone());
                 let (cwd, grant, grants) = (cwd.clone(), grant.clone(), grants.clone());
                 let asked = Question {

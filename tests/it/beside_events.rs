@@ -33,8 +33,9 @@ async fn asking(model: &ModelServer) -> (Daemon, Client, String, Seen) {
 #[tokio::test]
 async fn a_permission_waits_although_the_state_of_its_session_has_changed() {
     for sql in [
-        "UPDATE session SET fold = replace(fold, '\"digest\":\"', '\"digest\":\"0') WHERE fold LIKE '%' || ? || '%'",
-        "UPDATE session SET fold = json_set(fold, '$.mode', 'auto') WHERE fold LIKE '%' || ? || '%'",
+        "UPDATE family SET data = replace(data, '\"digest\":\"', '\"digest\":\"0') WHERE data LIKE '%' || ? || '%'",
+        "UPDATE family SET data = json_set(data, '$.mode', 'auto') WHERE name = 'settings'
+         AND session IN (SELECT session FROM family WHERE data LIKE '%' || ? || '%')",
     ] {
         let model = ModelServer::start();
         let (daemon, client, session, asked) = asking(&model).await;
@@ -150,9 +151,7 @@ async fn a_state_that_was_changed_makes_nothing_run_twice_and_loses_no_prompt() 
     client.first(&session, "tool_started").await;
     let has_run = || std::fs::read_to_string(daemon.side_effects()).is_ok_and(|effects| effects == "once\n");
     until("it has run", async || has_run().then_some(())).await;
-    let changed =
-        "UPDATE session SET fold = json_set(fold, '$.turn.calls[0].started', json('false'), '$.queue', json('[]'),
-                   '$.counts.messages', 0) WHERE id = ?";
+    let changed = "UPDATE family SET data = json_set(data, '$.calls[0].started', json('false')) WHERE session = ? AND name = 'turn'";
     change(&daemon, changed, &[&session]).await;
     daemon.launch().await;
     doctor(&daemon, &[], false, "its state cannot be read").await;

@@ -309,6 +309,9 @@ async fn what_a_client_asked_that_has_hung_up_is_not_worked_off() {
                INSERT INTO session (id, name, cwd, state, updated_at, env, fold, size)
                SELECT 'z' || i, NULL, cwd, 'idle', 0, '{}', fold, 0 FROM n, session WHERE id = ?";
     database.execute(sql, [&session]).unwrap();
+    let sql = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300)
+               INSERT INTO family (session, name, data) SELECT 'z' || i, name, data FROM n, family WHERE session = ?";
+    database.execute(sql, [&session]).unwrap();
     let base = Base::of(&daemon).await;
     let one = {
         let before = process::cpu(base.pid);

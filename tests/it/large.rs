@@ -36,9 +36,9 @@ fn grow(daemon: &Daemon, session: &str) {
         add_event(&database, session, seq, "message", stream.as_deref(), &event.to_string());
     }
     change_state(&database, session, |state| {
-        state.head += events as u64;
-        state.before_turn = state.head - 1;
-        state.counts.messages += events as u64;
+        state.progress.head += events as u64;
+        state.progress.before_turn = state.progress.head - 1;
+        state.progress.counts.messages += events as u64;
     });
     let size = i64::try_from(megabytes() << 20).unwrap();
     database.execute("UPDATE session SET size = size + ? WHERE id = ?", rusqlite::params![size, session]).unwrap();

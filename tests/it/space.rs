@@ -283,7 +283,7 @@ fn grow(daemon: &Daemon, session: &str, events: u32) {
         let event = json!({ "kind": "notice", "level": "info", "text": text, "seq": seq, "at": 0 });
         add_event(&database, session, seq.into(), "notice", None, &event.to_string());
     }
-    change_state(&database, session, |state| state.head = events.into());
+    change_state(&database, session, |state| state.progress.head = events.into());
     database.execute_batch("COMMIT").unwrap();
 }
 
@@ -390,7 +390,7 @@ fn age(daemon: &Daemon, session: &str, days: u64) {
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
     let at = now - days * 86_400_000;
     let database = database(daemon);
-    change_state(&database, session, |state| state.updated_at = at);
+    change_state(&database, session, |state| state.progress.updated_at = at);
     let sql = "UPDATE session SET updated_at = ? WHERE id = ?";
     database.execute(sql, rusqlite::params![at as i64, session]).unwrap();
 }

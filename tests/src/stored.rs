@@ -1,7 +1,7 @@
 //! Rows that a test writes while no daemon runs, with the checksums that a daemon would give them.
 
 use lingerd::session::state::State;
-use lingerd::store::event_sum;
+use lingerd::store::{FOLD, event_sum};
 use rusqlite::{Connection, params};
 
 /// Stores an event of kind `kind`; `stream` is the message or the call that it closes.
@@ -14,10 +14,15 @@ pub fn add_event(database: &Connection, session: &str, seq: i64, kind: &str, str
 
 /// Changes the stored state of a session.
 pub fn change_state(database: &Connection, session: &str, change: impl FnOnce(&mut State)) {
-    let select = "SELECT fold FROM session WHERE id = ?";
-    let fold: String = database.query_row(select, [session], |row| row.get(0)).expect("the session's row");
+    let select = format!("SELECT {FOLD} FROM session WHERE id = ?");
+    let fold: String = database.query_row(&select, [session], |row| row.get(0)).expect("the session's row");
     let mut state = State::from_stored(&fold).expect("a whole state");
     change(&mut state);
-    let update = "UPDATE session SET fold = ? WHERE id = ?";
-    database.execute(update, params![state.to_stored(), session]).expect("a row");
+    let (head, rows) = state.to_rows();
+    database.execute("UPDATE session SET fold = ? WHERE id = ?", params![head, session]).expect("a row");
+    database.execute("DELETE FROM family WHERE session = ?", [session]).expect("the rows of the state");
+    for (name, text) in rows.into_iter().filter_map(|(name, text)| Some((name, text?))) {
+        let insert = "INSERT INTO family (session, name, data) VALUES (?, ?, ?)";
+        database.execute(insert, params![session, name, text]).expect("a row");
+    }
 }

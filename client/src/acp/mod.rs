@@ -26,7 +26,10 @@ use linger_protocol::RpcError;
 use linger_protocol::blob::Get;
 use linger_protocol::daemon::Model;
 use linger_protocol::error::Code;
-use linger_protocol::event::{EventBody, FileChange, Location, NoticeCode, Notification};
+use linger_protocol::event::{
+    EventBody, FileChange, Location, Notice, NoticeCode, Notification, PermissionRequested, PermissionResolved,
+    QuestionResolved, SessionChanged, TurnFinished,
+};
 use linger_protocol::id::{BlobId, Cursor, PromptId, SessionId};
 use linger_protocol::mcp::SessionServer;
 use linger_protocol::message;
@@ -260,7 +263,7 @@ impl Bridge {
                 let load = self.sessions.get_mut(session).and_then(|opened| opened.load.take());
                 load.map_or(Ok(()), |(id, response)| self.editor.answer(&id, Ok(response)))
             }
-            EventBody::PermissionRequested { locations, changes, .. } if !answered => {
+            EventBody::PermissionRequested(PermissionRequested { locations, changes, .. }) if !answered => {
                 match PendingQuestion::of_event(session, event) {
                     Some(question) => self.put(session, &question, locations, changes),
                     None => Ok(()),
@@ -270,24 +273,26 @@ impl Bridge {
                 Some(question) => self.put(session, &question, &[], &[]),
                 None => Ok(()),
             },
-            EventBody::PermissionResolved { permission: question, .. }
-            | EventBody::QuestionResolved { question, .. } => {
+            EventBody::PermissionResolved(PermissionResolved { permission: question, .. })
+            | EventBody::QuestionResolved(QuestionResolved { question, .. }) => {
                 let open = self.questions.iter().position(|open| open.question == *question);
                 open.map_or(Ok(()), |at| {
                     let request = self.questions.remove(at).request;
                     self.withdraw(request)
                 })
             }
-            EventBody::SessionChanged { model, effort, .. } if model.is_some() || effort.is_some() => {
+            EventBody::SessionChanged(SessionChanged { model, effort, .. }) if model.is_some() || effort.is_some() => {
                 let row = self.client.session_info(session)?;
                 let options = self.options(&row)?;
                 self.update(session, SessionUpdate::ConfigOptionUpdate(ConfigOptionUpdate::new(options)))
             }
-            EventBody::Notice { code: Some(NoticeCode::KeyMissing), text, .. } => self.key_missing(session, text),
+            EventBody::Notice(Notice { code: Some(NoticeCode::KeyMissing), text, .. }) => {
+                self.key_missing(session, text)
+            }
             EventBody::PromptUnqueued { prompt, .. } => {
                 self.settle(session, prompt, value(&PromptResponse::new(StopReason::Cancelled)))
             }
-            EventBody::TurnFinished {
+            EventBody::TurnFinished(TurnFinished {
                 prompt,
                 stop_reason,
                 detail,
@@ -296,7 +301,7 @@ impl Bridge {
                 context_window,
                 session_usage,
                 ..
-            } => {
+            }) => {
                 note_running(&mut self.sessions, session, None);
                 if let (Some(used), Some(size)) = (context_tokens, context_window) {
                     let cost = session_usage.as_ref().and_then(|usage| usage.cost_micros);

@@ -12,7 +12,10 @@ use agent_client_protocol_schema::v1::{
     TextResourceContents, ToolCall, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolCallUpdate,
     ToolCallUpdateFields, ToolKind,
 };
-use linger_protocol::event::{self, Asks, Event, EventBody, FileChange, Level, Location, NoticeCode, PlanStatus};
+use linger_protocol::event::{
+    self, Asks, Compacted, Event, EventBody, FileChange, Level, Location, MessageAdded, Notice, NoticeCode, PlanStatus,
+    SessionChanged, ToolFinished, ToolStarted,
+};
 use linger_protocol::id::{BlobId, CallId, MessageId, PromptId};
 use linger_protocol::message::{ContentBlock, HostedPart, ImageSource, Role, text_of};
 use serde_json::json;
@@ -64,20 +67,22 @@ impl Shown {
                 vec![chunk(SessionUpdate::AgentThoughtChunk, &delta.message, &delta.text)]
             }
             EventBody::ToolCallDelta { call_id, name, delta } => self.writes(call_id, name, &delta.text),
-            EventBody::Message { role: Role::User, content, message, prompt: Some(prompt), .. } => {
+            EventBody::Message(MessageAdded { role: Role::User, content, message, prompt: Some(prompt), .. }) => {
                 if own.contains(prompt) { Vec::new() } else { user(message, content, blobs) }
             }
-            EventBody::Message { role: Role::User, content, asks: Some(Asks::Check), .. } => {
+            EventBody::Message(MessageAdded { role: Role::User, content, asks: Some(Asks::Check), .. }) => {
                 vec![note(&text_of(content))]
             }
-            EventBody::Message { role: Role::Assistant, content, message, .. } => self.answer(message, content),
+            EventBody::Message(MessageAdded { role: Role::Assistant, content, message, .. }) => {
+                self.answer(message, content)
+            }
             EventBody::MessageSuperseded { .. } => vec![note("retrying this step; ignore the text above")],
             EventBody::CheckStarted { call_id, command, .. } => {
                 self.calls.entry(call_id.clone()).or_default();
                 let call = ToolCall::new(call_id.to_string(), format!("check: {command}")).kind(ToolKind::Execute);
                 vec![SessionUpdate::ToolCall(call)]
             }
-            EventBody::ToolStarted { call_id, tool, tool_kind, action, locations: at, input, .. } => {
+            EventBody::ToolStarted(ToolStarted { call_id, tool, tool_kind, action, locations: at, input, .. }) => {
                 let known = self.calls.insert(call_id.clone(), Output::default()).is_some();
                 if known {
                     let fields = ToolCallUpdateFields::new()
@@ -96,7 +101,9 @@ impl Shown {
                 vec![SessionUpdate::ToolCall(call)]
             }
             EventBody::ToolOutputDelta { call_id, text, .. } => self.output(call_id, text),
-            EventBody::ToolFinished { call_id, is_error, content, changes, locations: at, exit, .. } => {
+            EventBody::ToolFinished(ToolFinished {
+                call_id, is_error, content, changes, locations: at, exit, ..
+            }) => {
                 self.calls.remove(call_id);
                 let status = if *is_error { ToolCallStatus::Failed } else { ToolCallStatus::Completed };
                 let mut fields = ToolCallUpdateFields::new().status(status).content(result(content, changes, blobs));
@@ -109,15 +116,15 @@ impl Shown {
                 vec![update(call_id, fields)]
             }
             EventBody::Plan { entries } => vec![SessionUpdate::Plan(Plan::new(entries.iter().map(entry).collect()))],
-            EventBody::SessionChanged { mode, name, .. } => {
+            EventBody::SessionChanged(SessionChanged { mode, name, .. }) => {
                 let mode = mode.map(|mode| SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(mode.to_string())));
                 let title = name.clone().map(|name| SessionInfoUpdate::new().title(name));
                 mode.into_iter().chain(title.map(SessionUpdate::SessionInfoUpdate)).collect()
             }
-            EventBody::Compacted { tokens_before, tokens_after, .. } => {
+            EventBody::Compacted(Compacted { tokens_before, tokens_after, .. }) => {
                 vec![note(&format!("the context was compacted: {tokens_before} tokens to {tokens_after}"))]
             }
-            EventBody::Notice { level: Level::Warning | Level::Error, code, text, .. }
+            EventBody::Notice(Notice { level: Level::Warning | Level::Error, code, text, .. })
                 if *code != Some(NoticeCode::KeyMissing) =>
             {
                 vec![note(text)]

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use linger_protocol::event::EventBody;
+use linger_protocol::event::{Compacted, CompactionFailed, CompactionStarted, EventBody, TurnFinished};
 use linger_protocol::id::PromptId;
 use linger_protocol::message::StopReason;
 use linger_protocol::method::SessionCompact;
@@ -56,9 +56,7 @@ pub(super) fn run(args: arguments::Compact) -> Result<Exit, Failure> {
         match attachment.next(check)? {
             Happened::Event(notification, raw) => {
                 let body = &notification.event.body;
-                if let EventBody::PermissionRequested { .. }
-                | EventBody::QuestionAsked { .. }
-                | EventBody::Notice { .. } = body
+                if let EventBody::PermissionRequested(_) | EventBody::QuestionAsked { .. } | EventBody::Notice(_) = body
                 {
                     check.get_or_insert_with(Instant::now);
                 }
@@ -68,22 +66,26 @@ pub(super) fn run(args: arguments::Compact) -> Result<Exit, Failure> {
                     terminal.print(renderer.event(&notification.event))?;
                 }
                 match body {
-                    EventBody::Compacted { prompt: Some(of), .. } if *of == asked.prompt => exit = Some(Exit::GOOD),
-                    EventBody::CompactionFailed { prompt: Some(of), .. } if *of == asked.prompt => {
+                    EventBody::Compacted(Compacted { prompt: Some(of), .. }) if *of == asked.prompt => {
+                        exit = Some(Exit::GOOD)
+                    }
+                    EventBody::CompactionFailed(CompactionFailed { prompt: Some(of), .. }) if *of == asked.prompt => {
                         exit = exit.or(Some(Exit::FAILED));
                     }
                     EventBody::TurnStarted { prompt } => own = *prompt == asked.prompt,
-                    EventBody::TurnFinished { stop_reason: stop_reason @ StopReason::Cancelled, .. } if own => {
+                    EventBody::TurnFinished(TurnFinished {
+                        stop_reason: stop_reason @ StopReason::Cancelled, ..
+                    }) if own => {
                         terminal.say(reason(*stop_reason))?;
                         return Ok(Exit::of(*stop_reason));
                     }
-                    EventBody::TurnFinished { stop_reason, .. } if own => {
+                    EventBody::TurnFinished(TurnFinished { stop_reason, .. }) if own => {
                         return Ok(exit.unwrap_or(Exit::of(*stop_reason)));
                     }
-                    EventBody::TurnFinished {
+                    EventBody::TurnFinished(TurnFinished {
                         stop_reason: stop_reason @ (StopReason::Cancelled | StopReason::Error),
                         ..
-                    } => {
+                    }) => {
                         let session = &attachment.session;
                         let before = format!("the turn before this compaction: {}", reason(*stop_reason));
                         return Err(Failure::new(Exit::of(*stop_reason), before)
@@ -123,10 +125,10 @@ fn renderer(capabilities: &Capabilities) -> Renderer {
 /// Whether the event concerns this compaction or its delay.
 fn is_about(body: &EventBody, asked: &PromptId) -> bool {
     match body {
-        EventBody::CompactionStarted { prompt, .. }
-        | EventBody::Compacted { prompt, .. }
-        | EventBody::CompactionFailed { prompt, .. } => prompt.as_ref() == Some(asked),
-        EventBody::Notice { .. } => true,
+        EventBody::CompactionStarted(CompactionStarted { prompt, .. })
+        | EventBody::Compacted(Compacted { prompt, .. })
+        | EventBody::CompactionFailed(CompactionFailed { prompt, .. }) => prompt.as_ref() == Some(asked),
+        EventBody::Notice(_) => true,
         _ => false,
     }
 }

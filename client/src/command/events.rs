@@ -2,7 +2,10 @@
 
 use std::time::Instant;
 
-use linger_protocol::event::EventBody;
+use linger_protocol::event::{
+    EventBody, MessageAdded, Notice, PermissionRequested, PermissionResolved, PromptAccepted, QuestionResolved,
+    SessionChanged, SessionCreated, ToolStarted, TurnFinished,
+};
 use linger_protocol::events::{ALL_KINDS, NOW, Notification, Subscribe};
 use linger_protocol::id::Cursor;
 use linger_protocol::message::text_of;
@@ -51,7 +54,7 @@ pub(super) fn run(args: &Events) -> Result<Exit, Failure> {
             EventBody::CaughtUp {} if args.follow => {}
             EventBody::CaughtUp {} => return Ok(Exit::GOOD),
             // Only for this reader: its stream has ended.
-            EventBody::Notice { text, .. } if notification.session.is_none() => {
+            EventBody::Notice(Notice { text, .. }) if notification.session.is_none() => {
                 return Err(Failure::new(Exit::FAILED, text.clone()));
             }
             _ if event.at < from => {}
@@ -73,11 +76,11 @@ fn line(notification: &Notification) -> String {
 /// The main content of an event.
 fn summary(body: &EventBody) -> String {
     match body {
-        EventBody::SessionCreated { cwd, model, name, .. } => {
+        EventBody::SessionCreated(SessionCreated { cwd, model, name, .. }) => {
             let name = name.as_ref().map(|name| format!("{name} ")).unwrap_or_default();
             format!("{name}{model} in {}", cwd.display())
         }
-        EventBody::SessionChanged { model, mode, name, binned, .. } => {
+        EventBody::SessionChanged(SessionChanged { model, mode, name, binned, .. }) => {
             let parts = [
                 name.as_ref().map(|name| format!("name {name}")),
                 model.as_ref().map(|model| format!("model {model}")),
@@ -86,22 +89,25 @@ fn summary(body: &EventBody) -> String {
             ];
             parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
         }
-        EventBody::PromptAccepted { content, .. } | EventBody::Message { content, .. } => text_of(content),
-        EventBody::ToolStarted { tool, action, .. } => format!("{tool} {action}"),
-        EventBody::PermissionRequested { permission, tool, action, .. } => format!("{permission} {tool} {action}"),
-        EventBody::PermissionResolved { permission, decision, by, .. } => {
+        EventBody::PromptAccepted(PromptAccepted { content, .. })
+        | EventBody::Message(MessageAdded { content, .. }) => text_of(content),
+        EventBody::ToolStarted(ToolStarted { tool, action, .. }) => format!("{tool} {action}"),
+        EventBody::PermissionRequested(PermissionRequested { permission, tool, action, .. }) => {
+            format!("{permission} {tool} {action}")
+        }
+        EventBody::PermissionResolved(PermissionResolved { permission, decision, by, .. }) => {
             format!("{permission} {} by {by}", decision.name())
         }
         EventBody::QuestionAsked { question, asked } => format!("{question} {}", asked.text),
-        EventBody::QuestionResolved { question, answer, by, .. } => match answer {
+        EventBody::QuestionResolved(QuestionResolved { question, answer, by, .. }) => match answer {
             Some(answer) => format!("{question} {answer} by {by}"),
             None => format!("{question} withdrawn: {by}"),
         },
-        EventBody::TurnFinished { stop_reason, usage, .. } => {
+        EventBody::TurnFinished(TurnFinished { stop_reason, usage, .. }) => {
             let reason = serde_json::to_value(stop_reason).unwrap_or_default();
             format!("{} {}", reason.as_str().unwrap_or_default(), money::cost(usage))
         }
-        EventBody::Notice { text, .. } => text.clone(),
+        EventBody::Notice(Notice { text, .. }) => text.clone(),
         EventBody::Merged(done) => worktree::merged(done),
         EventBody::WorktreeChanged(now) => worktree::changed(now),
         _ => String::new(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use linger_protocol::event::EventBody;
+use linger_protocol::event::{EventBody, Notice};
 use linger_protocol::events::{NOW, Subscribe};
 use linger_protocol::id::{Cursor, QuestionId};
 use linger_protocol::method::QuestionList;
@@ -54,7 +54,7 @@ fn follow(client: Client, json: bool) -> Result<Exit, Failure> {
     print_new(&mut feed.client, &mut seen, json)?;
     while let Some((notification, _)) = feed.next()? {
         match &notification.event.body {
-            EventBody::Notice { text, .. } if notification.session.is_none() => {
+            EventBody::Notice(Notice { text, .. }) if notification.session.is_none() => {
                 return Err(Failure::new(Exit::FAILED, text.clone()));
             }
             EventBody::CaughtUp {} => {}

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use linger_protocol::event::{Event, EventBody, NoticeCode, Notification};
+use linger_protocol::event::{Event, EventBody, MessageAdded, Notice, NoticeCode, Notification};
 use linger_protocol::message::{Role, StopReason, Times};
 use linger_protocol::session::{Info, State};
 use serde_json::value::RawValue;
@@ -54,8 +54,8 @@ pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
             Happened::Event(notification, raw) => {
                 let body = &notification.event.body;
                 let caught_up = matches!(body, EventBody::CaughtUp {});
-                let removed = matches!(body, EventBody::Notice { code: Some(NoticeCode::Removed), .. });
-                let ended = matches!(body, EventBody::TurnFinished { .. });
+                let removed = matches!(body, EventBody::Notice(Notice { code: Some(NoticeCode::Removed), .. }));
+                let ended = matches!(body, EventBody::TurnFinished(_));
                 live |= caught_up;
                 queued.event(body);
                 if caught_up && let Some(last) = last.take() {
@@ -157,7 +157,7 @@ impl Printer {
         }
         let dated = matches!(
             event.body,
-            EventBody::Message { role: Role::User, prompt: Some(_), .. } | EventBody::TurnFinished { .. }
+            EventBody::Message(MessageAdded { role: Role::User, prompt: Some(_), .. }) | EventBody::TurnFinished(_)
         );
         if self.times && dated {
             let mut out = Vec::new();
@@ -167,7 +167,7 @@ impl Printer {
         }
         let mut out = self.renderer.event(event);
         if self.times
-            && let EventBody::Message { times: Some(Times { first_byte_ms, total_ms }), .. } = event.body
+            && let EventBody::Message(MessageAdded { times: Some(Times { first_byte_ms, total_ms }), .. }) = event.body
         {
             let line = format!("first byte after {first_byte_ms} ms, complete after {total_ms} ms");
             self.renderer.fresh_line(&mut out);

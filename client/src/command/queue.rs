@@ -1,6 +1,6 @@
 //! `linger queue`: lists a session's queued prompts, takes one back, or runs them.
 
-use linger_protocol::event::EventBody;
+use linger_protocol::event::{EventBody, MessageAdded, PromptAccepted};
 use linger_protocol::id::{PromptId, SessionId};
 use linger_protocol::message::text_of;
 use linger_protocol::method::{SessionContinue, SessionUnqueue};
@@ -71,7 +71,7 @@ pub(super) struct Queued(Vec<(PromptId, String)>);
 impl Queued {
     pub(super) fn event(&mut self, body: &EventBody) {
         match body {
-            EventBody::PromptAccepted { prompt, content, compact, command, .. } => {
+            EventBody::PromptAccepted(PromptAccepted { prompt, content, compact, command, .. }) => {
                 let text = match (compact, command) {
                     (true, _) => "a summary of older messages".to_owned(),
                     (false, Some(line)) => line.clone(),
@@ -81,7 +81,9 @@ impl Queued {
             }
             EventBody::TurnStarted { prompt }
             | EventBody::PromptUnqueued { prompt, .. }
-            | EventBody::Message { prompt: Some(prompt), .. } => self.0.retain(|(queued, _)| queued != prompt),
+            | EventBody::Message(MessageAdded { prompt: Some(prompt), .. }) => {
+                self.0.retain(|(queued, _)| queued != prompt)
+            }
             _ => {}
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use linger_protocol::event::EventBody;
+use linger_protocol::event::{EventBody, MessageAdded, TurnFinished};
 use linger_protocol::id::{Cursor, SessionId};
 use linger_protocol::message::{Role, StopReason, text_of};
 use linger_protocol::method::QuestionList;
@@ -111,7 +111,13 @@ fn print_answer(info: &Info) -> Result<(), Failure> {
     loop {
         match attachment.next(None)? {
             Happened::Event(notification, _) => match &notification.event.body {
-                EventBody::Message { role: Role::Assistant, content, interrupted: false, cut: now_cut, .. } => {
+                EventBody::Message(MessageAdded {
+                    role: Role::Assistant,
+                    content,
+                    interrupted: false,
+                    cut: now_cut,
+                    ..
+                }) => {
                     let text = text_of(content);
                     answer = if cut { answer + &text } else { text };
                     cut = *now_cut;
@@ -189,7 +195,7 @@ struct Ended {
 fn note(ended: &mut Option<Ended>, body: &EventBody) {
     match body {
         EventBody::TurnStarted { .. } => *ended = None,
-        EventBody::TurnFinished { detail, hint, .. } => {
+        EventBody::TurnFinished(TurnFinished { detail, hint, .. }) => {
             *ended = Some(Ended { detail: detail.clone(), hint: hint.clone() });
         }
         _ => {}
@@ -210,15 +216,15 @@ fn news(
             Happened::Event(notification, _) => {
                 note(ended, &notification.event.body);
                 if let EventBody::TurnStarted { .. }
-                | EventBody::TurnFinished { .. }
-                | EventBody::PermissionRequested { .. }
-                | EventBody::PermissionResolved { .. }
+                | EventBody::TurnFinished(_)
+                | EventBody::PermissionRequested(_)
+                | EventBody::PermissionResolved(_)
                 | EventBody::QuestionAsked { .. }
-                | EventBody::QuestionResolved { .. }
+                | EventBody::QuestionResolved(_)
                 | EventBody::ConfigConfirmed { .. }
-                | EventBody::ToolFinished { .. }
+                | EventBody::ToolFinished(_)
                 | EventBody::ChildUpdated(_)
-                | EventBody::Notice { .. }
+                | EventBody::Notice(_)
                 | EventBody::CaughtUp {} = notification.event.body
                 {
                     return Ok(true);

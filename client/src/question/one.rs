@@ -1,6 +1,6 @@
 //! One question: how it is shown, and which key or word means which answer.
 
-use linger_protocol::event::{Event, EventBody, FileChange};
+use linger_protocol::event::{Event, EventBody, FileChange, PermissionRequested};
 use linger_protocol::id::{QuestionId, SessionId};
 use linger_protocol::permission::Decision;
 use linger_protocol::question::{
@@ -82,7 +82,9 @@ impl Question {
     pub(crate) fn of_event(event: &Event) -> Option<Self> {
         // Whose it is does not matter to the one who reads its events.
         let question = Self::of_pending(&PendingQuestion::of_event(&SessionId::default(), event)?)?;
-        let EventBody::PermissionRequested { rule, changes, .. } = &event.body else { return Some(question) };
+        let EventBody::PermissionRequested(PermissionRequested { rule, changes, .. }) = &event.body else {
+            return Some(question);
+        };
         Some(Self { rule: rule.clone(), changes: changes.clone(), ..question })
     }
 

@@ -1,6 +1,6 @@
 //! The open questions of a session, and the effect of a key or a line on the first of them.
 
-use linger_protocol::event::{Event, EventBody};
+use linger_protocol::event::{Event, EventBody, PermissionResolved, QuestionResolved};
 use linger_protocol::id::QuestionId;
 use linger_protocol::permission::Decision;
 use linger_protocol::question::Answer;
@@ -30,9 +30,9 @@ impl Questions {
         let writes = self.writes;
         self.open.extend(Question::of_event(event).map(|question| Question { writes, ..question }));
         match &event.body {
-            EventBody::PermissionResolved { permission: question, .. }
-            | EventBody::QuestionResolved { question, .. } => self.remove(question),
-            EventBody::TurnFinished { .. } => self.open.retain(|question| !question.holds_up),
+            EventBody::PermissionResolved(PermissionResolved { permission: question, .. })
+            | EventBody::QuestionResolved(QuestionResolved { question, .. }) => self.remove(question),
+            EventBody::TurnFinished(_) => self.open.retain(|question| !question.holds_up),
             _ => {}
         }
         before.as_ref() != self.first().map(|question| &question.id)

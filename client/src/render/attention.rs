@@ -1,6 +1,6 @@
 //! When a terminal draws attention to itself: a question waits, or a long turn has ended. Pure.
 
-use linger_protocol::event::{Event, EventBody, NoticeCode};
+use linger_protocol::event::{Event, EventBody, Notice, NoticeCode, TurnFinished};
 use linger_protocol::message::StopReason;
 
 /// The shortest turn whose end is signalled, in milliseconds: a person waits for a shorter one.
@@ -20,12 +20,12 @@ impl Attention {
     /// Takes the next event; what is to be said, if something is. `live` is false for what is repeated.
     pub(crate) fn event(&mut self, event: &Event, live: bool) -> Option<&'static str> {
         let text = match &event.body {
-            EventBody::TurnStarted { .. } | EventBody::Notice { code: Some(NoticeCode::Resumed), .. } => {
+            EventBody::TurnStarted { .. } | EventBody::Notice(Notice { code: Some(NoticeCode::Resumed), .. }) => {
                 self.started_at = Some(event.at);
                 None
             }
-            EventBody::PermissionRequested { .. } | EventBody::QuestionAsked { .. } => Some("needs an answer"),
-            EventBody::TurnFinished { stop_reason, .. } => {
+            EventBody::PermissionRequested(_) | EventBody::QuestionAsked { .. } => Some("needs an answer"),
+            EventBody::TurnFinished(TurnFinished { stop_reason, .. }) => {
                 let took = event.at.saturating_sub(self.started_at.take().unwrap_or(event.at));
                 match stop_reason {
                     StopReason::Cancelled => None,

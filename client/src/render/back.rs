@@ -4,7 +4,9 @@
 
 use std::collections::VecDeque;
 
-use linger_protocol::event::{Event, EventBody, Outcome};
+use linger_protocol::event::{
+    CompactionStarted, Event, EventBody, MessageAdded, Outcome, ToolFinished, ToolStarted, TurnFinished,
+};
 use linger_protocol::message::{ContentBlock, Role, StopReason, text_of};
 use linger_protocol::session::Info;
 
@@ -88,7 +90,7 @@ impl Back {
                     self.count = self.count.saturating_sub(1);
                 }
             }
-            EventBody::Compacted { .. } => self.compacted = self.count.saturating_sub(1),
+            EventBody::Compacted(_) => self.compacted = self.count.saturating_sub(1),
             body => {
                 if let Some(turn) = self.turns.back_mut() {
                     turn.event(body);
@@ -149,13 +151,13 @@ impl Back {
 impl Turn {
     fn event(&mut self, body: &EventBody) {
         match body {
-            EventBody::CompactionStarted { prompt: Some(_), .. } if self.items.is_empty() => {
+            EventBody::CompactionStarted(CompactionStarted { prompt: Some(_), .. }) if self.items.is_empty() => {
                 self.items.push(PastItem::Prompt("/compact".to_owned()));
             }
-            EventBody::Message { role: Role::User, content, prompt: Some(_), .. } => {
+            EventBody::Message(MessageAdded { role: Role::User, content, prompt: Some(_), .. }) => {
                 self.items.push(PastItem::Prompt(attached::shown(content).0));
             }
-            EventBody::Message { role: Role::Assistant, content, interrupted: false, .. } => {
+            EventBody::Message(MessageAdded { role: Role::Assistant, content, interrupted: false, .. }) => {
                 let text = text_of(content);
                 if !text.trim().is_empty() {
                     self.items.push(PastItem::Answer(text));
@@ -166,18 +168,18 @@ impl Turn {
                     }
                 }
             }
-            EventBody::ToolStarted { call_id, tool, action, .. } => {
+            EventBody::ToolStarted(ToolStarted { call_id, tool, action, .. }) => {
                 let text = match action.strip_prefix(tool.as_str()) {
                     Some(rest) if rest.starts_with(' ') => action.clone(),
                     _ => format!("{tool} {action}"),
                 };
                 self.call(call_id.as_str(), |call, _| *call = text);
             }
-            EventBody::ToolFinished { call_id, is_error, outcome, .. } => {
+            EventBody::ToolFinished(ToolFinished { call_id, is_error, outcome, .. }) => {
                 let good = *outcome == Outcome::Ran && !is_error;
                 self.call(call_id.as_str(), |_, end| *end = Some(good));
             }
-            EventBody::TurnFinished { stop_reason, usage, .. } => {
+            EventBody::TurnFinished(TurnFinished { stop_reason, usage, .. }) => {
                 let cost = money::cost(usage);
                 let spent = money::traffic(usage);
                 let cost = if cost.is_empty() { spent } else { format!("{spent}, {cost}") };

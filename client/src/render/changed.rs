@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use linger_protocol::event::{EventBody, Instruction};
+use linger_protocol::event::{EventBody, Instruction, SessionChanged};
 use linger_protocol::session::{Effort, PrefixFingerprint};
 
 use super::renderer::Renderer;
@@ -11,7 +11,7 @@ use crate::terminal::{Output, clean_line};
 impl Renderer {
     /// Prints what has changed of the session, a line each.
     pub(super) fn session_changed(&mut self, body: &EventBody, out: &mut Vec<Output>) {
-        let EventBody::SessionChanged {
+        let EventBody::SessionChanged(SessionChanged {
             model,
             mode,
             effort,
@@ -29,7 +29,7 @@ impl Renderer {
             mcp_servers,
             binned,
             ..
-        } = body
+        }) = body
         else {
             return;
         };

@@ -1,6 +1,9 @@
 //! The output for each event: one arm a kind.
 
-use linger_protocol::event::{Asks, Event, EventBody, Level, NoticeCode, PlanEntry, PlanStatus};
+use linger_protocol::event::{
+    Asks, BackgroundEnded, Compacted, CompactionFailed, Event, EventBody, Level, MessageAdded, Notice, NoticeCode,
+    PermissionResolved, PlanEntry, PlanStatus, PromptAccepted, QuestionResolved, ToolFinished,
+};
 use linger_protocol::id::PromptId;
 use linger_protocol::message::{ContentBlock, Role, text_of};
 use linger_protocol::permission::Decision;
@@ -22,17 +25,23 @@ impl Renderer {
             EventBody::ThinkingDelta(delta) => self.thinking_delta(delta, out),
             EventBody::HostedDelta { tool, part, delta } => self.hosted_delta(*tool, *part, delta, out),
             EventBody::ChildUpdated(update) => self.child(update, out),
-            EventBody::PromptAccepted { prompt, content, by, .. } => self.accepted(prompt, content, by.as_deref()),
-            EventBody::Message { role: Role::User, asks: Some(asks), content, prompt, .. } => {
+            EventBody::PromptAccepted(PromptAccepted { prompt, content, by, .. }) => {
+                self.accepted(prompt, content, by.as_deref())
+            }
+            EventBody::Message(MessageAdded { role: Role::User, asks: Some(asks), content, prompt, .. }) => {
                 self.say_request(*asks, content, prompt.as_ref(), out);
             }
-            EventBody::Message { role: Role::User, content, prompt, .. } => self.prompt(content, prompt.as_ref(), out),
-            EventBody::Message { content, interrupted, cut, .. } => self.answer(content, *interrupted, *cut, out),
+            EventBody::Message(MessageAdded { role: Role::User, content, prompt, .. }) => {
+                self.prompt(content, prompt.as_ref(), out)
+            }
+            EventBody::Message(MessageAdded { content, interrupted, cut, .. }) => {
+                self.answer(content, *interrupted, *cut, out)
+            }
             EventBody::MessageSuperseded { .. } => self.say_dim(lines::SUPERSEDED, out),
             EventBody::CheckStarted { failed, tries, .. } => self.say_dim(&lines::check(*failed, *tries), out),
-            EventBody::ToolStarted { .. } => self.tool_started(&event.body, out),
-            EventBody::ToolFinished { call_id, .. } => self.tool_finished(call_id, &event.body, out),
-            EventBody::BackgroundEnded { background, exit, reason, .. } => {
+            EventBody::ToolStarted(_) => self.tool_started(&event.body, out),
+            EventBody::ToolFinished(ToolFinished { call_id, .. }) => self.tool_finished(call_id, &event.body, out),
+            EventBody::BackgroundEnded(BackgroundEnded { background, exit, reason, .. }) => {
                 self.say_dim(&lines::background_ended(background.as_str(), exit.as_ref(), reason.as_deref()), out);
             }
             EventBody::Checkpoint(taken) => self.checkpoint(taken, out),
@@ -43,35 +52,35 @@ impl Renderer {
             EventBody::Merged(merged) => self.say_dim(&worktree::merged(merged), out),
             EventBody::WorktreeChanged(worktree) => self.say_dim(&worktree::changed(worktree), out),
             EventBody::Plan { entries } => self.plan(entries, out),
-            EventBody::PermissionRequested { .. } | EventBody::QuestionAsked { .. } if self.settings.permissions => {
+            EventBody::PermissionRequested(_) | EventBody::QuestionAsked { .. } if self.settings.permissions => {
                 self.question(&event.body, out);
             }
-            EventBody::PermissionResolved { decision, by, reason, .. } => {
+            EventBody::PermissionResolved(PermissionResolved { decision, by, reason, .. }) => {
                 let answer = (*decision != Decision::Cancelled).then(|| decision_text(*decision));
                 self.say_answer(answer, by, reason.as_deref(), out);
             }
-            EventBody::QuestionResolved { answer, by, reason, .. } => {
+            EventBody::QuestionResolved(QuestionResolved { answer, by, reason, .. }) => {
                 self.say_answer(answer.as_deref(), by, reason.as_deref(), out);
             }
-            EventBody::SessionChanged { .. } => self.session_changed(&event.body, out),
-            EventBody::CompactionStarted { .. }
-            | EventBody::Compacted { .. }
-            | EventBody::CompactionFailed { .. }
-            | EventBody::Trimmed { .. } => self.compaction(&event.body, out),
+            EventBody::SessionChanged(_) => self.session_changed(&event.body, out),
+            EventBody::CompactionStarted(_)
+            | EventBody::Compacted(_)
+            | EventBody::CompactionFailed(_)
+            | EventBody::Trimmed(_) => self.compaction(&event.body, out),
             EventBody::Lost { first, last } if event.seq == Some(*first) => {
                 self.say_dim(&lines::lost(*first, *last), out);
             }
-            EventBody::Notice { .. } => self.notice(&event.body, out),
+            EventBody::Notice(_) => self.notice(&event.body, out),
             EventBody::TurnStarted { .. } => (self.wait, self.busy) = (None, true),
-            EventBody::TurnFinished { .. } => self.turn_finished(&event.body, out),
+            EventBody::TurnFinished(_) => self.turn_finished(&event.body, out),
             EventBody::CaughtUp {} => self.caught_up(event.at, out),
             EventBody::PromptUnqueued { prompt, by, .. } => self.say_unqueued(prompt, by.as_deref(), out),
-            EventBody::SessionCreated { .. }
-            | EventBody::PermissionRequested { .. }
+            EventBody::SessionCreated(_)
+            | EventBody::PermissionRequested(_)
             | EventBody::QuestionAsked { .. }
             | EventBody::ConfigConfirmed { .. }
             | EventBody::BackgroundStarted { .. }
-            | EventBody::UndoStarted { .. }
+            | EventBody::UndoStarted(_)
             | EventBody::ToolOutputDelta { .. }
             | EventBody::ToolCallDelta { .. }
             | EventBody::CommandStarted { .. }
@@ -84,12 +93,14 @@ impl Renderer {
     /// Keeps what later lines depend on.
     fn remember(&mut self, body: &EventBody) {
         match body {
-            EventBody::SessionCreated { .. } => self.is_new = true,
-            EventBody::Message { role: Role::Assistant, .. } | EventBody::TurnFinished { .. } => self.is_new = false,
-            EventBody::TurnStarted { prompt } | EventBody::Compacted { prompt: Some(prompt), .. } => {
+            EventBody::SessionCreated(_) => self.is_new = true,
+            EventBody::Message(MessageAdded { role: Role::Assistant, .. }) | EventBody::TurnFinished(_) => {
+                self.is_new = false
+            }
+            EventBody::TurnStarted { prompt } | EventBody::Compacted(Compacted { prompt: Some(prompt), .. }) => {
                 self.waiting.remove(prompt);
             }
-            EventBody::CompactionFailed { reason, prompt, .. } => {
+            EventBody::CompactionFailed(CompactionFailed { reason, prompt, .. }) => {
                 self.not_compacted = Some(format!("not compacted: {reason}"));
                 if let Some(prompt) = prompt {
                     self.waiting.remove(prompt);
@@ -191,7 +202,7 @@ impl Renderer {
     }
 
     fn notice(&mut self, body: &EventBody, out: &mut Vec<Output>) {
-        let EventBody::Notice { level, text, until_at, code, .. } = body else { return };
+        let EventBody::Notice(Notice { level, text, until_at, code, .. }) = body else { return };
         let ends = [NoticeCode::Removed, NoticeCode::Damaged, NoticeCode::Offered, NoticeCode::Unconfigured];
         if code.is_some_and(|code| ends.contains(&code)) {
             // The text has stopped: what is held back of it comes first.

@@ -2,7 +2,9 @@
 //!
 //! It goes to a file or a pipe, so text stays as the model wrote it; only fences grow until nothing inside can close them.
 
-use linger_protocol::event::{Event, EventBody};
+use linger_protocol::event::{
+    Compacted, Event, EventBody, MessageAdded, SessionChanged, SessionCreated, ToolFinished, ToolStarted, TurnFinished,
+};
 use linger_protocol::message::{ContentBlock, Role, StopReason, text_of};
 
 use super::words::reason;
@@ -13,20 +15,22 @@ const MAX_OUTPUT: usize = 16 << 10;
 /// The Markdown of an event; empty if it has none.
 pub(crate) fn markdown(event: &Event) -> String {
     match &event.body {
-        EventBody::SessionCreated { cwd, model, .. } => format!("# Session in {}\n\nModel: {model}\n\n", cwd.display()),
-        EventBody::SessionChanged { title: Some(title), .. } => format!("Title: {title}\n\n"),
-        EventBody::Message { role: Role::User, content, prompt: Some(_), .. } => {
+        EventBody::SessionCreated(SessionCreated { cwd, model, .. }) => {
+            format!("# Session in {}\n\nModel: {model}\n\n", cwd.display())
+        }
+        EventBody::SessionChanged(SessionChanged { title: Some(title), .. }) => format!("Title: {title}\n\n"),
+        EventBody::Message(MessageAdded { role: Role::User, content, prompt: Some(_), .. }) => {
             let pictures = content.iter().filter(|block| matches!(block, ContentBlock::Image { .. })).count();
             let pictures = if pictures > 0 { format!("({pictures} pictures)\n\n") } else { String::new() };
             format!("## Prompt\n\n{}\n\n{pictures}", text_of(content).trim())
         }
-        EventBody::Message { role: Role::Assistant, content, model, .. } => {
+        EventBody::Message(MessageAdded { role: Role::Assistant, content, model, .. }) => {
             let text = text_of(content);
             let by = model.as_deref().map(|model| format!(" ({model})")).unwrap_or_default();
             if text.trim().is_empty() { String::new() } else { format!("## Answer{by}\n\n{}\n\n", text.trim()) }
         }
-        EventBody::ToolStarted { tool, action, .. } => format!("### {tool}\n\n{}", fenced(action)),
-        EventBody::ToolFinished { content, diff, is_error, .. } => {
+        EventBody::ToolStarted(ToolStarted { tool, action, .. }) => format!("### {tool}\n\n{}", fenced(action)),
+        EventBody::ToolFinished(ToolFinished { content, diff, is_error, .. }) => {
             let output = text_of(content);
             let end = (0..=output.len().min(MAX_OUTPUT)).rev().find(|at| output.is_char_boundary(*at)).unwrap_or(0);
             let (shown, cut) = output.split_at(end);
@@ -35,7 +39,7 @@ pub(crate) fn markdown(event: &Event) -> String {
             let diff = diff.as_deref().map(fenced).unwrap_or_default();
             format!("{failed}{}{cut}{diff}", fenced(shown))
         }
-        EventBody::TurnFinished { stop_reason, .. } if *stop_reason != StopReason::EndTurn => {
+        EventBody::TurnFinished(TurnFinished { stop_reason, .. }) if *stop_reason != StopReason::EndTurn => {
             format!("*{}*\n\n", reason(*stop_reason))
         }
         EventBody::Forked(begun) => {
@@ -48,7 +52,9 @@ pub(crate) fn markdown(event: &Event) -> String {
         EventBody::Rewound(back) => {
             format!("---\n\nWent back to before prompt {}; the old branch is session {}.\n\n", back.prompt, back.branch)
         }
-        EventBody::Compacted { summary, .. } => format!("## Summary for the model\n\n{}\n\n", summary.trim()),
+        EventBody::Compacted(Compacted { summary, .. }) => {
+            format!("## Summary for the model\n\n{}\n\n", summary.trim())
+        }
         _ => String::new(),
     }
 }

@@ -1,6 +1,6 @@
 //! Events that are one dimmed line each. Pure.
 
-use linger_protocol::event::{EventBody, Exit};
+use linger_protocol::event::{EventBody, Exit, PermissionRequested};
 use linger_protocol::message::{ContentBlock, text_of};
 use linger_protocol::question::Subject;
 use linger_protocol::tree::{Forked, Rewound};
@@ -50,7 +50,7 @@ pub(super) fn lost(first: u64, last: u64) -> String {
 /// A question where none can be answered.
 pub(super) fn question(body: &EventBody) -> Option<String> {
     match body {
-        EventBody::PermissionRequested { permission, tool, action, about, .. } => {
+        EventBody::PermissionRequested(PermissionRequested { permission, tool, action, about, .. }) => {
             let tool = if *about == Some(Subject::Check) { "this turn's check:" } else { tool };
             Some(format!("? {permission}: {} {}", clean_line(tool), clean_exact_line(action)))
         }

@@ -2,7 +2,10 @@
 //!
 //! These rows are redrawn and vanish with the turn; nothing of them stays on the screen.
 
-use linger_protocol::event::{Event, EventBody, NoticeCode};
+use linger_protocol::event::{
+    Event, EventBody, MessageAdded, Notice, NoticeCode, SessionChanged, SessionCreated, ToolFinished, ToolStarted,
+    TurnFinished,
+};
 use linger_protocol::id::CallId;
 use linger_protocol::message::{Role, Usage};
 use linger_protocol::permission::Mode;
@@ -107,49 +110,55 @@ impl Live {
                 (self.started_at, self.usage) = (event.at, Usage::default());
                 self.begins(Activity::Waiting);
             }
-            EventBody::Notice { code: Some(NoticeCode::Resumed | NoticeCode::Continued), .. } => {
+            EventBody::Notice(Notice { code: Some(NoticeCode::Resumed | NoticeCode::Continued), .. }) => {
                 self.started_at = event.at;
                 self.begins(Activity::Waiting);
             }
             EventBody::TextDelta(_) => self.doing = Activity::Writing,
             EventBody::ThinkingDelta(_) => self.doing = Activity::Thinking,
             EventBody::ToolCallDelta { name, .. } => self.doing = Activity::Calling(clean_line(name).into_owned()),
-            EventBody::Message { role: Role::Assistant, usage, interrupted, .. } => {
+            EventBody::Message(MessageAdded { role: Role::Assistant, usage, interrupted, .. }) => {
                 self.doing = Activity::Waiting;
                 if let Some(usage) = usage {
                     self.context_tokens = Some(usage.input_tokens + usage.output_tokens);
                 }
                 self.usage += Usage::of_answer(*usage, *interrupted);
             }
-            EventBody::ToolStarted { call_id, tool, action, .. } => self.starts(call_id, tool, action, event.at),
+            EventBody::ToolStarted(ToolStarted { call_id, tool, action, .. }) => {
+                self.starts(call_id, tool, action, event.at)
+            }
             EventBody::ToolOutputDelta { call_id, text, .. } => self.output(call_id, text),
             EventBody::ChildUpdated(update) => {
                 if let Some(running) = self.calls.iter_mut().find(|running| running.call == update.call_id) {
                     running.child = Some(child::now(update));
                 }
             }
-            EventBody::ToolFinished { call_id, .. } => self.calls.retain(|running| running.call != *call_id),
-            EventBody::Notice { code: Some(NoticeCode::Retry), until_at, .. } => {
+            EventBody::ToolFinished(ToolFinished { call_id, .. }) => {
+                self.calls.retain(|running| running.call != *call_id)
+            }
+            EventBody::Notice(Notice { code: Some(NoticeCode::Retry), until_at, .. }) => {
                 self.doing = Activity::Retry(*until_at)
             }
-            EventBody::Notice { code: Some(NoticeCode::KeyMissing | NoticeCode::KeyPending), .. } => {
+            EventBody::Notice(Notice { code: Some(NoticeCode::KeyMissing | NoticeCode::KeyPending), .. }) => {
                 self.doing = Activity::Key;
             }
-            EventBody::Notice { code: Some(NoticeCode::Reached | NoticeCode::KeyFound), .. } => {
+            EventBody::Notice(Notice { code: Some(NoticeCode::Reached | NoticeCode::KeyFound), .. }) => {
                 self.doing = Activity::Waiting;
             }
-            EventBody::Notice { code: Some(NoticeCode::Unconfirmed), .. } => self.doing = Activity::Confirmation,
-            EventBody::CompactionStarted { .. } => self.doing = Activity::Summarising,
-            EventBody::Compacted { .. } | EventBody::CompactionFailed { .. } => self.doing = Activity::Waiting,
-            EventBody::SessionCreated { mode, .. } => self.mode = *mode,
-            EventBody::SessionChanged { mode, model, .. } => {
+            EventBody::Notice(Notice { code: Some(NoticeCode::Unconfirmed), .. }) => {
+                self.doing = Activity::Confirmation
+            }
+            EventBody::CompactionStarted(_) => self.doing = Activity::Summarising,
+            EventBody::Compacted(_) | EventBody::CompactionFailed(_) => self.doing = Activity::Waiting,
+            EventBody::SessionCreated(SessionCreated { mode, .. }) => self.mode = *mode,
+            EventBody::SessionChanged(SessionChanged { mode, model, .. }) => {
                 self.mode = mode.unwrap_or(self.mode);
                 if model.is_some() {
                     // Another model's window.
                     self.context_window = None;
                 }
             }
-            EventBody::TurnFinished { context_tokens, context_window, .. } => {
+            EventBody::TurnFinished(TurnFinished { context_tokens, context_window, .. }) => {
                 self.context_tokens = context_tokens.or(self.context_tokens);
                 self.context_window = context_window.or(self.context_window);
                 self.calls.clear();

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use linger_protocol::event::{Delta, EventBody};
+use linger_protocol::event::{Delta, EventBody, PromptAccepted};
 use linger_protocol::id::PromptId;
 use linger_protocol::message::ContentBlock;
 use serde_json::Value;
@@ -30,13 +30,13 @@ impl Shaped {
     /// Keeps up with an event.
     pub(super) fn event(&mut self, body: &EventBody) {
         match body {
-            EventBody::PromptAccepted { prompt, schema: Some(schema), .. } if has_answer(schema) => {
+            EventBody::PromptAccepted(PromptAccepted { prompt, schema: Some(schema), .. }) if has_answer(schema) => {
                 self.prompts.insert(prompt.clone());
             }
             EventBody::TurnStarted { prompt, .. } => {
                 self.running = Some(prompt.clone()).filter(|prompt| self.prompts.contains(prompt));
             }
-            EventBody::TurnFinished { .. } => {
+            EventBody::TurnFinished(_) => {
                 if let Some(prompt) = self.running.take() {
                     self.prompts.remove(&prompt);
                 }

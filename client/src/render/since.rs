@@ -4,7 +4,10 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use linger_protocol::attention::LastRead;
-use linger_protocol::event::{ChangeKind, Event, EventBody, FileChange, Outcome, ToolKind};
+use linger_protocol::event::{
+    ChangeKind, Event, EventBody, FileChange, Outcome, PermissionRequested, PermissionResolved, QuestionResolved,
+    ToolFinished, ToolKind, ToolStarted, TurnFinished,
+};
 use linger_protocol::message::{StopReason, Usage};
 use linger_protocol::permission::Decision;
 
@@ -54,10 +57,10 @@ impl Since {
     pub(crate) fn event(&mut self, event: &Event) {
         let is_new = event.seq.is_some_and(|seq| seq > self.left.seq);
         match &event.body {
-            EventBody::ToolStarted { call_id, tool_kind, action, .. } => {
+            EventBody::ToolStarted(ToolStarted { call_id, tool_kind, action, .. }) => {
                 self.running.insert(call_id.to_string(), (*tool_kind, action.clone()));
             }
-            EventBody::ToolFinished { call_id, is_error, outcome, diff, changes, exit, .. } => {
+            EventBody::ToolFinished(ToolFinished { call_id, is_error, outcome, diff, changes, exit, .. }) => {
                 let call = self.running.remove(call_id.as_str());
                 if !is_new {
                     return;
@@ -69,20 +72,20 @@ impl Since {
                     self.failed.push(format!("{}{}", first_line(&action), code.unwrap_or_default()));
                 }
             }
-            EventBody::PermissionRequested { permission, action, .. } => {
+            EventBody::PermissionRequested(PermissionRequested { permission, action, .. }) => {
                 self.asked.insert(permission.to_string(), action.clone());
             }
             EventBody::QuestionAsked { question, asked } => {
                 self.asked.insert(question.to_string(), asked.text.clone());
             }
-            EventBody::PermissionResolved { permission, decision, by, .. } => {
+            EventBody::PermissionResolved(PermissionResolved { permission, decision, by, .. }) => {
                 let answer = (*decision != Decision::Cancelled).then(|| decision_text(*decision));
                 self.say_answer(permission.as_str(), answer, by, is_new);
             }
-            EventBody::QuestionResolved { question, answer, by, .. } => {
+            EventBody::QuestionResolved(QuestionResolved { question, answer, by, .. }) => {
                 self.say_answer(question.as_str(), answer.as_deref(), by, is_new);
             }
-            EventBody::TurnFinished { stop_reason, usage, .. } if is_new => {
+            EventBody::TurnFinished(TurnFinished { stop_reason, usage, .. }) if is_new => {
                 self.turns += 1;
                 self.usage += *usage;
                 if *stop_reason != StopReason::EndTurn {

@@ -1,7 +1,7 @@
 //! Tool calls as lines: the call, its result, its diff.
 
 use linger_protocol::checkpoint::Checkpoint;
-use linger_protocol::event::{ChangeKind, EventBody, Outcome, ToolKind};
+use linger_protocol::event::{ChangeKind, EventBody, Outcome, ToolFinished, ToolKind, ToolStarted};
 use linger_protocol::id::CallId;
 use linger_protocol::message::{ContentBlock, text_of};
 
@@ -27,7 +27,7 @@ const TAIL_FAILED: usize = 15;
 
 impl Renderer {
     pub(super) fn tool_started(&mut self, body: &EventBody, out: &mut Vec<Output>) {
-        let EventBody::ToolStarted { call_id, tool, action, tool_kind, .. } = body else { return };
+        let EventBody::ToolStarted(ToolStarted { call_id, tool, action, tool_kind, .. }) = body else { return };
         self.call_line(tool, action, out);
         self.call_lines(action, out);
         let call = Call { tool: tool.clone(), action: action.clone(), kind: *tool_kind, started: true };
@@ -78,7 +78,10 @@ impl Renderer {
     }
 
     pub(super) fn tool_finished(&mut self, id: &CallId, body: &EventBody, out: &mut Vec<Output>) {
-        let EventBody::ToolFinished { is_error, outcome, content, file, diff, ms, exit, .. } = body else { return };
+        let EventBody::ToolFinished(ToolFinished { is_error, outcome, content, file, diff, ms, exit, .. }) = body
+        else {
+            return;
+        };
         let style = self.settings.style;
         let call = self.calls.remove(id);
         let kind = call.as_ref().map_or(ToolKind::Other, |call| call.kind);

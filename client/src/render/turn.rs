@@ -1,6 +1,6 @@
 //! The end of a turn: why it ended, what it took, and how long to wait for the next try.
 
-use linger_protocol::event::EventBody;
+use linger_protocol::event::{EventBody, TurnFinished};
 use linger_protocol::message::StopReason;
 
 use super::renderer::Renderer;
@@ -10,7 +10,7 @@ use crate::terminal::{Output, clean_line};
 
 impl Renderer {
     pub(super) fn turn_finished(&mut self, body: &EventBody, out: &mut Vec<Output>) {
-        let EventBody::TurnFinished {
+        let EventBody::TurnFinished(TurnFinished {
             stop_reason,
             detail,
             hint,
@@ -21,7 +21,7 @@ impl Renderer {
             context_window,
             steps,
             ..
-        } = body
+        }) = body
         else {
             return;
         };

@@ -1,6 +1,8 @@
 //! Events of the session: the state they change, and the notes they print.
 
-use linger_protocol::event::{Event, EventBody, NoticeCode};
+use linger_protocol::event::{
+    Compacted, CompactionFailed, Event, EventBody, Notice, NoticeCode, PromptAccepted, SessionChanged, TurnFinished,
+};
 use linger_protocol::message::StopReason;
 use linger_protocol::session::{State, When};
 
@@ -11,7 +13,9 @@ use crate::terminal::terminal_width;
 impl About {
     /// Keeps up with the session's settings.
     fn event(&mut self, body: &EventBody) {
-        let EventBody::SessionChanged { model, mode, effort, name, unattended, .. } = body else { return };
+        let EventBody::SessionChanged(SessionChanged { model, mode, effort, name, unattended, .. }) = body else {
+            return;
+        };
         self.effort = effort.unwrap_or(self.effort);
         self.mode = mode.unwrap_or(self.mode);
         self.next_mode = self.next_mode.filter(|_| mode.is_none());
@@ -38,20 +42,22 @@ impl Repl {
                 self.runs(event);
                 self.prompts.start(prompt);
             }
-            EventBody::Notice { code: Some(NoticeCode::Resumed | NoticeCode::Continued), .. } => self.runs(event),
-            EventBody::Notice { code: Some(NoticeCode::Offered | NoticeCode::Unconfigured), .. } => {
+            EventBody::Notice(Notice { code: Some(NoticeCode::Resumed | NoticeCode::Continued), .. }) => {
+                self.runs(event)
+            }
+            EventBody::Notice(Notice { code: Some(NoticeCode::Offered | NoticeCode::Unconfigured), .. }) => {
                 (self.turn.running, self.turn.offered, self.turn.cancelling) = (None, true, false);
                 self.say_offered()?;
             }
             // A compaction within the running turn starts no turn of its own.
-            EventBody::Compacted { prompt: Some(prompt), .. }
-            | EventBody::CompactionFailed { prompt: Some(prompt), .. }
+            EventBody::Compacted(Compacted { prompt: Some(prompt), .. })
+            | EventBody::CompactionFailed(CompactionFailed { prompt: Some(prompt), .. })
                 if !self.prompts.started_last(prompt) =>
             {
                 self.prompts.start(prompt);
             }
-            EventBody::TurnFinished { stop_reason, .. } => self.finished(*stop_reason)?,
-            EventBody::SessionChanged { .. } => self.about.event(&event.body),
+            EventBody::TurnFinished(TurnFinished { stop_reason, .. }) => self.finished(*stop_reason)?,
+            EventBody::SessionChanged(_) => self.about.event(&event.body),
             _ => {}
         }
         if let Some(news) = self.attention.event(event, self.caught_up) {
@@ -84,7 +90,7 @@ impl Repl {
     fn queue_event(&mut self, event: &Event) -> Result<(), Failure> {
         let waits = self.turn.running.is_some() || self.turn.offered || !self.prompts.queue().is_empty();
         self.prompts.event(event);
-        let EventBody::PromptAccepted { when, by, .. } = &event.body else { return Ok(()) };
+        let EventBody::PromptAccepted(PromptAccepted { when, by, .. }) = &event.body else { return Ok(()) };
         if !self.caught_up || by.as_deref() != Some(self.attachment.client.name.as_str()) {
             return Ok(());
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use linger_protocol::event::{Event, EventBody};
+use linger_protocol::event::{Event, EventBody, ToolFinished, ToolStarted};
 use linger_protocol::id::CallId;
 use linger_protocol::message::text_of;
 
@@ -34,10 +34,10 @@ impl Outputs {
     /// Keeps up with an event.
     pub(super) fn event(&mut self, event: &Event) {
         match &event.body {
-            EventBody::ToolStarted { call_id, tool, action, .. } => {
+            EventBody::ToolStarted(ToolStarted { call_id, tool, action, .. }) => {
                 self.started.insert(call_id.clone(), format!("{tool}: {action}"));
             }
-            EventBody::ToolFinished { call_id, content, file, .. } => {
+            EventBody::ToolFinished(ToolFinished { call_id, content, file, .. }) => {
                 let Some(action) = self.started.remove(call_id) else { return };
                 let mut text = text_of(content);
                 let end = (0..=MAX_OUTPUT.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
@@ -48,7 +48,7 @@ impl Outputs {
                 self.finished.push_front((action, text));
                 self.finished.truncate(KEPT);
             }
-            EventBody::TurnFinished { .. } => self.started.clear(),
+            EventBody::TurnFinished(_) => self.started.clear(),
             _ => {}
         }
     }

@@ -3,7 +3,7 @@
 //! Our prompt is sent, accepted and started; its start may be seen before the answer to its request. After a cancel it is
 //! held, until /continue sends it again.
 
-use linger_protocol::event::{Event, EventBody};
+use linger_protocol::event::{Compacted, CompactionFailed, Event, EventBody, MessageAdded, PromptAccepted};
 use linger_protocol::id::PromptId;
 use linger_protocol::message::text_of;
 use linger_protocol::session::When;
@@ -96,16 +96,16 @@ impl Prompts {
     /// Keeps the queue up to date.
     pub(super) fn event(&mut self, event: &Event) {
         match &event.body {
-            EventBody::PromptAccepted { prompt, content, when: When::Queue, compact, .. } => {
+            EventBody::PromptAccepted(PromptAccepted { prompt, content, when: When::Queue, compact, .. }) => {
                 let first = text_of(content).lines().next().map(clean_line).unwrap_or_default().into_owned();
                 let text = if *compact { "/compact".to_owned() } else { first };
                 self.queue.push((prompt.clone(), text));
             }
             EventBody::TurnStarted { prompt }
             | EventBody::PromptUnqueued { prompt, .. }
-            | EventBody::Message { prompt: Some(prompt), .. }
-            | EventBody::Compacted { prompt: Some(prompt), .. }
-            | EventBody::CompactionFailed { prompt: Some(prompt), .. } => {
+            | EventBody::Message(MessageAdded { prompt: Some(prompt), .. })
+            | EventBody::Compacted(Compacted { prompt: Some(prompt), .. })
+            | EventBody::CompactionFailed(CompactionFailed { prompt: Some(prompt), .. }) => {
                 self.queue.retain(|(queued, _)| queued != prompt);
             }
             // The queued prompts are the origin's.

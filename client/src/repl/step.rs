@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use linger_protocol::event::{EventBody, NoticeCode};
+use linger_protocol::event::{EventBody, Notice, NoticeCode};
 use linger_protocol::footprint;
 use linger_protocol::method::{SessionMerge, SessionPrompt};
 use linger_protocol::{RpcError, error::Code};
@@ -44,7 +44,7 @@ impl Repl {
             Happened::Event(notification, _) => {
                 self.event(&notification.event)?;
                 match notification.event.body {
-                    EventBody::Notice { code: Some(NoticeCode::Removed), .. } => self.removed().map(Some),
+                    EventBody::Notice(Notice { code: Some(NoticeCode::Removed), .. }) => self.removed().map(Some),
                     _ => Ok(None),
                 }
             }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-use linger_protocol::event::{Event, EventBody, Level, NoticeCode};
+use linger_protocol::event::{Event, EventBody, Level, NoticeCode, TurnFinished};
 use linger_protocol::id::{BlobId, CallId, MessageId, QuestionId, SessionId, TurnId};
 use linger_protocol::message::{ContentBlock, StopReason, Usage};
 use linger_protocol::question::QuestionKind;
@@ -109,7 +109,7 @@ impl Carry<'_, '_> {
             // An earlier run of the helper copied it.
             return Ok(broken.map(|text| left(events, text)));
         }
-        let homeless = examined.state.cwd.as_os_str().is_empty() && !SessionId::from(id).is_daemon();
+        let homeless = examined.state.identity.cwd.as_os_str().is_empty() && !SessionId::from(id).is_daemon();
         if events == 0 || homeless {
             return Ok(Some(left(0, broken.unwrap_or_default())));
         }
@@ -178,7 +178,7 @@ impl Carry<'_, '_> {
     /// Ends the transaction of a session: the events that a repair adds, and its other rows.
     fn end(&self, id: &str, examined: Examined, asked: BTreeMap<QuestionId, QuestionKind>) -> Result<(), StoreError> {
         let Examined { mut state, env, results, broken, events, known, head, goes_on, rebuilt, .. } = examined;
-        let (updated_at, file) = (state.updated_at, self.file.display());
+        let (updated_at, file) = (state.progress.updated_at, self.file.display());
         let text = match &broken {
             None => format!("the database was set aside, and this session carried over whole from {file}"),
             Some(broken) => format!(
@@ -205,20 +205,20 @@ impl Carry<'_, '_> {
         let notice = notice(NoticeCode::Damaged, text);
         let (mut new, mut folds, session) = (Vec::new(), vec![environment(&env)], SessionId::from(id));
         for Draft { turn, body, .. } in unanswered.into_iter().chain(drafts).chain(asks_again).chain([notice]) {
-            let event = Event { body, seq: Some(state.head + 1), at: clock::now(), turn };
+            let event = Event { body, seq: Some(state.progress.head + 1), at: clock::now(), turn };
             state.apply(&event);
             folds.extend(question_fold(&session, &event).into_iter().chain(spent(&event)));
             new.push(Arc::new(stored(&event)));
         }
         // A repair is no activity: lists keep their order.
-        state.updated_at = updated_at;
+        state.progress.updated_at = updated_at;
         let is_taken = |name: &String| {
             let others = "SELECT 1 FROM session WHERE name = ? AND id <> ?";
             self.target.connection.prepare_cached(others)?.exists([name, id])
         };
-        if state.name.as_ref().map(is_taken).transpose()?.unwrap_or_default() {
+        if state.settings.name.as_ref().map(is_taken).transpose()?.unwrap_or_default() {
             // A newer session has it.
-            state.name = None;
+            state.give_up_name();
         }
         folds.insert(0, state.to_fold());
         // The event of an outcome may be among lost ones at the end.
@@ -285,28 +285,30 @@ impl Target<'_> {
 
 /// Ends the running turn of a session that has lost events, so that nothing continues by itself.
 fn cut_off(state: &State, results: &HashMap<CallId, ContentBlock>, why: &str) -> Vec<Draft> {
-    let finished = |prompt, usage, steps| EventBody::TurnFinished {
-        prompt,
-        stop_reason: StopReason::Error,
-        detail: Some(why.to_owned()),
-        hint: Some("look at what it did before you go on".to_owned()),
-        until_at: None,
-        answer: None,
-        usage,
-        session_usage: Some(state.usage),
-        context_tokens: None,
-        context_window: None,
-        steps,
+    let finished = |prompt, usage, steps| {
+        EventBody::TurnFinished(TurnFinished {
+            prompt,
+            stop_reason: StopReason::Error,
+            detail: Some(why.to_owned()),
+            hint: Some("look at what it did before you go on".to_owned()),
+            until_at: None,
+            answer: None,
+            usage,
+            session_usage: Some(state.progress.usage),
+            context_tokens: None,
+            context_window: None,
+            steps,
+        })
     };
-    if let Some(turn) = &state.turn {
+    if let Some(turn) = &*state.turn {
         let mut drafts = recovery::close(state, &[], results, why);
         drafts.push(Draft::of_turn(&turn.id, finished(turn.prompt.clone(), turn.usage, turn.steps)));
         return drafts;
     }
-    let Some(queued) = state.queue.front().filter(|_| state.has_due_prompt()) else { return Vec::new() };
+    let Some(queued) = state.queue.prompts.front().filter(|_| state.has_due_prompt()) else { return Vec::new() };
     // The first queued prompt would start, and may have had its turn: it is shown, and not answered. The others stay queued.
-    let turn = TurnId(format!("t{}", state.counts.turns + 1));
-    let message = MessageId(format!("m{}", state.counts.messages + 1));
+    let turn = TurnId(format!("t{}", state.progress.counts.turns + 1));
+    let message = MessageId(format!("m{}", state.progress.counts.messages + 1));
     let started = EventBody::TurnStarted { prompt: queued.prompt.clone() };
     let said = || EventBody::user_message(message, queued.content.clone(), Some(queued.prompt.clone()), None);
     let bodies =

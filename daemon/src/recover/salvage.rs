@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use linger_protocol::event::{Event, EventBody};
+use linger_protocol::event::{Event, EventBody, MessageAdded, SessionCreated};
 use linger_protocol::id::CallId;
 use linger_protocol::message::{ContentBlock, Role};
 use rusqlite::Connection;
@@ -56,7 +56,7 @@ pub(super) fn examine(connection: &Connection, id: &str) -> Examined {
     let mut session = Examined::default();
     let row = read::session(connection, id).unwrap_or_else(|error| {
         session.wrong = Some(StoreError::from(error).0.to_string());
-        None
+        read::session_alone(connection, id).ok().flatten()
     });
     if row.is_none() {
         session.wrong.get_or_insert_with(|| "its row is missing".to_owned());
@@ -66,12 +66,11 @@ pub(super) fn examine(connection: &Connection, id: &str) -> Examined {
     let has_env = env.is_some();
     session.env = env.unwrap_or_default();
     session.read_events(connection, id, stored.as_ref());
-    if let Some(row) = row.filter(|_| session.state.cwd.as_os_str().is_empty()) {
+    if let Some(row) = row.filter(|_| session.state.identity.cwd.as_os_str().is_empty()) {
         // Its first event and its state are lost.
-        session.state.cwd = row.cwd.into();
-        session.state.name = session.state.name.take().or(row.name);
+        session.state.stand_in(row.cwd.into(), row.name);
     }
-    if !has_env || stored.as_ref().is_none_or(|stored| stored.head != session.head) {
+    if !has_env || stored.as_ref().is_none_or(|stored| stored.progress.head != session.head) {
         session.wrong.get_or_insert_with(|| "its state cannot be read, or is not that of its last event".to_owned());
     }
     let size = format!("SELECT size = {} FROM session WHERE id = ?1", write::SIZE);
@@ -81,10 +80,12 @@ pub(super) fn examine(connection: &Connection, id: &str) -> Examined {
         let why = session.wrong.as_deref().unwrap_or_default();
         session.broken = Some(format!("{why}, and events after {} may be missing", session.head));
     }
-    session.rebuilt =
-        stored.as_ref().is_none_or(|stored| stored.head != session.head || !permits_the_same(stored, &session.state));
+    session.rebuilt = stored
+        .as_ref()
+        .is_none_or(|stored| stored.progress.head != session.head || !permits_the_same(stored, &session.state));
     session.goes_on = session.broken.is_none() && !(session.rebuilt && has_allowed(&session.state));
-    if let Some(stored) = stored.filter(|stored| !session.goes_on && [session.head, session.known] == [stored.head; 2])
+    if let Some(stored) =
+        stored.filter(|stored| !session.goes_on && [session.head, session.known] == [stored.progress.head; 2])
     {
         session.trust(stored);
     }
@@ -94,7 +95,7 @@ pub(super) fn examine(connection: &Connection, id: &str) -> Examined {
 impl Examined {
     fn read_events(&mut self, connection: &Connection, id: &str, stored: Option<&State>) {
         let last = read::last(connection, id);
-        let head = stored.map_or(0, |stored| stored.head);
+        let head = stored.map_or(0, |stored| stored.progress.head);
         self.known = last.as_ref().map_or(head, |last| head.max(*last));
         let until = self.known;
         self.broken = last.err().filter(|_| stored.is_none()).map(|error| format!("its end cannot be found: {error}"));
@@ -125,7 +126,7 @@ impl Examined {
     fn lose(&mut self) {
         let seq = self.head + 1;
         let body = EventBody::Lost { first: seq, last: seq };
-        self.state.apply(&Event { body, seq: Some(seq), at: self.state.updated_at, turn: None });
+        self.state.apply(&Event { body, seq: Some(seq), at: self.state.progress.updated_at, turn: None });
         self.head = seq;
         match self.lost.last_mut().filter(|gap| gap.1 + 1 == seq) {
             Some(gap) => gap.1 = seq,
@@ -136,10 +137,10 @@ impl Examined {
     /// Uses the stored state, which has what the lost events did.
     fn trust(&mut self, mut state: State) {
         // The content of a queued prompt is in its event.
-        state.queue.retain(|queued| !self.is_lost(queued.seq));
+        state.retain_prompts(|seq| !self.is_lost(seq));
         let of_turn = |turn: &Turn| {
-            let asked = turn.shape.as_ref().is_none_or(|shape| !self.is_lost(shape.seq));
-            asked && self.lost.iter().all(|(_, last)| *last <= state.before_turn)
+            let asked = turn.demands.shape.as_ref().is_none_or(|shape| !self.is_lost(shape.seq));
+            asked && self.lost.iter().all(|(_, last)| *last <= state.progress.before_turn)
         };
         self.goes_on = state.turn.as_ref().is_none_or(of_turn);
         self.rebuilt = false;
@@ -154,8 +155,8 @@ impl Examined {
         }
         self.state.apply(&event);
         match &event.body {
-            EventBody::SessionCreated { env, .. } if self.env.is_empty() => self.env.clone_from(env),
-            EventBody::Message { role: Role::User, .. } => self.results.clear(),
+            EventBody::SessionCreated(SessionCreated { env, .. }) if self.env.is_empty() => self.env.clone_from(env),
+            EventBody::Message(MessageAdded { role: Role::User, .. }) => self.results.clear(),
             body => self.results.extend(recovery::result_of(body)),
         }
         (self.events, self.head) = (self.events + 1, seq);
@@ -169,18 +170,18 @@ fn permits_the_same(one: &State, other: &State) -> bool {
         let asked = state.turn.iter().flat_map(|turn| &turn.questions);
         asked.map(|asked| (asked.id.clone(), asked.digest.clone(), asked.answer.clone())).collect()
     };
-    one.mode == other.mode
-        && one.grants == other.grants
-        && one.directories == other.directories
-        && one.tools == other.tools
-        && one.confirmed == other.confirmed
-        && one.trusted == other.trusted
+    let (set, other_set) = (&*one.settings, &*other.settings);
+    set.mode == other_set.mode
+        && set.grants == other_set.grants
+        && set.directories == other_set.directories
+        && set.tools == other_set.tools
+        && one.daemon == other.daemon
         && answers(one) == answers(other)
 }
 
 /// Whether a question has its answer, and the call that it holds up has not begun.
 fn has_allowed(state: &State) -> bool {
-    let Some(turn) = &state.turn else { return false };
+    let Some(turn) = &*state.turn else { return false };
     let waits = |call: &CallId| turn.calls.iter().any(|it| it.id == *call && !it.started && !it.finished);
     turn.questions.iter().any(|asked| asked.answer.is_some() && asked.call.as_ref().is_none_or(waits))
 }

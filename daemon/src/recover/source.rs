@@ -20,8 +20,9 @@ use crate::store::idempotency::{Key, Outcome};
 use crate::store::{INCREMENTAL, SCHEMA, files, migrate};
 
 /// The tables besides `event`, and the column that names the session.
-const TABLES: [(&str, &str); 6] = [
+const TABLES: [(&str, &str); 7] = [
     ("session", "id"),
+    ("family", "session"),
     ("scratch", "session"),
     ("outcome", "session"),
     ("usage", "session"),

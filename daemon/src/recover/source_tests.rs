@@ -1,6 +1,6 @@
 //! Databases that were opened or set aside, and what can be read of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use linger_protocol::event::Event;
@@ -11,11 +11,12 @@ use crate::recover::salvage::examine;
 use crate::recover::tests::killed;
 use crate::session::circles::Made;
 use crate::session::state::State;
-use crate::store::Store;
 use crate::store::aside::AsideKind;
 use crate::store::open::tests::{SCHEMA_1, SEEDS, copy_of, files, opens};
 use crate::store::read;
 use crate::store::rng::Rng;
+use crate::store::write::write_session;
+use crate::store::{Fold, Store};
 
 /// The size of a page.
 const PAGE: usize = PAGE_SIZE;
@@ -127,6 +128,62 @@ fn a_wal_that_is_damaged_in_the_middle_is_kept_and_what_comes_before_is_used() {
     assert_eq!(opens(&path, "a WAL that ends"), []);
 }
 
+/// The last schema whose states are whole in one column.
+const SCHEMA_4: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/schema-4.sql"));
+
+/// The text of a state, of which each append has written what had changed.
+#[derive(Default)]
+struct Appended(BTreeMap<&'static str, String>);
+
+impl Appended {
+    fn append(&mut self, state: &mut State) -> String {
+        let Fold::Session { head, rows, .. } = state.take_changes() else { panic!("the state is folded") };
+        for (name, text) in rows {
+            self.0.remove(name);
+            self.0.extend(text.map(|text| (name, text)));
+        }
+        self.0.iter().fold(head, |all, (name, text)| format!("{all}\n{name} {text}"))
+    }
+}
+
+#[test]
+fn a_database_with_whole_states_is_loaded_for_ever() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("linger.db");
+    Connection::open(&path).unwrap().execute_batch(SCHEMA_4).unwrap();
+    assert_eq!(opens(&path, "schema 4"), []);
+    let connection = Connection::open(&path).unwrap();
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    assert_eq!(version, SCHEMA);
+    let ids = ids(&connection);
+    assert_eq!(ids.len(), 17);
+    for id in ids {
+        // What is folded again is what was stored; what is not stored with the state is not compared.
+        let examined = examine(&connection, &id);
+        assert_eq!((&examined.broken, &examined.wrong), (&None, &None), "{id}");
+        assert!(examined.goes_on && !examined.rebuilt, "{id}");
+        let row = read::session(&connection, &id).unwrap().unwrap();
+        let fold = State::from_stored(&row.fold).unwrap();
+        assert_eq!(fold.to_rows(), examined.state.to_rows(), "{id}");
+        assert_eq!(fold.stored_name(), row.state, "{id}");
+        // The next append writes it in rows, of which the state is read again.
+        write_session(&connection, &id, &[], &[], &[fold.clone().take_changes()]).unwrap();
+        let again = read::session(&connection, &id).unwrap().unwrap();
+        assert_ne!(again.fold, row.fold);
+        assert_eq!(State::from_stored(&again.fold), Some(fold), "{id}");
+        // Appended event by event, it can be read after each.
+        let (page, _) = read::page(&connection, &id, 0, u64::MAX >> 1, usize::MAX >> 1, usize::MAX);
+        let (mut state, mut rows, mut text) = (State::default(), Appended::default(), String::new());
+        for event in page {
+            state.apply(&serde_json::from_str(&event.data).unwrap());
+            text = rows.append(&mut state);
+            let read = State::from_stored(&text).unwrap_or_else(|| panic!("{id}, event {}: {text}", event.seq));
+            assert_eq!(read.to_rows(), state.to_rows(), "{id}, event {}", event.seq);
+        }
+        assert_eq!(State::from_stored(&text), State::from_stored(&again.fold), "{id}");
+    }
+}
+
 #[test]
 fn a_database_of_the_first_schema_is_loaded_for_ever() {
     let dir = tempfile::tempdir().unwrap();
@@ -142,21 +199,20 @@ fn a_database_of_the_first_schema_is_loaded_for_ever() {
         let stored = read::session(&connection, id).unwrap().unwrap();
         let mut fold = State::from_stored(&stored.fold).unwrap();
         // The words of prompts that wait are in their events.
-        fold.queue
-            .iter_mut()
-            .zip(&examined.state.queue)
-            .for_each(|(stored, read)| stored.content.clone_from(&read.content));
+        for queued in &examined.state.queue.prompts {
+            fold.restore_prompt(queued.seq, queued.content.clone(), None);
+        }
         // Of costs, of the prompt of a turn, and of when a question was asked, the build that stored it said nothing.
         let mut read = examined.state.clone();
-        read.turn.iter_mut().flat_map(|turn| &mut turn.questions).for_each(|asked| asked.at = 0);
+        read.turn.forge().iter_mut().flat_map(|turn| &mut turn.questions).for_each(|asked| asked.at = 0);
         assert_eq!(fold.turn.as_ref().and_then(|turn| turn.prompt.as_ref()), None);
-        read.turn.iter_mut().for_each(|turn| turn.prompt = None);
-        assert_eq!((read.usage.cost_micros, fold.usage.cost_at_least), (None, false));
-        read.usage.cost_at_least = false;
+        read.turn.forge().iter_mut().for_each(|turn| turn.prompt = None);
+        assert_eq!((read.progress.usage.cost_micros, fold.progress.usage.cost_at_least), (None, false));
+        read.progress.usage.cost_at_least = false;
         // And of what its calls are, and of how long its turns ran.
-        read.budget = fold.budget;
-        read.turn.iter_mut().flat_map(|turn| &mut turn.calls).for_each(|call| call.made = Made::default());
-        read.turn.iter_mut().for_each(|turn| turn.usage.cost_at_least = false);
+        read.progress.budget = fold.progress.budget;
+        read.turn.forge().iter_mut().flat_map(|turn| &mut turn.calls).for_each(|call| call.made = Made::default());
+        read.turn.forge().iter_mut().for_each(|turn| turn.usage.cost_at_least = false);
         assert_eq!(fold, read, "{id}: what is folded again is what was stored");
         (examined.events, examined.state.stored_name(), examined.env["HOME"].clone())
     };

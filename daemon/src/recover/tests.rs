@@ -24,8 +24,15 @@ const SEEDS: u64 = 40;
 fn set_head(connection: &Connection, session: &str, head: i64) {
     let fold: String =
         connection.query_row("SELECT fold FROM session WHERE id = ?", [session], |row| row.get(0)).unwrap();
-    let state = State { head: head as u64, ..State::from_stored(&fold).unwrap() };
-    connection.execute("UPDATE session SET fold = ? WHERE id = ?", [&state.to_stored(), session]).unwrap();
+    // The state is whole in one column: the database is of the first schema.
+    let (body, _) = fold.rsplit_once(",\"sum\":\"").unwrap();
+    let mut state: serde_json::Value = serde_json::from_str(&format!("{body}}}")).unwrap();
+    state["head"] = head.into();
+    let mut fold = state.to_string();
+    fold.pop();
+    let sum = crc32fast::hash(fold.as_bytes());
+    fold += &format!(",\"sum\":\"{sum:08x}\"}}");
+    connection.execute("UPDATE session SET fold = ? WHERE id = ?", [&fold, session]).unwrap();
 }
 
 /// A database of some sessions, as after a kill.

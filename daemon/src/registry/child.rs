@@ -89,7 +89,7 @@ impl Registry {
             let busy = RpcError::new(Code::Busy, format!("session {session} has a running turn"));
             return Err(busy.hint("cancel it first, or use force"));
         }
-        let at_work = below.iter().find(|(_, state)| state.turn.is_some() && state.binned_at.is_none());
+        let at_work = below.iter().find(|(_, state)| state.turn.is_some() && state.settings.binned_at.is_none());
         if let (Some((child, _)), false) = (at_work, force) {
             let busy = RpcError::new(Code::Busy, format!("session {session} has a child at work, {child}"));
             return Err(busy.hint("cancel it first, or use force"));
@@ -120,8 +120,8 @@ impl Registry {
     /// Makes the children of a session ask as much as it does, at least. When this returns they do.
     pub async fn tighten(self: &Arc<Self>, session: &SessionId, mode: Mode) -> Result<(), RpcError> {
         for (child, state) in self.below(session).await? {
-            let most = stricter(state.mode, mode);
-            if state.delegated.is_none() || most == state.mode || state.binned_at.is_some() {
+            let most = stricter(state.settings.mode, mode);
+            if state.task.delegated.is_none() || most == state.settings.mode || state.settings.binned_at.is_some() {
                 continue;
             }
             let set = Set { session: child.clone(), mode: Some(most), ..Set::default() };
@@ -139,10 +139,12 @@ impl Registry {
             let row = self.env.store.session(id.clone()).await?;
             Ok::<_, RpcError>(row.and_then(|row| State::from_stored(&row.fold)))
         };
-        let Some(parent) = state(session).await?.filter(|it| it.delegated.is_some()).and_then(|it| it.parent) else {
+        let Some(parent) =
+            state(session).await?.filter(|it| it.task.delegated.is_some()).and_then(|it| it.identity.parent.clone())
+        else {
             return Ok(());
         };
-        let Some(most) = state(&parent).await?.map(|parent| parent.mode) else { return Ok(()) };
+        let Some(most) = state(&parent).await?.map(|parent| parent.settings.mode) else { return Ok(()) };
         if stricter(mode, most) == mode {
             return Ok(());
         }

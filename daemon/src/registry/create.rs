@@ -9,7 +9,7 @@ use linger_protocol::agent::{Role, Scope, Status};
 use linger_protocol::budget::Budget;
 use linger_protocol::child::Delegated;
 use linger_protocol::error::Code;
-use linger_protocol::event::{EventBody, Level, NoticeCode};
+use linger_protocol::event::{EventBody, Level, NoticeCode, SessionCreated};
 use linger_protocol::id::SessionId;
 use linger_protocol::mcp::SessionServer;
 use linger_protocol::permission::Mode;
@@ -197,7 +197,7 @@ impl Registry {
         let of_workspace = warned_of.map(|text| EventBody::notice(Level::Warning, NoticeCode::ConfigWaits, text));
         env.servers.begin(&workspace, id.as_str());
         let (env_of, agent, one_shot) = (variables.clone(), role, params.one_shot);
-        let body = EventBody::SessionCreated {
+        let body = EventBody::SessionCreated(SessionCreated {
             cwd,
             model,
             mode,
@@ -212,7 +212,7 @@ impl Registry {
             allow,
             system,
             env: env_of,
-        };
+        });
         let (done, committed) = oneshot::channel();
         let commands = match self.mailboxes.add_new(id.clone()) {
             Ok(commands) => commands,

@@ -123,10 +123,10 @@ impl Registry {
         }
         let row = self.env.store.session(id.clone()).await?;
         let state = row.and_then(|row| State::from_stored(&row.fold));
-        let is_binned = state.is_some_and(|state| state.binned_at.is_some());
+        let is_binned = state.is_some_and(|state| state.settings.binned_at.is_some());
         let is_used = |state: &State| {
-            let is_out = state.binned_at.is_none();
-            state.updated_at >= before || (is_out && (is_binned || state.has_due_prompt()))
+            let is_out = state.settings.binned_at.is_none();
+            state.progress.updated_at >= before || (is_out && (is_binned || state.has_due_prompt()))
         };
         Ok(below.iter().any(|(_, state)| is_used(state)))
     }

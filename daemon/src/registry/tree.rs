@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
-use linger_protocol::event::EventBody;
+use linger_protocol::event::{EventBody, TurnFinished};
 use linger_protocol::id::SessionId;
 use linger_protocol::message::{StopReason, Usage};
 use linger_protocol::permission::Mode;
@@ -96,23 +96,24 @@ impl Registry {
         may_go_back(id, &state)?;
         let line = Line { store: &self.env.store, id: id.clone(), state: &state };
         // One that was made for another end of the session is not this one.
-        let branch_of = |key: &Key| Key { id: format!("{}/branch/{}", key.id, state.head), params: key.params.clone() };
+        let branch_of =
+            |key: &Key| Key { id: format!("{}/branch/{}", key.id, state.progress.head), params: key.params.clone() };
         let own = key.as_ref().map(branch_of);
         let made = match &own {
             Some(own) => self.env.store.answer_to::<ForkMade>(own).await?,
             None => None,
         };
-        let branch = match made.filter(|made| made.origin.seq == state.head) {
+        let branch = match made.filter(|made| made.origin.seq == state.progress.head) {
             Some(made) => made.session,
             None => {
-                let all = Point { seq: state.head, prompt: None };
+                let all = Point { seq: state.progress.head, prompt: None };
                 self.make_fork((row, &line, all), None, allows, own).await?.session
             }
         };
         let (prompt, text) = point.prompt.unwrap_or_default();
         let done = RewindDone { branch: branch.clone(), to: point.seq, prompt: prompt.clone(), text, changes };
         let files = asked.files;
-        let (to, head) = (point.seq, state.head);
+        let (to, head) = (point.seq, state.progress.head);
         let rewound = Rewound { to, prompt, branch: branch.clone(), files, context_tokens, ..Rewound::default() };
         let back = Box::new(GoBack { rewound, head, done });
         let done = place.ask(|reply| Command::GoBack(back, key, by, reply)).await;
@@ -170,7 +171,7 @@ impl Registry {
         let state =
             state.ok_or_else(|| self.env.store.found.of(id).unwrap_or_else(|| "its state cannot be read".to_owned()));
         let state = state.map_err(StoreError::damage)?;
-        if state.binned_at.is_some() {
+        if state.settings.binned_at.is_some() {
             let error = RpcError::new(Code::Binned, format!("session {id} is in the bin"));
             return Err(error.hint(format!("`linger restore {id}` takes it out")));
         }
@@ -213,7 +214,7 @@ impl Registry {
         if allows.added {
             env.servers.share_brought(origin.as_str(), id.as_str());
         }
-        let workspace = Arc::new(env.workspace(&id, &state.cwd, variables.clone(), disk::SHORT_TIMEOUT).await);
+        let workspace = Arc::new(env.workspace(&id, &state.identity.cwd, variables.clone(), disk::SHORT_TIMEOUT).await);
         env.read_workspace(&workspace).await;
         env.servers.begin(&workspace, id.as_str());
         let whole = state.forked();
@@ -260,7 +261,7 @@ fn may_go_back(id: &SessionId, state: &State) -> Result<(), RpcError> {
         let busy = RpcError::new(Code::Busy, format!("session {id} has an unfinished turn"));
         return Err(busy.hint("wait for its end, or cancel it first"));
     }
-    if state.passed_over.skipped.len() >= MAX_SKIPPED {
+    if state.history.passed_over.skipped.len() >= MAX_SKIPPED {
         let error = RpcError::new(Code::TooMuch, format!("session {id} went back {MAX_SKIPPED} times"));
         return Err(error.hint(format!("fork it at the prompt: `linger fork {id} --at PROMPT`")));
     }
@@ -269,7 +270,7 @@ fn may_go_back(id: &SessionId, state: &State) -> Result<(), RpcError> {
 
 /// The end of the turn in which a fork begins.
 fn left_within(prompt: linger_protocol::id::PromptId) -> EventBody {
-    EventBody::TurnFinished {
+    EventBody::TurnFinished(TurnFinished {
         prompt: Some(prompt),
         stop_reason: StopReason::Cancelled,
         detail: Some(LEFT.to_owned()),
@@ -281,5 +282,5 @@ fn left_within(prompt: linger_protocol::id::PromptId) -> EventBody {
         context_tokens: None,
         context_window: None,
         steps: 0,
-    }
+    })
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
-use linger_protocol::event::{Event, EventBody};
+use linger_protocol::event::{Compacted, Event, EventBody};
 use linger_protocol::id::SessionId;
 use linger_protocol::tree::{CompactionRow, Compactions, Uncompact, Uncompacted};
 
@@ -54,14 +54,14 @@ impl Registry {
             let idle = RpcError::new(Code::Idle, format!("session {id} has no compaction to take back"));
             return Err(idle.hint(format!("`linger log --compaction {id}` shows those that there were")));
         };
-        if state.passed_over.uncompacted.len() >= MAX_SKIPPED {
+        if state.history.passed_over.uncompacted.len() >= MAX_SKIPPED {
             return Err(RpcError::new(Code::TooMuch, format!("{MAX_SKIPPED} compactions were taken back already")));
         }
-        let head = state.head;
-        state.passed_over.uncompacted.push((row.seq, head + 1));
+        let head = state.progress.head;
+        state.try_uncompact(row.seq);
         let tokens = self.tokens_of(id, &state).await?;
-        if let Some(window) = self.env.providers.window(&state.model).filter(|window| tokens >= *window) {
-            let text = format!("the messages have about {tokens} tokens, and {} takes {window}", state.model);
+        if let Some(window) = self.env.providers.window(&state.settings.model).filter(|window| tokens >= *window) {
+            let text = format!("the messages have about {tokens} tokens, and {} takes {window}", state.settings.model);
             let error = RpcError::new(Code::TooMuch, text);
             return Err(error.hint("`/model` changes to a model with a larger window; `linger log` shows the messages"));
         }
@@ -75,12 +75,12 @@ impl Registry {
         state: &State,
         most: usize,
     ) -> Result<Vec<CompactionRow>, StoreError> {
-        let (page, _) = self.env.store.events_before(id.clone(), &["compacted"], state.head, most).await?;
-        let live = page.iter().filter(|stored| !state.passed_over.is_skipped(stored.seq));
+        let (page, _) = self.env.store.events_before(id.clone(), &["compacted"], state.progress.head, most).await?;
+        let live = page.iter().filter(|stored| !state.history.passed_over.is_skipped(stored.seq));
         let row = |event: Event| match event.body {
-            EventBody::Compacted { through, messages, summary, tokens_before, tokens_after, .. } => {
+            EventBody::Compacted(Compacted { through, messages, summary, tokens_before, tokens_after, .. }) => {
                 let (seq, at) = (event.seq.unwrap_or_default(), event.at);
-                let undone = state.passed_over.uncompacted.iter().any(|(compacted, _)| *compacted == seq);
+                let undone = state.history.passed_over.uncompacted.iter().any(|(compacted, _)| *compacted == seq);
                 Some(CompactionRow { seq, at, through, messages, summary, tokens_before, tokens_after, undone })
             }
             _ => None,
@@ -94,7 +94,7 @@ impl Registry {
         loop {
             let (mut page, more) = self.env.store.events_of(id.clone(), context::KINDS, after, context::PAGE).await?;
             after = page.last().map_or(after, |last| last.seq);
-            page.retain(|stored| !state.passed_over.has(stored));
+            page.retain(|stored| !state.history.passed_over.has(stored));
             let add = move || builder.add(&page).map(|()| builder);
             // A long history is parsed on a blocking thread, because one thread runs all sessions.
             let added = if more { task::spawn_blocking(add).await } else { Ok(add()) };

@@ -78,7 +78,7 @@ impl Registry {
         }
         let id = &asked.session;
         let (_, state) = self.stored(id).await?;
-        let (Some(worktree), Some(parent)) = (state.worktree().cloned(), state.parent.clone()) else {
+        let (Some(worktree), Some(parent)) = (state.task.worktree().cloned(), state.identity.parent.clone()) else {
             let error = RpcError::new(Code::NotAllowed, format!("session {id} has no git worktree of its own"));
             return Err(error.hint("`linger ls` shows those of children"));
         };
@@ -88,15 +88,20 @@ impl Registry {
         }
         let (_, of_parent) = self.stored(&parent).await?;
         for (id, state, what) in [(&parent, &of_parent, "the parent"), (id, &state, "the child")] {
-            if state.turn.is_some() || !state.queue.is_empty() {
+            if state.turn.is_some() || !state.queue.prompts.is_empty() {
                 let busy = RpcError::new(Code::Busy, format!("session {id}, {what}, is at work"));
                 return Err(busy.hint(format!("wait for its end: `linger wait {id}`, or cancel it first")));
             }
         }
         let commit = self.ask(id, Command::CommitWorktree).await?;
-        let agent = state.delegated.map(|of| of.agent).unwrap_or_default();
-        let work =
-            MergeWork { child: id.clone(), agent, worktree, commit, title: title(&state.given_title, &state.title) };
+        let agent = state.task.delegated.as_ref().map(|of| of.agent.clone()).unwrap_or_default();
+        let work = MergeWork {
+            child: id.clone(),
+            agent,
+            worktree,
+            commit,
+            title: title(&state.title.given_title, &state.title.title),
+        };
         let done = self.ask(&parent, |reply| Command::Merge(Box::new(work), key, by, reply)).await?;
         let status = WorktreeStatus::Merged;
         if let Err(error) = self.ask(id, |reply| Command::WorktreeIs(status, reply)).await {
@@ -115,10 +120,10 @@ impl Registry {
             let Some(state) = State::from_stored(&row.fold) else { continue };
             if id == session {
                 let variables = serde_json::from_str(&row.env).unwrap_or_default();
-                let workspace = self.env.workspace(id, &state.cwd, variables, disk::SHORT_TIMEOUT).await;
+                let workspace = self.env.workspace(id, &state.identity.cwd, variables, disk::SHORT_TIMEOUT).await;
                 self.sweep_worktrees(&Arc::new(workspace));
             }
-            let Some(worktree) = state.worktree().cloned() else { continue };
+            let Some(worktree) = state.task.worktree().cloned() else { continue };
             match self.ask(id, Command::TidyWorktree).await {
                 Ok(Some(Worktree { status: WorktreeStatus::Removed, .. }) | None) => {}
                 Ok(Some(now)) => kept.push(now),

@@ -297,7 +297,7 @@ impl Caller {
             return Ok(());
         }
         let row = services.store.session(session.clone()).await?;
-        let mode = row.and_then(|row| State::from_stored(&row.fold)).map_or(Mode::Auto, |state| state.mode);
+        let mode = row.and_then(|row| State::from_stored(&row.fold)).map_or(Mode::Auto, |state| state.settings.mode);
         if stricter(mode, Mode::Ask) == mode {
             return Ok(());
         }

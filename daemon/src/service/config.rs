@@ -89,7 +89,8 @@ async fn confirmed_earlier(services: &Services, follows_a_death: bool) -> (Optio
         Ok(Some(row)) => {
             let state = State::from_stored(&row.fold).unwrap_or_default();
             let is_open = state.open_questions().any(|it| it.about == Some(Subject::Configuration));
-            (state.confirmed.or_else(nothing), state.trusted, is_open)
+            let daemon = state.daemon.into_value();
+            (daemon.confirmed.or_else(nothing), daemon.trusted, is_open)
         }
         Ok(None) if !follows_a_death && is_first(services).await => (None, Trusted::new(), false),
         Ok(None) => (nothing(), Trusted::new(), false),

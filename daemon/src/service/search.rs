@@ -6,7 +6,7 @@ use std::collections::hash_map::Entry;
 use crate::sys::task::spawn_blocking;
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
-use linger_protocol::event::{Event, EventBody};
+use linger_protocol::event::{Event, EventBody, MessageAdded};
 use linger_protocol::id::SessionId;
 use linger_protocol::message::text_of;
 use linger_protocol::search::{FoundMessage, FoundMessages, Search};
@@ -105,7 +105,7 @@ pub async fn search(services: &Services, caller: &Caller, params: Search) -> Res
 /// The row of a match; absent if the event is no message.
 fn found(row: &SessionRow, stored: &Stored, terms: &[Term]) -> Option<FoundMessage> {
     let event: Event = serde_json::from_str(&stored.data).ok()?;
-    let EventBody::Message { role, content, .. } = event.body else { return None };
+    let EventBody::Message(MessageAdded { role, content, .. }) = event.body else { return None };
     Some(FoundMessage {
         session: row.id.clone(),
         name: row.name.clone(),

@@ -363,7 +363,7 @@ async fn may_add_tools(
         return Ok(caller.must_be_user(services, MORE_TOOLS));
     }
     let row = services.store.session(session.clone()).await?;
-    let mode = row.and_then(|row| State::from_stored(&row.fold)).map_or(Mode::Auto, |state| state.mode);
+    let mode = row.and_then(|row| State::from_stored(&row.fold)).map_or(Mode::Auto, |state| state.settings.mode);
     Ok(caller.may_have_mode(services, mode, false))
 }
 

@@ -5,7 +5,7 @@
 
 use linger_protocol::age;
 use linger_protocol::budget::{Budget, spell_dollars};
-use linger_protocol::event::{Event, EventBody, NoticeCode, Outcome};
+use linger_protocol::event::{Event, EventBody, MessageAdded, Notice, NoticeCode, Outcome, ToolFinished};
 use linger_protocol::message::Usage;
 use serde::{Deserialize, Serialize};
 
@@ -39,15 +39,15 @@ impl BudgetState {
     pub fn count(&mut self, event: &Event, passed: u64) {
         match &event.body {
             // What the daemon writes of a turn after it died comes first, and a notice that says so last.
-            EventBody::Message { interrupted: true, .. }
+            EventBody::Message(MessageAdded { interrupted: true, .. })
             | EventBody::MessageSuperseded { .. }
-            | EventBody::ToolFinished { outcome: Outcome::Unknown, .. } => {
+            | EventBody::ToolFinished(ToolFinished { outcome: Outcome::Unknown, .. }) => {
                 self.unsure_ms = self.unsure_ms.saturating_add(passed);
             }
-            EventBody::Notice {
+            EventBody::Notice(Notice {
                 code: Some(NoticeCode::Resumed | NoticeCode::Offered | NoticeCode::Unconfigured),
                 ..
-            } => self.unsure_ms = 0,
+            }) => self.unsure_ms = 0,
             _ => {
                 let unsure = std::mem::take(&mut self.unsure_ms);
                 self.worked_ms = self.worked_ms.saturating_add(unsure).saturating_add(passed);

@@ -11,7 +11,9 @@ use std::time::Instant;
 
 use linger_protocol::artifact::{Artifact, MENTION};
 use linger_protocol::checkpoint::Checkpoint;
-use linger_protocol::event::{AfterCrash, EventBody, Level, Location, NoticeCode, Outcome, ToolKind};
+use linger_protocol::event::{
+    AfterCrash, EventBody, Level, Location, NoticeCode, Outcome, ToolFinished, ToolKind, ToolStarted,
+};
 use linger_protocol::id::{CallId, SessionId};
 use linger_protocol::message::{ContentBlock, ImageSource, text_of};
 use serde_json::Value;
@@ -384,7 +386,7 @@ impl Runner {
         let action = call.action();
         tracing::info!(target: "tool", session = %self.session, call = %id, tool, action, "started");
         let (call_id, after_crash) = (id.clone(), effects.after_crash);
-        let started = EventBody::ToolStarted {
+        let started = EventBody::ToolStarted(ToolStarted {
             call_id,
             tool: tool.clone(),
             tool_kind: *kind,
@@ -393,7 +395,7 @@ impl Runner {
             input: (json_size(&**input) <= MAX_INPUT).then(|| Value::clone(input)),
             after_crash,
             limit: call.limit(),
-        };
+        });
         let can_begin = if effects.changes || after_crash == AfterCrash::Join {
             // On disk before the call can have any effect.
             let events = before.map(EventBody::Checkpoint).into_iter().chain([started]).collect();
@@ -546,7 +548,7 @@ impl Runner {
         tracing::info!(target: "result", session = %self.session, call = %call_id, tool, ms, is_error, ?outcome,
             bytes = text_of(&content).len(), "finished");
         let result = ContentBlock::ToolResult { call_id: call_id.clone(), is_error, content: content.clone() };
-        let finished = EventBody::ToolFinished {
+        let finished = EventBody::ToolFinished(ToolFinished {
             call_id,
             is_error,
             outcome,
@@ -560,7 +562,7 @@ impl Runner {
             exit,
             model_cost,
             ms,
-        };
+        });
         let plan = plan.map(|entries| Draft::new(EventBody::Plan { entries }));
         let finished = Draft { blobs, ..Draft::new(finished) };
         let notice = |text| Draft::new(EventBody::notice(Level::Warning, NoticeCode::OutputSchema, text));

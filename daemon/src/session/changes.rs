@@ -10,7 +10,7 @@ use std::time::Duration;
 use linger_protocol::RpcError;
 use linger_protocol::checkpoint::{Diff, DiffChild, Differences, FileDiff};
 use linger_protocol::error::Code;
-use linger_protocol::event::{ChangeKind, Event, EventBody, FileChange, FileType};
+use linger_protocol::event::{ChangeKind, Event, EventBody, FileChange, FileType, ToolFinished};
 use linger_protocol::id::{BlobId, SessionId, TurnId};
 
 use super::env::Env;
@@ -137,7 +137,8 @@ async fn read(
             }
             match event.body {
                 EventBody::TurnStarted { .. } => changes.has_turn = true,
-                EventBody::ToolFinished { changes: made, .. } | EventBody::Undone { changes: made, .. } => {
+                EventBody::ToolFinished(ToolFinished { changes: made, .. })
+                | EventBody::Undone { changes: made, .. } => {
                     made.into_iter().for_each(|change| changes.add_file(change));
                 }
                 EventBody::Checkpoint(taken) if taken.changed > 0 => {

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use linger_protocol::event::{Event, EventBody};
+use linger_protocol::event::{Compacted, CompactionFailed, Event, EventBody, MessageAdded, Trimmed};
 use linger_protocol::id::{CallId, MessageId, TurnId};
 use linger_protocol::message::{ContentBlock, Role, Usage, text_of};
 
@@ -16,17 +16,39 @@ use super::recovery::result_of;
 use crate::log::Stored;
 use crate::provider::{Message, json_size};
 
-/// The kinds of event that make a context.
-pub const KINDS: &[&str] = &[
-    "message",
-    "message_superseded",
-    "tool_finished",
-    "compacted",
-    "compaction_failed",
-    "trimmed",
-    "lost",
-    "uncompacted",
-];
+/// Declares which kinds of event make a context; the compiler names a kind that stands in neither list.
+macro_rules! kinds {
+    (read: $($read:ident = $name:literal),*; passed_over: $($passed:ident),*;) => {
+        /// The kinds of event that make a context.
+        pub const KINDS: &[&str] = &[$($name),*];
+
+        /// Whether an event is of one of [`KINDS`].
+        pub fn is_read(body: &EventBody) -> bool {
+            match body {
+                $(EventBody::$read { .. })|* => true,
+                $(EventBody::$passed { .. })|* => false,
+            }
+        }
+    };
+}
+
+kinds! {
+    read:
+        Message = "message",
+        MessageSuperseded = "message_superseded",
+        ToolFinished = "tool_finished",
+        Compacted = "compacted",
+        CompactionFailed = "compaction_failed",
+        Trimmed = "trimmed",
+        Lost = "lost",
+        Uncompacted = "uncompacted";
+    passed_over:
+        SessionCreated, Forked, Rewound, SessionChanged, PromptAccepted, PromptUnqueued, TurnStarted, CommandStarted,
+        CheckStarted, ChildUpdated, ToolStarted, Checkpoint, Merged, WorktreeChanged, UndoStarted, Undone, Plan,
+        BackgroundStarted, BackgroundEnded, PermissionRequested, PermissionResolved, QuestionAsked, QuestionResolved,
+        ConfigConfirmed, TurnFinished, CompactionStarted, Notice, TextDelta, ThinkingDelta, ToolCallDelta, HostedDelta,
+        ToolOutputDelta, CaughtUp, Unknown;
+}
 
 /// The size of a page of history, in bytes; a page and the context are in memory together.
 pub const PAGE: usize = 256 << 10;
@@ -433,8 +455,8 @@ impl Builder {
         let context = &mut self.context;
         match event.body {
             // Interrupted before any text was shown: no provider accepts an empty message, or half a call.
-            EventBody::Message { interrupted: true, content, .. } if content.iter().all(is_cut_call) => {}
-            EventBody::Message { message, role, mut content, model, usage, interrupted, .. } => {
+            EventBody::Message(MessageAdded { interrupted: true, content, .. }) if content.iter().all(is_cut_call) => {}
+            EventBody::Message(MessageAdded { message, role, mut content, model, usage, interrupted, .. }) => {
                 content.retain(|block| !is_cut_call(block));
                 let opens = role == Role::User && event.turn != self.turn;
                 self.turn = event.turn;
@@ -455,20 +477,21 @@ impl Builder {
                     }
                 }
             }
-            EventBody::Compacted { through, summary, tokens_after, model, .. } => {
+            EventBody::Compacted(Compacted { through, summary, tokens_after, model, .. }) => {
                 context.compact(&through, &summary, tokens_after, model);
             }
             // Without a model nothing was old enough; the next step checks again.
-            EventBody::CompactionFailed { tokens, model, .. } => {
+            EventBody::CompactionFailed(CompactionFailed { tokens, model, .. }) => {
                 model.into_iter().for_each(|model| context.gave_up(tokens, model));
             }
-            EventBody::Trimmed { images, .. } if !images.is_empty() => context.leave_out_images(&images),
-            EventBody::Trimmed { native, .. } if !native.is_empty() => context.leave_out_native(&native),
-            EventBody::Trimmed { calls, tokens_after, .. } => context.trim(&calls, tokens_after),
+            EventBody::Trimmed(Trimmed { images, .. }) if !images.is_empty() => context.leave_out_images(&images),
+            EventBody::Trimmed(Trimmed { native, .. }) if !native.is_empty() => context.leave_out_native(&native),
+            EventBody::Trimmed(Trimmed { calls, tokens_after, .. }) => context.trim(&calls, tokens_after),
             // The counts since are of a context with the summary.
             EventBody::Uncompacted(_) => context.measured = Measured::default(),
             EventBody::Lost { .. } => context.gap = true,
-            body => context.results.extend(result_of(&body)),
+            body @ EventBody::ToolFinished(_) => context.results.extend(result_of(&body)),
+            body => debug_assert!(!is_read(&body), "a kind that makes a context is ignored"),
         }
     }
 
@@ -496,4 +519,22 @@ pub fn open_calls(messages: &[Message]) -> Vec<ContentBlock> {
     let last = messages.last().filter(|message| message.role == Role::Assistant);
     let blocks = last.map(|message| message.content.as_slice()).unwrap_or_default();
     blocks.iter().filter(|block| matches!(block, ContentBlock::ToolUse { .. })).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_kinds_that_make_a_context_are_named_as_on_the_wire() {
+        for name in KINDS {
+            // A known kind lacks its fields.
+            let read = serde_json::from_value::<EventBody>(json!({ "kind": name }));
+            assert!(read.is_err(), "{name} is no kind of event");
+        }
+        let lost = EventBody::Lost { first: 1, last: 1 };
+        assert!(is_read(&lost) && KINDS.contains(&<&str>::from(&lost)));
+    }
 }

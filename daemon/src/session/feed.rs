@@ -4,7 +4,7 @@
 //! that does not read costs a position. Deltas are not part of it; for them attach to a session.
 //! Deliberately absent: lines, sockets and clients, and who may read what.
 
-use linger_protocol::event::{Event, EventBody, Level};
+use linger_protocol::event::{Event, EventBody, Level, Notice};
 use linger_protocol::id::{Cursor, SessionId};
 use tokio::sync::watch;
 
@@ -78,13 +78,13 @@ impl Feed {
                 tracing::error!(target: "attach", %error, "reading the events of all sessions failed");
                 self.phase = Phase::Ended;
                 let text = format!("cannot read the events: {error}; subscribe again");
-                return Ok(vec![self.notice(EventBody::Notice {
+                return Ok(vec![self.notice(EventBody::Notice(Notice {
                     level: Level::Error,
                     code: None,
                     text,
                     until_at: None,
                     since_at: None,
-                })]);
+                }))]);
             }
         };
         self.at = page.at;

@@ -5,7 +5,7 @@
 
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
-use linger_protocol::event::{Event, EventBody};
+use linger_protocol::event::{Event, EventBody, MessageAdded, PromptAccepted, TurnFinished};
 use linger_protocol::id::{PromptId, SessionId, TurnId};
 use linger_protocol::message::{ContentBlock, Role, text_of};
 use linger_protocol::tree::PromptRow;
@@ -59,16 +59,18 @@ impl Line<'_> {
     pub async fn point(&self, at: Option<&str>) -> Result<Point, RpcError> {
         match at {
             Some(at) => self.at(at).await,
-            None if self.state.turn.is_none() => Ok(Point { seq: self.state.head, prompt: None }),
+            None if self.state.turn.is_none() => Ok(Point { seq: self.state.progress.head, prompt: None }),
             None => self.last_step().await,
         }
     }
 
     /// The point before a prompt: this one, or the latest.
     pub async fn before(&self, to: Option<&PromptId>) -> Result<Point, RpcError> {
-        let mut back = self.back(self.state.head);
+        let mut back = self.back(self.state.progress.head);
         while let Some(event) = back.next().await? {
-            let EventBody::Message { message, prompt: Some(prompt), content, .. } = &event.body else { continue };
+            let EventBody::Message(MessageAdded { message, prompt: Some(prompt), content, .. }) = &event.body else {
+                continue;
+            };
             if to.is_none_or(|to| to == prompt || to.as_str() == message.as_str()) {
                 return self.before_message(&event, prompt, content).await;
             }
@@ -81,11 +83,11 @@ impl Line<'_> {
 
     /// The prompts of the line, the latest first.
     pub async fn prompts(&self, most: usize) -> Result<Vec<PromptRow>, RpcError> {
-        let (mut rows, mut back) = (Vec::new(), self.back(self.state.head));
+        let (mut rows, mut back) = (Vec::new(), self.back(self.state.progress.head));
         while rows.len() < most
             && let Some(event) = back.next().await?
         {
-            if let EventBody::Message { message, prompt: Some(prompt), content, .. } = event.body {
+            if let EventBody::Message(MessageAdded { message, prompt: Some(prompt), content, .. }) = event.body {
                 let text = one_line(text_of(&content).trim()).chars().take(SHOWN).collect();
                 rows.push(PromptRow { prompt, message, at: event.at, text });
             }
@@ -95,9 +97,9 @@ impl Line<'_> {
 
     /// What is known at a point.
     pub async fn known(&self, point: &Point) -> Result<Known, StoreError> {
-        if point.seq == self.state.head && self.state.turn.is_none() {
-            let began = (self.state.counts.turns > 0).then_some(self.state.before_turn);
-            return Ok(Known { turn: None, before_turn: began, context_tokens: self.state.context_tokens() });
+        if point.seq == self.state.progress.head && self.state.turn.is_none() {
+            let began = (self.state.progress.counts.turns > 0).then_some(self.state.progress.before_turn);
+            return Ok(Known { turn: None, before_turn: began, context_tokens: self.state.progress.context_tokens() });
         }
         let (mut known, mut ended, mut back) = (Known::default(), false, self.back(point.seq));
         while let Some(event) = back.next().await? {
@@ -105,16 +107,16 @@ impl Line<'_> {
                 EventBody::TurnStarted { prompt } if known.before_turn.is_none() => {
                     let began = event.seq.unwrap_or_default();
                     // A session goes back between turns: one that went back to within this turn had ended it.
-                    let skipped = &self.state.passed_over.skipped;
+                    let skipped = &self.state.history.passed_over.skipped;
                     ended |= skipped.iter().any(|(after, last)| began <= *after && *last <= point.seq);
                     known.before_turn = event.seq.map(|seq| seq - 1);
                     known.turn = (!ended).then(|| (event.turn.clone().unwrap_or_default(), prompt.clone()));
                 }
-                EventBody::TurnFinished { context_tokens, .. } => {
+                EventBody::TurnFinished(TurnFinished { context_tokens, .. }) => {
                     ended = true;
                     known.context_tokens = known.context_tokens.or(*context_tokens);
                 }
-                EventBody::Message { usage: Some(usage), .. } if usage.input_tokens > 0 => {
+                EventBody::Message(MessageAdded { usage: Some(usage), .. }) if usage.input_tokens > 0 => {
                     known.context_tokens = known.context_tokens.or(Some(usage.input_tokens + usage.output_tokens));
                 }
                 _ => {}
@@ -132,11 +134,11 @@ impl Line<'_> {
 
     /// The point at a message or a prompt.
     async fn at(&self, at: &str) -> Result<Point, RpcError> {
-        let mut back = self.back(self.state.head);
+        let mut back = self.back(self.state.progress.head);
         // The two that follow, the nearest first.
         let mut newer: [Option<Event>; 2] = [None, None];
         while let Some(event) = back.next().await? {
-            if let EventBody::Message { message, prompt, content, .. } = &event.body {
+            if let EventBody::Message(MessageAdded { message, prompt, content, .. }) = &event.body {
                 let is_prompt = prompt.as_ref().is_some_and(|prompt| prompt.as_str() == at);
                 match prompt {
                     Some(prompt) if is_prompt || message.as_str() == at => {
@@ -155,21 +157,23 @@ impl Line<'_> {
     /// The end of the latest step that has finished, of a session with a turn.
     async fn last_step(&self) -> Result<Point, RpcError> {
         let opened = self.state.turn.as_ref().and_then(|turn| turn.prompt.clone());
-        let mut back = self.back(self.state.head);
+        let mut back = self.back(self.state.progress.head);
         while let Some(event) = back.next().await? {
             match &event.body {
-                EventBody::Message { prompt: Some(prompt), content, .. } if Some(prompt) == opened.as_ref() => {
+                EventBody::Message(MessageAdded { prompt: Some(prompt), content, .. })
+                    if Some(prompt) == opened.as_ref() =>
+                {
                     return self.before_message(&event, prompt, content).await;
                 }
-                EventBody::Message { role: Role::Assistant, interrupted: false, content, .. }
+                EventBody::Message(MessageAdded { role: Role::Assistant, interrupted: false, content, .. })
                     if call_ids(content).next().is_none() =>
                 {
                     return Ok(Point { seq: event.seq.unwrap_or_default(), prompt: None });
                 }
-                EventBody::Message { role: Role::User, content, .. } if has_results(content) => {
+                EventBody::Message(MessageAdded { role: Role::User, content, .. }) if has_results(content) => {
                     return Ok(Point { seq: event.seq.unwrap_or_default(), prompt: None });
                 }
-                EventBody::TurnFinished { .. } => {
+                EventBody::TurnFinished(_) => {
                     return Ok(Point { seq: event.seq.unwrap_or_default(), prompt: None });
                 }
                 _ => {}
@@ -190,9 +194,10 @@ impl Line<'_> {
         for kind in ["turn_started", "prompt_accepted"] {
             let Some(stored) = self.store.event(self.id.clone(), seq).await? else { break };
             let is_own = match serde_json::from_str::<Event>(&stored.data).map(|event| event.body) {
-                Ok(EventBody::TurnStarted { prompt: of } | EventBody::PromptAccepted { prompt: of, .. }) => {
-                    of == *prompt
-                }
+                Ok(
+                    EventBody::TurnStarted { prompt: of }
+                    | EventBody::PromptAccepted(PromptAccepted { prompt: of, .. }),
+                ) => of == *prompt,
                 _ => false,
             };
             if stored.kind != kind || !is_own {
@@ -205,11 +210,15 @@ impl Line<'_> {
 
     /// The point after an answer with the results of its calls, or after other messages; after the end of the turn, if that follows.
     fn after_message(&self, event: &Event, [next, then]: [Option<Event>; 2]) -> Result<Point, RpcError> {
-        let EventBody::Message { content, role, .. } = &event.body else { return Err(self.unknown("message", "")) };
+        let EventBody::Message(MessageAdded { content, role, .. }) = &event.body else {
+            return Err(self.unknown("message", ""));
+        };
         let has_calls = *role == Role::Assistant && call_ids(content).next().is_some();
         let (last, follows) = match (has_calls, next) {
             (false, next) => (event.seq, next),
-            (true, Some(Event { body: EventBody::Message { content, .. }, seq, .. })) if has_results(&content) => {
+            (true, Some(Event { body: EventBody::Message(MessageAdded { content, .. }), seq, .. }))
+                if has_results(&content) =>
+            {
                 (seq, then)
             }
             (true, _) => {
@@ -218,13 +227,13 @@ impl Line<'_> {
             }
         };
         let ended =
-            follows.filter(|event| matches!(event.body, EventBody::TurnFinished { .. })).and_then(|event| event.seq);
+            follows.filter(|event| matches!(event.body, EventBody::TurnFinished(_))).and_then(|event| event.seq);
         Ok(Point { seq: ended.or(last).unwrap_or_default(), prompt: None })
     }
 
     fn unknown(&self, what: &str, named: &str) -> RpcError {
         let text = format!("session {} has no {what} '{named}' in its conversation", self.id);
-        let hint = match self.state.passed_over.skipped.is_empty() {
+        let hint = match self.state.history.passed_over.skipped.is_empty() {
             true => format!("`linger log {}` shows its messages", self.id),
             false => "it went back; what it left is in its forks: `linger ls --tree`".to_owned(),
         };
@@ -250,7 +259,7 @@ impl Back<'_> {
             let Line { store, id, state } = self.line;
             let (page, more) = store.events_before(id.clone(), KINDS, self.until, PAGE).await?;
             self.until = page.last().filter(|_| more).map_or(0, |last| last.seq - 1);
-            let live = page.into_iter().filter(|stored| !state.passed_over.is_skipped(stored.seq));
+            let live = page.into_iter().filter(|stored| !state.history.passed_over.is_skipped(stored.seq));
             for stored in live {
                 self.page.push(serde_json::from_str(&stored.data).map_err(|error| {
                     StoreError::damage(format!("event {} cannot be understood: {error}", stored.seq))
@@ -264,7 +273,7 @@ impl Back<'_> {
 
 /// Whether something can go on from after this event.
 pub fn is_on_line(state: &State, seq: u64) -> bool {
-    !state.passed_over.is_left(seq)
+    !state.history.passed_over.is_left(seq)
 }
 
 fn has_results(content: &[ContentBlock]) -> bool {

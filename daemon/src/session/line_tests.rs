@@ -1,6 +1,7 @@
 //! Forks of generated histories: whatever was said, and wherever a fork leaves it, its context is that of a session that never went
 //! further, and its log can be read from any cursor.
 
+use linger_protocol::event::{Compacted, MessageAdded, PromptAccepted, SessionCreated, TurnFinished};
 use std::sync::Arc;
 
 use linger_protocol::id::{CallId, MessageId};
@@ -43,7 +44,7 @@ struct Session {
 
 impl Session {
     fn add(&mut self, turn: Option<&str>, body: EventBody) -> u64 {
-        let seq = self.state.head + 1;
+        let seq = self.state.progress.head + 1;
         let event = Event { body, seq: Some(seq), at: 1000 + seq, turn: turn.map(TurnId::from) };
         self.state.apply(&event);
         self.events.push(event.clone());
@@ -52,7 +53,7 @@ impl Session {
     }
 
     fn message(&self) -> MessageId {
-        MessageId(format!("m{}", self.state.counts.messages + 1))
+        MessageId(format!("m{}", self.state.progress.counts.messages + 1))
     }
 
     fn create(&mut self) {
@@ -61,7 +62,7 @@ impl Session {
         let one_shot = false;
         self.add(
             None,
-            EventBody::SessionCreated {
+            EventBody::SessionCreated(SessionCreated {
                 cwd,
                 model,
                 mode,
@@ -76,18 +77,18 @@ impl Session {
                 allow: Vec::new(),
                 system: None,
                 env,
-            },
+            }),
         );
     }
 
     fn turn(&mut self, calls: &[u8], ends: bool) {
-        let n = self.state.counts.turns + 1;
-        let (turn, prompt) = (format!("t{n}"), PromptId(format!("p{}", self.state.counts.prompts + 1)));
+        let n = self.state.progress.counts.turns + 1;
+        let (turn, prompt) = (format!("t{n}"), PromptId(format!("p{}", self.state.progress.counts.prompts + 1)));
         let turn = Some(turn.as_str());
         let content = vec![ContentBlock::text(format!("prompt {n}"))];
         let (when, by, process, compact) = (When::Queue, None, None, false);
         let (schema, until, command) = (None, None, None);
-        let accepted = EventBody::PromptAccepted {
+        let accepted = EventBody::PromptAccepted(PromptAccepted {
             prompt: prompt.clone(),
             content: content.clone(),
             when,
@@ -100,12 +101,12 @@ impl Session {
             child: None,
             runs: Vec::new(),
             limit: None,
-        };
+        });
         self.add(None, accepted);
         self.add(turn, EventBody::TurnStarted { prompt: prompt.clone() });
         self.add(turn, EventBody::user_message(self.message(), content, Some(prompt.clone()), None));
         for count in calls {
-            let first = self.state.counts.calls + 1;
+            let first = self.state.progress.counts.calls + 1;
             let ids: Vec<CallId> = (first..first + u64::from(*count)).map(|n| CallId(format!("c{n}"))).collect();
             let asked = ids.iter().map(|id| ContentBlock::ToolUse {
                 call_id: id.clone(),
@@ -114,7 +115,8 @@ impl Session {
                 native: None,
             });
             let model = "mock/m".to_owned();
-            let usage = Some(Usage { input_tokens: 10 * self.state.head, output_tokens: 1, ..Usage::default() });
+            let usage =
+                Some(Usage { input_tokens: 10 * self.state.progress.head, output_tokens: 1, ..Usage::default() });
             let body = EventBody::assistant_message(self.message(), asked.collect(), model, usage, AnswerEnd::Whole);
             self.add(turn, body);
             let results = ids.iter().map(|id| ContentBlock::ToolResult {
@@ -133,7 +135,7 @@ impl Session {
         }
         self.add(
             turn,
-            EventBody::TurnFinished {
+            EventBody::TurnFinished(TurnFinished {
                 prompt: Some(prompt),
                 stop_reason,
                 detail: None,
@@ -145,14 +147,16 @@ impl Session {
                 context_tokens: None,
                 context_window: None,
                 steps: 0,
-            },
+            }),
         );
     }
 
     /// The seqs of the messages of prompts in its conversation, and the points before them, the latest first.
     fn prompts(&self) -> Vec<(PromptId, u64)> {
         let prompts = self.live.iter().rev().filter_map(|event| match &event.body {
-            EventBody::Message { prompt: Some(prompt), .. } => Some((prompt.clone(), event.seq.unwrap() - 3)),
+            EventBody::Message(MessageAdded { prompt: Some(prompt), .. }) => {
+                Some((prompt.clone(), event.seq.unwrap() - 3))
+            }
             _ => None,
         });
         prompts.collect()
@@ -172,15 +176,25 @@ impl Session {
             .live
             .iter()
             .filter_map(|event| match &event.body {
-                EventBody::Message { message, role: Role::User, prompt: Some(_), .. } => Some(message.clone()),
+                EventBody::Message(MessageAdded { message, role: Role::User, prompt: Some(_), .. }) => {
+                    Some(message.clone())
+                }
                 _ => None,
             })
             .collect();
         let Some(through) = messages.last().cloned() else { return };
         let (prompt, summary, model) = (None, "a summary".to_owned(), Some("mock/m".to_owned()));
         let (tokens_before, tokens_after, usage) = (100, 10, None);
-        let body =
-            EventBody::Compacted { prompt, through, messages: 1, summary, tokens_before, tokens_after, model, usage };
+        let body = EventBody::Compacted(Compacted {
+            prompt,
+            through,
+            messages: 1,
+            summary,
+            tokens_before,
+            tokens_after,
+            model,
+            usage,
+        });
         self.add(None, body);
     }
 
@@ -203,7 +217,7 @@ impl Session {
         for event in self.events.iter().filter(|event| event.seq.unwrap() <= seq) {
             if let EventBody::Rewound(back) = &event.body {
                 live.retain(|event| event.seq.unwrap() <= back.to);
-            } else if context::KINDS.contains(&<&str>::from(&event.body)) {
+            } else if context::is_read(&event.body) {
                 live.push(event.clone());
             }
         }
@@ -227,7 +241,7 @@ async fn context_of(store: &Store, id: &str, state: &State) -> Context {
     let (page, more) = store.events_of(id.into(), context::KINDS, 0, usize::MAX).await.unwrap();
     assert!(!more);
     let mut builder = Builder::default();
-    let live: Vec<Stored> = page.into_iter().filter(|stored| !state.passed_over.has(stored)).collect();
+    let live: Vec<Stored> = page.into_iter().filter(|stored| !state.history.passed_over.has(stored)).collect();
     builder.add(&live).unwrap();
     builder.finish()
 }
@@ -269,8 +283,8 @@ async fn check(ops: &[Op]) {
     let origin = Session::of(ops);
     write(&store, "origin", &origin.events, vec![origin.state.to_fold()]).await;
     let line = Line { store: &store, id: "origin".into(), state: &origin.state };
-    assert_eq!(context_of(&store, "origin", &origin.state).await, origin.context_at(origin.state.head));
-    let mut points: Vec<u64> = vec![origin.state.head];
+    assert_eq!(context_of(&store, "origin", &origin.state).await, origin.context_at(origin.state.progress.head));
+    let mut points: Vec<u64> = vec![origin.state.progress.head];
     for (prompt, before) in origin.prompts() {
         let point = line.before(Some(&prompt)).await.unwrap();
         assert_eq!(point.seq, before, "{prompt}");
@@ -278,7 +292,7 @@ async fn check(ops: &[Op]) {
         points.push(point.seq);
     }
     for event in &origin.live {
-        if let EventBody::Message { message, prompt: None, .. } = &event.body {
+        if let EventBody::Message(MessageAdded { message, prompt: None, .. }) = &event.body {
             points.push(line.point(Some(message.as_str())).await.unwrap().seq);
         }
     }
@@ -295,19 +309,19 @@ async fn check(ops: &[Op]) {
         assert_eq!(context_of(&store, &id, &fork.state).await, expect, "at {seq}");
         // What is folded from its whole log is its state.
         let mut folded = State::default();
-        fork.events.iter().for_each(|event| folded.apply(event));
+        fork.events.iter().for_each(|event| drop(folded.apply(event)));
         assert_eq!(folded, fork.state, "at {seq}");
         // It goes on, and so does a fork of it, at a point that both have, or that only it has.
         let own = fork.events.len();
         fork.turn(&[1], true);
         write(&store, &id, &fork.events[own..], vec![fork.state.to_fold()]).await;
         reads(&store, &id, &fork).await;
-        for (at, deep) in [(seq, format!("{id}a")), (fork.state.head, format!("{id}b"))] {
+        for (at, deep) in [(seq, format!("{id}a")), (fork.state.progress.head, format!("{id}b"))] {
             let deep_fork = forked(&store, (&id, &fork), at, &deep).await;
             reads(&store, &deep, &deep_fork).await;
             // The system prompt has the day of it, and a fork's has to begin as its origin's does.
-            assert_eq!(deep_fork.state.started_at, Some(origin.state.created_at));
-            assert_ne!(deep_fork.state.created_at, origin.state.created_at);
+            assert_eq!(deep_fork.state.identity.started_at, Some(origin.state.identity.created_at));
+            assert_ne!(deep_fork.state.identity.created_at, origin.state.identity.created_at);
             assert_eq!(context_of(&store, &deep, &deep_fork.state).await, fork.context_at(at));
         }
     }
@@ -344,7 +358,7 @@ async fn a_fork_of_a_long_session_adds_two_rows_and_its_origin_can_go() {
     let fork = forked(&store, ("origin", &origin), 100, "fork").await;
     assert_eq!(rows(), before + 2);
     // An origin that was removed cannot be forked any more; its events stay for the fork, and no others.
-    store.remove(Log::new("origin".into(), origin.state.head, Vec::new()), Vec::new()).await.unwrap();
+    store.remove(Log::new("origin".into(), origin.state.progress.head, Vec::new()), Vec::new()).await.unwrap();
     while rows() > 102 {
         tokio::task::yield_now().await;
     }
@@ -363,7 +377,7 @@ async fn a_fork_of_a_long_session_adds_two_rows_and_its_origin_can_go() {
         done: Some(done),
     });
     assert!(refused.await.unwrap().is_err());
-    store.remove(Log::new("fork".into(), fork.state.head, Vec::new()), Vec::new()).await.unwrap();
+    store.remove(Log::new("fork".into(), fork.state.progress.head, Vec::new()), Vec::new()).await.unwrap();
     while rows() > 0 {
         tokio::task::yield_now().await;
     }
@@ -378,7 +392,7 @@ async fn a_turn_that_a_session_went_back_into_has_ended_from_then_on() {
     session.create();
     session.turn(&[1], true);
     // After the results of its call, as before a prompt that was steered into it.
-    let within = session.state.head - 2;
+    let within = session.state.progress.head - 2;
     let went = session.add(None, EventBody::Rewound(Rewound { to: within, ..Rewound::default() }));
     session.turn(&[], true);
     write(&store, "s", &session.events, vec![session.state.to_fold()]).await;

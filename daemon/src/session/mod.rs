@@ -17,8 +17,6 @@ pub mod hooks;
 pub mod library;
 pub mod line;
 pub mod names;
-#[cfg(test)]
-mod permission_model;
 pub mod preview;
 pub mod queued_bytes;
 pub mod recovery;

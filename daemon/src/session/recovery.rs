@@ -5,7 +5,9 @@
 
 use std::collections::HashMap;
 
-use linger_protocol::event::{EventBody, Level, NoticeCode, Outcome, OutputSegment};
+use linger_protocol::event::{
+    CompactionFailed, EventBody, Level, MessageAdded, NoticeCode, Outcome, OutputSegment, ToolFinished,
+};
 use linger_protocol::id::{CallId, MessageId};
 use linger_protocol::message::{AnswerEnd, ContentBlock};
 
@@ -38,7 +40,7 @@ pub enum Cause {
 
 /// Plans how to continue the turn of `state`.
 pub fn plan(state: &State, streams: &[OpenStream], cause: Cause) -> Plan {
-    let Some(turn) = &state.turn else { return Plan { drafts: Vec::new(), resume: false } };
+    let Some(turn) = &*state.turn else { return Plan { drafts: Vec::new(), resume: false } };
     let may = match cause {
         Cause::Restart(Some(AfterRestart::Resume)) => !turn.is_hopeless(),
         Cause::Restart(Some(AfterRestart::Offer) | None) => false,
@@ -46,16 +48,17 @@ pub fn plan(state: &State, streams: &[OpenStream], cause: Cause) -> Plan {
     };
     let unconfigured = cause == Cause::Restart(None);
     // A decision made without a configuration is made again with one.
-    let offered = turn.offered && !(turn.unconfigured && matches!(cause, Cause::Restart(Some(_))));
+    let offered = turn.wait.offered && !(turn.wait.unconfigured && matches!(cause, Cause::Restart(Some(_))));
     let resume = may && !offered;
     let mut bodies: Vec<EventBody> = interrupted(state, streams).into_iter().collect();
     if resume {
         let shown = bodies.iter().find_map(|body| match body {
-            EventBody::Message { message, .. } => Some(message.clone()),
+            EventBody::Message(MessageAdded { message, .. }) => Some(message.clone()),
             _ => None,
         });
-        bodies
-            .extend(shown.or_else(|| turn.interrupted.clone()).map(|message| EventBody::MessageSuperseded { message }));
+        bodies.extend(
+            shown.or_else(|| turn.answer.interrupted.clone()).map(|message| EventBody::MessageSuperseded { message }),
+        );
     }
     // Calls that are joined or run again stay open for the resumed turn.
     for call in turn.calls.iter().filter(|call| call.is_lost() && !fault::bug("I7")) {
@@ -82,7 +85,7 @@ pub fn plan(state: &State, streams: &[OpenStream], cause: Cause) -> Plan {
         let text = if turn.is_hopeless() {
             format!(
                 "the daemon ended {} times without a finished step of this turn; it waits to be continued",
-                turn.crashes + 1
+                turn.wait.crashes + 1
             )
         } else {
             "the daemon was restarted; the turn waits to be continued".to_owned()
@@ -101,18 +104,18 @@ pub fn withdrawn(turn: &Turn, call: &CallId, why: &str) -> Vec<EventBody> {
 /// The event that removes an interrupted message from the context before its step is repeated.
 pub fn supersede(state: &State) -> Option<Draft> {
     let turn = state.turn.as_ref()?;
-    let message = turn.interrupted.clone()?;
+    let message = turn.answer.interrupted.clone()?;
     Some(Draft::of_turn(&turn.id, EventBody::MessageSuperseded { message }))
 }
 
 /// Closes all open items of the turn, because of `why`: every call gets its result. The actor assigns the id of the message with
 /// the results.
 pub fn close(state: &State, streams: &[OpenStream], results: &HashMap<CallId, ContentBlock>, why: &str) -> Vec<Draft> {
-    let Some(turn) = &state.turn else { return Vec::new() };
+    let Some(turn) = &*state.turn else { return Vec::new() };
     let mut bodies: Vec<EventBody> = interrupted(state, streams).into_iter().collect();
-    if let Some(Compaction { prompt, tokens }) = turn.compaction.clone() {
-        let (reason, model) = (why.to_owned(), Some(state.model.clone()));
-        bodies.push(EventBody::CompactionFailed { prompt, reason, tokens, model, usage: None });
+    if let Some(Compaction { prompt, tokens }) = turn.room.compaction.clone() {
+        let (reason, model) = (why.to_owned(), Some(state.settings.model.clone()));
+        bodies.push(EventBody::CompactionFailed(CompactionFailed { prompt, reason, tokens, model, usage: None }));
     }
     bodies.extend(turn.waiting().map(|asked| asked.withdrawn(why)));
     let mut content = Vec::new();
@@ -139,7 +142,7 @@ pub fn close(state: &State, streams: &[OpenStream], results: &HashMap<CallId, Co
 /// The result that a `tool_finished` is for the model.
 pub fn result_of(body: &EventBody) -> Option<(CallId, ContentBlock)> {
     match body {
-        EventBody::ToolFinished { call_id, is_error, content, .. } => {
+        EventBody::ToolFinished(ToolFinished { call_id, is_error, content, .. }) => {
             let (is_error, content) = (*is_error, content.clone());
             Some((call_id.clone(), ContentBlock::ToolResult { call_id: call_id.clone(), is_error, content }))
         }
@@ -155,7 +158,7 @@ fn interrupted(state: &State, streams: &[OpenStream]) -> Option<EventBody> {
 
 /// An interrupted answer.
 pub fn cut(message: MessageId, content: Vec<ContentBlock>, state: &State) -> EventBody {
-    EventBody::assistant_message(message, content, state.model.clone(), None, AnswerEnd::Interrupted)
+    EventBody::assistant_message(message, content, state.settings.model.clone(), None, AnswerEnd::Interrupted)
 }
 
 /// Joins pieces to blocks; block indices stay.
@@ -207,7 +210,7 @@ fn finished(call: &Call, streams: &[OpenStream], outcome: Outcome, why: &str) ->
     }
     (0u32..).zip(&mut output).for_each(|(block, segment)| segment.block = block);
     content.push(ContentBlock::text(format!("[{why}]")));
-    EventBody::ToolFinished {
+    EventBody::ToolFinished(ToolFinished {
         call_id: call.id.clone(),
         is_error: true,
         outcome,
@@ -221,7 +224,7 @@ fn finished(call: &Call, streams: &[OpenStream], outcome: Outcome, why: &str) ->
         exit: None,
         model_cost: None,
         ms: 0,
-    }
+    })
 }
 
 fn notice(code: NoticeCode, level: Level, text: &str) -> EventBody {

@@ -1,13 +1,15 @@
 //! Recovery from every point of a turn: what is written, and that the context is well formed afterwards.
 
-use linger_protocol::event::{AfterCrash, Event};
+use linger_protocol::event::{
+    AfterCrash, Event, MessageAdded, Notice, PermissionRequested, PromptAccepted, ToolFinished, ToolStarted,
+    TurnFinished,
+};
 use linger_protocol::id::{PermissionId, PromptId, TurnId};
 use linger_protocol::message::{Role, StopReason};
 use linger_protocol::question::{Blocks, QuestionOption};
 use linger_protocol::session::When;
 use serde_json::json;
 
-use super::super::state;
 use super::*;
 use crate::log::{Stored, push_piece};
 use crate::session::context;
@@ -27,11 +29,11 @@ impl Scene {
             EventBody::TurnStarted { .. } => Some(TurnId::from("t1")),
             _ => self.state.turn.as_ref().map(|turn| turn.id.clone()),
         };
-        let event = Event { body, seq: Some(self.state.head + 1), at: 7, turn };
+        let event = Event { body, seq: Some(self.state.progress.head + 1), at: 7, turn };
         self.state.apply(&event);
         self.results.extend(result_of(&event.body));
         let data = serde_json::to_string(&event).unwrap();
-        self.log.push(Stored { seq: self.state.head, at: 7, kind: String::new(), stream: None, data });
+        self.log.push(Stored { seq: self.state.progress.head, at: 7, kind: String::new(), stream: None, data });
     }
 
     fn events(&mut self, drafts: Vec<Draft>) {
@@ -40,7 +42,7 @@ impl Scene {
     }
 
     fn message(&mut self, role: Role, content: Vec<ContentBlock>) {
-        let message = MessageId(format!("m{}", self.state.counts.messages + 1));
+        let message = MessageId(format!("m{}", self.state.progress.counts.messages + 1));
         self.event(match role {
             Role::User => EventBody::user_message(message, content, None, None),
             Role::Assistant => EventBody::assistant_message(message, content, None, None, AnswerEnd::Whole),
@@ -51,7 +53,7 @@ impl Scene {
     fn with_calls(calls: &[&str]) -> Self {
         let mut scene = Self::default();
         let content = vec![ContentBlock::text("do it")];
-        scene.event(EventBody::PromptAccepted {
+        scene.event(EventBody::PromptAccepted(PromptAccepted {
             runs: Vec::new(),
             prompt: PromptId::from("p1"),
             content: content.clone(),
@@ -64,7 +66,7 @@ impl Scene {
             command: None,
             child: None,
             limit: None,
-        });
+        }));
         scene.event(EventBody::TurnStarted { prompt: PromptId::from("p1") });
         let prompt = Some(PromptId::from("p1"));
         scene.event(EventBody::user_message(MessageId::from("m1"), content, prompt, None));
@@ -82,7 +84,7 @@ impl Scene {
 
     fn started(&mut self, id: &str) {
         let (tool, action) = ("bash".to_owned(), "true".to_owned());
-        self.event(EventBody::ToolStarted {
+        self.event(EventBody::ToolStarted(ToolStarted {
             call_id: CallId::from(id),
             tool,
             tool_kind: linger_protocol::event::ToolKind::Other,
@@ -91,11 +93,11 @@ impl Scene {
             input: None,
             after_crash: AfterCrash::Unknown,
             limit: None,
-        });
+        }));
     }
 
     fn asked(&mut self, id: &str) {
-        self.event(EventBody::PermissionRequested {
+        self.event(EventBody::PermissionRequested(PermissionRequested {
             permission: PermissionId::from("q1"),
             call_id: CallId::from(id),
             tool: "bash".to_owned(),
@@ -110,7 +112,7 @@ impl Scene {
             locations: Vec::new(),
             changes: Vec::new(),
             about: None,
-        });
+        }));
     }
 
     fn piece(&mut self, stream: &str, kind: PieceKind, offset: u64, text: &str) {
@@ -159,7 +161,9 @@ fn text_that_was_streamed_is_kept_marked_and_superseded() {
     let plan = plan(&scene.state, &scene.streams, Cause::Restart(Some(AfterRestart::Resume)));
     assert_eq!(words(&plan.drafts), ["message m2", "message_superseded m2", "notice resumed"]);
     assert!(plan.resume);
-    let EventBody::Message { content, interrupted: true, .. } = &plan.drafts[0].body else { panic!("{plan:?}") };
+    let EventBody::Message(MessageAdded { content, interrupted: true, .. }) = &plan.drafts[0].body else {
+        panic!("{plan:?}")
+    };
     assert_eq!(content, &[ContentBlock::text("Good d")]);
 }
 
@@ -171,7 +175,8 @@ fn a_call_that_had_started_is_unknown_and_one_that_had_not_is_left_to_the_turn()
     scene.piece("c1", PieceKind::Output, 0, "so far\n");
     let plan = plan(&scene.state, &scene.streams, Cause::Restart(Some(AfterRestart::Resume)));
     assert_eq!(words(&plan.drafts), ["tool_finished c1", "notice resumed"]);
-    let EventBody::ToolFinished { outcome: Outcome::Unknown, content, output, .. } = &plan.drafts[0].body else {
+    let EventBody::ToolFinished(ToolFinished { outcome: Outcome::Unknown, content, output, .. }) = &plan.drafts[0].body
+    else {
         panic!("{plan:?}")
     };
     assert_eq!(content[0], ContentBlock::text("so far\n"));
@@ -217,13 +222,13 @@ fn where_the_configuration_says_so_a_turn_is_offered_after_every_restart_also_an
         let mut scene = Scene::with_calls(&["c1"]);
         scene.started("c1");
         if paused {
-            scene.event(EventBody::Notice {
+            scene.event(EventBody::Notice(Notice {
                 level: Level::Info,
                 code: Some(NoticeCode::Paused),
                 text: String::new(),
                 until_at: None,
                 since_at: None,
-            });
+            }));
         }
         let plan = plan(&scene.state, &scene.streams, Cause::Restart(Some(AfterRestart::Offer)));
         assert_eq!(
@@ -263,13 +268,13 @@ fn without_a_configuration_a_turn_waits_for_one_however_often_the_daemon_is_rest
 fn a_finished_step_and_an_orderly_end_are_no_crashes() {
     let mut scene = Scene::with_calls(&[]);
     for _ in 0..5 {
-        scene.event(EventBody::Notice {
+        scene.event(EventBody::Notice(Notice {
             level: Level::Info,
             code: Some(NoticeCode::Paused),
             text: String::new(),
             until_at: None,
             since_at: None,
-        });
+        }));
         let plan = plan(&scene.state, &scene.streams, Cause::Restart(Some(AfterRestart::Resume)));
         assert!(plan.resume);
         scene.events(plan.drafts);
@@ -303,7 +308,7 @@ fn what_a_started_call_has_asked_is_withdrawn_and_what_holds_up_the_turn_still_w
 fn closing_gives_every_call_one_result_whatever_it_was_doing() {
     let mut scene = Scene::with_calls(&["c1", "c2", "c3"]);
     scene.started("c1");
-    scene.event(EventBody::ToolFinished {
+    scene.event(EventBody::ToolFinished(ToolFinished {
         call_id: CallId::from("c1"),
         is_error: false,
         outcome: Outcome::Ran,
@@ -317,7 +322,7 @@ fn closing_gives_every_call_one_result_whatever_it_was_doing() {
         exit: None,
         model_cost: None,
         ms: 3,
-    });
+    }));
     scene.started("c2");
     scene.asked("c3");
     let drafts = close(&scene.state, &scene.streams, &scene.results, "cancelled by the user");
@@ -326,7 +331,7 @@ fn closing_gives_every_call_one_result_whatever_it_was_doing() {
     scene.assert_paired();
     assert!(scene.state.turn.as_ref().unwrap().calls.is_empty());
     let usage = linger_protocol::message::Usage::default();
-    scene.event(EventBody::TurnFinished {
+    scene.event(EventBody::TurnFinished(TurnFinished {
         prompt: None,
         stop_reason: StopReason::Cancelled,
         detail: None,
@@ -338,8 +343,8 @@ fn closing_gives_every_call_one_result_whatever_it_was_doing() {
         context_tokens: None,
         context_window: None,
         steps: 1,
-    });
-    assert_eq!((scene.state.turn.clone(), scene.state.held), (None, true));
+    }));
+    assert_eq!((scene.state.turn.clone().into_value(), scene.state.queue.held), (None, true));
 }
 
 #[test]
@@ -358,7 +363,7 @@ fn a_long_output_that_was_cut_off_keeps_its_end_at_a_character() {
     scene.started("c1");
     scene.piece("c1", PieceKind::Output, 100, &"é".repeat(OUTPUT));
     let drafts = close(&scene.state, &scene.streams, &scene.results, "cancelled by the user");
-    let EventBody::ToolFinished { content, output, .. } = &drafts[0].body else { panic!("{drafts:?}") };
+    let EventBody::ToolFinished(ToolFinished { content, output, .. }) = &drafts[0].body else { panic!("{drafts:?}") };
     let text = content[0].as_text().unwrap();
     assert_eq!((text.len(), output[0].offset), (OUTPUT, 100 + OUTPUT as u64));
 }
@@ -367,6 +372,5 @@ fn a_long_output_that_was_cut_off_keeps_its_end_at_a_character() {
 fn the_state_that_is_stored_is_the_state_that_was() {
     let mut scene = Scene::with_calls(&["c1"]);
     scene.asked("c1");
-    let stored = serde_json::to_string(&scene.state).unwrap();
-    assert_eq!(serde_json::from_str::<state::State>(&stored).unwrap(), scene.state);
+    assert_eq!(State::from_stored(&scene.state.to_stored()), Some(scene.state));
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use linger_protocol::event::{Event, EventBody};
+use linger_protocol::event::{Event, EventBody, MessageAdded};
 use linger_protocol::id::SessionId;
 use linger_protocol::message::text_of;
 use tokio::sync::{mpsc, oneshot};
@@ -271,7 +271,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 fn entry((place, session, stored): (Place, SessionId, Stored)) -> Option<Entry> {
     let event: Event = serde_json::from_str(&stored.data).ok()?;
     let (message, text) = match event.body {
-        EventBody::Message { message, content, asks: None, .. } => {
+        EventBody::Message(MessageAdded { message, content, asks: None, .. }) => {
             let mut text = text_of(&content);
             let end = (0..=MAX_TEXT.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
             text.truncate(end);

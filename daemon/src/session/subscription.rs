@@ -7,7 +7,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use linger_protocol::event::{Delta, Event, EventBody, Level, NoticeCode, OutputSegment};
+use linger_protocol::event::{
+    Delta, Event, EventBody, Level, MessageAdded, Notice, NoticeCode, OutputSegment, ToolFinished,
+};
 use linger_protocol::id::{CallId, Cursor, MessageId, QuestionId, SessionId, TurnId};
 use linger_protocol::message::{ContentBlock, Role};
 use tokio::sync::watch;
@@ -236,7 +238,7 @@ impl Subscription {
 
     fn last(&mut self, level: Level, code: Option<NoticeCode>, text: String) -> Shown {
         self.phase = Phase::Ended;
-        self.notice(EventBody::Notice { level, code, text, until_at: None, since_at: None })
+        self.notice(EventBody::Notice(Notice { level, code, text, until_at: None, since_at: None }))
     }
 
     fn notice(&self, body: EventBody) -> Shown {
@@ -343,7 +345,13 @@ fn cannot_write(why: &str) -> EventBody {
     let text = format!(
         "cannot write to disk: {why}; nothing shown so far is lost, and the session resumes when writing works"
     );
-    EventBody::Notice { level: Level::Error, code: Some(NoticeCode::Storage), text, until_at: None, since_at: None }
+    EventBody::Notice(Notice {
+        level: Level::Error,
+        code: Some(NoticeCode::Storage),
+        text,
+        until_at: None,
+        since_at: None,
+    })
 }
 
 /// Shows the rest of the stream that an event closes, then the event. Advances `position`.
@@ -421,7 +429,7 @@ fn closed_pieces(stored: &Stored) -> (Vec<Piece>, Option<TurnId>) {
         text: text.to_owned(),
     };
     let pieces = match &event.body {
-        EventBody::Message { role: Role::Assistant, content, .. } => (0u32..)
+        EventBody::Message(MessageAdded { role: Role::Assistant, content, .. }) => (0u32..)
             .zip(content)
             .filter_map(|(block, content)| match content {
                 ContentBlock::Text { text } => Some(piece(block, 0, PieceKind::Text, text)),
@@ -439,7 +447,7 @@ fn closed_pieces(stored: &Stored) -> (Vec<Piece>, Option<TurnId>) {
             })
             .filter(|piece| !piece.text.is_empty())
             .collect(),
-        EventBody::ToolFinished { content, output, .. } => output
+        EventBody::ToolFinished(ToolFinished { content, output, .. }) => output
             .iter()
             .filter_map(|OutputSegment { block, offset }| {
                 let text = content.get(*block as usize)?.as_text()?;

@@ -34,6 +34,9 @@ pub struct Append {
     pub done: Option<Done>,
 }
 
+/// The row of a family of a session's state: its name and its text; without one the row is deleted.
+pub type StateRow = (&'static str, Option<String>);
+
 /// A change to a table that is folded from the log.
 pub enum Fold {
     /// The session's state.
@@ -46,8 +49,10 @@ pub enum Fold {
         state: &'static str,
         /// When it last changed.
         updated_at: u64,
-        /// The state in JSON.
-        fold: String,
+        /// The part of the state that each append writes, in JSON, with the checksum of the whole.
+        head: String,
+        /// The rows of the families that have changed.
+        rows: Vec<StateRow>,
         /// The session that started it; written with the first event.
         parent: Option<String>,
     },

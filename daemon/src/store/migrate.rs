@@ -12,11 +12,12 @@ use rusqlite::Connection;
 use super::files;
 
 /// The schema, a step a version.
-const STEPS: [&str; 4] = [
+const STEPS: [&str; 5] = [
     include_str!("schema/1.sql"),
     include_str!("schema/2.sql"),
     include_str!("schema/3.sql"),
     include_str!("schema/4.sql"),
+    include_str!("schema/5.sql"),
 ];
 
 /// The version of the schema that this build knows.

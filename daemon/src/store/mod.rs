@@ -43,7 +43,7 @@ use std::sync::mpsc;
 
 use tokio::sync::watch;
 
-pub use append::{Append, Done, Fold, Spent};
+pub use append::{Append, Done, Fold, Spent, StateRow};
 pub use error::{Reason, StoreError};
 pub use event_row::{Page, sum as event_sum};
 pub use handle::Store;
@@ -51,7 +51,7 @@ pub(crate) use handle::lost_blob;
 pub use migrate::SCHEMA;
 pub(crate) use open::INCREMENTAL;
 pub use parts::MAX_PARTS;
-pub use read::{Answered, BINNED, LARGE, MIN_PREFIX, PENDING, SessionRow, Untouched, Wanted};
+pub use read::{Answered, BINNED, FOLD, LARGE, MIN_PREFIX, PENDING, SessionRow, Untouched, Wanted};
 
 use blob::Blobs;
 use damage::KnownDamage;

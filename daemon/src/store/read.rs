@@ -32,7 +32,7 @@ pub struct SessionRow {
     pub cwd: String,
     /// When it last changed, in Unix milliseconds.
     pub updated_at: u64,
-    /// Its state in JSON.
+    /// Its state, as [`crate::session::state::State::from_stored`] parses it: the head, then a line for each stored family.
     pub fold: String,
     /// The variables of its tools in JSON.
     pub env: String,
@@ -66,15 +66,16 @@ impl Store {
         self.read_in(Lane::Page, move |connection| {
             let updated_at = i64::try_from(from.updated_at).unwrap_or(i64::MAX);
             let among = wanted.among.as_ref().map(|among| serde_json::json!(among).to_string());
+            let columns = columns(FOLD);
+            let one_shot = state_field("session", "identity", "one_shot");
             let rows = connection
                 .prepare_cached(&format!(
-                    "SELECT {SESSION} FROM session
+                    "SELECT {columns} FROM session
                      WHERE (?1 IS NULL OR name = ?1 OR id = ?1
                             OR (length(?1) >= {MIN_PREFIX} AND substr(id, 1, length(?1)) = ?1))
                        AND (?2 IS NULL OR cwd = ?2)
                        AND (?6 IS NULL OR (state = '{BINNED}') = ?6)
-                       AND (NOT ?7 OR name IS NOT NULL
-                            OR NOT CASE WHEN json_valid(fold) THEN coalesce(json_extract(fold, '$.one_shot'), 0) ELSE 0 END)
+                       AND (NOT ?7 OR name IS NOT NULL OR NOT coalesce({one_shot}, 0))
                        AND (?8 IS NULL OR id IN (SELECT value FROM json_each(?8)))
                        AND {IS_SESSION} AND updated_at <= ?4 AND (updated_at, id) < (?4, ?5)
                      ORDER BY updated_at DESC, id DESC LIMIT ?3",
@@ -158,10 +159,10 @@ impl Store {
     /// The child that a call of a session has made.
     pub async fn child_of(&self, parent: SessionId, call: CallId) -> Result<Option<SessionId>, StoreError> {
         self.read(move |connection| {
-            let sql = "SELECT id FROM session WHERE parent = ?1 AND json_valid(fold)
-                       AND json_extract(fold, '$.delegated.call') = ?2";
+            let of = state_field("session", "task", "delegated.call");
+            let sql = format!("SELECT id FROM session WHERE parent = ?1 AND {of} = ?2");
             let row = |row: &rusqlite::Row<'_>| row.get(0).map(SessionId);
-            connection.prepare_cached(sql)?.query_row([parent.as_str(), call.as_str()], row).optional()
+            connection.prepare_cached(&sql)?.query_row([parent.as_str(), call.as_str()], row).optional()
         })
         .await
     }
@@ -285,8 +286,25 @@ pub enum Untouched {
     All,
 }
 
-/// The columns of [`session_row`].
-const SESSION: &str = "id, name, cwd, updated_at, fold, env, state, size";
+/// The stored state of a row of `session`: the head, then a line for each family. No JSON has a line end in it.
+pub const FOLD: &str =
+    "fold || coalesce((SELECT group_concat(char(10) || family.name || ' ' || family.data, '') FROM family
+     WHERE family.session = session.id), '')";
+
+/// The columns of [`session_row`], with the text of the state.
+fn columns(fold: &str) -> String {
+    format!("session.id, session.name, cwd, updated_at, {fold}, env, state, size")
+}
+
+/// A field of the stored state of a row of `table`, as SQL: of its family, or of a state that is whole in one column.
+pub(super) fn state_field(table: &str, family: &str, field: &str) -> String {
+    format!(
+        "coalesce(
+             (SELECT json_extract(data, '$.{field}') FROM family
+              WHERE family.session = {table}.id AND family.name = '{family}' AND json_valid(data)),
+             CASE WHEN json_valid({table}.fold) THEN json_extract({table}.fold, '$.{field}') END)"
+    )
+}
 
 fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
     // Other types count as missing.
@@ -314,7 +332,20 @@ pub(super) fn tree(connection: &Connection, root: &SessionId) -> rusqlite::Resul
 
 /// A session's row.
 pub(crate) fn session(connection: &Connection, id: &str) -> rusqlite::Result<Option<SessionRow>> {
-    let sql = format!("SELECT {SESSION} FROM session WHERE id = ?");
+    match select_session(connection, id, FOLD) {
+        // A database that was set aside, with a schema whose states are whole in one column.
+        Err(error) if error.to_string().contains("no such table") => session_alone(connection, id),
+        row => row,
+    }
+}
+
+/// A session's row without the families of its state, which cannot be read.
+pub(crate) fn session_alone(connection: &Connection, id: &str) -> rusqlite::Result<Option<SessionRow>> {
+    select_session(connection, id, "fold")
+}
+
+fn select_session(connection: &Connection, id: &str, fold: &str) -> rusqlite::Result<Option<SessionRow>> {
+    let sql = format!("SELECT {} FROM session WHERE id = ?", columns(fold));
     connection.prepare_cached(&sql)?.query_row([id], session_row).optional()
 }
 

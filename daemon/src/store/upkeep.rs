@@ -237,6 +237,7 @@ pub(super) fn mark_removed(connection: &Connection, session: &str) -> rusqlite::
     connection.execute("UPDATE numbered SET n = max(n, (SELECT coalesce(max(n), 0) FROM event))", [])?;
     connection.execute("INSERT OR IGNORE INTO removed (session) VALUES (?)", [session])?;
     connection.execute("DELETE FROM session WHERE id = ?", [session])?;
+    connection.execute("DELETE FROM family WHERE session = ?", [session])?;
     // Lists of pending questions do not look at the session.
     let waiting = "DELETE FROM question INDEXED BY question_open WHERE session = ? AND answer IS NULL";
     connection.execute(waiting, [session])?;
@@ -343,8 +344,8 @@ mod tests {
     }
 
     fn session() -> Fold {
-        let (cwd, fold) = ("/".to_owned(), "{}".to_owned());
-        Fold::Session { name: None, cwd, state: "idle", updated_at: 1, fold, parent: None }
+        let (cwd, head) = ("/".to_owned(), "{}".to_owned());
+        Fold::Session { name: None, cwd, state: "idle", updated_at: 1, head, rows: Vec::new(), parent: None }
     }
 
     fn outcome(id: &str) -> Outcome {

@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 use tokio::sync::watch;
 
 use super::ahead::Ahead;
-use super::append::{Append, Change, Done, Fold, Write};
+use super::append::{Append, Change, Done, Fold, StateRow, Write};
 use super::blob::Held;
 use super::damage::KnownDamage;
 use super::error::StoreError;
@@ -285,14 +285,15 @@ pub(crate) const SIZE: &str = "(SELECT coalesce(sum(octet_length(data)), 0) FROM
 /// `bytes`: the size of the append's events, added to the session's size.
 fn write_fold(connection: &Connection, session: &str, fold: &Fold, bytes: i64) -> rusqlite::Result<()> {
     match fold {
-        Fold::Session { name, cwd, state, updated_at, fold, parent } => {
+        Fold::Session { name, cwd, state, updated_at, head, rows, parent } => {
+            write_rows(connection, session, rows)?;
             // Set the name only if it changed, because each set writes its index.
             let update = |set: &str, and: &str| {
                 let sql = format!(
                     "UPDATE session SET state = ?3, updated_at = ?4, fold = ?5, size = size + ?6, cwd = ?7{set}
                      WHERE id = ?1{and}"
                 );
-                let values = params![session, name, state, *updated_at as i64, fold, bytes, cwd];
+                let values = params![session, name, state, *updated_at as i64, head, bytes, cwd];
                 connection.prepare_cached(&sql)?.execute(values)
             };
             let mut known = update("", " AND name IS ?2")?;
@@ -307,7 +308,7 @@ fn write_fold(connection: &Connection, session: &str, fold: &Fold, bytes: i64) -
                 "INSERT INTO session (id, name, cwd, state, updated_at, env, fold, parent, size)
                  VALUES (?1, ?2, ?3, ?4, ?5, '{{}}', ?6, ?7, {SIZE})"
             );
-            let values = params![session, name, cwd, state, *updated_at as i64, fold, parent];
+            let values = params![session, name, cwd, state, *updated_at as i64, head, parent];
             connection.prepare_cached(&sql)?.execute(values)?
         }
         Fold::Shared(origin, seq) => parts::share(connection, session, origin, *seq)?,
@@ -328,6 +329,21 @@ fn write_fold(connection: &Connection, session: &str, fold: &Fold, bytes: i64) -
         Fold::Spent(spent) => usage::add(connection, session, spent)?,
         Fold::Outcome(outcome) => return remember(connection, session, outcome),
     };
+    Ok(())
+}
+
+/// Writes the changed families of a session's state; the others stay.
+fn write_rows(connection: &Connection, session: &str, rows: &[StateRow]) -> rusqlite::Result<()> {
+    for (name, text) in rows {
+        match text {
+            Some(text) => connection
+                .prepare_cached("INSERT OR REPLACE INTO family (session, name, data) VALUES (?, ?, ?)")?
+                .execute(params![session, name, text])?,
+            None => connection
+                .prepare_cached("DELETE FROM family WHERE session = ? AND name = ?")?
+                .execute(params![session, name])?,
+        };
+    }
     Ok(())
 }
 

@@ -10,7 +10,7 @@ impl EventBody {
         prompt: Option<PromptId>,
         asks: Option<Asks>,
     ) -> Self {
-        Self::Message {
+        Self::Message(MessageAdded {
             message,
             role: Role::User,
             content,
@@ -22,7 +22,7 @@ impl EventBody {
             model: None,
             usage: None,
             times: None,
-        }
+        })
     }
 
     /// A message of `model`.
@@ -33,7 +33,7 @@ impl EventBody {
         usage: Option<Usage>,
         end: AnswerEnd,
     ) -> Self {
-        Self::Message {
+        Self::Message(MessageAdded {
             message,
             role: Role::Assistant,
             content,
@@ -45,12 +45,12 @@ impl EventBody {
             model: model.into(),
             usage,
             times: None,
-        }
+        })
     }
 
     /// A message that its provider took so long for.
     pub fn took(mut self, long: Option<Times>) -> Self {
-        if let Self::Message { times, .. } = &mut self {
+        if let Self::Message(MessageAdded { times, .. }) = &mut self {
             *times = long;
         }
         self
@@ -58,7 +58,7 @@ impl EventBody {
 
     /// A change of a session in which nothing is said yet.
     pub fn changed(change: impl FnOnce(&mut Self)) -> Self {
-        let mut body = Self::SessionChanged {
+        let mut body = Self::SessionChanged(SessionChanged {
             model: None,
             mode: None,
             name: None,
@@ -79,7 +79,7 @@ impl EventBody {
             binned: None,
             title: None,
             title_cost: None,
-        };
+        });
         change(&mut body);
         body
     }
@@ -87,7 +87,7 @@ impl EventBody {
     /// The session's instruction files are others from now on.
     pub fn instructions_changed(read: Vec<Instruction>) -> Self {
         Self::changed(|body| {
-            if let Self::SessionChanged { instructions, .. } = body {
+            if let Self::SessionChanged(SessionChanged { instructions, .. }) = body {
                 *instructions = Some(read);
             }
         })
@@ -96,7 +96,7 @@ impl EventBody {
     /// The skills that the session's model is told of are others from now on.
     pub fn skills_changed(now: Vec<Skill>) -> Self {
         Self::changed(|body| {
-            if let Self::SessionChanged { skills, .. } = body {
+            if let Self::SessionChanged(SessionChanged { skills, .. }) = body {
                 *skills = Some(now);
             }
         })
@@ -105,7 +105,7 @@ impl EventBody {
     /// The system prompt has this index of notes from now on.
     pub fn memory_read(index: String) -> Self {
         Self::changed(|body| {
-            if let Self::SessionChanged { memory, .. } = body {
+            if let Self::SessionChanged(SessionChanged { memory, .. }) = body {
                 *memory = Some(index);
             }
         })
@@ -114,7 +114,7 @@ impl EventBody {
     /// The file of the session's agent is another one from now on.
     pub fn agent_changed(now: AgentRole) -> Self {
         Self::changed(|body| {
-            if let Self::SessionChanged { agent, .. } = body {
+            if let Self::SessionChanged(SessionChanged { agent, .. }) = body {
                 *agent = Some(now);
             }
         })
@@ -123,7 +123,7 @@ impl EventBody {
     /// The session's mode is another one from now on.
     pub fn mode_changed(now: Mode) -> Self {
         Self::changed(|body| {
-            if let Self::SessionChanged { mode, .. } = body {
+            if let Self::SessionChanged(SessionChanged { mode, .. }) = body {
                 *mode = Some(now);
             }
         })
@@ -132,7 +132,7 @@ impl EventBody {
     /// A change of the setup of requests before the conversation.
     pub fn setup_changed(now: PrefixFingerprint) -> Self {
         Self::changed(|body| {
-            if let Self::SessionChanged { setup, .. } = body {
+            if let Self::SessionChanged(SessionChanged { setup, .. }) = body {
                 *setup = Some(now);
             }
         })
@@ -141,7 +141,7 @@ impl EventBody {
     /// The session's model is another from now on; with `own`, only until the next turn.
     pub fn model_changed(to: String, now: PrefixFingerprint, own: Option<String>) -> Self {
         Self::changed(|body| {
-            if let Self::SessionChanged { model, setup, stands_in_for, .. } = body {
+            if let Self::SessionChanged(SessionChanged { model, setup, stands_in_for, .. }) = body {
                 (*model, *setup, *stands_in_for) = (Some(to), Some(now), own);
             }
         })
@@ -150,7 +150,7 @@ impl EventBody {
     /// How the session treats a provider that cannot answer is another from now on.
     pub fn outage_changed(long: Option<Patience>, others: Option<Vec<String>>) -> Self {
         Self::changed(|body| {
-            if let Self::SessionChanged { patience, fallback, .. } = body {
+            if let Self::SessionChanged(SessionChanged { patience, fallback, .. }) = body {
                 (*patience, *fallback) = (long, others);
             }
         })
@@ -159,7 +159,7 @@ impl EventBody {
     /// A change of how questions that no person answers are treated.
     pub fn unattended_changed(now: Unattended) -> Self {
         Self::changed(|body| {
-            if let Self::SessionChanged { unattended, .. } = body {
+            if let Self::SessionChanged(SessionChanged { unattended, .. }) = body {
                 *unattended = Some(now);
             }
         })
@@ -168,7 +168,7 @@ impl EventBody {
     /// The session's budget is this one from now on.
     pub fn budget_changed(now: Budget) -> Self {
         Self::changed(|body| {
-            if let Self::SessionChanged { budget, .. } = body {
+            if let Self::SessionChanged(SessionChanged { budget, .. }) = body {
                 *budget = Some(now);
             }
         })
@@ -177,7 +177,7 @@ impl EventBody {
     /// The session's added directories are these from now on.
     pub fn directories_changed(now: Vec<PathBuf>) -> Self {
         Self::changed(|body| {
-            if let Self::SessionChanged { additional_directories, .. } = body {
+            if let Self::SessionChanged(SessionChanged { additional_directories, .. }) = body {
                 *additional_directories = Some(now);
             }
         })
@@ -186,7 +186,7 @@ impl EventBody {
     /// The session's own MCP servers are these from now on.
     pub fn mcp_servers_changed(now: Vec<SessionServer>) -> Self {
         Self::changed(|body| {
-            if let Self::SessionChanged { mcp_servers, .. } = body {
+            if let Self::SessionChanged(SessionChanged { mcp_servers, .. }) = body {
                 *mcp_servers = Some(now);
             }
         })
@@ -195,7 +195,7 @@ impl EventBody {
     /// A model was asked for the session's title.
     pub fn titled(given: Option<String>, cost: Option<ModelCost>) -> Self {
         Self::changed(|body| {
-            if let Self::SessionChanged { title, title_cost, .. } = body {
+            if let Self::SessionChanged(SessionChanged { title, title_cost, .. }) = body {
                 (*title, *title_cost) = (given, cost);
             }
         })
@@ -204,7 +204,7 @@ impl EventBody {
     /// The session is put into the bin, or taken out of it under this name.
     pub fn bin_changed(now: bool, called: Option<String>) -> Self {
         Self::changed(|body| {
-            if let Self::SessionChanged { binned, name, .. } = body {
+            if let Self::SessionChanged(SessionChanged { binned, name, .. }) = body {
                 (*binned, *name) = (Some(now), called);
             }
         })
@@ -212,7 +212,7 @@ impl EventBody {
 
     /// A notice of this kind, for people.
     pub fn notice(level: Level, code: NoticeCode, text: impl Into<String>) -> Self {
-        Self::Notice { level, code: Some(code), text: text.into(), until_at: None, since_at: None }
+        Self::Notice(Notice { level, code: Some(code), text: text.into(), until_at: None, since_at: None })
     }
 
     /// The blobs that it names, but for those of [`Self::file_contents`].
@@ -227,12 +227,14 @@ impl EventBody {
         }
         let mut found = Vec::new();
         match self {
-            Self::PromptAccepted { content, .. } | Self::Message { content, .. } => named(content, &mut found),
-            Self::ToolFinished { content, blob, .. } => {
+            Self::PromptAccepted(PromptAccepted { content, .. }) | Self::Message(MessageAdded { content, .. }) => {
+                named(content, &mut found)
+            }
+            Self::ToolFinished(ToolFinished { content, blob, .. }) => {
                 named(content, &mut found);
                 found.extend(blob);
             }
-            Self::BackgroundEnded { blob, .. } => found.extend(blob),
+            Self::BackgroundEnded(BackgroundEnded { blob, .. }) => found.extend(blob),
             _ => {}
         }
         found
@@ -241,9 +243,9 @@ impl EventBody {
     /// The blobs with contents of files that it names; the oldest of a session are given up when they take too much room.
     pub fn file_contents(&self) -> Vec<&BlobId> {
         match self {
-            Self::ToolFinished { changes, .. }
-            | Self::PermissionRequested { changes, .. }
-            | Self::UndoStarted { changes, .. }
+            Self::ToolFinished(ToolFinished { changes, .. })
+            | Self::PermissionRequested(PermissionRequested { changes, .. })
+            | Self::UndoStarted(UndoStarted { changes, .. })
             | Self::Undone { changes, .. } => {
                 changes.iter().flat_map(|change| change.before.iter().chain(&change.after)).collect()
             }

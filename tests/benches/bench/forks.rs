@@ -66,8 +66,8 @@ fn grow(daemon: &Daemon, session: &str) {
         add_event(&database, session, seq, "message", stream.as_deref(), &event.to_string());
     }
     change_state(&database, session, |state| {
-        state.head += EVENTS as u64;
-        state.counts.messages += EVENTS as u64;
+        state.progress.head += EVENTS as u64;
+        state.progress.counts.messages += EVENTS as u64;
     });
     database.execute_batch("COMMIT").unwrap();
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
-use linger_protocol::event::{Event, EventBody, NoticeCode, Notification};
+use linger_protocol::event::{Event, EventBody, MessageAdded, Notice, NoticeCode, Notification, TurnFinished};
 use linger_protocol::id::{MessageId, PromptId, SessionId, TurnId};
 use linger_protocol::message::{Role, StopReason, text_of};
 use linger_protocol::method::SessionPrompt;
@@ -223,19 +223,19 @@ impl Running {
         self.live.event(event);
         self.show(event)?;
         match &event.body {
-            EventBody::Message { message, role: Role::Assistant, content, cut, .. } => {
+            EventBody::Message(MessageAdded { message, role: Role::Assistant, content, cut, .. }) => {
                 self.messages.push((message.clone(), text_of(content), *cut));
                 self.stop_waiting();
             }
             EventBody::MessageSuperseded { message } => self.messages.retain(|(kept, ..)| kept != message),
-            EventBody::Notice { code: Some(NoticeCode::Retry), since_at: Some(since), .. }
+            EventBody::Notice(Notice { code: Some(NoticeCode::Retry), since_at: Some(since), .. })
                 if self.capabilities.can_ask() =>
             {
                 let waited = Duration::from_millis(event.at.saturating_sub(*since));
                 self.leave_hint.get_or_insert_with(|| Instant::now() + HINT_AFTER.saturating_sub(waited));
             }
-            EventBody::Notice { code: Some(NoticeCode::Reached), .. } => self.stop_waiting(),
-            EventBody::TurnFinished { stop_reason, answer, usage, session_usage, steps, .. } => {
+            EventBody::Notice(Notice { code: Some(NoticeCode::Reached), .. }) => self.stop_waiting(),
+            EventBody::TurnFinished(TurnFinished { stop_reason, answer, usage, session_usage, steps, .. }) => {
                 let exit = self.finished(*stop_reason, answer.as_ref())?;
                 self.say_spent(&summary(usage, session_usage.as_ref(), *steps))?;
                 return Ok(Some(exit));
@@ -249,7 +249,7 @@ impl Running {
         } else if self.questions.hold_up() || child_asks(&event.body) {
             self.check = Some(Instant::now());
         }
-        if let EventBody::Notice { .. } = &event.body {
+        if let EventBody::Notice(_) = &event.body {
             self.check.get_or_insert_with(Instant::now);
         }
         Ok(None)
@@ -258,9 +258,10 @@ impl Running {
     /// An event of another turn, while ours is queued.
     fn before_our_turn(&mut self, event: &Event) -> Result<Option<Exit>, Failure> {
         match &event.body {
-            EventBody::TurnFinished {
-                stop_reason: stop_reason @ (StopReason::Cancelled | StopReason::Error), ..
-            } => {
+            EventBody::TurnFinished(TurnFinished {
+                stop_reason: stop_reason @ (StopReason::Cancelled | StopReason::Error),
+                ..
+            }) => {
                 let session = &self.attachment.session;
                 Err(Failure::new(
                     Exit::of(*stop_reason),
@@ -268,14 +269,14 @@ impl Running {
                 )
                 .hint(format!("the prompt stays queued; `linger queue {session} --run` starts it")))
             }
-            EventBody::TurnFinished { .. } => {
+            EventBody::TurnFinished(_) => {
                 self.alone = true;
                 Ok(None)
             }
-            EventBody::PermissionRequested { .. }
+            EventBody::PermissionRequested(_)
             | EventBody::QuestionAsked { .. }
             | EventBody::ChildUpdated(_)
-            | EventBody::Notice { .. } => {
+            | EventBody::Notice(_) => {
                 self.check = Some(Instant::now());
                 Ok(None)
             }

@@ -3,7 +3,10 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use linger_protocol::event::{Event, EventBody};
+use linger_protocol::event::{
+    Event, EventBody, MessageAdded, Notice, PermissionRequested, PromptAccepted, ToolFinished, ToolStarted,
+    TurnFinished,
+};
 use linger_protocol::id::{Cursor, SessionId};
 use linger_protocol::message::{Role, text_of};
 use serde_json::{Value, json};
@@ -61,22 +64,24 @@ pub(super) fn entries(
 /// Kind and text of an event that agents should know; `None` for others.
 fn entry(event: &Event) -> Option<(&'static str, String)> {
     Some(match &event.body {
-        EventBody::PromptAccepted { content, compact: false, .. } => ("prompt", text_of(content)),
-        EventBody::Message { role: Role::Assistant, content, interrupted: false, .. } => {
+        EventBody::PromptAccepted(PromptAccepted { content, compact: false, .. }) => ("prompt", text_of(content)),
+        EventBody::Message(MessageAdded { role: Role::Assistant, content, interrupted: false, .. }) => {
             let text = text_of(content);
             return (!text.is_empty()).then_some(("answer", text));
         }
-        EventBody::ToolStarted { tool, action, .. } => ("call", format!("{tool}: {action}")),
-        EventBody::ToolFinished { content, is_error, .. } => {
+        EventBody::ToolStarted(ToolStarted { tool, action, .. }) => ("call", format!("{tool}: {action}")),
+        EventBody::ToolFinished(ToolFinished { content, is_error, .. }) => {
             (if *is_error { "failed" } else { "result" }, text_of(content))
         }
-        EventBody::PermissionRequested { tool, action, .. } => ("question", format!("{tool}: {action}")),
+        EventBody::PermissionRequested(PermissionRequested { tool, action, .. }) => {
+            ("question", format!("{tool}: {action}"))
+        }
         EventBody::QuestionAsked { asked, .. } => ("question", asked.text.clone()),
-        EventBody::TurnFinished { stop_reason, detail, .. } => {
+        EventBody::TurnFinished(TurnFinished { stop_reason, detail, .. }) => {
             let detail = detail.iter().map(|detail| format!(": {detail}"));
             ("end", format!("{}{}", crate::render::reason(*stop_reason), detail.collect::<String>()))
         }
-        EventBody::Notice { text, .. } => ("notice", text.clone()),
+        EventBody::Notice(Notice { text, .. }) => ("notice", text.clone()),
         _ => return None,
     })
 }

@@ -37,14 +37,14 @@ impl Actor {
     pub(super) fn person_attached(&mut self) -> tokio::sync::watch::Receiver<()> {
         self.attending.attended = true;
         // Kept if the daemon dies before it has left.
-        self.env.attention.has_read(&self.id, self.state.head);
+        self.env.attention.has_read(&self.id, self.state.progress.head);
         self.log.person()
     }
 
     /// The last terminal of a person has left.
     pub(super) fn person_left(&mut self) {
         self.attending.attended = false;
-        self.env.attention.has_read(&self.id, self.state.head);
+        self.env.attention.has_read(&self.id, self.state.progress.head);
         let seen = self.waiting_questions();
         if !seen.is_empty() {
             let now = clock::now();
@@ -54,11 +54,11 @@ impl Actor {
 
     /// The questions that wait for a person: those of the turn, and whether a plan is carried out.
     fn waiting_questions(&self) -> Vec<QuestionId> {
-        if self.state.unattended.deadline(0) == Some(0) {
+        if self.state.settings.unattended.deadline(0) == Some(0) {
             return Vec::new();
         }
         let of_turn = self.state.turn.iter().flat_map(Turn::waiting);
-        let of_plan = self.state.questions.iter().filter(|asked| asked.about == Some(Subject::Plan));
+        let of_plan = self.state.questions.free.iter().filter(|asked| asked.about == Some(Subject::Plan));
         of_turn.chain(of_plan).map(|asked| asked.id.clone()).collect()
     }
 
@@ -100,7 +100,8 @@ impl Actor {
     /// Notifies a person of the end of a turn, if no client reads of it: a child's parent does.
     pub(super) fn notify_of_end(&mut self, reason: StopReason, compacts: bool) {
         // A plan that is ready is a question.
-        let goes_on = self.state.turn.is_some() || self.state.parent.is_some() || !self.waiting_questions().is_empty();
+        let goes_on =
+            self.state.turn.is_some() || self.state.identity.parent.is_some() || !self.waiting_questions().is_empty();
         if goes_on || compacts || reason == StopReason::Cancelled || self.log.readers() > 0 || self.id.is_daemon() {
             return;
         }
@@ -120,8 +121,8 @@ impl Actor {
         let committed = self.flush();
         let about = About {
             session: self.id.clone(),
-            label: self.state.name.clone().unwrap_or_else(|| self.id.to_string()),
-            title: self.state.title.clone().unwrap_or_default(),
+            label: self.state.settings.name.clone().unwrap_or_else(|| self.id.to_string()),
+            title: self.state.title.title.clone().unwrap_or_default(),
             url: config.public_url.as_deref().map(|origin| page(origin, &self.id, news, asked)),
         };
         // No secret of the session's tools, and nothing of its directory.

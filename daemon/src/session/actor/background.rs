@@ -1,7 +1,7 @@
 //! Commands in the background: their starts and ends become events, and the model is told of their ends, and of what a user
 //! undid, before its next step.
 
-use linger_protocol::event::Asks;
+use linger_protocol::event::{Asks, BackgroundEnded};
 
 use super::*;
 use crate::store::blob::Held;
@@ -14,7 +14,7 @@ impl Actor {
         match report {
             Report::Start(start) => self.start_background(start),
             Report::Ended(id) => {
-                let open = self.state.running_background().any(|job| job.id == id);
+                let open = self.state.background.running().any(|job| job.id == id);
                 if let Some(ended) = self.jobs.ended(&id).filter(|_| open) {
                     self.background_ended(id, ended);
                 }
@@ -28,7 +28,7 @@ impl Actor {
             // Its call was cancelled.
             return;
         }
-        if self.state.running_background().count() >= background::MAX_RUNNING {
+        if self.state.background.running().count() >= background::MAX_RUNNING {
             let many = format!(
                 "{} commands run in the background already; end one with bash_kill first",
                 background::MAX_RUNNING
@@ -36,7 +36,7 @@ impl Actor {
             let _gone = start.reply.send(Err(Invalid(many)));
             return;
         }
-        let id = BackgroundId(format!("b{}", self.state.counts.background + 1));
+        let id = BackgroundId(format!("b{}", self.state.progress.counts.background + 1));
         tracing::info!(target: "tool", session = %self.id, background = %id, command = start.command, "started");
         let (background, call_id, command) = (id.clone(), start.call.clone(), start.shown());
         let draft = self.in_turn(EventBody::BackgroundStarted { background, call_id, command });
@@ -50,14 +50,14 @@ impl Actor {
         whole.iter().for_each(|whole| self.workspace.seen.output(whole));
         tracing::info!(target: "result", session = %self.id, %background, ms, ?exit, reason, "ended");
         let (file, blob) = (whole.as_ref().and_then(Held::path), whole.as_ref().map(|held| held.id().clone()));
-        let body = EventBody::BackgroundEnded { background, exit, reason, output, file, blob, ms };
+        let body = EventBody::BackgroundEnded(BackgroundEnded { background, exit, reason, output, file, blob, ms });
         let draft = Draft { blobs: whole.into_iter().collect(), ..self.in_turn(body) };
         self.append(vec![draft], Vec::new(), false, None);
     }
 
     /// Records the ends of commands that do not run any more: those of an earlier daemon, and those whose end could not be written.
     pub(super) fn end_background(&mut self) {
-        let open = self.state.running_background().map(|job| &job.id);
+        let open = self.state.background.running().map(|job| &job.id);
         let gone: Vec<BackgroundId> = open.filter(|id| !self.jobs.runs(id)).cloned().collect();
         for id in gone {
             let ended = self.jobs.ended(&id).unwrap_or_else(|| Ended {
@@ -76,7 +76,7 @@ impl Actor {
     pub(super) fn tell_ended(&mut self) -> Option<(MessageId, Vec<ContentBlock>)> {
         let mode = self.mode_news();
         let news: Vec<&str> = {
-            let ended = self.state.background.iter().filter_map(|job| job.ended.as_deref());
+            let ended = self.state.background.jobs.iter().filter_map(|job| job.ended.as_deref());
             self.state.undo.news.iter().map(String::as_str).chain(ended).chain(mode.as_deref()).collect()
         };
         if news.is_empty() {

@@ -20,7 +20,7 @@ impl Actor {
         if let Some(busy) = self.git_is_busy() {
             return respond(reply, Err(busy));
         }
-        if self.state.binned_at.is_some() {
+        if self.state.settings.binned_at.is_some() {
             return respond(reply, Ok(()));
         }
         self.jobs.kill_all(BINNED);
@@ -40,7 +40,7 @@ impl Actor {
             Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
             Err(error) => return respond(reply, Err(error)),
         }
-        if self.state.binned_at.is_none() {
+        if self.state.settings.binned_at.is_none() {
             let idle = RpcError::new(Code::Idle, format!("session {} is not in the bin", self.id));
             return respond(reply, Err(idle.hint("`linger ls --bin` lists what is there")));
         }
@@ -60,7 +60,7 @@ impl Actor {
 
     /// The session's name if it had one and no other session has it, or the first free one with a number.
     async fn free_name(&self) -> Result<Option<(String, NameGuard)>, RpcError> {
-        let Some(name) = &self.state.name else { return Ok(None) };
+        let Some(name) = &self.state.settings.name else { return Ok(None) };
         let mut refused = None;
         let numbered = (2..=NAMES).map(|n| format!("{name}-{n}"));
         for name in std::iter::once(name.clone()).chain(numbered) {

@@ -4,6 +4,7 @@
 //! whose call was cut off: these are cancelled, and their costs still count. It does so after a restart too; its followers end with
 //! it.
 
+use linger_protocol::event::PromptAccepted;
 use std::collections::HashSet;
 
 use linger_protocol::child::{ChildStatus, ChildUpdate};
@@ -44,33 +45,34 @@ impl Actor {
     }
 
     fn basis(&self, call: &CallId, background: bool) -> Result<Basis, String> {
-        let known = self.state.children.iter().find(|child| child.call_id == *call).cloned();
+        let known = self.state.children.under_way.iter().find(|child| child.call_id == *call).cloned();
         if known.is_none() {
             self.may_delegate(background)?;
         }
-        let State { thinking, outage, unattended, directories, mcp_servers, tools, .. } = self.state.clone();
+        let settings = &self.state.settings;
         let create = Create {
-            effort: thinking,
-            patience: outage.patience,
-            fallback: outage.fallback,
-            unattended: Some(unattended),
-            additional_directories: directories,
-            mcp_servers,
-            tools,
+            effort: settings.thinking,
+            patience: settings.outage.patience,
+            fallback: settings.outage.fallback.clone(),
+            unattended: Some(settings.unattended),
+            additional_directories: settings.directories.clone(),
+            mcp_servers: settings.mcp_servers.clone(),
+            tools: settings.tools.clone(),
             one_shot: true,
             ..Create::default()
         };
-        let (model, mode, depth) = (self.state.model.clone(), self.state.mode, self.state.depth() + 1);
+        let (model, mode, depth) =
+            (self.state.settings.model.clone(), self.state.settings.mode, self.state.task.depth() + 1);
         Ok(Basis { create, model, mode, depth, known })
     }
 
     /// Checks the limits; the error is for the model.
     fn may_delegate(&self, background: bool) -> Result<(), String> {
         let limits = self.env.config.delegation();
-        if self.state.depth() >= limits.depth {
+        if self.state.task.depth() >= limits.depth {
             return Err("not run: agents of agents may not delegate any further".to_owned());
         }
-        if background && self.state.delegated.is_some() {
+        if background && self.state.task.delegated.is_some() {
             // Its own answer comes with the end of its turn.
             return Err("not run: an agent may not delegate in the background; wait for the result".to_owned());
         }
@@ -79,7 +81,7 @@ impl Actor {
         if of_turn + under_way >= limits.per_turn as usize {
             return Err(format!("not run: a turn may delegate {} tasks; do the rest yourself", limits.per_turn));
         }
-        let behind = self.state.children.iter().filter(|child| child.background).count();
+        let behind = self.state.children.under_way.iter().filter(|child| child.background).count();
         if background && behind >= limits.at_once as usize {
             return Err(format!("not run: {behind} agents work in the background already; wait for a result"));
         }
@@ -114,22 +116,22 @@ impl Actor {
     /// recorded.
     pub(super) fn child_report(&mut self, report: ChildReport, reply: Reply<()>) {
         let ChildReport { update, said } = report;
-        if self.state.child(&update.child).is_none() {
+        if self.state.children.get(&update.child).is_none() {
             return respond(reply, Ok(()));
         }
         let (child, is_finished) = (update.child.clone(), update.is_finished());
         // It may have been called off since.
-        let is_wanted = self.state.child(&child).is_some_and(|known| known.background);
+        let is_wanted = self.state.children.get(&child).is_some_and(|known| known.background);
         let update = ChildUpdate { background: is_wanted, ..update };
         let by = format!("agent {} in session {child}", update.agent);
         let mut drafts = vec![Draft::new(EventBody::ChildUpdated(update))];
-        let is_binned = self.state.binned_at.is_some();
+        let is_binned = self.state.settings.binned_at.is_some();
         if let (Some(said), true) = (said, is_finished && is_wanted && !is_binned) {
-            let prompt = PromptId(format!("p{}", self.state.counts.prompts + 1));
+            let prompt = PromptId(format!("p{}", self.state.progress.counts.prompts + 1));
             let content = vec![ContentBlock::text(said)];
             let (when, by, child) = (When::Queue, Some(by), Some(child.clone()));
             let (process, compact, schema, until, command) = (None, false, None, None, None);
-            let accepted = EventBody::PromptAccepted {
+            let accepted = EventBody::PromptAccepted(PromptAccepted {
                 prompt,
                 content,
                 when,
@@ -142,7 +144,7 @@ impl Actor {
                 child,
                 runs: Vec::new(),
                 limit: None,
-            };
+            });
             drafts.push(Draft::new(accepted));
         }
         let (done, committed) = oneshot::channel();
@@ -160,12 +162,13 @@ impl Actor {
 
     /// Calls off the children in the background: they are cancelled, and say nothing. Whether there were any.
     pub(super) fn call_off(&mut self) -> bool {
-        let behind = self.state.children.iter().filter(|child| child.background).cloned();
+        let behind = self.state.children.under_way.iter().filter(|child| child.background).cloned();
         let updates = behind.map(|child| EventBody::ChildUpdated(ChildUpdate { background: false, ..child }));
         let drafts: Vec<Draft> = updates.map(Draft::new).collect();
         let had_some = !drafts.is_empty();
         if had_some {
-            let children: Vec<SessionId> = self.state.children.iter().map(|child| child.child.clone()).collect();
+            let children: Vec<SessionId> =
+                self.state.children.under_way.iter().map(|child| child.child.clone()).collect();
             self.append(drafts, Vec::new(), false, None);
             let off: HashSet<SessionId> = self.state.abandoned().map(|child| child.child.clone()).collect();
             children.iter().filter(|child| off.contains(child)).for_each(|child| {
@@ -177,7 +180,7 @@ impl Actor {
 
     /// Follows the children whose call has ended.
     pub(super) fn tend_children(&mut self) {
-        if self.state.children.is_empty() || matches!(self.phase, Phase::Failed(..)) {
+        if self.state.children.under_way.is_empty() || matches!(self.phase, Phase::Failed(..)) {
             return;
         }
         let off: Vec<ChildUpdate> = self.state.abandoned().cloned().collect();
@@ -187,7 +190,7 @@ impl Actor {
         let is_open = |call: &CallId| {
             self.state.turn.iter().flat_map(|turn| &turn.calls).any(|open| open.id == *call && !open.finished)
         };
-        let behind = self.state.children.iter().filter(|child| child.background && !is_open(&child.call_id));
+        let behind = self.state.children.under_way.iter().filter(|child| child.background && !is_open(&child.call_id));
         for child in behind.cloned().collect::<Vec<_>>() {
             self.follow(child, false);
         }
@@ -206,14 +209,14 @@ impl Actor {
 
     /// Whether the session has spent its budget.
     fn is_over_budget(&self) -> bool {
-        self.state.budget.question(&self.state.usage, false).is_some()
+        self.state.progress.budget.question(&self.state.progress.usage, false).is_some()
     }
 
     /// How the turn ends, if it is the task of a child whose budget is spent: its parent decides what comes of that.
     pub(super) fn out_of_budget(&self) -> Option<Ending> {
-        self.state.delegated.as_ref()?;
+        self.state.task.delegated.as_ref()?;
         let is_task = self.state.turn.as_ref().is_some_and(|turn| turn.id.0 == FIRST_TURN);
-        let asked = self.state.budget.question(&self.state.usage, false).filter(|_| is_task)?;
+        let asked = self.state.progress.budget.question(&self.state.progress.usage, false).filter(|_| is_task)?;
         let detail = asked.trim_end_matches("; go on?").to_owned();
         Some(Ending { detail: Some(detail), ..Ending::plain(StopReason::Error) })
     }
@@ -281,18 +284,18 @@ async fn follow(
 impl Actor {
     /// A child never asks less than its parent, or the parent of that: not even one that was away while one of them changed.
     pub(super) async fn keep_within_parent(&mut self) -> Result<(), StoreError> {
-        let is_child = self.state.delegated.is_some();
-        let mut above = self.state.parent.clone().filter(|_| is_child);
-        let mut most = self.state.mode;
+        let is_child = self.state.task.delegated.is_some();
+        let mut above = self.state.identity.parent.clone().filter(|_| is_child);
+        let mut most = self.state.settings.mode;
         for _ in 0..MAX_ABOVE {
             let Some(id) = above else { break };
             let Some(row) = self.env.store.session(id).await? else { break };
             let Some(parent) = State::from_stored(&row.fold) else { break };
-            most = stricter(most, parent.mode);
-            let is_child = parent.delegated.is_some();
-            above = parent.parent.filter(|_| is_child);
+            most = stricter(most, parent.settings.mode);
+            let is_child = parent.task.delegated.is_some();
+            above = parent.identity.parent.clone().filter(|_| is_child);
         }
-        if most != self.state.mode {
+        if most != self.state.settings.mode {
             self.append(vec![Draft::new(EventBody::mode_changed(most))], Vec::new(), true, None);
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! What each command and each message of the turn does: one call an arm.
 
 use super::*;
+use linger_protocol::event::ToolStarted;
 
 /// Why commands in the background ended that a user cancelled.
 pub(super) const ENDED_BY_USER: &str = "ended by the user";
@@ -36,7 +37,9 @@ impl Actor {
             command if matches!(self.phase, Phase::Failed(..)) => {
                 command.refuse(self.unwritten());
             }
-            command if self.state.binned_at.is_some() && !command.is_for_binned() => command.refuse(self.binned()),
+            command if self.state.settings.binned_at.is_some() && !command.is_for_binned() => {
+                command.refuse(self.binned())
+            }
             Command::Bin(asked) => self.bin(asked).await,
             Command::Restore(key, reply) => self.take_out(key, reply).await,
             Command::Unqueue(prompt, key, by, reply) => self.unqueue(prompt, key, by, reply).await,
@@ -98,7 +101,8 @@ impl Actor {
                 let withdrawn = |draft: &Draft| self.withdrawn_before(&draft.body).into_iter().map(Draft::new);
                 let drafts = drafts.into_iter().flat_map(|draft| withdrawn(&draft).chain([draft]));
                 let drafts: Vec<Draft> = drafts.map(|draft| Draft { turn: turn.clone(), ..draft }).collect();
-                let has_limit = |draft: &Draft| matches!(draft.body, EventBody::ToolStarted { limit: Some(_), .. });
+                let has_limit =
+                    |draft: &Draft| matches!(draft.body, EventBody::ToolStarted(ToolStarted { limit: Some(_), .. }));
                 let is_limited = drafts.iter().any(has_limit);
                 self.append(drafts, Vec::new(), sync, done);
                 if is_limited {
@@ -126,13 +130,13 @@ impl Actor {
             TurnMessage::Check(reply) => self.check(reply),
             TurnMessage::Runs(reply) => self.runs(reply),
             TurnMessage::Unreadable(why) => self.offer(&why),
-            TurnMessage::Read(past) => self.past = past.up_to(self.state.head),
+            TurnMessage::Read(past) => self.past = past.up_to(self.state.progress.head),
             TurnMessage::FallBack(resolved, why) => self.fall_back(&resolved, &why),
             TurnMessage::Delegate(call, background, reply) => self.delegate(&call, background, reply),
             TurnMessage::Child(update, reply) => self.child_updated(*update, reply),
             TurnMessage::Model(reply) => {
                 // A stopped turn does not wait for the reply.
-                let _gone = reply.send((self.state.model.clone(), self.state.setup.clone()));
+                let _gone = reply.send((self.state.settings.model.clone(), self.state.prefix.setup.clone()));
             }
         }
     }

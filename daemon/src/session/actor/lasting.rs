@@ -60,7 +60,7 @@ impl Actor {
             named.push(rule);
         }
         self.must_cover(asked, named, decision.allows())?;
-        let had = if decision.allows() { &self.state.grants } else { &self.state.denied };
+        let had = if decision.allows() { &self.state.settings.grants } else { &self.state.settings.denied };
         let rules = rules_of(asked, answer);
         let new: Vec<&String> = rules.iter().filter(|rule| !had.contains(rule)).collect();
         if had.len() + new.len() > MAX_GRANTS || new.iter().any(|rule| rule.len() > MAX_GRANT) {
@@ -77,11 +77,11 @@ impl Actor {
         let Some(request) = running.waiting.get(&asked.id).filter(|_| !named.is_empty()) else { return Ok(()) };
         let texts: Vec<String> = named.iter().map(|rule| format!("`{rule}`")).collect();
         let with_those_in_force: Vec<String> =
-            self.state.grants.iter().cloned().chain(named.iter().map(Rule::to_string)).collect();
+            self.state.settings.grants.iter().cloned().chain(named.iter().map(Rule::to_string)).collect();
         if permission::covers(named, allows, &request.info(), &request.resolved) {
             return Ok(());
         }
-        let settled = Settled { grants: &with_those_in_force, ..self.state.settled() };
+        let settled = Settled { grants: &with_those_in_force, ..self.state.settings.settled() };
         let verdict = self.env.policy.decide(settled, &request.info(), &request.resolved, &self.workspace);
         if allows && matches!(verdict, Verdict::Allow { .. }) {
             return Ok(());

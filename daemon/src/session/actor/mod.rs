@@ -252,22 +252,22 @@ impl Actor {
         fault::point("actor.load");
         let id = row.id.clone();
         let (state, variables) = known(&env.store, row).await?;
-        if let (Some(parent), true) = (&state.parent, state.delegated.is_some()) {
+        if let (Some(parent), true) = (&state.identity.parent, state.task.delegated.is_some()) {
             env.share_secrets(&id, parent);
         }
         // The daemon's own log has no directory.
-        let cwd = if id.is_daemon() { Path::new("/") } else { &state.cwd };
-        let within = (disk::SHORT_TIMEOUT, state.bound_by());
+        let cwd = if id.is_daemon() { Path::new("/") } else { &state.identity.cwd };
+        let within = (disk::SHORT_TIMEOUT, state.task.bound_by());
         let mut workspace = env.workspace_within(&id, cwd, variables, within).await;
-        workspace.notes.is_child = state.parent.is_some();
+        workspace.notes.is_child = state.identity.parent.is_some();
         let workspace = Arc::new(workspace);
         if !id.is_daemon() {
             // Its tools are those of before.
             env.read_workspace(&workspace).await;
             env.watch_files(&workspace);
         }
-        let log = Log::new(id.clone(), state.head, Vec::new());
-        workspace.added.set(&state.directories);
+        let log = Log::new(id.clone(), state.progress.head, Vec::new());
+        workspace.added.set(&state.settings.directories);
         let mut actor = Self::new(id, (env, host), log, state, workspace);
         actor.configure_servers();
         actor.keep_within_parent().await?;
@@ -405,7 +405,7 @@ impl Actor {
         let (due, attended) = (self.attention_due(), self.attending.attended);
         let may_unload = self.askers.is_empty()
             && self.jobs.running() == 0
-            && self.state.children.is_empty()
+            && self.state.children.under_way.is_empty()
             && self.places.is_empty()
             && due.is_none()
             && self.titles.is_empty()

@@ -251,7 +251,7 @@ impl Actor {
         if matches!(self.phase, Phase::Failed(..)) {
             return Some(self.unwritten());
         }
-        self.state.binned_at.map(|_| self.binned())
+        self.state.settings.binned_at.map(|_| self.binned())
     }
 
     async fn placed(&mut self, place: PlaceId, step: PlaceStep) {

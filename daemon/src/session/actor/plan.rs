@@ -3,6 +3,7 @@
 //! The question holds up nothing and is asked with the end of a turn, so it is durable and any client answers it; a person's next
 //! prompt or another mode withdraws it. An answer, the mode and the next prompt are one write.
 
+use linger_protocol::event::PromptAccepted;
 use linger_protocol::permission::Mode;
 use linger_protocol::question::{Answer, Blocks, QuestionOption, Subject};
 
@@ -28,9 +29,9 @@ const NOT_YET: &str = "not_yet";
 impl Actor {
     /// What the model has to be told of the mode.
     pub(super) fn mode_news(&self) -> Option<String> {
-        match (self.state.mode == Mode::Plan, self.state.plan_told) {
+        match (self.state.settings.mode == Mode::Plan, self.state.history.plan_told) {
             (true, false) => Some(PLANS.to_owned()),
-            (false, true) => Some(format!("[mode {}] Mode plan is over: {PLANS_NO_MORE}", self.state.mode)),
+            (false, true) => Some(format!("[mode {}] Mode plan is over: {PLANS_NO_MORE}", self.state.settings.mode)),
             _ => None,
         }
     }
@@ -38,9 +39,10 @@ impl Actor {
     /// The question that comes with the end of a turn in mode `plan`, unless another prompt follows. A child's plan is its parent's
     /// business, and a session for one prompt is over.
     pub(super) fn plan_question(&self, reason: StopReason, compacts: bool) -> Option<Draft> {
-        let is_plan = self.state.mode == Mode::Plan && reason == StopReason::EndTurn && !compacts;
-        let goes_on = self.state.queue.iter().any(|queued| !queued.compact);
-        let is_own = self.state.parent.is_none() && !(self.state.one_shot && self.state.name.is_none());
+        let is_plan = self.state.settings.mode == Mode::Plan && reason == StopReason::EndTurn && !compacts;
+        let goes_on = self.state.queue.prompts.iter().any(|queued| !queued.compact);
+        let is_own = self.state.identity.parent.is_none()
+            && !(self.state.identity.one_shot && self.state.settings.name.is_none());
         if !is_plan || goes_on || !is_own || self.state.open_questions().count() >= question::MAX_OPEN {
             return None;
         }
@@ -55,7 +57,7 @@ impl Actor {
 
     /// Withdraws the question about the plan, because of `why`.
     pub(super) fn withdraw_plan(&mut self, why: &str) {
-        let asked = self.state.questions.iter().find(|asked| asked.about == Some(Subject::Plan));
+        let asked = self.state.questions.free.iter().find(|asked| asked.about == Some(Subject::Plan));
         if let Some(withdrawn) = asked.map(|asked| asked.withdrawn(why)) {
             self.append(vec![Draft::new(withdrawn)], Vec::new(), false, None);
         }
@@ -88,9 +90,9 @@ impl Actor {
         drafts.extend(mode.map(|mode| Draft::new(EventBody::mode_changed(mode))));
         let goes_on = !content.is_empty();
         if goes_on {
-            let prompt = PromptId(format!("p{}", self.state.counts.prompts + 1));
+            let prompt = PromptId(format!("p{}", self.state.progress.counts.prompts + 1));
             let (when, by, compact, schema, until, command) = (When::Queue, Some(name), false, None, None, None);
-            drafts.push(Draft::new(EventBody::PromptAccepted {
+            drafts.push(Draft::new(EventBody::PromptAccepted(PromptAccepted {
                 prompt,
                 content,
                 when,
@@ -103,7 +105,7 @@ impl Actor {
                 child: None,
                 runs: Vec::new(),
                 limit: None,
-            }));
+            })));
         }
         let outcome = self.remember(key, &());
         let (done, committed) = oneshot::channel();

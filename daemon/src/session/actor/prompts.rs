@@ -1,5 +1,6 @@
 //! Prompts of clients: each is checked, queued, and answered by its commit; a queued one can be taken back.
 
+use linger_protocol::event::PromptAccepted;
 use linger_protocol::message::ImageSource;
 
 use super::*;
@@ -29,7 +30,7 @@ impl Actor {
     pub(super) async fn prompt(&mut self, mut request: Box<PromptRequest>) {
         request.key = request.key.filter(|_| !fault::bug("I5"));
         let Some(request) = self.wait_for_worktree(request) else { return };
-        if let Some(role) = self.state.role.as_ref().filter(|_| !request.has_schema) {
+        if let Some(role) = self.state.identity.role.as_ref().filter(|_| !request.has_schema) {
             let (env, workspace, agent) = (self.env.clone(), self.workspace.clone(), role.name.clone());
             return self.prepare(request, async move { library::response_schema(&env, &workspace, &agent).await });
         }
@@ -94,15 +95,15 @@ impl Actor {
     }
 
     fn may_compact(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
-        if self.state.counts.messages == 0 {
+        if self.state.progress.counts.messages == 0 {
             let idle = RpcError::new(Code::Idle, format!("session {} has nothing to compact", self.id));
             return Err(idle.hint("it has no messages yet"));
         }
-        if self.state.turn.as_ref().is_some_and(|turn| turn.offered) {
+        if self.state.turn.as_ref().is_some_and(|turn| turn.wait.offered) {
             let busy = RpcError::new(Code::Busy, format!("session {} has an unfinished turn", self.id));
             return Err(busy.hint("continue or cancel it first"));
         }
-        if self.state.queue.iter().any(|queued| queued.compact) {
+        if self.state.queue.prompts.iter().any(|queued| queued.compact) {
             let busy = RpcError::new(Code::Busy, format!("session {} already has a queued compaction", self.id));
             return Err(busy.hint("wait for that, or cancel it"));
         }
@@ -111,7 +112,7 @@ impl Actor {
             return Err(RpcError::new(Code::TooMuch, much));
         }
         self.may_wait(content)?;
-        self.env.providers.usable(&self.state.model)
+        self.env.providers.usable(&self.state.settings.model)
     }
 
     /// Queues a prompt, and starts it if the session is idle.
@@ -126,7 +127,7 @@ impl Actor {
         if !compact {
             self.withdraw_plan("another prompt came");
         }
-        let id = PromptId(format!("p{}", self.state.counts.prompts + 1));
+        let id = PromptId(format!("p{}", self.state.progress.counts.prompts + 1));
         let author = by.clone();
         let Author { name, process } = by;
         let prompt = id.clone();
@@ -135,7 +136,7 @@ impl Actor {
             Some(Named { typed, runs, limit }) => (Some(typed), runs, limit),
             None => (None, Vec::new(), None),
         };
-        let accepted = EventBody::PromptAccepted {
+        let accepted = EventBody::PromptAccepted(PromptAccepted {
             prompt,
             content,
             when,
@@ -148,8 +149,8 @@ impl Actor {
             child: None,
             runs,
             limit,
-        };
-        let prompted = Prompted { prompt: id, seq: self.state.head + 1 };
+        });
+        let prompted = Prompted { prompt: id, seq: self.state.progress.head + 1 };
         let outcome = self.remember(key, &prompted);
         let (done, committed) = oneshot::channel();
         let accepted = Draft { blobs, ..Draft::new(accepted) };
@@ -187,8 +188,8 @@ impl Actor {
         let running = self.state.turn.as_ref().and_then(|turn| turn.prompt.clone());
         let may_go = |queued: &&Queued| Some(&queued.prompt) != running.as_ref();
         let meant = match &prompt {
-            Some(prompt) => self.state.queue.iter().filter(may_go).find(|queued| queued.prompt == *prompt),
-            None => self.state.queue.iter().rfind(may_go),
+            Some(prompt) => self.state.queue.prompts.iter().filter(may_go).find(|queued| queued.prompt == *prompt),
+            None => self.state.queue.prompts.iter().rfind(may_go),
         };
         let Some(prompt) = meant.map(|queued| queued.prompt.clone()) else {
             let text = match prompt {
@@ -211,11 +212,11 @@ impl Actor {
 
     /// Queues what a user says with an answer, for the next step of the turn.
     pub(super) fn steer(&mut self, content: Vec<ContentBlock>, by: &Author) {
-        let prompt = PromptId(format!("p{}", self.state.counts.prompts + 1));
+        let prompt = PromptId(format!("p{}", self.state.progress.counts.prompts + 1));
         let Author { name, process } = by.clone();
         let (when, by, compact, schema, until, command) = (When::Steer, Some(name), false, None, None, None);
         let runs = Vec::new();
-        let accepted = EventBody::PromptAccepted {
+        let accepted = EventBody::PromptAccepted(PromptAccepted {
             prompt,
             content,
             when,
@@ -228,7 +229,7 @@ impl Actor {
             child: None,
             runs,
             limit: None,
-        };
+        });
         self.append(vec![Draft::new(accepted)], Vec::new(), false, None);
     }
 
@@ -243,37 +244,37 @@ impl Actor {
             return Err(bad_prompt());
         }
         self.may_wait(content)?;
-        let cwd = self.state.cwd.clone();
-        match disk::probe(&self.state.cwd, disk::SHORT_TIMEOUT, move || cwd.is_dir()).await {
+        let cwd = self.state.identity.cwd.clone();
+        match disk::probe(&self.state.identity.cwd, disk::SHORT_TIMEOUT, move || cwd.is_dir()).await {
             Some(true) => {}
             Some(false) => {
-                let gone = format!("the directory {} is gone", self.state.cwd.display());
+                let gone = format!("the directory {} is gone", self.state.identity.cwd.display());
                 return Err(RpcError::new(Code::NoWorkspace, gone)
                     .hint("create it again, or start a session in another directory"));
             }
             None => {
-                return Err(RpcError::new(Code::NoWorkspace, disk::unresponsive(&self.state.cwd))
+                return Err(RpcError::new(Code::NoWorkspace, disk::unresponsive(&self.state.identity.cwd))
                     .hint("try again when it does"));
             }
         }
-        self.env.providers.usable(&self.state.model)
+        self.env.providers.usable(&self.state.settings.model)
     }
 
     /// Finds the root of the workspace, if its disk did not answer when the session was loaded.
     async fn see_workspace(&mut self) {
         if !self.workspace.is_seen {
             let env = BTreeMap::clone(&self.workspace.env);
-            let within = (disk::SHORT_TIMEOUT, self.state.bound_by());
-            let mut workspace = self.env.workspace_within(&self.id, &self.state.cwd, env, within).await;
-            workspace.notes.is_child = self.state.parent.is_some();
+            let within = (disk::SHORT_TIMEOUT, self.state.task.bound_by());
+            let mut workspace = self.env.workspace_within(&self.id, &self.state.identity.cwd, env, within).await;
+            workspace.notes.is_child = self.state.identity.parent.is_some();
             self.workspace = Arc::new(workspace);
-            self.workspace.added.set(&self.state.directories);
+            self.workspace.added.set(&self.state.settings.directories);
         }
     }
 
     /// Checks the bounds on queued prompts.
     pub(super) fn may_wait(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
-        let waiting: usize = self.state.queue.iter().map(weight).sum();
+        let waiting: usize = self.state.queue.prompts.iter().map(weight).sum();
         if !self.env.queued_bytes.has_room(size(content)) {
             let limit = format!("all sessions together already have {MAX_TOTAL} bytes of queued prompts");
             return Err(RpcError::new(Code::TooMuch, limit).hint("wait until some have started, or cancel"));
@@ -285,7 +286,7 @@ impl Actor {
             )
             .hint("wait for its turns to end, or cancel"));
         }
-        if self.state.queue.len() >= MAX_QUEUED {
+        if self.state.queue.prompts.len() >= MAX_QUEUED {
             return Err(RpcError::new(
                 Code::TooMuch,
                 format!("session {} already has {MAX_QUEUED} queued prompts", self.id),

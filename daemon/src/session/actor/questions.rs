@@ -3,7 +3,7 @@
 //! A question with the same content is the same question: a turn that resumes after a restart finds the answer given in the
 //! meantime, or waits again.
 
-use linger_protocol::event::Process;
+use linger_protocol::event::{PermissionRequested, Process, QuestionResolved, ToolFinished};
 use linger_protocol::question::{AlreadyAnswered, Answer, Blocks, Question, QuestionOption, Subject};
 
 use super::lasting::{for_always, in_words};
@@ -66,7 +66,7 @@ impl Actor {
         let committed = self.resolve(&asked, given, process, outcome);
         let tools = self.env.servers.tools_in(self.workspace.rules_root(), self.id.as_str()).current();
         let (session, host, policy) = (self.id.clone(), self.host.clone(), self.env.policy.clone());
-        let (root, cwd) = (self.workspace.rules_root().to_path_buf(), self.state.cwd.clone());
+        let (root, cwd) = (self.workspace.rules_root().to_path_buf(), self.state.identity.cwd.clone());
         task::spawn(async move {
             let result = committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
             if let Some((refuses, rules)) = lasting.filter(|_| result.is_ok()) {
@@ -80,7 +80,10 @@ impl Actor {
         self.review();
         // An answer to a question that blocks an offered turn resumes it; without its model it stays offered.
         let holds_up = self.state.turn.as_ref().is_some_and(|turn| turn.questions.iter().any(|it| it.id == asked.id));
-        if holds_up && matches!(self.phase, Phase::Idle) && self.env.providers.usable(&self.state.model).is_ok() {
+        if holds_up
+            && matches!(self.phase, Phase::Idle)
+            && self.env.providers.usable(&self.state.settings.model).is_ok()
+        {
             drop(self.resume_interrupted(Vec::new()));
         }
     }
@@ -146,7 +149,7 @@ impl Actor {
         outcome: Option<Fold>,
     ) -> oneshot::Receiver<Result<(), StoreError>> {
         let resolved = asked.resolved(given.clone(), process);
-        let of_turn = !self.state.questions.iter().any(|it| it.id == asked.id);
+        let of_turn = !self.state.questions.free.iter().any(|it| it.id == asked.id);
         let draft = if of_turn { self.in_turn(resolved) } else { Draft::new(resolved) };
         let (done, committed) = oneshot::channel();
         self.append(vec![draft], outcome.into_iter().collect(), true, Some(done));
@@ -240,7 +243,7 @@ impl Actor {
         }
         let circles = || Some((turn.circles.found()?.question(), Subject::Circles, "Go on"));
         let spent = || {
-            let asked = self.state.budget.question(&self.state.usage, self.is_unpriced())?;
+            let asked = self.state.progress.budget.question(&self.state.progress.usage, self.is_unpriced())?;
             Some((asked, Subject::Budget, "Go on, with as much again"))
         };
         let (text, about, go_on) = circles().or_else(spent)?;
@@ -251,17 +254,21 @@ impl Actor {
     /// Whether what the session has used costs more than is known, and that counts as too much: what was cut is not meant, but a
     /// model without a price, or a tool's.
     fn is_unpriced(&self) -> bool {
-        let usage = &self.state.usage;
-        let has_price =
-            || self.env.providers.model(Some(&self.state.model)).is_ok_and(|it| it.facts.prices.cost(usage).is_some());
+        let usage = &self.state.progress.usage;
+        let has_price = || {
+            self.env
+                .providers
+                .model(Some(&self.state.settings.model))
+                .is_ok_and(|it| it.facts.prices.cost(usage).is_some())
+        };
         self.env.config.unknown_price() == UnknownPrice::Exceeds
-            && (self.state.unpriced || usage.costs_more() && !has_price())
+            && (self.state.progress.unpriced || usage.costs_more() && !has_price())
     }
 
     /// Withdraws the question about a budget that is not spent any more, because it is another one.
     pub(super) fn review_budget(&mut self) {
         let asked = self.state.open_questions().find(|asked| asked.about == Some(Subject::Budget)).cloned();
-        let spent = self.state.budget.question(&self.state.usage, self.is_unpriced());
+        let spent = self.state.progress.budget.question(&self.state.progress.usage, self.is_unpriced());
         if let (Some(asked), None) = (asked, spent) {
             let by = "the budget is another one".to_owned();
             drop(self.resolve(&asked, Resolution { by, ..Resolution::default() }, None, None));
@@ -354,15 +361,17 @@ impl Actor {
         event: &Event,
     ) -> Option<(Vec<Reply<Resolution>>, Resolution)> {
         let askers = self.askers.remove(question)?;
-        let EventBody::QuestionResolved { answer, value, by, reason, .. } = &event.body else { return None };
+        let EventBody::QuestionResolved(QuestionResolved { answer, value, by, reason, .. }) = &event.body else {
+            return None;
+        };
         let (answer, value, by, reason) = (answer.clone(), value.clone(), by.clone(), reason.clone());
         Some((askers, Resolution { answer, value, by, at: event.at, reason, rules: Vec::new() }))
     }
 
     /// Events that must precede `body`: questions of a call that ends are withdrawn.
     pub(super) fn withdrawn_before(&self, body: &EventBody) -> Vec<EventBody> {
-        match (body, &self.state.turn) {
-            (EventBody::ToolFinished { call_id, .. }, Some(turn)) => {
+        match (body, &*self.state.turn) {
+            (EventBody::ToolFinished(ToolFinished { call_id, .. }), Some(turn)) => {
                 recovery::withdrawn(turn, call_id, "the call has ended")
             }
             _ => Vec::new(),
@@ -392,7 +401,7 @@ impl Actor {
 
     /// The decision on `info`, which touches what `request` does.
     fn verdict_on(&self, info: &CallInfo<'_>, request: &PermissionRequest) -> Verdict {
-        let policy = self.state.settled();
+        let policy = self.state.settings.settled();
         let verdict = self.env.policy.decide(policy, info, &request.resolved, &self.workspace);
         match self.limit(info, request).filter(|_| !matches!(verdict, Verdict::Deny { .. })) {
             Some(reason) => Verdict::Deny { rule: None, reason },
@@ -419,7 +428,7 @@ impl Actor {
         if turn.calls.iter().any(|call| call.is_check && call.id == request.call_id) {
             return None;
         }
-        self.env.policy.limit(&turn.limits, info, &request.resolved)
+        self.env.policy.limit(&turn.demands.limits, info, &request.resolved)
     }
 
     pub(super) fn request_permission(&mut self, request: PermissionRequest) {
@@ -476,15 +485,15 @@ impl Actor {
         let grant = in_words(&grants);
         let grants = if grants.len() > 1 { grants } else { Vec::new() };
         let preview = request.preview.clone();
-        let until = self.state.turn.as_ref().and_then(|turn| turn.until.as_ref());
+        let until = self.state.turn.as_ref().and_then(|turn| turn.demands.until.as_ref());
         let is_check = until.is_some_and(|until| until.call.as_ref() == Some(&request.call_id));
-        let requested = EventBody::PermissionRequested {
+        let requested = EventBody::PermissionRequested(PermissionRequested {
             permission: id.clone(),
             call_id: request.call_id.clone(),
             tool: request.tool.clone(),
             action: request.action.clone(),
             input: Value::clone(&request.input),
-            cwd: self.state.cwd.clone(),
+            cwd: self.state.identity.cwd.clone(),
             digest: request.digest.clone(),
             rule,
             grant,
@@ -493,7 +502,7 @@ impl Actor {
             locations: preview.locations,
             changes: preview.changes,
             about: is_check.then_some(Subject::Check),
-        };
+        });
         tracing::info!(target: "permission", session = %self.id, permission = %id, action = %request.action, "asked");
         let draft = Draft { blobs: preview.blobs, ..self.in_turn(requested) };
         self.append(vec![draft], Vec::new(), true, None);

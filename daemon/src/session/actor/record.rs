@@ -2,18 +2,31 @@
 
 use super::prompts::weight;
 use super::*;
+use crate::session::state::Reaction;
 use crate::store::Spent;
 use crate::store::blob::Held;
 use crate::sys::task;
-use linger_protocol::event::ModelCost;
+use linger_protocol::event::{
+    Compacted, CompactionFailed, MessageAdded, ModelCost, Notice, PermissionResolved, QuestionResolved, SessionChanged,
+    ToolFinished,
+};
 use linger_protocol::id::BlobId;
 use linger_protocol::message::Times;
+
+/// The consequences of appended events that wait until these are queued.
+#[derive(Default)]
+struct Effects {
+    folds: Vec<Fold>,
+    resolved: Vec<(Vec<Reply<Resolution>>, Resolution)>,
+    follow_children: bool,
+    close_checkpoint: bool,
+}
 
 impl Actor {
     /// Queues new text of streams, each piece at its offset.
     pub(super) fn pieces(&mut self, fragments: Vec<Fragment>, done: oneshot::Sender<Result<(), StoreError>>) {
         let turn = self.state.turn.as_ref().map(|turn| turn.id.clone());
-        let (answer, calls) = (self.next_message(), self.state.counts.calls);
+        let (answer, calls) = (self.next_message(), self.state.progress.counts.calls);
         let mut tail = self.log.tail();
         let pieces: Vec<Piece> = fragments
             .into_iter()
@@ -62,56 +75,34 @@ impl Actor {
     ) -> Vec<EventBody> {
         let mut events = Vec::with_capacity(drafts.len());
         let mut written = Vec::with_capacity(drafts.len());
-        let mut resolved = Vec::new();
+        let mut effects = Effects::default();
         for mut draft in drafts {
             self.name(&mut draft.body);
             self.account(&mut draft.body);
-            let skipped = u64::from(fault::bug("I2") && matches!(draft.body, EventBody::TurnFinished { .. }));
-            let seq = Some(self.state.head + 1 + skipped);
+            let skipped = u64::from(fault::bug("I2") && matches!(draft.body, EventBody::TurnFinished(_)));
+            let seq = Some(self.state.progress.head + 1 + skipped);
             let event = Event { body: draft.body, seq, at: clock::now(), turn: draft.turn };
-            let given_up = self.state.undo.given_up;
-            self.state.apply(&event);
+            let reactions = self.state.apply(&event);
             folds.extend(question_fold(&self.id, &event).into_iter().chain(spent(&event)));
             folds.extend(draft.blobs.into_iter().map(|held| blob_fold(held, &event)));
-            if self.state.undo.given_up > given_up {
-                folds.push(Fold::GiveUp(self.state.undo.given_up));
+            for reaction in reactions {
+                self.react(reaction, &event, &mut effects);
             }
             match &event.body {
-                EventBody::PermissionRequested { permission: question, .. }
-                | EventBody::QuestionAsked { question, .. } => self.env.questions.add(question, &self.id),
-                EventBody::PermissionResolved { permission: question, .. }
-                | EventBody::QuestionResolved { question, .. } => {
-                    self.env.questions.remove(question);
-                    resolved.extend(self.resolution(question, &event));
-                }
-                _ => {}
-            }
-            if let EventBody::SessionChanged { additional_directories: Some(added), .. } = &event.body {
-                self.workspace.added.set(added);
-            }
-            // A session in the bin has none, and one that is taken out of it has its own again.
-            if matches!(
-                &event.body,
-                EventBody::SessionChanged { mcp_servers: Some(_), .. }
-                    | EventBody::SessionChanged { binned: Some(false), .. }
-                    | EventBody::Forked(_)
-            ) {
-                self.configure_servers();
-            }
-            match &event.body {
-                EventBody::Message { role: Role::User, .. } => self.results.clear(),
+                EventBody::Message(MessageAdded { role: Role::User, .. }) => self.results.clear(),
                 body => self.results.extend(recovery::result_of(body)),
             }
             let stored = stored(&event);
             if let Some(stream) = &stored.stream {
                 self.log.tail().close(stream);
             }
-            self.past.follow(&event, &stored.kind, stored.data.len());
+            self.past.follow(&event, stored.data.len());
             events.push(Arc::new(stored));
             written.push(event.body);
         }
         self.weigh();
-        folds.insert(0, self.state.to_fold());
+        folds.extend(effects.folds);
+        folds.insert(0, self.state.take_changes());
         self.env.store.append(Append {
             log: self.log.clone(),
             events,
@@ -121,8 +112,34 @@ impl Actor {
             sync,
             done,
         });
-        self.tend_children();
-        self.tend_checkpoint();
+        if effects.follow_children {
+            self.tend_children();
+        }
+        if effects.close_checkpoint {
+            self.tend_checkpoint();
+        }
+        self.answer_askers(effects.resolved);
+        written
+    }
+
+    /// Carries out a consequence of an event, or notes it until the event is queued.
+    fn react(&mut self, reaction: Reaction, event: &Event, effects: &mut Effects) {
+        match reaction {
+            Reaction::Ask(question) => self.env.questions.add(&question, &self.id),
+            Reaction::Resolve(question) => {
+                self.env.questions.remove(&question);
+                effects.resolved.extend(self.resolution(&question, event));
+            }
+            Reaction::SetDirectories(added) => self.workspace.added.set(&added),
+            Reaction::ConfigureServers => self.configure_servers(),
+            Reaction::GiveUpContents(seq) => effects.folds.push(Fold::GiveUp(seq)),
+            Reaction::FollowChildren => effects.follow_children = true,
+            Reaction::CloseCheckpoint => effects.close_checkpoint = true,
+        }
+    }
+
+    /// Gives askers their answers, once these are stored.
+    fn answer_askers(&self, resolved: Vec<(Vec<Reply<Resolution>>, Resolution)>) {
         for (askers, resolution) in resolved {
             let stored = self.flush();
             task::spawn(async move {
@@ -131,18 +148,17 @@ impl Actor {
                 askers.into_iter().for_each(|reply| respond(reply, result.clone()));
             });
         }
-        written
     }
 
     /// Assigns ids to a message and its calls; no other place does.
     fn name(&self, body: &mut EventBody) {
-        let EventBody::Message { message, content, .. } = body else { return };
+        let EventBody::Message(MessageAdded { message, content, .. }) = body else { return };
         if message.0.is_empty() {
             *message = self.next_message();
         }
         // Those that were shown while the model wrote them have an id.
         let mut known = announced(self.log.tail().stream(&message.0));
-        let mut calls = self.state.counts.calls + known.len() as u64;
+        let mut calls = self.state.progress.counts.calls + known.len() as u64;
         for (n, block) in (0u32..).zip(content) {
             if let ContentBlock::ToolUse { call_id, .. } = block
                 && call_id.0.is_empty()
@@ -157,23 +173,23 @@ impl Actor {
 
     /// The id of the next message, which the streaming answer will have.
     pub(super) fn next_message(&self) -> MessageId {
-        MessageId(format!("m{}", self.state.counts.messages + 1))
+        MessageId(format!("m{}", self.state.progress.counts.messages + 1))
     }
 
     /// Updates the bound on queued prompts.
     pub(super) fn weigh(&mut self) {
-        self.waits.set(self.state.queue.iter().map(weight));
+        self.waits.set(self.state.queue.prompts.iter().map(weight));
     }
 
     /// Adds the usage so far to an interrupted answer or summary.
     fn account(&mut self, body: &mut EventBody) {
         match body {
-            EventBody::Message { role: Role::Assistant, interrupted, usage, .. } => {
+            EventBody::Message(MessageAdded { role: Role::Assistant, interrupted, usage, .. }) => {
                 let counted = self.counted.take();
                 *usage = usage.or(counted.filter(|_| *interrupted));
             }
-            EventBody::Compacted { .. } => self.counted = None,
-            EventBody::CompactionFailed { usage, .. } => {
+            EventBody::Compacted(_) => self.counted = None,
+            EventBody::CompactionFailed(CompactionFailed { usage, .. }) => {
                 let cut = self.counted.take().map(|counted| Usage { cost_at_least: true, ..counted });
                 *usage = usage.or(cut);
             }
@@ -229,10 +245,10 @@ fn call_kind(stream: Option<&OpenStream>, block: u32, name: &str, calls: u64) ->
 /// The row of the questions table for an event of `session`.
 pub fn question_fold(session: &SessionId, event: &Event) -> Option<Fold> {
     let (question, answer, by) = match &event.body {
-        EventBody::PermissionResolved { permission, decision, by, .. } => {
+        EventBody::PermissionResolved(PermissionResolved { permission, decision, by, .. }) => {
             (permission, (*decision != Decision::Cancelled).then(|| decision.name().to_owned()), by)
         }
-        EventBody::QuestionResolved { question, answer, by, .. } => (question, answer.clone(), by),
+        EventBody::QuestionResolved(QuestionResolved { question, answer, by, .. }) => (question, answer.clone(), by),
         _ => return PendingQuestion::of_event(session, event).map(|asked| Fold::Asked(Box::new(asked))),
     };
     Some(Fold::Answered { question: question.clone(), answer, by: by.clone(), at: event.at })
@@ -241,28 +257,29 @@ pub fn question_fold(session: &SessionId, event: &Event) -> Option<Fold> {
 /// The row of a blob that `event` names; contents of files may be given up later.
 pub fn blob_fold(held: Held, event: &Event) -> Fold {
     let is_named = |blobs: Vec<&BlobId>| blobs.contains(&held.id());
-    match is_named(event.body.file_contents()) && !is_named(event.body.blobs()) {
-        true => Fold::Content(held, event.seq.unwrap_or_default()),
-        false => Fold::Blob(held),
+    if is_named(event.body.file_contents()) && !is_named(event.body.blobs()) {
+        Fold::Content(held, event.seq.unwrap_or_default())
+    } else {
+        Fold::Blob(held)
     }
 }
 
 /// The usage that an answer adds to its day.
 pub fn spent(event: &Event) -> Option<Fold> {
     match &event.body {
-        EventBody::Message { role: Role::Assistant, model, interrupted, usage, .. } => {
+        EventBody::Message(MessageAdded { role: Role::Assistant, model, interrupted, usage, .. }) => {
             let (model, usage) = (model.clone().unwrap_or_default(), Usage::of_answer(*usage, *interrupted));
             Some(of_one(event, model, usage))
         }
-        EventBody::Compacted { model, usage, .. } => {
+        EventBody::Compacted(Compacted { model, usage, .. }) => {
             let (model, usage) = (model.clone().unwrap_or_default(), Usage::of_answer(*usage, false));
             Some(of_one(event, model, usage))
         }
-        EventBody::CompactionFailed { model, usage: Some(usage), .. } => {
+        EventBody::CompactionFailed(CompactionFailed { model, usage: Some(usage), .. }) => {
             Some(of_one(event, model.clone().unwrap_or_default(), *usage))
         }
-        EventBody::SessionChanged { title_cost: Some(ModelCost { model, usage }), .. }
-        | EventBody::ToolFinished { model_cost: Some(ModelCost { model, usage }), .. } => {
+        EventBody::SessionChanged(SessionChanged { title_cost: Some(ModelCost { model, usage }), .. })
+        | EventBody::ToolFinished(ToolFinished { model_cost: Some(ModelCost { model, usage }), .. }) => {
             Some(of_one(event, model.clone(), *usage))
         }
         _ => None,
@@ -281,8 +298,8 @@ pub fn environment(env: &BTreeMap<String, String>) -> Fold {
 /// Encodes an event for the store.
 pub fn stored(event: &Event) -> Stored {
     let stream = match &event.body {
-        EventBody::Message { message, role: Role::Assistant, .. } => Some(message.0.clone()),
-        EventBody::ToolFinished { call_id, .. } => Some(call_id.0.clone()),
+        EventBody::Message(MessageAdded { message, role: Role::Assistant, .. }) => Some(message.0.clone()),
+        EventBody::ToolFinished(ToolFinished { call_id, .. }) => Some(call_id.0.clone()),
         _ => None,
     };
     let value = serde_json::to_string(event).unwrap_or_default();
@@ -299,7 +316,7 @@ pub fn stored(event: &Event) -> Stored {
 /// The id and the content of a message.
 pub(super) fn message_of(body: EventBody) -> Option<(MessageId, Vec<ContentBlock>)> {
     match body {
-        EventBody::Message { message, content, .. } => Some((message, content)),
+        EventBody::Message(MessageAdded { message, content, .. }) => Some((message, content)),
         _ => None,
     }
 }
@@ -311,7 +328,7 @@ pub fn unknown_model(doubt: &str) -> EventBody {
 
 /// The notice about an effort without effect.
 pub fn idle_effort(text: String) -> EventBody {
-    EventBody::Notice { level: Level::Warning, code: None, text, until_at: None, since_at: None }
+    EventBody::Notice(Notice { level: Level::Warning, code: None, text, until_at: None, since_at: None })
 }
 
 /// The notice about secret variables whose values were lost with a restart.
@@ -321,7 +338,7 @@ pub(super) fn missing_variables(missing: &[String]) -> EventBody {
          attach, or prompt, from a shell that has it",
         missing.join(", ")
     );
-    EventBody::Notice { level: Level::Warning, code: None, text, until_at: None, since_at: None }
+    EventBody::Notice(Notice { level: Level::Warning, code: None, text, until_at: None, since_at: None })
 }
 
 pub(super) fn notice(level: Level, code: NoticeCode, text: &str) -> EventBody {

@@ -1,5 +1,6 @@
 //! Requests of clients: attach, cancel, continue, set, remove; each is checked, queued, and answered by its commit.
 
+use linger_protocol::event::SessionChanged;
 use std::path::PathBuf;
 
 use linger_protocol::mcp::SessionServer;
@@ -63,19 +64,19 @@ impl Actor {
     pub(super) fn call_basis(&self) -> CallBasis {
         CallBasis {
             tools: self.env.tools_of(
-                &self.state.model,
+                &self.state.settings.model,
                 (self.workspace.rules_root(), &self.id),
-                self.state.tools.as_deref(),
+                self.state.settings.tools.as_deref(),
                 self.offered(),
             ),
-            mode: self.state.mode,
-            grants: self.state.grants.clone(),
-            denied: self.state.denied.clone(),
+            mode: self.state.settings.mode,
+            grants: self.state.settings.grants.clone(),
+            denied: self.state.settings.denied.clone(),
             workspace: self.workspace.clone(),
-            role: self.state.role.clone(),
-            model: self.state.model.clone(),
-            is_busy: self.state.turn.is_some() || !self.state.queue.is_empty(),
-            limits: self.state.turn.as_ref().map(|turn| turn.limits.clone()).unwrap_or_default(),
+            role: self.state.identity.role.clone(),
+            model: self.state.settings.model.clone(),
+            is_busy: self.state.turn.is_some() || !self.state.queue.prompts.is_empty(),
+            limits: self.state.turn.as_ref().map(|turn| turn.demands.limits.clone()).unwrap_or_default(),
         }
     }
 
@@ -129,11 +130,11 @@ impl Actor {
             running.nudge.notify_one();
             return respond(reply, Ok(()));
         }
-        if !matches!(self.phase, Phase::Idle) || (self.state.turn.is_none() && self.state.queue.is_empty()) {
+        if !matches!(self.phase, Phase::Idle) || (self.state.turn.is_none() && self.state.queue.prompts.is_empty()) {
             let idle = RpcError::new(Code::Idle, format!("session {} has nothing to continue", self.id));
             return respond(reply, Err(idle));
         }
-        if let Err(error) = self.env.providers.usable(&self.state.model) {
+        if let Err(error) = self.env.providers.usable(&self.state.settings.model) {
             return respond(reply, Err(error));
         }
         let outcome: Vec<Fold> = self.remember(key, &()).into_iter().collect();
@@ -144,8 +145,8 @@ impl Actor {
 
     /// Resumes a turn that waited for a configuration; held prompts wait for the user.
     pub(super) fn configured(&mut self) {
-        let waits = self.state.turn.as_ref().is_some_and(|turn| turn.unconfigured);
-        if waits && matches!(self.phase, Phase::Idle) && self.env.providers.usable(&self.state.model).is_ok() {
+        let waits = self.state.turn.as_ref().is_some_and(|turn| turn.wait.unconfigured);
+        if waits && matches!(self.phase, Phase::Idle) && self.env.providers.usable(&self.state.settings.model).is_ok() {
             drop(self.resume_interrupted(Vec::new()));
         }
     }
@@ -163,7 +164,7 @@ impl Actor {
         // Also if it was done before: the daemon that did it may have ended with the values.
         self.env.servers.bring(self.id.as_str(), set.mcp_servers.as_deref().unwrap_or_default());
         let Some(KeyedReply { key, reply }) = self.first_time(asked).await else { return };
-        let meant = |spec: &str| self.env.providers.model_in_session(&self.state.model, spec);
+        let meant = |spec: &str| self.env.providers.model_in_session(&self.state.settings.model, spec);
         let model = match set.model.as_deref().map(meant).transpose() {
             Ok(meant) => meant,
             Err(error) => return respond(reply, Err(error)),
@@ -186,11 +187,11 @@ impl Actor {
         if let Err(error) = self.may_have_tools(set.tools.as_deref(), may_add_tools) {
             return respond(reply, Err(error));
         }
-        let tools = set.tools.clone().filter(|named| only(named) != self.state.tools);
-        let now = tools.as_deref().map_or_else(|| self.state.tools.clone(), only);
+        let tools = set.tools.clone().filter(|named| only(named) != self.state.settings.tools);
+        let now = tools.as_deref().map_or_else(|| self.state.settings.tools.clone(), only);
         let mcp_servers =
             set.mcp_servers.as_deref().map(|servers| servers.iter().map(SessionServer::without_values).collect());
-        let mcp_servers = mcp_servers.filter(|servers| *servers != self.state.mcp_servers);
+        let mcp_servers = mcp_servers.filter(|servers| *servers != self.state.settings.mcp_servers);
         let waits_otherwise = fallback.is_some();
         let outcome = self.remember(key, &());
         let idle = self.idle_effort(&set, model.as_ref()).map(|text| Draft::new(idle_effort(text)));
@@ -204,7 +205,7 @@ impl Actor {
             .unzip();
         let doubt = model.as_deref().and_then(|model| self.env.providers.warning(model));
         let doubt = doubt.map(|doubt| Draft::new(unknown_model(&doubt)));
-        let changed = EventBody::SessionChanged {
+        let changed = EventBody::SessionChanged(SessionChanged {
             model,
             mode: set.mode,
             effort: set.effort,
@@ -218,14 +219,14 @@ impl Actor {
             patience: set.patience,
             fallback,
             unattended: set.unattended,
-            budget: (!set.budget.is_empty()).then(|| self.state.budget.size.changed(set.budget)),
+            budget: (!set.budget.is_empty()).then(|| self.state.progress.budget.size.changed(set.budget)),
             additional_directories: directories,
             tools,
             mcp_servers,
             binned: None,
             title: None,
             title_cost: None,
-        };
+        });
         if set.mode.is_some_and(|mode| mode != Mode::Plan) {
             self.withdraw_plan("the mode is another one");
         }
@@ -244,12 +245,12 @@ impl Actor {
 
     /// What the session has of the tools that only some have.
     pub(super) fn offered(&self) -> SessionTraits<'static> {
-        self.env.offered(self.state.has_skills(), self.state.depth())
+        self.env.offered(self.state.has_skills(), self.state.task.depth())
     }
 
     /// Has the MCP servers that a client brought.
     pub(super) fn configure_servers(&mut self) {
-        let (root, given) = (self.workspace.rules_root(), &self.state.mcp_servers);
+        let (root, given) = (self.workspace.rules_root(), &self.state.settings.mcp_servers);
         self.servers = self.env.servers.configure_session(self.id.as_str(), root, given);
     }
 
@@ -264,13 +265,13 @@ impl Actor {
         if let Some(unknown) = self.env.tools.unknown(named) {
             return wrong(unknown);
         }
-        let has = self.state.tools.as_deref();
+        let has = self.state.settings.tools.as_deref();
         if named.iter().all(|tool| is_among(has, tool)) { Ok(()) } else { may_add }
     }
 
     /// The added directories, if a request changes them; its paths are absolute and without links.
     fn directories(&self, set: &session::Set) -> Result<Option<Vec<PathBuf>>, RpcError> {
-        let mut all = self.state.directories.clone();
+        let mut all = self.state.settings.directories.clone();
         if let Some(unknown) = set.remove_directories.iter().find(|dir| !all.contains(dir)) {
             let text = format!("{} is not an added directory of session {}", unknown.display(), self.id);
             return Err(RpcError::new(Code::UnknownOption, text)
@@ -278,21 +279,23 @@ impl Actor {
         }
         all.retain(|dir| !set.remove_directories.contains(dir));
         add_directories(&mut all, &set.add_directories)?;
-        Ok(Some(all).filter(|all| *all != self.state.directories))
+        Ok(Some(all).filter(|all| *all != self.state.settings.directories))
     }
 
     /// A warning about the effort, if it or the model changes.
     fn idle_effort(&self, set: &session::Set, model: Option<&Resolved>) -> Option<String> {
         match (model, set.effort) {
-            (Some(model), effort) => model.idle_effort(effort.unwrap_or(self.state.thinking)),
-            (None, Some(effort)) => self.env.providers.model(Some(&self.state.model)).ok()?.idle_effort(effort),
+            (Some(model), effort) => model.idle_effort(effort.unwrap_or(self.state.settings.thinking)),
+            (None, Some(effort)) => {
+                self.env.providers.model(Some(&self.state.settings.model)).ok()?.idle_effort(effort)
+            }
             (None, None) => None,
         }
     }
 
     /// Deletes the session unless it has been used since `before`.
     pub(super) async fn prune(&mut self, before: u64, force: bool, reply: Reply<()>) {
-        if self.state.updated_at >= before || (self.state.has_due_prompt() && !force) {
+        if self.state.progress.updated_at >= before || (self.state.has_due_prompt() && !force) {
             return respond(reply, Err(RpcError::new(Code::Busy, format!("session {} is in use", self.id))));
         }
         self.remove(force, KeyedReply { key: None, reply }).await;

@@ -1,6 +1,7 @@
 //! Taking up what a daemon that died left behind, and starting anew after a failed write.
 
 use super::*;
+use linger_protocol::event::{PromptAccepted, SessionChanged};
 
 use crate::log::push_piece;
 use crate::session::recovery::Cause;
@@ -19,7 +20,7 @@ impl Actor {
         self.end_background();
         let cancelled = self.take_cancelled().await?;
         let is_of = |turn: &TurnId| cancelled.as_ref().is_some_and(|it| it.turn.as_ref().is_none_or(|it| it == turn));
-        let Some(turn) = &self.state.turn else {
+        let Some(turn) = &*self.state.turn else {
             self.start_next(false);
             // The start of the turn was not written either.
             if self.state.turn.as_ref().is_some_and(|turn| is_of(&turn.id)) {
@@ -37,16 +38,19 @@ impl Actor {
         tracing::info!(target: "turn", session = %self.id, resume = plan.resume, "found unfinished");
         self.append(plan.drafts, Vec::new(), true, None);
         fault::point("actor.recovery.written");
-        match plan.resume {
+        if !plan.resume {
+            return Ok(());
+        }
+        if self.state.queue.prompts.iter().any(|queued| queued.when == When::Interrupt) {
             // The user has said that the step which was under way is not wanted.
-            true if self.state.queue.iter().any(|queued| queued.when == When::Interrupt) => self.interrupt(),
-            true => self.spawn_turn(),
-            false => {}
+            self.interrupt();
+        } else {
+            self.spawn_turn();
         }
         Ok(())
     }
 
-    /// What was cancelled and has not ended, after a restart nothing. A key whose outcome is stored did what it should.
+    /// The cancel that has not taken effect, after a restart none. A key whose outcome is stored has its effect.
     async fn take_cancelled(&mut self) -> Result<Option<Cancelled>, StoreError> {
         let Some(cancelled) = &self.cancelled else { return Ok(None) };
         let mut keys = Vec::new();
@@ -58,41 +62,43 @@ impl Actor {
         Ok(self.cancelled.take().map(|cancelled| Cancelled { keys, ..cancelled }))
     }
 
-    /// The words of the prompts that wait, and the schemas; the state has only where they stand.
+    /// Reads the content of queued prompts, the index of notes and the schema; the state has only the numbers of their events.
     async fn read_queue(&mut self) -> Result<(), StoreError> {
-        for queued in &mut self.state.queue {
-            let stored = self.env.store.event(self.id.clone(), queued.seq).await?;
-            let event = stored.and_then(|stored| serde_json::from_str::<Event>(&stored.data).ok());
-            match event.map(|event| event.body) {
-                Some(EventBody::PromptAccepted { content, schema, .. }) => {
-                    (queued.content, queued.schema) = (content, schema.map(Arc::new));
-                }
-                _ => {
-                    let text = format!("event {} is no prompt, but one that waits", queued.seq);
-                    self.env.store.found.session(&self.id, &text);
-                    return Err(StoreError::damage(text));
-                }
-            }
+        let queued: Vec<u64> = self.state.queue.prompts.iter().map(|queued| queued.seq).collect();
+        for seq in queued {
+            let Some(EventBody::PromptAccepted(PromptAccepted { content, schema, .. })) = self.body_of(seq).await?
+            else {
+                return Err(self.damaged(format!("event {seq} is no prompt, but one that waits")));
+            };
+            self.state.restore_prompt(seq, content, schema);
         }
-        if let Some(memory) = &mut self.state.memory {
-            let stored = self.env.store.event(self.id.clone(), memory.seq).await?;
-            let event = stored.and_then(|stored| serde_json::from_str::<Event>(&stored.data).ok());
-            // What is missing is read again with the next turn.
-            let was_old = std::mem::replace(&mut memory.is_old, true);
-            if let Some(EventBody::SessionChanged { memory: Some(text), .. }) = event.map(|event| event.body) {
-                (memory.text, memory.is_old) = (text.into(), was_old);
-            }
+        if let Some(seq) = self.state.memory_seq() {
+            let text = match self.body_of(seq).await? {
+                Some(EventBody::SessionChanged(SessionChanged { memory, .. })) => memory,
+                _ => None,
+            };
+            self.state.restore_memory(text);
         }
-        let Some(shape) = self.state.turn.as_mut().and_then(|turn| turn.shape.as_mut()) else { return Ok(()) };
-        let stored = self.env.store.event(self.id.clone(), shape.seq).await?;
-        let event = stored.and_then(|stored| serde_json::from_str::<Event>(&stored.data).ok());
-        let Some(EventBody::PromptAccepted { schema: Some(schema), .. }) = event.map(|event| event.body) else {
-            let text = format!("event {} has no schema, but a turn that asks for one", shape.seq);
-            self.env.store.found.session(&self.id, &text);
-            return Err(StoreError::damage(text));
+        let Some(seq) = self.state.schema_seq() else { return Ok(()) };
+        let Some(EventBody::PromptAccepted(PromptAccepted { schema: Some(schema), .. })) = self.body_of(seq).await?
+        else {
+            return Err(self.damaged(format!("event {seq} has no schema, but a turn that asks for one")));
         };
-        shape.schema = Arc::new(schema);
+        self.state.restore_schema(schema);
         Ok(())
+    }
+
+    /// The body of a stored event; `None` if it is missing or cannot be understood.
+    async fn body_of(&self, seq: u64) -> Result<Option<EventBody>, StoreError> {
+        let stored = self.env.store.event(self.id.clone(), seq).await?;
+        let event = stored.and_then(|stored| serde_json::from_str::<Event>(&stored.data).ok());
+        Ok(event.map(|event| event.body))
+    }
+
+    /// Notes that the session is damaged; the error that says so.
+    fn damaged(&self, text: String) -> StoreError {
+        self.env.store.found.session(&self.id, &text);
+        StoreError::damage(text)
     }
 
     /// The results of a turn's open calls, as far as they are stored.
@@ -205,7 +211,7 @@ impl Actor {
         self.past = super::turn::Past::default();
         // Questions that were never stored are not asked.
         self.askers.retain(|question, _| self.state.question(question).is_some());
-        self.log.retry(self.state.head);
+        self.log.retry(self.state.progress.head);
         // Nothing begins before something can be written; what was cancelled stays so until then.
         let (done, written) = oneshot::channel();
         self.append(Vec::new(), Vec::new(), true, Some(done));
@@ -240,8 +246,10 @@ pub(super) async fn known(store: &Store, row: SessionRow) -> Result<(State, BTre
         return Ok((State::default(), BTreeMap::new()));
     }
     let text = match (State::from_stored(&row.fold), serde_json::from_str(&row.env)) {
-        (Some(state), Ok(env)) if state.head == last => return Ok((state, env)),
-        (Some(state), _) if state.head > last => format!("its events {} to {} are missing", last + 1, state.head),
+        (Some(state), Ok(env)) if state.progress.head == last => return Ok((state, env)),
+        (Some(state), _) if state.progress.head > last => {
+            format!("its events {} to {} are missing", last + 1, state.progress.head)
+        }
         _ => "its state cannot be read, or is not that of its last event".to_owned(),
     };
     store.found.session(&row.id, &text);

@@ -1,5 +1,6 @@
 //! The actor without a registry: a temporary directory, the demo model, and a host that takes notes.
 
+use linger_protocol::event::{MessageAdded, Notice, SessionCreated, TurnFinished};
 use std::path::PathBuf;
 use std::sync::Mutex;
 
@@ -79,7 +80,7 @@ impl Scene {
     async fn within(dir: TempDir, cwd: PathBuf, variables: BTreeMap<String, String>) -> Self {
         let (env, host, id) = (Env::of_tests(dir.path()), Arc::new(Notes::default()), SessionId("s1".to_owned()));
         let resolved = env.providers.model(Some("demo")).unwrap();
-        let created = EventBody::SessionCreated {
+        let created = EventBody::SessionCreated(SessionCreated {
             one_shot: false,
             tools: None,
             agent: None,
@@ -94,7 +95,7 @@ impl Scene {
             delegated: None,
             parent: None,
             env: BTreeMap::new(),
-        };
+        });
         let workspace = Arc::new(env.workspace(&id, &cwd, variables, disk::TIMEOUT).await);
         let (done, stored) = oneshot::channel();
         let shared = (env.clone(), host.clone() as Arc<dyn Host>);
@@ -154,13 +155,13 @@ async fn transcript(subscription: &mut Subscription, last: &str) -> Vec<String> 
 
 fn line(event: &Event) -> String {
     match &event.body {
-        EventBody::Message { role, content, interrupted, .. } => {
+        EventBody::Message(MessageAdded { role, content, interrupted, .. }) => {
             let cut = if *interrupted { ", cut" } else { "" };
             format!("message {role:?}{cut}: {}", linger_protocol::message::text_of(content))
         }
         EventBody::TextDelta(delta) => format!("text_delta {}", delta.text),
-        EventBody::TurnFinished { stop_reason, .. } => format!("turn_finished {stop_reason:?}"),
-        EventBody::Notice { text, .. } => format!("notice {text}"),
+        EventBody::TurnFinished(TurnFinished { stop_reason, .. }) => format!("turn_finished {stop_reason:?}"),
+        EventBody::Notice(Notice { text, .. }) => format!("notice {text}"),
         body => <&str>::from(body).to_owned(),
     }
 }

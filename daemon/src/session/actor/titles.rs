@@ -10,15 +10,16 @@ impl Actor {
     /// child's, a budget, and a model that is not known to be cheap.
     pub(super) fn ask_for_title(&mut self, reason: StopReason) {
         // Lost with a daemon that has died meanwhile; then its beginning does.
-        let prompt = self.first_prompt.take().or_else(|| self.state.title.clone());
+        let prompt = self.first_prompt.take().or_else(|| self.state.title.title.clone());
         let state = &self.state;
-        let is_first = state.counts.turns == 1 && reason == StopReason::EndTurn && state.given_title.is_none();
-        let is_own = state.parent.is_none() && !(state.one_shot && state.name.is_none());
-        if !is_first || !is_own || !state.budget.size.is_empty() {
+        let is_first =
+            state.progress.counts.turns == 1 && reason == StopReason::EndTurn && state.title.given_title.is_none();
+        let is_own = state.identity.parent.is_none() && !(state.identity.one_shot && state.settings.name.is_none());
+        if !is_first || !is_own || !state.progress.budget.size.is_empty() {
             return;
         }
         let text = prompt.filter(|text| !text.trim().is_empty());
-        let (Some(text), Some(model)) = (text, title::model(&self.env, &state.model)) else { return };
+        let (Some(text), Some(model)) = (text, title::model(&self.env, &state.settings.model)) else { return };
         self.titles.spawn(title::ask(self.env.clone(), model, self.id.clone(), text));
     }
 

@@ -26,8 +26,8 @@ impl Actor {
         outcome: Option<Fold>,
         done: oneshot::Sender<Result<(), StoreError>>,
     ) -> Self {
-        let log = Log::new(id.clone(), before.head, Vec::new());
-        let origin = Fold::Shared(forked.origin.session.0.clone(), before.head);
+        let log = Log::new(id.clone(), before.progress.head, Vec::new());
+        let origin = Fold::Shared(forked.origin.session.0.clone(), before.progress.head);
         let folds = [origin, environment(env)].into_iter().chain(outcome).collect();
         workspace.added.set(&forked.additional_directories);
         let mut actor = Self::new(id, shared, log, before, workspace);
@@ -85,7 +85,7 @@ impl Actor {
 
     /// Fails if something has happened since this event, or a turn runs.
     fn is_still_at(&self, head: u64) -> Result<(), RpcError> {
-        if self.state.turn.is_none() && matches!(self.phase, Phase::Idle) && self.state.head == head {
+        if self.state.turn.is_none() && matches!(self.phase, Phase::Idle) && self.state.progress.head == head {
             return Ok(());
         }
         let busy = RpcError::new(Code::Busy, format!("session {} has gone on meanwhile", self.id));

@@ -1,6 +1,6 @@
 //! The life of turns: started, steered, stopped, closed.
 
-use linger_protocol::event::Asks;
+use linger_protocol::event::{Asks, TurnFinished};
 use linger_protocol::message::text_of;
 use linger_protocol::question::Subject;
 
@@ -19,8 +19,8 @@ impl Actor {
             return self.end_as_answered(asked);
         }
         let may_go_on = ending.as_ref().is_none_or(|ending| ending.reason == StopReason::EndTurn);
-        let prompts: Vec<Queued> = if may_go_on { self.state.steering().cloned().collect() } else { Vec::new() };
-        let wanted = self.state.queue.iter().find(|queued| queued.compact && ending.is_none());
+        let prompts: Vec<Queued> = if may_go_on { self.state.queue.steering().cloned().collect() } else { Vec::new() };
+        let wanted = self.state.queue.prompts.iter().find(|queued| queued.compact && ending.is_none());
         let compact = wanted.map(|queued| Wanted { prompt: queued.prompt.clone(), focus: text_of(&queued.content) });
         fault::point("turn.boundary");
         let ends = ending.is_some();
@@ -36,21 +36,22 @@ impl Actor {
         }
         let prompts = prompts.into_iter().filter_map(|prompt| self.prompt_message(prompt)).collect();
         // A stopped turn does not wait for the reply.
-        let shape = self.state.turn.as_ref().and_then(|turn| turn.shape.clone());
-        let (model, setup, thinking) = (self.state.model.clone(), self.state.setup.clone(), self.state.thinking);
-        let (outage, max_steps) = (self.state.outage.clone(), self.state.budget.size.max_steps);
-        let compacts = self.state.turn.as_ref().is_none_or(|turn| turn.compacts.is_some());
+        let shape = self.state.turn.as_ref().and_then(|turn| turn.demands.shape.clone());
+        let (model, setup, thinking) =
+            (self.state.settings.model.clone(), self.state.prefix.setup.clone(), self.state.settings.thinking);
+        let (outage, max_steps) = (self.state.settings.outage.clone(), self.state.progress.budget.size.max_steps);
+        let compacts = self.state.turn.as_ref().is_none_or(|turn| turn.room.compacts.is_some());
         let news = if ends || compacts { None } else { self.tell_ended() };
-        let tools = self.state.tools.clone();
+        let tools = self.state.settings.tools.clone();
         let next = NextStep { prompts, news, model, setup, compact, shape, thinking, outage, max_steps, tools };
         let _gone = reply.send(next);
     }
 
     /// The check of the turn; announces it if the latest answer has none yet.
     pub(super) fn check(&mut self, reply: oneshot::Sender<Option<UntilState>>) {
-        let until = |actor: &Self| actor.state.turn.as_ref().and_then(|turn| turn.until.clone());
+        let until = |actor: &Self| actor.state.turn.as_ref().and_then(|turn| turn.demands.until.clone());
         if let Some(UntilState { command, tries, failed, .. }) = until(self).filter(UntilState::is_due) {
-            let call_id = CallId(format!("c{}", self.state.counts.calls + 1));
+            let call_id = CallId(format!("c{}", self.state.progress.counts.calls + 1));
             let draft = self.in_turn(EventBody::CheckStarted { call_id, command, failed, tries });
             self.append(vec![draft], Vec::new(), false, None);
         }
@@ -60,12 +61,12 @@ impl Actor {
 
     /// The command lines of the prompt's command; announces the next one if none is under way.
     pub(super) fn runs(&mut self, reply: oneshot::Sender<Vec<Run>>) {
-        let runs = |actor: &Self| actor.state.turn.as_ref().map(|turn| turn.runs.clone()).unwrap_or_default();
+        let runs = |actor: &Self| actor.state.turn.as_ref().map(|turn| turn.demands.runs.clone()).unwrap_or_default();
         let now = runs(self);
         let is_open = now.iter().any(|run| run.call.is_some() && run.outcome.is_none());
         if let Some(run) = now.into_iter().find(|run| run.call.is_none() && run.outcome.is_none()).filter(|_| !is_open)
         {
-            let call_id = CallId(format!("c{}", self.state.counts.calls + 1));
+            let call_id = CallId(format!("c{}", self.state.progress.counts.calls + 1));
             let draft = self.in_turn(EventBody::CommandStarted { call_id, command: run.command });
             self.append(vec![draft], Vec::new(), false, None);
         }
@@ -89,11 +90,11 @@ impl Actor {
 
     /// Another model stands in for the session's own until the next turn.
     pub(super) fn fall_back(&mut self, resolved: &Resolved, why: &str) {
-        let own = self.state.outage.own_model.clone().unwrap_or_else(|| self.state.model.clone());
+        let own = self.state.settings.outage.own_model.clone().unwrap_or_else(|| self.state.settings.model.clone());
         let setup = self.env.setup(
             resolved,
             (self.workspace.rules_root(), &self.id),
-            self.state.tools.as_deref(),
+            self.state.settings.tools.as_deref(),
             self.offered(),
         );
         let text = format!("{why}; the turn continues with {}", resolved.origin);
@@ -104,11 +105,11 @@ impl Actor {
 
     /// The change back to the session's own model, if another one stands in for it and its provider is still configured.
     fn own_model(&self) -> Option<EventBody> {
-        let resolved = self.env.providers.model(Some(self.state.outage.own_model.as_ref()?)).ok()?;
+        let resolved = self.env.providers.model(Some(self.state.settings.outage.own_model.as_ref()?)).ok()?;
         let setup = self.env.setup(
             &resolved,
             (self.workspace.rules_root(), &self.id),
-            self.state.tools.as_deref(),
+            self.state.settings.tools.as_deref(),
             self.offered(),
         );
         Some(EventBody::model_changed(resolved.origin, setup, None))
@@ -133,15 +134,15 @@ impl Actor {
 
     /// Ends the turn and starts the next one, after a cancel or an error only with `word`, a new prompt.
     pub(super) fn finish_turn(&mut self, ending: Ending, asked: Vec<KeyedReply>) {
-        let Some(turn) = &self.state.turn else { return };
+        let Some(turn) = &*self.state.turn else { return };
         let Ending { reason: stop_reason, detail, hint, until_at, answer } = ending;
         tracing::info!(target: "turn", session = %self.id, turn = %turn.id, ?stop_reason, steps = turn.steps, detail, "finished");
-        let compacts = turn.compacts.is_some();
-        let (usage, session_usage) = (turn.usage, Some(self.state.usage));
+        let compacts = turn.room.compacts.is_some();
+        let (usage, session_usage) = (turn.usage, Some(self.state.progress.usage));
         let steps = turn.steps.saturating_add(turn.child_steps);
         let (context_tokens, context_window) =
-            (self.state.context_tokens(), self.env.providers.window(&self.state.model));
-        let finished = EventBody::TurnFinished {
+            (self.state.progress.context_tokens(), self.env.providers.window(&self.state.settings.model));
+        let finished = EventBody::TurnFinished(TurnFinished {
             prompt: turn.prompt.clone(),
             stop_reason,
             detail,
@@ -153,7 +154,7 @@ impl Actor {
             context_tokens,
             context_window,
             steps,
-        };
+        });
         let draft = self.in_turn(finished);
         let drafts = std::iter::once(draft).chain(self.plan_question(stop_reason, compacts)).collect();
         let (keys, replies): (Vec<_>, Vec<_>) = asked.into_iter().map(|asked| (asked.key, asked.reply)).unzip();
@@ -173,7 +174,7 @@ impl Actor {
 
     /// Starts a turn for the next queued prompt, unless it is held and there is no `word`.
     pub(super) fn start_next(&mut self, word: bool) {
-        if self.state.turn.is_none() && (word || !self.state.held) {
+        if self.state.turn.is_none() && (word || !self.state.queue.held) {
             drop(self.start_first(Vec::new(), false));
         }
     }
@@ -194,15 +195,15 @@ impl Actor {
         sync: bool,
         done: oneshot::Sender<Result<(), StoreError>>,
     ) -> bool {
-        let Some(queued) = self.state.queue.front().cloned() else { return false };
+        let Some(queued) = self.state.queue.prompts.front().cloned() else { return false };
         if let Some(back) = self.own_model() {
             self.append(vec![Draft::new(back)], Vec::new(), false, None);
         }
-        if self.state.counts.turns == 0 && !queued.compact {
+        if self.state.progress.counts.turns == 0 && !queued.compact {
             self.first_prompt = Some(text_of(&queued.content));
         }
-        let turn = TurnId(format!("t{}", self.state.counts.turns + 1));
-        tracing::info!(target: "turn", session = %self.id, %turn, prompt = %queued.prompt, model = %self.state.model, "started");
+        let turn = TurnId(format!("t{}", self.state.progress.counts.turns + 1));
+        tracing::info!(target: "turn", session = %self.id, %turn, prompt = %queued.prompt, model = %self.state.settings.model, "started");
         let started = EventBody::TurnStarted { prompt: queued.prompt.clone() };
         let user = |queued: Queued| {
             EventBody::user_message(MessageId::default(), queued.content, Some(queued.prompt), of_child(queued.child))
@@ -351,7 +352,7 @@ impl Actor {
             }
             Then::Pause(done) => {
                 self.jobs.end("the daemon is ending").await;
-                if self.state.turn.as_ref().is_some_and(|turn| !turn.offered) && !self.log.failed() {
+                if self.state.turn.as_ref().is_some_and(|turn| !turn.wait.offered) && !self.log.failed() {
                     let notice = notice(
                         Level::Info,
                         NoticeCode::Paused,
@@ -384,7 +385,7 @@ impl Actor {
     pub(super) fn interrupt(&mut self) {
         let drafts = self.close("interrupted by the user");
         self.append(drafts, Vec::new(), false, None);
-        let prompts: Vec<Queued> = self.state.steering().cloned().collect();
+        let prompts: Vec<Queued> = self.state.queue.steering().cloned().collect();
         prompts.into_iter().for_each(|prompt| drop(self.prompt_message(prompt)));
         self.spawn_turn();
     }

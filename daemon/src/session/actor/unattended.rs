@@ -42,9 +42,9 @@ impl Actor {
     pub(super) fn deny_unanswered(&mut self) {
         let waiting = self.state.turn.iter().flat_map(Turn::waiting);
         let over: Vec<QuestionState> = waiting.filter(|asked| self.deadlines.is_over(&asked.id)).cloned().collect();
-        let reason = match self.state.unattended.deadline(0) {
+        let reason = match self.state.settings.unattended.deadline(0) {
             Some(0) => "no person is there to answer".to_owned(),
-            _ => format!("no person answered ({})", self.state.unattended),
+            _ => format!("no person answered ({})", self.state.settings.unattended),
         };
         for asked in over {
             tracing::info!(target: "question", session = %self.id, question = %asked.id, "denied: unattended");
@@ -60,7 +60,7 @@ mod tests {
     use linger_protocol::unattended::Unattended;
 
     use super::*;
-    use crate::session::state::Options;
+    use crate::session::state::{Options, Settings};
 
     #[tokio::test(start_paused = true)]
     async fn a_time_that_has_passed_while_the_daemon_was_away_has_passed() {
@@ -77,8 +77,9 @@ mod tests {
             answer: None,
         };
         let questions = vec![asked("q1", 1_000), asked("q2", 9_000), asked("q3", 0)];
-        let turn = Some(Turn { questions, ..Turn::default() });
-        let state = State { turn, unattended: Unattended::DenyAfter(5_000), ..State::default() };
+        let turn = Some(Turn { questions, ..Turn::default() }).into();
+        let unattended = |unattended| Settings { unattended, ..Settings::default() }.into();
+        let state = State { turn, settings: unattended(Unattended::DenyAfter(5_000)), ..State::default() };
         let mut deadlines = Deadlines::default();
         assert_eq!(deadlines.follow(&state, 10_000), Some(Instant::now()));
         let over = |deadlines: &Deadlines| ["q1", "q2", "q3"].map(|id| deadlines.is_over(&id.into()));
@@ -87,7 +88,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(4)).await;
         deadlines.follow(&state, 1);
         assert_eq!(over(&deadlines), [true, true, false]);
-        deadlines.follow(&State { unattended: Unattended::Hold, ..state }, 1);
+        deadlines.follow(&State { settings: unattended(Unattended::Hold), ..state }, 1);
         assert_eq!(over(&deadlines), [false, false, false]);
     }
 }

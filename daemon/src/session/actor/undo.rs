@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use linger_protocol::event::{FileChange, NotRestored};
+use linger_protocol::event::{FileChange, NotRestored, ToolFinished, UndoStarted};
 use linger_protocol::session::{Redo, Restored, Undo};
 use tokio_util::sync::CancellationToken;
 
@@ -90,7 +90,7 @@ impl Actor {
         if !changes.is_empty() {
             let by = Some(name);
             let (step, changes) = (step.clone(), changes.clone());
-            let body = EventBody::UndoStarted { redo, step, call, file, changes, by, process };
+            let body = EventBody::UndoStarted(UndoStarted { redo, step, call, file, changes, by, process });
             let (done, committed) = oneshot::channel();
             self.append(vec![Draft { blobs: blobs.clone(), ..Draft::new(body) }], Vec::new(), true, Some(done));
             committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())))?;
@@ -120,7 +120,8 @@ impl Actor {
         let Some(seq) = self.state.undo.under_way else { return Ok(()) };
         let stored = self.env.store.event(self.id.clone(), seq).await?;
         let event = stored.and_then(|stored| serde_json::from_str::<Event>(&stored.data).ok());
-        let Some(EventBody::UndoStarted { redo, step, changes, .. }) = event.map(|event| event.body) else {
+        let Some(EventBody::UndoStarted(UndoStarted { redo, step, changes, .. })) = event.map(|event| event.body)
+        else {
             return Err(StoreError::damage(format!("event {seq} cannot be read")).into());
         };
         let (changes, failed) = self.make(changes).await?;
@@ -134,7 +135,7 @@ impl Actor {
     /// Finds what is meant.
     async fn target(&self, asked: &Undo, redo: bool) -> Result<Target, RpcError> {
         let Undo { call, file, .. } = asked;
-        let (call, file) = (call.clone(), file.as_ref().map(|file| self.state.cwd.join(file)));
+        let (call, file) = (call.clone(), file.as_ref().map(|file| self.state.identity.cwd.join(file)));
         if redo {
             let Some(Undone { seq, step }) = self.state.undo.undone.last() else {
                 let idle = RpcError::new(Code::Idle, format!("session {} has nothing to do again", self.id));
@@ -186,7 +187,7 @@ impl Actor {
             let (page, more) = self.env.store.events_of(self.id.clone(), kinds, after, PAGE).await?;
             for stored in page.iter().filter(|stored| stored.seq <= last) {
                 match serde_json::from_str::<Event>(&stored.data).map(|event| event.body) {
-                    Ok(EventBody::ToolFinished { call_id, changes, .. }) => {
+                    Ok(EventBody::ToolFinished(ToolFinished { call_id, changes, .. })) => {
                         found.push(Made { call: Some(call_id), changes, ..Made::default() });
                     }
                     Ok(EventBody::Undone { changes, .. }) if first == last => {
@@ -227,8 +228,8 @@ impl Actor {
             let link = file.parent().zip(file.file_name()).map(|(above, name)| workspace.resolve(above).join(name));
             [workspace.resolve(&file), link.unwrap_or(file)]
         };
-        let real = disk::probe(&self.state.cwd, disk::SHORT_TIMEOUT, look).await;
-        real.ok_or_else(|| unresponsive(&self.state.cwd))
+        let real = disk::probe(&self.state.identity.cwd, disk::SHORT_TIMEOUT, look).await;
+        real.ok_or_else(|| unresponsive(&self.state.identity.cwd))
     }
 
     async fn plan(&self, changes: &[FileChange], force: bool) -> Result<Plan, RpcError> {
@@ -264,12 +265,12 @@ impl Actor {
     ) -> Result<T, RpcError> {
         let token = CancellationToken::new();
         let _guard = token.clone().drop_guard();
-        let done = disk::probe(&self.state.cwd, LIMIT, move || work(&token)).await;
-        done.ok_or_else(|| unresponsive(&self.state.cwd))
+        let done = disk::probe(&self.state.identity.cwd, LIMIT, move || work(&token)).await;
+        done.ok_or_else(|| unresponsive(&self.state.identity.cwd))
     }
 
     fn changed_since(&self, files: &[PathBuf]) -> RpcError {
-        let shown = |file: &PathBuf| file.strip_prefix(&self.state.cwd).unwrap_or(file).display().to_string();
+        let shown = |file: &PathBuf| file.strip_prefix(&self.state.identity.cwd).unwrap_or(file).display().to_string();
         let named: Vec<String> = files.iter().take(NAMED).map(shown).collect();
         let more = files.len().saturating_sub(NAMED);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };

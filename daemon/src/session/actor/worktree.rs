@@ -157,7 +157,7 @@ impl Actor {
         for request in prompts {
             self.take(Box::new(Command::Prompt(request))).await;
         }
-        if matches!(self.phase, Phase::Idle) && self.state.binned_at.is_none() {
+        if matches!(self.phase, Phase::Idle) && self.state.settings.binned_at.is_none() {
             self.start_next(starts_held);
         }
         self.tend_checkpoint();
@@ -202,13 +202,13 @@ impl Actor {
     }
 
     fn has_prompt_for(&self, starts_held: bool) -> bool {
-        self.state.turn.is_none() && !self.state.queue.is_empty() && (starts_held || !self.state.held)
+        self.state.turn.is_none() && !self.state.queue.prompts.is_empty() && (starts_held || !self.state.queue.held)
     }
 
     /// Removes the worktree unless it has changes, or is in use; gives what became of it.
     pub(super) fn tidy_worktree(&mut self, reply: Reply<Option<Worktree>>) {
-        let Some(worktree) = self.state.worktree().cloned() else { return respond(reply, Ok(None)) };
-        let jobs = self.state.running_background().count();
+        let Some(worktree) = self.state.task.worktree().cloned() else { return respond(reply, Ok(None)) };
+        let jobs = self.state.background.running().count();
         let is_used = self.is_at_work() || jobs > 0 || !matches!(self.phase, Phase::Idle);
         if is_used || worktree.status == WorktreeStatus::Removed {
             return respond(reply, Ok(Some(worktree)));
@@ -237,12 +237,12 @@ impl Actor {
 
     /// Whether the worktree was removed because it had no changes.
     fn lacks_worktree(&self) -> bool {
-        self.state.worktree().is_some_and(|worktree| worktree.status == WorktreeStatus::Removed)
+        self.state.task.worktree().is_some_and(|worktree| worktree.status == WorktreeStatus::Removed)
     }
 
     /// A prompt to a session whose worktree is away, or is being looked at, waits for that. Gives back one that need not.
     pub(super) fn wait_for_worktree(&mut self, asked: Box<PromptRequest>) -> Option<Box<PromptRequest>> {
-        let (has_own, is_away) = (self.state.worktree().is_some(), self.lacks_worktree());
+        let (has_own, is_away) = (self.state.task.worktree().is_some(), self.lacks_worktree());
         match &mut self.phase {
             Phase::Git(at_git) if has_own && at_git.prompts.len() >= MAX_PROMPTS => {
                 let much = format!("{MAX_PROMPTS} prompts wait for the git worktree of session {} already", self.id);
@@ -264,7 +264,7 @@ impl Actor {
     /// Makes the worktree again that was removed because it had no changes.
     fn make_worktree_again(&mut self, prompts: Vec<Box<PromptRequest>>, starts_held: bool) {
         let (env, id, variables) = (self.env.clone(), self.id.clone(), BTreeMap::clone(&self.workspace.env));
-        let parent = self.state.parent.clone().unwrap_or_default();
+        let parent = self.state.identity.parent.clone().unwrap_or_default();
         self.at_git((prompts, starts_held), async move {
             Worked::MadeAgain(made_again(&env, &id, parent, variables).await)
         });
@@ -275,12 +275,12 @@ impl Actor {
         if let Err(error) = self.must_rest() {
             return respond(reply, Err(error));
         }
-        let Some(worktree) = self.state.worktree().cloned() else {
+        let Some(worktree) = self.state.task.worktree().cloned() else {
             let none = format!("session {} has no git worktree of its own", self.id);
             return respond(reply, Err(RpcError::new(Code::NotAllowed, none)));
         };
-        let name = self.state.given_title.clone().or_else(|| self.state.title.clone()).unwrap_or_default();
-        let agent = self.state.delegated.as_ref().map(|of| of.agent.clone()).unwrap_or_default();
+        let name = self.state.title.given_title.clone().or_else(|| self.state.title.title.clone()).unwrap_or_default();
+        let agent = self.state.task.delegated.as_ref().map(|of| of.agent.clone()).unwrap_or_default();
         let message = message(&name, &format!("Made by the agent {agent} of linger in session {}.", self.id));
         let (env, workspace) = (self.env.clone(), self.workspace.clone());
         self.at_git((Vec::new(), false), async move {
@@ -369,13 +369,13 @@ impl Actor {
         let (done, committed) = oneshot::channel();
         let draft = Draft::new(EventBody::Merged(Box::new(merged.clone())));
         self.append(vec![draft], outcome.into_iter().collect(), true, Some(done));
-        self.last_merge = Some(Box::new(LastMerge { seq: self.state.head, merged, key }));
+        self.last_merge = Some(Box::new(LastMerge { seq: self.state.progress.head, merged, key }));
         committed
     }
 
     /// Records the last merge once more if its event could not be written: the branch has moved.
     pub(super) fn record_merge_again(&mut self) {
-        let lost = self.last_merge.take().filter(|last| last.seq > self.state.head);
+        let lost = self.last_merge.take().filter(|last| last.seq > self.state.progress.head);
         if let Some(lost) = lost {
             let LastMerge { merged, key, .. } = *lost;
             drop(self.record_merge(merged, key));
@@ -384,7 +384,7 @@ impl Actor {
 
     /// Records what became of the worktree.
     pub(super) fn note_worktree(&mut self, status: WorktreeStatus, reply: Reply<()>) {
-        let Some(worktree) = self.state.worktree().cloned() else { return respond(reply, Ok(())) };
+        let Some(worktree) = self.state.task.worktree().cloned() else { return respond(reply, Ok(())) };
         let committed = self.worktree_is(Worktree { status, ..worktree });
         respond_when(reply, committed, ());
     }
@@ -396,7 +396,7 @@ impl Actor {
     }
 
     fn is_at_work(&self) -> bool {
-        self.state.turn.is_some() || !self.state.queue.is_empty()
+        self.state.turn.is_some() || !self.state.queue.prompts.is_empty()
     }
 
     /// The error of what cannot be done while git works.
@@ -448,8 +448,8 @@ async fn made_again(
         let gone = RpcError::new(Code::NoWorkspace, format!("session {parent}, whose worktree this was, is gone"));
         return Err(gone.hint(elsewhere));
     };
-    let within = (disk::SHORT_TIMEOUT, of_parent.bound_by());
-    let parent = env.workspace_within(child, &of_parent.cwd, variables, within).await;
+    let within = (disk::SHORT_TIMEOUT, of_parent.task.bound_by());
+    let parent = env.workspace_within(child, &of_parent.identity.cwd, variables, within).await;
     let made = env.worktrees.make(&parent, child).await;
     made.map_err(|why| RpcError::new(Code::NoWorkspace, why).hint(elsewhere))
 }

@@ -10,7 +10,10 @@ use std::time::Duration;
 use linger_protocol::RpcError;
 use linger_protocol::child::{ChildStatus, ChildUpdate};
 use linger_protocol::error::Code;
-use linger_protocol::event::{Event, EventBody, NoticeCode};
+use linger_protocol::event::{
+    Compacted, CompactionFailed, Event, EventBody, MessageAdded, Notice, NoticeCode, PermissionRequested,
+    PermissionResolved, PromptAccepted, QuestionResolved, SessionCreated, ToolStarted, TurnFinished,
+};
 use linger_protocol::id::{PromptId, QuestionId, SessionId, TurnId};
 use linger_protocol::message::{Role, StopReason, Usage, text_of};
 use linger_protocol::question::Blocks;
@@ -84,11 +87,11 @@ struct Progress {
 impl Progress {
     fn apply(&mut self, event: Event) {
         match event.body {
-            EventBody::SessionCreated { cwd, delegated, .. } => {
+            EventBody::SessionCreated(SessionCreated { cwd, delegated, .. }) => {
                 self.cwd = cwd;
                 self.worktree = delegated.and_then(|of| of.worktree);
             }
-            EventBody::PromptAccepted { prompt, schema, .. } if self.prompt.is_none() => {
+            EventBody::PromptAccepted(PromptAccepted { prompt, schema, .. }) if self.prompt.is_none() => {
                 self.prompt = Some(prompt);
                 self.has_own_form = schema.is_some_and(|schema| schema != answer::schema());
             }
@@ -97,8 +100,10 @@ impl Progress {
             }
             EventBody::TurnStarted { prompt } if self.prompt.as_ref() == Some(&prompt) => self.turn = event.turn,
             // For this reader alone.
-            EventBody::Notice { code: Some(NoticeCode::Removed), .. } => self.end(None, Some(REMOVED.to_owned()), None),
-            EventBody::Notice { code: Some(NoticeCode::Damaged), text, .. } if event.seq.is_none() => {
+            EventBody::Notice(Notice { code: Some(NoticeCode::Removed), .. }) => {
+                self.end(None, Some(REMOVED.to_owned()), None)
+            }
+            EventBody::Notice(Notice { code: Some(NoticeCode::Damaged), text, .. }) if event.seq.is_none() => {
                 self.end(None, Some(format!("its log cannot be read: {text}")), None);
             }
             body if event.turn.is_some() && event.turn == self.turn => self.of_task(body),
@@ -109,7 +114,7 @@ impl Progress {
     /// An event of the turn of its task.
     fn of_task(&mut self, body: EventBody) {
         match body {
-            EventBody::Message { role: Role::Assistant, content, interrupted, usage, .. } => {
+            EventBody::Message(MessageAdded { role: Role::Assistant, content, interrupted, usage, .. }) => {
                 self.usage += Usage::of_answer(usage, interrupted);
                 self.steps += u32::from(!interrupted);
                 let text = text_of(&content);
@@ -117,17 +122,19 @@ impl Progress {
                     self.text = text;
                 }
             }
-            EventBody::Compacted { usage, .. } => self.usage += Usage::of_answer(usage, false),
-            EventBody::CompactionFailed { usage, .. } => self.usage += usage.unwrap_or_default(),
-            EventBody::ToolStarted { action, .. } => {
+            EventBody::Compacted(Compacted { usage, .. }) => self.usage += Usage::of_answer(usage, false),
+            EventBody::CompactionFailed(CompactionFailed { usage, .. }) => self.usage += usage.unwrap_or_default(),
+            EventBody::ToolStarted(ToolStarted { action, .. }) => {
                 self.doing = text::one_line(&action).chars().take(DOING).collect();
             }
-            EventBody::PermissionRequested { permission, .. } => drop(self.questions.insert(permission)),
+            EventBody::PermissionRequested(PermissionRequested { permission, .. }) => {
+                self.questions.insert(permission);
+            }
             EventBody::QuestionAsked { question, asked } if asked.blocks != Blocks::Nothing => {
                 self.questions.insert(question);
             }
-            EventBody::PermissionResolved { permission: question, .. }
-            | EventBody::QuestionResolved { question, .. } => drop(self.questions.remove(&question)),
+            EventBody::PermissionResolved(PermissionResolved { permission: question, .. })
+            | EventBody::QuestionResolved(QuestionResolved { question, .. }) => drop(self.questions.remove(&question)),
             EventBody::ChildUpdated(update) => {
                 let known = self.children.entry(update.child.clone()).or_default();
                 self.usage += update.usage.since(&known.1);
@@ -135,12 +142,12 @@ impl Progress {
                 let questions = if update.is_finished() { Vec::new() } else { update.questions };
                 *known = (questions, update.usage, update.steps);
             }
-            EventBody::Notice { code, .. } => match code {
+            EventBody::Notice(Notice { code, .. }) => match code {
                 Some(NoticeCode::Offered | NoticeCode::Unconfigured | NoticeCode::KeyMissing) => self.stands = true,
                 Some(NoticeCode::Resumed | NoticeCode::Continued | NoticeCode::KeyFound) => self.stands = false,
                 _ => {}
             },
-            EventBody::TurnFinished { stop_reason, detail, answer, usage, steps, .. } => {
+            EventBody::TurnFinished(TurnFinished { stop_reason, detail, answer, usage, steps, .. }) => {
                 (self.usage, self.steps) = (usage, steps);
                 self.end(Some(stop_reason), detail, answer);
             }
@@ -364,7 +371,14 @@ mod tests {
         let (question, by) = ("q1".into(), "me".to_owned());
         progress.apply(event(
             "t1",
-            EventBody::QuestionResolved { question, answer: None, value: None, by, process: None, reason: None },
+            EventBody::QuestionResolved(QuestionResolved {
+                question,
+                answer: None,
+                value: None,
+                by,
+                process: None,
+                reason: None,
+            }),
         ));
         progress.tell(&mut update);
         assert_eq!((update.status, update.questions.len()), (ChildStatus::Working, 0));

@@ -1,15 +1,24 @@
 //! The questions in a session's state: those that are open, or answered and still needed, and the fold of their events. Pure.
 
-use linger_protocol::event::{Event, EventBody, Process};
+use linger_protocol::event::{EventBody, PermissionRequested, PermissionResolved, Process, QuestionResolved};
 use linger_protocol::id::{CallId, QuestionId};
 use linger_protocol::permission::Decision;
-use linger_protocol::question::{Blocks, Subject};
+use linger_protocol::question::{Blocks, Question, Subject};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::State;
+use super::{State, Turn};
 use crate::question;
 use crate::session::circles::Circles;
+
+/// Open questions that block nothing; the turn has the others.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Questions {
+    /// The questions, the oldest first.
+    #[serde(rename = "questions", skip_serializing_if = "Vec::is_empty")]
+    pub free: Vec<QuestionState>,
+}
 
 /// A question that is open, or whose answer is still needed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -140,65 +149,61 @@ impl QuestionState {
         match &self.options {
             Options::Permission(_) => {
                 let decision = answer.and_then(|name| Decision::answer(&name)).unwrap_or(Decision::Cancelled);
-                EventBody::PermissionResolved { permission: question, decision, by, process, reason, rules }
+                EventBody::PermissionResolved(PermissionResolved {
+                    permission: question,
+                    decision,
+                    by,
+                    process,
+                    reason,
+                    rules,
+                })
             }
-            Options::Choice(_) => EventBody::QuestionResolved { question, answer, value, by, process, reason },
+            Options::Choice(_) => {
+                EventBody::QuestionResolved(QuestionResolved { question, answer, value, by, process, reason })
+            }
         }
     }
 }
 
 impl State {
-    /// Applies an event about a question; any other one changes nothing.
-    pub(super) fn apply_question(&mut self, event: &Event) {
-        match &event.body {
-            EventBody::PermissionRequested { permission, call_id, digest, grant, grants, .. } => {
-                let (id, seq, at, call) = (permission.clone(), self.head, event.at, Some(call_id.clone()));
-                let (digest, options, grants) = (digest.clone(), Options::Permission(grant.clone()), grants.clone());
-                let (about, schema) = (None, None);
-                self.asked(
-                    Blocks::Call,
-                    QuestionState { id, seq, at, call, digest, options, grants, about, schema, answer: None },
-                );
-            }
-            EventBody::PermissionResolved { permission, decision, by, reason, rules, .. } => {
-                let answer = (*decision != Decision::Cancelled).then(|| decision.name().to_owned());
-                let (by, reason, rules) = (by.clone(), reason.clone(), rules.clone());
-                self.resolved(permission, Resolution { answer, value: None, by, at: event.at, reason, rules });
-            }
-            EventBody::QuestionAsked { question, asked } => {
-                let options = Options::Choice(asked.options.iter().map(|option| option.name.clone()).collect());
-                let (id, seq, at) = (question.clone(), self.head, event.at);
-                let (call, digest) = (asked.call.clone(), asked.digest.clone());
-                let (about, schema) = (asked.about, asked.schema.clone());
-                self.asked(
-                    asked.blocks,
-                    QuestionState {
-                        id,
-                        seq,
-                        at,
-                        call,
-                        digest,
-                        options,
-                        grants: Vec::new(),
-                        about,
-                        schema,
-                        answer: None,
-                    },
-                );
-            }
-            EventBody::QuestionResolved { question, answer, value, by, reason, .. } => {
-                let (answer, by, reason) = (answer.clone(), by.clone(), reason.clone());
-                let (value, rules) = (value.clone(), Vec::new());
-                self.resolved(question, Resolution { answer, value, by, at: event.at, reason, rules });
-            }
-            _ => {}
-        }
+    /// A call needs a permission.
+    pub(super) fn ask_permission(&mut self, asked: &PermissionRequested, at: u64) {
+        let question = QuestionState {
+            id: asked.permission.clone(),
+            seq: self.progress.head,
+            at,
+            call: Some(asked.call_id.clone()),
+            digest: asked.digest.clone(),
+            options: Options::Permission(asked.grant.clone()),
+            grants: asked.grants.clone(),
+            about: None,
+            schema: None,
+            answer: None,
+        };
+        self.ask(Blocks::Call, question);
+    }
+
+    /// A question is asked that is no permission.
+    pub(super) fn ask_question(&mut self, id: &QuestionId, asked: &Question, at: u64) {
+        let question = QuestionState {
+            id: id.clone(),
+            seq: self.progress.head,
+            at,
+            call: asked.call.clone(),
+            digest: asked.digest.clone(),
+            options: Options::Choice(asked.options.iter().map(|option| option.name.clone()).collect()),
+            grants: Vec::new(),
+            about: asked.about,
+            schema: asked.schema.clone(),
+            answer: None,
+        };
+        self.ask(asked.blocks, question);
     }
 
     /// Adds a question, which blocks an open call, the turn, or nothing.
-    fn asked(&mut self, blocks: Blocks, question: QuestionState) {
+    fn ask(&mut self, blocks: Blocks, question: QuestionState) {
         match blocks {
-            Blocks::Nothing => self.questions.push(question),
+            Blocks::Nothing => self.questions.edit().free.push(question),
             Blocks::Turn => self.in_turn(|turn| turn.questions.push(QuestionState { call: None, ..question })),
             Blocks::Call => self.in_turn(|turn| {
                 if turn.calls.iter().any(|call| question.call.as_ref() == Some(&call.id)) {
@@ -208,39 +213,62 @@ impl State {
         }
     }
 
-    fn resolved(&mut self, id: &QuestionId, resolution: Resolution) {
-        self.questions.retain(|question| question.id != *id);
-        let (mut grants, mut denied, mut raised) = (Vec::new(), Vec::new(), false);
-        self.in_turn(|turn| {
-            if let Some(asked) = turn.questions.iter_mut().find(|asked| asked.id == *id) {
-                let rules = || match resolution.rules.as_slice() {
-                    [] => asked.rules(),
-                    rules => rules.to_vec(),
-                };
-                match resolution.answer.as_deref() {
-                    Some("allow_session" | "allow_always") => grants = rules(),
-                    Some("reject_always") => denied = rules(),
-                    _ => {}
-                }
-                asked.answer = Some(resolution);
-                if asked.about == Some(Subject::Budget) && !asked.is_answered(STOP) {
-                    raised = asked.is_answered(GO_ON);
-                    turn.questions.retain(|asked| asked.id != *id);
-                } else if asked.about == Some(Subject::Circles) && asked.is_answered(GO_ON) {
-                    turn.circles = Circles::default();
-                    turn.questions.retain(|asked| asked.id != *id);
-                }
-            }
-        });
-        if raised {
-            self.budget.raise(&self.usage);
+    pub(super) fn resolve_permission(&mut self, resolved: &PermissionResolved, at: u64) {
+        let PermissionResolved { permission, decision, by, reason, rules, .. } = resolved;
+        let answer = (*decision != Decision::Cancelled).then(|| decision.name().to_owned());
+        let (by, reason, rules) = (by.clone(), reason.clone(), rules.clone());
+        self.resolve(permission, Resolution { answer, value: None, by, at, reason, rules });
+    }
+
+    pub(super) fn resolve_question(&mut self, resolved: &QuestionResolved, at: u64) {
+        let QuestionResolved { question, answer, value, by, reason, .. } = resolved;
+        let (answer, by, reason) = (answer.clone(), by.clone(), reason.clone());
+        self.resolve(question, Resolution { answer, value: value.clone(), by, at, reason, rules: Vec::new() });
+    }
+
+    fn resolve(&mut self, id: &QuestionId, resolution: Resolution) {
+        if self.questions.free.iter().any(|question| question.id == *id) {
+            self.questions.edit().free.retain(|question| question.id != *id);
         }
-        for (list, rules) in [(&mut self.grants, grants), (&mut self.denied, denied)] {
-            for rule in rules {
-                if !list.contains(&rule) {
-                    list.push(rule);
-                }
-            }
+        let mut consent = Consent::default();
+        self.in_turn(|turn| consent = turn.resolve(id, resolution));
+        if consent.budget {
+            self.progress.budget.raise(&self.progress.usage);
         }
+        if !consent.grants.is_empty() || !consent.denied.is_empty() {
+            self.settings.update(|settings| settings.add_rules(consent.grants, consent.denied));
+        }
+    }
+}
+
+/// What an answer permits or refuses from now on.
+#[derive(Default)]
+struct Consent {
+    grants: Vec<String>,
+    denied: Vec<String>,
+    /// Whether the budget is raised.
+    budget: bool,
+}
+
+impl Turn {
+    /// A question that may be one of the turn has its answer, or is withdrawn.
+    fn resolve(&mut self, id: &QuestionId, resolution: Resolution) -> Consent {
+        let mut consent = Consent::default();
+        let Some(asked) = self.questions.iter_mut().find(|asked| asked.id == *id) else { return consent };
+        let rules = || if resolution.rules.is_empty() { asked.rules() } else { resolution.rules.clone() };
+        match resolution.answer.as_deref() {
+            Some("allow_session" | "allow_always") => consent.grants = rules(),
+            Some("reject_always") => consent.denied = rules(),
+            _ => {}
+        }
+        asked.answer = Some(resolution);
+        if asked.about == Some(Subject::Budget) && !asked.is_answered(STOP) {
+            consent.budget = asked.is_answered(GO_ON);
+            self.questions.retain(|asked| asked.id != *id);
+        } else if asked.about == Some(Subject::Circles) && asked.is_answered(GO_ON) {
+            self.circles = Circles::default();
+            self.questions.retain(|asked| asked.id != *id);
+        }
+        consent
     }
 }

@@ -1,12 +1,13 @@
 //! The fold of questions and of children.
 
-use linger_protocol::event::EventBody;
+use linger_protocol::event::{EventBody, MessageAdded, QuestionResolved};
 use linger_protocol::message::{ContentBlock, Role};
 use linger_protocol::question::{Blocks, QuestionOption};
 use linger_protocol::session;
 
 use super::*;
 use crate::question;
+use crate::store::Fold;
 
 /// A session whose turn has one call open.
 fn in_a_call() -> State {
@@ -23,7 +24,8 @@ fn in_a_call() -> State {
 }
 
 fn apply(state: &mut State, body: EventBody) {
-    let event = linger_protocol::event::Event { body, seq: Some(state.head + 1), at: 7, turn: Some("t1".into()) };
+    let event =
+        linger_protocol::event::Event { body, seq: Some(state.progress.head + 1), at: 7, turn: Some("t1".into()) };
     state.apply(&event);
 }
 
@@ -32,7 +34,7 @@ fn message(state: &mut State, role: Role, content: Vec<ContentBlock>) {
     let (interrupted, cut, paused) = (false, false, false);
     apply(
         state,
-        EventBody::Message {
+        EventBody::Message(MessageAdded {
             message,
             role,
             content,
@@ -44,7 +46,7 @@ fn message(state: &mut State, role: Role, content: Vec<ContentBlock>) {
             cut,
             paused,
             times: None,
-        },
+        }),
     );
 }
 
@@ -57,7 +59,17 @@ fn ask(state: &mut State, id: &str, blocks: Blocks) {
 
 fn resolve(state: &mut State, id: &str, answer: Option<&str>) {
     let (question, answer, by) = (id.into(), answer.map(str::to_owned), "a".to_owned());
-    apply(state, EventBody::QuestionResolved { question, answer, value: None, by, process: None, reason: None });
+    apply(
+        state,
+        EventBody::QuestionResolved(QuestionResolved {
+            question,
+            answer,
+            value: None,
+            by,
+            process: None,
+            reason: None,
+        }),
+    );
 }
 
 fn open(state: &State) -> Vec<&str> {
@@ -123,4 +135,54 @@ fn a_child_names_its_parent() {
     };
     assert_eq!(created("s0".into()), Some("s0".into()));
     assert_eq!(created(serde_json::Value::Null), None);
+}
+
+/// What an append would write: the head, and the names of the rows with whether they are deleted.
+fn changes(state: &mut State) -> (String, Vec<(&'static str, bool)>) {
+    let Fold::Session { head, rows, .. } = state.take_changes() else { panic!("the state is folded") };
+    (head, rows.into_iter().map(|(name, text)| (name, text.is_none())).collect())
+}
+
+#[test]
+fn an_append_writes_only_the_families_that_changed() {
+    let mut state = in_a_call();
+    // The first one writes all; there is nothing to delete yet.
+    assert_eq!(changes(&mut state).1.into_iter().filter(|(_, gone)| !gone).count(), 1, "the turn");
+    let (before, rows) = changes(&mut state);
+    assert_eq!(rows, []);
+    apply(&mut state, EventBody::Plan { entries: Vec::new() });
+    let (after, rows) = changes(&mut state);
+    assert_eq!(rows, []);
+    assert_ne!(before, after, "the head has the number of the last event");
+    apply(&mut state, EventBody::mode_changed(linger_protocol::permission::Mode::Plan));
+    assert_eq!(changes(&mut state).1, [("settings", false)]);
+    ask(&mut state, "q1", Blocks::Nothing);
+    assert_eq!(changes(&mut state).1, [("questions", false)]);
+    resolve(&mut state, "q1", None);
+    assert_eq!(changes(&mut state).1, [("turn", false), ("questions", true)]);
+    apply(&mut state, finished());
+    assert_eq!(changes(&mut state).1, [("turn", true)]);
+}
+
+#[test]
+fn a_state_with_a_missing_stale_changed_or_unknown_row_is_not_loaded() {
+    let mut state = in_a_call();
+    ask(&mut state, "q1", Blocks::Nothing);
+    let text = state.to_stored();
+    assert_eq!(State::from_stored(&text), Some(state.clone()));
+    let [head, turn, questions] = text.split('\n').collect::<Vec<_>>()[..] else { panic!("{text}") };
+    for wrong in [
+        head.to_owned(),
+        format!("{head}\n{turn}"),
+        format!("{text}\n{questions}"),
+        format!("{text}\nnews {{}}"),
+        text.replace("\"q1\"", "\"q2\""),
+        text.replace("\"head\":3", "\"head\":4"),
+    ] {
+        assert_eq!(State::from_stored(&wrong), None, "{wrong}");
+    }
+    ask(&mut state, "q2", Blocks::Nothing);
+    let newer = state.to_stored();
+    let stale = newer.split('\n').next().unwrap().to_owned() + "\n" + turn + "\n" + questions;
+    assert_eq!(State::from_stored(&stale), None, "{stale}");
 }

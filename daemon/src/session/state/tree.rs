@@ -7,11 +7,10 @@ use linger_protocol::permission::Mode;
 use linger_protocol::tree::{Forked, Rewound, Uncompacted};
 use serde::{Deserialize, Serialize};
 
-use super::{OutagePolicy, State};
+use super::{Identity, Progress, Settings, State, Title, is_default};
 use crate::log::Stored;
-use crate::session::budget::BudgetState;
 
-/// How often a session may go back and have it remembered: each time is a part of the state, which is stored with each event.
+/// How often a session may go back and have it remembered: each time is a part of the state.
 pub const MAX_SKIPPED: usize = 200;
 
 /// Events that are no part of the conversation: those after the first number, up to the `rewound` with the second.
@@ -64,92 +63,105 @@ impl PassedOver {
     }
 }
 
+/// The parts of a session's history that its model no longer reads, or was told.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct History {
+    /// The events of its log that are passed over when a context is made of it.
+    #[serde(skip_serializing_if = "PassedOver::is_empty")]
+    pub passed_over: PassedOver,
+    /// Whether its model was told that the mode is `plan`, and not yet that this is over.
+    #[serde(skip_serializing_if = "is_default")]
+    pub plan_told: bool,
+}
+
 impl State {
     /// The state before the first own event of a fork of this session that leaves it after the event `seq`.
     pub fn before_fork(&self, seq: u64) -> Self {
-        Self { head: seq, passed_over: self.passed_over.up_to(seq), ..Self::default() }
+        let history = History { passed_over: self.history.passed_over.up_to(seq), plan_told: false };
+        let progress = Progress { head: seq, ..Progress::default() };
+        Self { progress, history: history.into(), ..Self::default() }
     }
 
     /// The event that begins a fork of it, but for what depends on the point.
     pub fn forked(&self) -> Forked {
+        let (settings, identity, progress) = (&*self.settings, &*self.identity, &self.progress);
         Forked {
-            cwd: self.cwd.clone(),
-            model: self.outage.own_model.clone().unwrap_or_else(|| self.model.clone()),
-            mode: self.mode,
-            title: self.title.clone(),
-            effort: self.thinking,
-            tools: self.tools.clone(),
-            agent: self.role.clone(),
-            system: self.added_system.clone(),
-            additional_directories: self.directories.clone(),
-            mcp_servers: self.mcp_servers.clone(),
-            budget: self.budget.size,
-            unattended: self.unattended,
-            patience: self.outage.patience,
-            fallback: self.outage.fallback.clone(),
-            context_tokens: self.context_tokens(),
-            started_at: Some(self.started_at.unwrap_or(self.created_at)),
-            before_turn: self.before_turn,
-            counts: self.counts,
+            cwd: identity.cwd.clone(),
+            model: settings.outage.own_model.clone().unwrap_or_else(|| settings.model.clone()),
+            mode: settings.mode,
+            title: self.title.title.clone(),
+            effort: settings.thinking,
+            tools: settings.tools.clone(),
+            agent: identity.role.clone(),
+            system: identity.added_system.clone(),
+            additional_directories: settings.directories.clone(),
+            mcp_servers: settings.mcp_servers.clone(),
+            budget: progress.budget.size,
+            unattended: settings.unattended,
+            patience: settings.outage.patience,
+            fallback: settings.outage.fallback.clone(),
+            context_tokens: progress.context_tokens(),
+            started_at: Some(identity.started_at.unwrap_or(identity.created_at)),
+            before_turn: progress.before_turn,
+            counts: progress.counts,
             ..Forked::default()
         }
     }
 
     /// Folds the beginning of a fork: the event has everything that counts.
     pub(super) fn begin_fork(&mut self, begun: &Forked, at: u64) {
-        let mut budget = BudgetState::default();
-        budget.set(begun.budget);
-        *self = Self {
-            head: self.head,
-            updated_at: self.updated_at,
-            created_at: at,
-            started_at: begun.started_at,
-            cwd: begun.cwd.clone(),
-            directories: begun.additional_directories.clone(),
-            mcp_servers: begun.mcp_servers.clone(),
-            model: begun.model.clone(),
-            outage: OutagePolicy { patience: begun.patience, fallback: begun.fallback.clone(), own_model: None },
-            mode: begun.mode,
-            unattended: begun.unattended,
-            budget,
-            tools: begun.tools.clone(),
-            thinking: begun.effort,
-            name: begun.name.clone(),
-            title: begun.title.clone(),
-            role: begun.agent.clone(),
-            added_system: begun.system.clone(),
-            origin: Some(begun.origin.clone()),
-            passed_over: self.passed_over.up_to(begun.origin.seq),
-            context: begun.context_tokens.unwrap_or_default(),
+        let mut progress = Progress {
+            head: self.progress.head,
+            updated_at: self.progress.updated_at,
             before_turn: begun.before_turn,
             counts: begun.counts,
+            context: begun.context_tokens.unwrap_or_default(),
+            ..Progress::default()
+        };
+        progress.budget.set(begun.budget);
+        let passed_over = self.history.passed_over.up_to(begun.origin.seq);
+        *self = Self {
+            progress,
+            identity: Identity::of_fork(begun, at).into(),
+            settings: Settings::of_fork(begun).into(),
+            title: Title { title: begun.title.clone(), given_title: None }.into(),
+            history: History { passed_over, plan_told: false }.into(),
             ..Self::default()
         };
     }
 
+    /// Takes a compaction back in a copy of the state, as the next event would: to see how large the context is then.
+    pub fn try_uncompact(&mut self, compacted: u64) {
+        self.history.edit().passed_over.uncompacted.push((compacted, self.progress.head + 1));
+    }
+
     /// Folds a compaction that is taken back.
     pub(super) fn uncompact(&mut self, taken: &Uncompacted) {
-        self.passed_over.uncompacted.push((taken.compacted, self.head));
-        self.passed_over.compacted = None;
-        self.context = taken.tokens;
+        let passed_over = &mut self.history.edit().passed_over;
+        passed_over.uncompacted.push((taken.compacted, self.progress.head));
+        passed_over.compacted = None;
+        self.progress.context = taken.tokens;
     }
 
     /// Folds going back.
     pub(super) fn go_back(&mut self, back: &Rewound) {
-        // Those within are passed over with it.
-        let PassedOver { skipped, uncompacted, compacted, .. } = &mut self.passed_over;
+        let (head, mode) = (self.progress.head, self.settings.mode);
+        let History { passed_over, plan_told } = self.history.edit();
+        let PassedOver { skipped, uncompacted, compacted, .. } = passed_over;
         *compacted = None;
+        // Those within are passed over with it.
         skipped.retain(|(after, _)| *after < back.to);
-        skipped.push((back.to, self.head));
+        skipped.push((back.to, head));
         // What was taken back after that counts again.
         uncompacted.retain(|(_, said)| *said <= back.to);
-        self.context = back.context_tokens.unwrap_or_default();
-        self.before_turn = self.head.saturating_sub(1);
         // What it was told of mode plan may be among what was left; that the mode is over is told once more than needed at most.
-        self.plan_told &= self.mode != Mode::Plan;
-        if back.files {
+        *plan_told &= mode != Mode::Plan;
+        self.progress.context = back.context_tokens.unwrap_or_default();
+        self.progress.before_turn = head.saturating_sub(1);
+        if back.files && !self.undo.news.is_empty() {
             // The model does not know of the changes.
-            self.undo.news.clear();
+            self.undo.edit().news.clear();
         }
     }
 }
@@ -159,7 +171,7 @@ mod tests {
     use super::*;
 
     fn back(state: &mut State, head: u64, to: u64) {
-        state.head = head;
+        state.progress.head = head;
         state.go_back(&Rewound { to, ..Rewound::default() });
     }
 
@@ -168,22 +180,24 @@ mod tests {
         let mut state = State::default();
         back(&mut state, 20, 10);
         back(&mut state, 40, 30);
-        assert_eq!(state.passed_over.skipped, [(10, 20), (30, 40)]);
-        assert_eq!([10, 11, 20, 21].map(|seq| state.passed_over.is_skipped(seq)), [false, true, true, false]);
+        assert_eq!(state.history.passed_over.skipped, [(10, 20), (30, 40)]);
+        assert_eq!([10, 11, 20, 21].map(|seq| state.history.passed_over.is_skipped(seq)), [false, true, true, false]);
         // The place to which it went back can be gone on from.
-        assert_eq!([10, 11, 19, 20].map(|seq| state.passed_over.is_left(seq)), [false, true, true, false]);
-        assert_eq!(state.before_fork(35).passed_over.skipped, [(10, 20)]);
-        assert_eq!(state.before_fork(40).passed_over.skipped, [(10, 20), (30, 40)]);
+        assert_eq!([10, 11, 19, 20].map(|seq| state.history.passed_over.is_left(seq)), [false, true, true, false]);
+        assert_eq!(state.before_fork(35).history.passed_over.skipped, [(10, 20)]);
+        assert_eq!(state.before_fork(40).history.passed_over.skipped, [(10, 20), (30, 40)]);
         back(&mut state, 50, 5);
-        assert_eq!(state.passed_over.skipped, [(5, 50)]);
+        assert_eq!(state.history.passed_over.skipped, [(5, 50)]);
     }
 
     #[test]
     fn mode_plan_is_told_again_as_what_was_told_may_be_left() {
         for (mode, told) in [(Mode::Plan, false), (Mode::Ask, true)] {
-            let mut state = State { mode, plan_told: true, ..State::default() };
+            let history = History { plan_told: true, ..History::default() }.into();
+            let settings = Settings { mode, ..Settings::default() }.into();
+            let mut state = State { history, settings, ..State::default() };
             back(&mut state, 20, 10);
-            assert_eq!(state.plan_told, told);
+            assert_eq!(state.history.plan_told, told);
         }
     }
 }

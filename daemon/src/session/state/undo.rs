@@ -1,11 +1,12 @@
 //! What can be undone and done again of the changes of files: a part of the state, with its bounds. Pure.
 
 use linger_protocol::checkpoint::Checkpoint;
-use linger_protocol::event::{Event, EventBody, FileChange, NoticeCode, Outcome};
+use linger_protocol::event::{Event, EventBody, FileChange, Notice, NoticeCode, Outcome, ToolFinished};
 use linger_protocol::id::TurnId;
 use linger_protocol::worktree::Merged;
 use serde::{Deserialize, Serialize};
 
+use super::is_default;
 use crate::tool::text::one_line;
 
 /// The most bytes of former contents of one session, as their changes count them. The oldest steps give way.
@@ -33,7 +34,7 @@ pub struct UndoState {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub under_way: Option<u64>,
     /// The seq up to which contents were given up.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub given_up: u64,
     /// The turn whose own changes took too much.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -82,15 +83,15 @@ pub struct Undone {
 }
 
 impl UndoState {
-    /// Whether there is nothing to store.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
+    /// Whether the result of a call changes it.
+    pub(super) fn concerns(&self, finished: &ToolFinished) -> bool {
+        !finished.changes.is_empty() || self.open.as_ref().is_some_and(|open| open.before.call_id == finished.call_id)
     }
 
-    /// Folds an event; `seq` is its number.
+    /// Folds an event about changes of files; `seq` is its number.
     pub(super) fn apply(&mut self, event: &Event, seq: u64) {
         match &event.body {
-            EventBody::ToolFinished { call_id, outcome, changes, .. } => {
+            EventBody::ToolFinished(ToolFinished { call_id, outcome, changes, .. }) => {
                 let is_its = self.open.as_ref().is_some_and(|open| open.before.call_id == *call_id);
                 if is_its && !matches!(outcome, Outcome::Unknown | Outcome::Cancelled) {
                     self.open = None;
@@ -100,22 +101,20 @@ impl UndoState {
                 }
             }
             EventBody::Checkpoint(taken) => self.checkpoint(taken, event.turn.as_ref(), seq),
-            EventBody::Notice { code: Some(NoticeCode::NoCheckpoint), .. } => self.told = true,
-            EventBody::UndoStarted { .. } => self.under_way = Some(seq),
+            EventBody::Notice(Notice { code: Some(NoticeCode::NoCheckpoint), .. }) => self.told = true,
+            EventBody::UndoStarted(_) => self.under_way = Some(seq),
             EventBody::Undone { redo, step, changes, failed, .. } => {
                 self.under_way = None;
                 let whole = failed.is_empty();
-                match redo {
-                    false => {
-                        let is_meant = |last: &&Step| whole && step.as_ref() == Some(&last.turn);
-                        let undone = self.steps.last().filter(is_meant).cloned();
-                        self.steps.truncate(self.steps.len() - usize::from(undone.is_some()));
-                        if !changes.is_empty() {
-                            self.undone.push(Undone { seq, step: undone });
-                        }
+                if !redo {
+                    let is_meant = |last: &&Step| whole && step.as_ref() == Some(&last.turn);
+                    let undone = self.steps.last().filter(is_meant).cloned();
+                    self.steps.truncate(self.steps.len() - usize::from(undone.is_some()));
+                    if !changes.is_empty() {
+                        self.undone.push(Undone { seq, step: undone });
                     }
-                    true if whole => self.steps.extend(self.undone.pop().and_then(|undone| undone.step)),
-                    true => {}
+                } else if whole {
+                    self.steps.extend(self.undone.pop().and_then(|undone| undone.step));
                 }
                 self.news.extend(told(*redo, changes));
                 self.news.drain(..self.news.len().saturating_sub(MAX_NEWS));
@@ -210,7 +209,7 @@ mod tests {
             let changes = vec![FileChange { bytes, ..change() }];
             self.apply(
                 turn,
-                EventBody::ToolFinished {
+                EventBody::ToolFinished(ToolFinished {
                     call_id: "c1".into(),
                     is_error: false,
                     outcome: Outcome::Ran,
@@ -224,7 +223,7 @@ mod tests {
                     exit: None,
                     model_cost: None,
                     ms: 0,
-                },
+                }),
             );
         }
 

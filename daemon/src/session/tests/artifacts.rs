@@ -1,6 +1,7 @@
 //! Files that a tool makes: artifacts with the session's name, and words for the model where one cannot be kept.
 
 use linger_protocol::artifact::MAX_ARTIFACT;
+use linger_protocol::event::ToolFinished;
 
 use super::*;
 use crate::tool::set::ToolSet;
@@ -57,7 +58,7 @@ async fn what_a_tool_makes_is_kept_once_with_its_session_and_what_is_not_kept_is
     let mut scene = Scene::with_tools(tools, "", "mock/m", Mode::Auto, [call(), call(), Answer::text("done")]).await;
     scene.turn("make it").await;
     let results = scene.events().await.into_iter().filter_map(|event| match event.body {
-        EventBody::ToolFinished { content, .. } => Some(content),
+        EventBody::ToolFinished(ToolFinished { content, .. }) => Some(content),
         _ => None,
     });
     let results: Vec<_> = results.collect();

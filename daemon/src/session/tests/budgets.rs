@@ -78,7 +78,7 @@ async fn a_session_whose_budget_is_spent_asks_before_the_first_step_of_its_next_
     // As often as the sum needs.
     scene.choose(1, "go_on", None).await.unwrap();
     scene.ends(2).await;
-    assert_eq!(scene.stored_state().await.budget.pauses_at.max_tokens, Some(600));
+    assert_eq!(scene.stored_state().await.progress.budget.pauses_at.max_tokens, Some(600));
 }
 
 #[tokio::test]

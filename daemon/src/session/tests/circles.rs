@@ -1,6 +1,7 @@
 //! A model that goes in circles: its turn waits for a person, over crashes, and goes on or ends as that says.
 
 use super::*;
+use linger_protocol::event::QuestionResolved;
 
 /// A session whose model lists the same empty directory `times` times and then says `done`.
 async fn circles(times: usize) -> Scene {
@@ -112,7 +113,14 @@ async fn a_turn_that_was_told_to_stop_ends_after_a_crash_too() {
     // The answer is all that the dead daemon has written.
     let (answer, by) = (Some("stop".to_owned()), "someone".to_owned());
     let question = scene.asked_first().await;
-    let resolved = EventBody::QuestionResolved { question, answer, value: None, by, process: None, reason: None };
+    let resolved = EventBody::QuestionResolved(QuestionResolved {
+        question,
+        answer,
+        value: None,
+        by,
+        process: None,
+        reason: None,
+    });
     scene.crash_after(resolved).await;
     scene.ends(1).await;
     assert_eq!(scene.count("turn_finished cancelled after 3: the model went in circles; ended by someone").await, 1);

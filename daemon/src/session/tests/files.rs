@@ -1,6 +1,6 @@
 //! Changes of files: what is shown of them before and after, and how they are undone.
 
-use linger_protocol::event::{ChangeKind, FileChange, Location};
+use linger_protocol::event::{ChangeKind, FileChange, Location, PermissionRequested, ToolFinished, UndoStarted};
 use linger_protocol::id::BlobId;
 
 use super::*;
@@ -8,10 +8,14 @@ use super::*;
 /// The changes and the places of the events of this kind.
 async fn shown(scene: &Scene, kind: &str) -> Vec<(Vec<FileChange>, Vec<Location>)> {
     let of = |event: Event| match event.body {
-        EventBody::PermissionRequested { changes, locations, .. } if kind == "permission_requested" => {
+        EventBody::PermissionRequested(PermissionRequested { changes, locations, .. })
+            if kind == "permission_requested" =>
+        {
             Some((changes, locations))
         }
-        EventBody::ToolFinished { changes, locations, .. } if kind == "tool_finished" => Some((changes, locations)),
+        EventBody::ToolFinished(ToolFinished { changes, locations, .. }) if kind == "tool_finished" => {
+            Some((changes, locations))
+        }
         _ => None,
     };
     scene.events().await.into_iter().filter_map(of).collect()
@@ -141,7 +145,7 @@ async fn an_undo_that_a_crash_cut_is_finished_when_the_session_is_loaded() {
     scene.actor.abort();
     let row = scene.env.store.session(scene.id.clone()).await.unwrap().unwrap();
     let mut state = crate::session::state::State::from_stored(&row.fold).unwrap();
-    let body = EventBody::UndoStarted {
+    let body = EventBody::UndoStarted(UndoStarted {
         redo: false,
         step: Some("t1".into()),
         call: None,
@@ -149,12 +153,12 @@ async fn an_undo_that_a_crash_cut_is_finished_when_the_session_is_loaded() {
         changes,
         by: None,
         process: None,
-    };
-    let event = Event { body, seq: Some(state.head + 1), at: 1, turn: None };
+    });
+    let event = Event { body, seq: Some(state.progress.head + 1), at: 1, turn: None };
     state.apply(&event);
     let (done, committed) = oneshot::channel();
     let append = crate::store::Append {
-        log: Log::new(scene.id.clone(), state.head - 1, Vec::new()),
+        log: Log::new(scene.id.clone(), state.progress.head - 1, Vec::new()),
         events: vec![Arc::new(crate::session::actor::stored(&event))],
         turn: None,
         pieces: Vec::new(),

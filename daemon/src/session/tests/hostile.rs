@@ -1,6 +1,7 @@
 //! Hostile arguments for every file tool: each call ends, with a result that is bounded, and nothing outside of the workspace is
 //! read or written.
 
+use linger_protocol::event::ToolFinished;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
@@ -28,7 +29,7 @@ fn calls(path: &str) -> Answer {
 /// Whether a question is a permission; the others ask whether to go on after so many failures.
 fn is_permission(body: &EventBody) -> Option<bool> {
     match body {
-        EventBody::PermissionRequested { .. } => Some(true),
+        EventBody::PermissionRequested(_) => Some(true),
         EventBody::QuestionAsked { .. } => Some(false),
         _ => None,
     }
@@ -107,7 +108,7 @@ async fn every_file_tool_takes_hostile_paths_with_a_bounded_result_and_touches_n
         .await
         .into_iter()
         .filter_map(|event| match event.body {
-            EventBody::ToolFinished { content, is_error, .. } => Some((is_error, text_of(&content))),
+            EventBody::ToolFinished(ToolFinished { content, is_error, .. }) => Some((is_error, text_of(&content))),
             _ => None,
         })
         .collect();

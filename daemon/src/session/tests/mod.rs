@@ -17,6 +17,7 @@ mod failures;
 mod files;
 mod hooks;
 mod hostile;
+mod orders;
 mod outages;
 mod patches;
 mod permissions;
@@ -38,7 +39,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use linger_protocol::RpcError;
-use linger_protocol::event::{Asks, Event, EventBody, NoticeCode};
+use linger_protocol::event::{
+    Asks, BackgroundEnded, Compacted, CompactionFailed, CompactionStarted, Event, EventBody, MessageAdded, Notice,
+    NoticeCode, PermissionRequested, PermissionResolved, PromptAccepted, QuestionResolved, SessionChanged,
+    SessionCreated, ToolFinished, ToolStarted, Trimmed, TurnFinished, UndoStarted,
+};
 use linger_protocol::id::{QuestionId, SessionId};
 use linger_protocol::message::{ContentBlock, Role, text_of};
 use linger_protocol::permission::{Decision, Mode};
@@ -199,7 +204,7 @@ impl Scene {
         let variables = BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap())]);
         let workspace = Arc::new(env.workspace(&id, &cwd, variables.clone(), disk::TIMEOUT).await);
         let resolved = env.providers.model(Some(model)).ok();
-        let created = EventBody::SessionCreated {
+        let created = EventBody::SessionCreated(SessionCreated {
             one_shot: false,
             tools: None,
             agent: None,
@@ -214,7 +219,7 @@ impl Scene {
             env: variables.clone(),
             delegated: None,
             parent: None,
-        };
+        });
         let (done, committed) = oneshot::channel();
         let shared: (_, Arc<dyn Host>) = (env.clone(), Arc::new(Alone));
         let actor = Actor::create(shared, id.clone(), (created, Vec::new()), (&variables, workspace), None, done);
@@ -321,9 +326,8 @@ impl Scene {
     /// Answers the question, or the permission, that was asked as the `n`th, from 1.
     async fn choose(&self, n: usize, option: &str, reason: Option<&str>) -> Result<(), RpcError> {
         let asked = self.events().await.into_iter().filter_map(|event| match event.body {
-            EventBody::PermissionRequested { permission: question, .. } | EventBody::QuestionAsked { question, .. } => {
-                Some(question)
-            }
+            EventBody::PermissionRequested(PermissionRequested { permission: question, .. })
+            | EventBody::QuestionAsked { question, .. } => Some(question),
             _ => None,
         });
         let question: QuestionId = asked.collect::<Vec<_>>()[n - 1].clone();
@@ -364,9 +368,9 @@ impl Scene {
         let _dead = (&mut self.actor).await;
         let row = self.env.store.session(self.id.clone()).await.unwrap().unwrap();
         let mut state = State::from_stored(&row.fold).unwrap();
-        let log = Log::new(self.id.clone(), state.head, Vec::new());
+        let log = Log::new(self.id.clone(), state.progress.head, Vec::new());
         let turn = state.turn.as_ref().map(|turn| turn.id.clone());
-        let event = Event { body, seq: Some(state.head + 1), at: state.updated_at, turn };
+        let event = Event { body, seq: Some(state.progress.head + 1), at: state.progress.updated_at, turn };
         state.apply(&event);
         let folds = [state.to_fold()].into_iter().chain(question_fold(&self.id, &event)).collect();
         let (done, committed) = oneshot::channel();
@@ -495,13 +499,13 @@ fn line(event: &Event, asked: &mut Vec<QuestionId>) -> String {
         format!("q{}", at + 1)
     };
     let said = match &event.body {
-        EventBody::PromptAccepted { prompt, content, when, compact, schema, .. } => {
+        EventBody::PromptAccepted(PromptAccepted { prompt, content, when, compact, schema, .. }) => {
             let when = serde_json::to_value(when).unwrap();
             let compact = if *compact { " compact" } else { "" };
             let schema = if schema.is_some() { " schema" } else { "" };
             format!("{prompt} {}{compact}{schema} {}", when.as_str().unwrap(), blocks(content))
         }
-        EventBody::SessionChanged {
+        EventBody::SessionChanged(SessionChanged {
             model,
             mode,
             effort,
@@ -516,7 +520,7 @@ fn line(event: &Event, asked: &mut Vec<QuestionId>) -> String {
             tools,
             binned,
             ..
-        } => {
+        }) => {
             let mut said = Vec::new();
             said.extend(model.clone());
             said.extend(mode.map(|mode| mode.to_string()));
@@ -534,7 +538,7 @@ fn line(event: &Event, asked: &mut Vec<QuestionId>) -> String {
             said.join(" ")
         }
         EventBody::TurnStarted { prompt } | EventBody::PromptUnqueued { prompt, .. } => prompt.to_string(),
-        EventBody::Message { message, role, content, interrupted, cut, paused, asks, .. } => {
+        EventBody::Message(MessageAdded { message, role, content, interrupted, cut, paused, asks, .. }) => {
             let who = if *role == Role::User { "user" } else { "model" };
             let flags = [(*interrupted, " interrupted"), (*cut, " cut"), (*paused, " paused")];
             let flags: String = flags.iter().filter(|(is, _)| *is).map(|(_, word)| *word).collect();
@@ -557,13 +561,13 @@ fn line(event: &Event, asked: &mut Vec<QuestionId>) -> String {
         EventBody::CheckStarted { call_id, command, failed, tries } => {
             format!("{call_id} {command} {failed}/{tries}")
         }
-        EventBody::ToolStarted { call_id, action, .. } => format!("{call_id} {}", short(action)),
-        EventBody::ToolFinished { call_id, outcome, content, .. } => {
+        EventBody::ToolStarted(ToolStarted { call_id, action, .. }) => format!("{call_id} {}", short(action)),
+        EventBody::ToolFinished(ToolFinished { call_id, outcome, content, .. }) => {
             let outcome = serde_json::to_value(outcome).unwrap();
             format!("{call_id} {} {}", outcome.as_str().unwrap(), blocks(content))
         }
         EventBody::BackgroundStarted { background, call_id, command } => format!("{background} {call_id} {command}"),
-        EventBody::BackgroundEnded { background, exit, reason, output, .. } => {
+        EventBody::BackgroundEnded(BackgroundEnded { background, exit, reason, output, .. }) => {
             let code = exit.and_then(|exit| exit.code).map(|code| format!(" exit {code}")).unwrap_or_default();
             let reason = reason.as_ref().map(|reason| format!(" {reason}")).unwrap_or_default();
             format!("{background}{code}{reason} {output:?}")
@@ -572,16 +576,16 @@ fn line(event: &Event, asked: &mut Vec<QuestionId>) -> String {
             Some(_) => format!("{} {} files", taken.call_id, taken.changed),
             None => format!("before {}", taken.call_id),
         },
-        EventBody::UndoStarted { changes, .. } => format!("{} files", changes.len()),
+        EventBody::UndoStarted(UndoStarted { changes, .. }) => format!("{} files", changes.len()),
         EventBody::Undone { redo, step, changes, failed } => {
             let what = if *redo { "redo" } else { "undo" };
             let step = step.as_ref().map(|step| format!(" {step}")).unwrap_or_default();
             format!("{what}{step} {} files, {} failed", changes.len(), failed.len())
         }
-        EventBody::PermissionRequested { permission, call_id, action, .. } => {
+        EventBody::PermissionRequested(PermissionRequested { permission, call_id, action, .. }) => {
             format!("{} {call_id} {}", name(permission), short(action))
         }
-        EventBody::PermissionResolved { permission, decision, by, reason, .. } => {
+        EventBody::PermissionResolved(PermissionResolved { permission, decision, by, reason, .. }) => {
             let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
             let decision = serde_json::to_value(decision).unwrap();
             format!("{} {} by {by}{reason}", name(permission), decision.as_str().unwrap())
@@ -591,25 +595,25 @@ fn line(event: &Event, asked: &mut Vec<QuestionId>) -> String {
             let options: Vec<&str> = asked.options.iter().map(|option| option.name.as_str()).collect();
             format!("{} {call}{:?} {}", name(question), asked.text, options.join("|"))
         }
-        EventBody::QuestionResolved { question, answer, by, .. } => {
+        EventBody::QuestionResolved(QuestionResolved { question, answer, by, .. }) => {
             format!("{} {} by {by}", name(question), answer.as_deref().unwrap_or("withdrawn"))
         }
-        EventBody::TurnFinished { stop_reason, detail, answer, steps, .. } => {
+        EventBody::TurnFinished(TurnFinished { stop_reason, detail, answer, steps, .. }) => {
             let stop = serde_json::to_value(stop_reason).unwrap();
             let detail = detail.as_ref().map(|detail| format!(": {}", timeless(detail))).unwrap_or_default();
             let answer = answer.as_ref().map(|answer| format!(" = {answer}")).unwrap_or_default();
             format!("{} after {steps}{answer}{detail}", stop.as_str().unwrap())
         }
-        EventBody::CompactionStarted { trigger, through, messages, .. } => {
+        EventBody::CompactionStarted(CompactionStarted { trigger, through, messages, .. }) => {
             let trigger = serde_json::to_value(trigger).unwrap();
             format!("{} {messages} messages through {through}", trigger.as_str().unwrap())
         }
-        EventBody::Compacted { through, summary, .. } => format!("through {through}: {}", short(summary)),
-        EventBody::CompactionFailed { reason, .. } => reason.clone(),
-        EventBody::Trimmed { calls, images, native, .. } => {
+        EventBody::Compacted(Compacted { through, summary, .. }) => format!("through {through}: {}", short(summary)),
+        EventBody::CompactionFailed(CompactionFailed { reason, .. }) => reason.clone(),
+        EventBody::Trimmed(Trimmed { calls, images, native, .. }) => {
             format!("{} calls {} images {} native", calls.len(), images.len(), native.len())
         }
-        EventBody::Notice { code, text, .. } => {
+        EventBody::Notice(Notice { code, text, .. }) => {
             let code = serde_json::to_value(code).unwrap();
             format!("{}: {}", code.as_str().unwrap_or("-"), timeless(text))
         }

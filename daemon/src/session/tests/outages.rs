@@ -95,7 +95,7 @@ async fn a_wait_goes_on_after_restarts_and_counts_as_no_crash() {
     let mut scene = Scene::answered("mock/m", (0..6).map(|_| busy()).chain([Answer::text("back")])).await;
     scene.prompt("talk", When::Queue).await;
     scene.until("notice retry", 1).await;
-    let before = scene.state().await.turn.unwrap().provider_wait.unwrap();
+    let before = scene.state().await.turn.into_value().unwrap().wait.provider.unwrap();
     assert_eq!(before.reason, "busy");
     for crash in 1..=5 {
         scene.crash().await;

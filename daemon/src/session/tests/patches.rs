@@ -1,5 +1,6 @@
 //! Calls that touch several files, and decisions that last: what they show, grant, refuse and undo.
 
+use linger_protocol::event::PermissionRequested;
 use linger_protocol::question;
 
 use super::*;
@@ -24,7 +25,7 @@ async fn scene(mode: Mode, answers: impl IntoIterator<Item = Answer>) -> Scene {
 /// The fields of the last permission that was asked.
 async fn asked(scene: &Scene) -> Value {
     let events = scene.events().await;
-    let asked = events.iter().rfind(|event| matches!(event.body, EventBody::PermissionRequested { .. }));
+    let asked = events.iter().rfind(|event| matches!(event.body, EventBody::PermissionRequested(_)));
     serde_json::to_value(asked.unwrap()).unwrap()
 }
 
@@ -142,7 +143,7 @@ fn bash(command: &str) -> Answer {
 impl Scene {
     async fn decide(&self, n: usize, decision: Decision, rules: &[&str]) -> Result<(), RpcError> {
         let asked = self.events().await.into_iter().filter_map(|event| match event.body {
-            EventBody::PermissionRequested { permission, .. } => Some(permission),
+            EventBody::PermissionRequested(PermissionRequested { permission, .. }) => Some(permission),
             _ => None,
         });
         let question = asked.into_iter().nth(n - 1).unwrap();

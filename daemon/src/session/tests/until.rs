@@ -1,6 +1,6 @@
 //! A turn with a check: its failure is the next prompt until it passes, by permission, over crashes.
 
-use linger_protocol::event::Outcome;
+use linger_protocol::event::{MessageAdded, Outcome, PermissionRequested, ToolFinished};
 use linger_protocol::question::Subject;
 
 use super::*;
@@ -27,7 +27,7 @@ impl Scene {
 
 fn texts_of_checks(events: Vec<Event>) -> impl Iterator<Item = String> {
     events.into_iter().filter_map(|event| match event.body {
-        EventBody::Message { asks: Some(Asks::Check), content, .. } => Some(text_of(&content)),
+        EventBody::Message(MessageAdded { asks: Some(Asks::Check), content, .. }) => Some(text_of(&content)),
         _ => None,
     })
 }
@@ -103,7 +103,7 @@ async fn an_allowed_check_runs_and_its_digest_is_that_of_the_call() {
     scene.ends(1).await;
     assert_eq!(scene.count("turn_finished end_turn after 1").await, 1);
     let asked = scene.events().await.into_iter().find_map(|event| match event.body {
-        EventBody::PermissionRequested { digest, input, tool, cwd, about, .. } => {
+        EventBody::PermissionRequested(PermissionRequested { digest, input, tool, cwd, about, .. }) => {
             assert_eq!(about, Some(Subject::Check));
             Some((digest, tool, input, cwd))
         }
@@ -139,7 +139,7 @@ async fn a_check_that_ran_when_the_daemon_died_is_not_repeated_and_the_model_is_
 
 /// The end of the check, as the dead daemon has written it last.
 fn ended(is_error: bool, says: &str) -> EventBody {
-    EventBody::ToolFinished {
+    EventBody::ToolFinished(ToolFinished {
         call_id: "c1".into(),
         is_error,
         outcome: Outcome::Ran,
@@ -153,7 +153,7 @@ fn ended(is_error: bool, says: &str) -> EventBody {
         exit: None,
         model_cost: None,
         ms: 1,
-    }
+    })
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 //! What may be done and what of it is any use is decided in [`compaction`]; here the model is asked, and events are written.
 //! Each is committed before the next request is sent, as it is what makes that request another than the one before.
 
-use linger_protocol::event::{EventBody, Trigger};
+use linger_protocol::event::{Compacted, CompactionFailed, CompactionStarted, EventBody, Trigger, Trimmed};
 use linger_protocol::id::{MessageId, PromptId};
 use linger_protocol::message::{ContentBlock, Usage};
 
@@ -118,7 +118,7 @@ impl Turn {
         step.encoding = Encoding::default();
         let (images, native) = (Vec::new(), Vec::new());
         self.emit
-            .committed_event(EventBody::Trimmed { calls, images, native, tokens_before: tokens, tokens_after })
+            .committed_event(EventBody::Trimmed(Trimmed { calls, images, native, tokens_before: tokens, tokens_after }))
             .await?;
         Ok(true)
     }
@@ -131,7 +131,9 @@ impl Turn {
         tracing::info!(target: "context", session = %self.session, messages = images.len(), "images were refused, and are left out");
         step.encoding = Encoding::default();
         let (calls, native) = (Vec::new(), Vec::new());
-        self.emit.committed_event(EventBody::Trimmed { calls, images, native, tokens_before, tokens_after }).await
+        self.emit
+            .committed_event(EventBody::Trimmed(Trimmed { calls, images, native, tokens_before, tokens_after }))
+            .await
     }
 
     /// Leaves out what these messages bring back to their provider, which has refused the history as it is, and would again.
@@ -142,7 +144,9 @@ impl Turn {
         tracing::warn!(target: "context", session = %self.session, messages = native.len(), "the history was refused, and goes on without its opaque parts");
         step.encoding = Encoding::default();
         let (calls, images) = (Vec::new(), Vec::new());
-        self.emit.committed_event(EventBody::Trimmed { calls, images, native, tokens_before, tokens_after }).await
+        self.emit
+            .committed_event(EventBody::Trimmed(Trimmed { calls, images, native, tokens_before, tokens_after }))
+            .await
     }
 
     /// Has a summary written and goes on from it.
@@ -154,19 +158,24 @@ impl Turn {
         let (tokens, estimated) = (step.tokens(), step.context.estimated() + step.overhead());
         let Some((cut, through)) = self.cut(trigger, step) else {
             let reason = "nothing in the context is old enough to be replaced".to_owned();
-            let failed =
-                EventBody::CompactionFailed { prompt, reason: reason.clone(), tokens, model: None, usage: None };
+            let failed = EventBody::CompactionFailed(CompactionFailed {
+                prompt,
+                reason: reason.clone(),
+                tokens,
+                model: None,
+                usage: None,
+            });
             self.emit.committed_event(failed).await?;
             return Ok(Err(Vain { reason, unreached: false, usage: None }));
         };
         let messages = cut as u32;
-        let started = EventBody::CompactionStarted {
+        let started = EventBody::CompactionStarted(CompactionStarted {
             trigger,
             prompt: prompt.clone(),
             through: through.clone(),
             messages,
             tokens,
-        };
+        });
         self.emit.send(vec![started], false, None)?;
         fault::point("compaction.started");
         let plan = Plan { trigger, focus, cut, tokens, estimated };
@@ -179,7 +188,7 @@ impl Turn {
                 step.context.compact(&through, &summary, tokens_after, model.clone());
                 step.encoding = Encoding::default();
                 let tokens_before = tokens;
-                let compacted = EventBody::Compacted {
+                let compacted = EventBody::Compacted(Compacted {
                     prompt,
                     through,
                     messages,
@@ -188,7 +197,7 @@ impl Turn {
                     tokens_after,
                     model,
                     usage,
-                };
+                });
                 self.emit.committed_event(compacted).await?;
                 self.remember(step).await?;
                 Ok(Ok(()))
@@ -197,7 +206,15 @@ impl Turn {
                 tracing::warn!(target: "context", session = %self.session, messages, tokens, why = vain.reason, "not compacted");
                 step.context.gave_up(tokens, self.model.clone());
                 let (reason, usage) = (vain.reason.clone(), vain.usage);
-                self.emit.committed_event(EventBody::CompactionFailed { prompt, reason, tokens, model, usage }).await?;
+                self.emit
+                    .committed_event(EventBody::CompactionFailed(CompactionFailed {
+                        prompt,
+                        reason,
+                        tokens,
+                        model,
+                        usage,
+                    }))
+                    .await?;
                 Ok(Err(vain))
             }
         }

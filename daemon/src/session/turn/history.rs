@@ -4,7 +4,7 @@
 //! query. A longer history is read from the log, page by page; after a compaction from the turn on of the last message that the
 //! summary replaced, so that a turn of a long session begins as quickly as one of a short one.
 
-use linger_protocol::event::{Event, EventBody, Level, NoticeCode};
+use linger_protocol::event::{Compacted, Event, EventBody, Level, NoticeCode};
 
 use super::{Opening, Turn, TurnEnded};
 use crate::session::actor::{TurnMessage, WRITE_RETRY};
@@ -30,14 +30,14 @@ pub struct Past {
 impl Past {
     /// Adds the next event, of `bytes`. Drops everything if an event was missed or the history is too
     /// long.
-    pub fn follow(&mut self, event: &Event, kind: &str, bytes: usize) {
+    pub fn follow(&mut self, event: &Event, bytes: usize) {
         let Some(seq) = event.seq.filter(|seq| *seq == self.after + 1) else { return };
         if let EventBody::Rewound(_) | EventBody::Uncompacted(_) = &event.body {
             // What counts again is read.
             *self = Self::default();
             return;
         }
-        if context::KINDS.contains(&kind) {
+        if context::is_read(&event.body) {
             if self.bytes + bytes > KEPT {
                 *self = Self::default();
                 return;
@@ -124,7 +124,7 @@ impl Turn {
         let Some(compacted) = passed_over.compacted.filter(|_| !passed_over.has_refused) else { return Ok(0) };
         let stored = self.env.store.event(self.session.clone(), compacted).await?;
         let event: Option<Event> = stored.and_then(|stored| serde_json::from_str(&stored.data).ok());
-        let Some(EventBody::Compacted { through, .. }) = event.map(|event| event.body) else { return Ok(0) };
+        let Some(EventBody::Compacted(Compacted { through, .. })) = event.map(|event| event.body) else { return Ok(0) };
         let turn = self.env.store.turn_of(self.session.clone(), through.0, compacted).await?;
         Ok(turn.map_or(0, |turn| turn.saturating_sub(1)))
     }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use linger_protocol::event::{EventBody, Level, NoticeCode};
+use linger_protocol::event::{EventBody, Level, Notice, NoticeCode};
 use tokio::time::Instant;
 
 use super::request::{End, Refused, given_up};
@@ -56,11 +56,11 @@ enum WaitEnd {
 impl Outage {
     /// The outage that the log tells of.
     pub(super) fn of(turn: &state::Turn) -> Self {
-        let began = turn.provider_wait.as_ref().map(|wait| {
+        let began = turn.wait.provider.as_ref().map(|wait| {
             let before = Duration::from_millis(clock::now().saturating_sub(wait.since_at));
             Began { at: wait.since_at, before, now: Instant::now() }
         });
-        Self { is_logged: began.is_some(), began, broken_off: turn.broken_off, announced: None }
+        Self { is_logged: began.is_some(), began, broken_off: turn.answer.broken_off, announced: None }
     }
 
     /// Counts a failed attempt.
@@ -119,13 +119,13 @@ impl Turn {
             let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
             let since_at = self.outage.began.filter(|_| lasts).map(|began| began.at);
             let waited = since_at.map(|_| tries.waited).filter(|waited| *waited >= LASTING);
-            let notice = EventBody::Notice {
+            let notice = EventBody::Notice(Notice {
                 level: Level::Warning,
                 code: Some(NoticeCode::Retry),
                 text: retry::announced(failure, waited, after),
                 until_at: Some(clock::now().saturating_add(millis(after))),
                 since_at,
-            };
+            });
             // A restart must know of a wait that lasts.
             self.emit.send(vec![notice], lasts, None)?;
             self.outage.announced = Some((failure.class, tries.waited));

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use crate::store::damage::unreadable;
 use crate::store::error::StoreError;
 use crate::store::handle::Store;
+use crate::store::read::state_field;
 use crate::store::reader::Lane;
 
 /// The most bytes of pending questions that one list has: thousands of them. The others follow when some are answered.
@@ -46,13 +47,14 @@ impl Store {
         let found = self.found.clone();
         let among = among.map(|among| serde_json::json!(among).to_string());
         self.read_in(Lane::Page, move |connection| {
-            let mut statement = connection.prepare_cached(
+            let title = state_field("parent", "title", "title");
+            let mut statement = connection.prepare_cached(&format!(
                 // A child has the questions of its own children, and a parent those of all of them.
                 "WITH RECURSIVE tree (id) AS (
                      VALUES (?1) UNION SELECT session.id FROM session JOIN tree ON session.parent = tree.id
                  )
                  SELECT question.session, asked, parent.id, parent.name,
-                        CASE WHEN json_valid(parent.fold) THEN json_extract(parent.fold, '$.title') END
+                        {title}
                  FROM question
                  JOIN session AS own ON own.id = question.session
                  LEFT JOIN session AS parent ON parent.id = own.parent
@@ -60,7 +62,7 @@ impl Store {
                  AND (?4 IS NULL OR question.session IN (SELECT value FROM json_each(?4)))
                  AND (?2 IS NULL OR CASE WHEN json_valid(asked) THEN (json_extract(asked, '$.at'), question.id) > (?2, ?3) END)
                  ORDER BY CASE WHEN json_valid(asked) THEN json_extract(asked, '$.at') END, question.id",
-            )?;
+            ))?;
             let (at, id) = after.map(|after| (after.at as i64, after.question.0)).unzip();
             let mut rows = statement.query(params![session.map(|id| id.0), at, id, among])?;
             let (mut listed, mut size) = (Vec::new(), 0);

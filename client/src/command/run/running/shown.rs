@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use linger_protocol::event::{Event, EventBody, Level};
+use linger_protocol::event::{Event, EventBody, Level, MessageAdded, Notice, Trimmed};
 use linger_protocol::message::StopReason;
 use serde_json::Value;
 
@@ -29,14 +29,16 @@ impl Running {
     }
 
     pub(super) fn show(&mut self, event: &Event) -> Result<(), Failure> {
-        let ends = matches!(event.body, EventBody::TurnFinished { .. });
+        let ends = matches!(event.body, EventBody::TurnFinished(_));
         // stdout cannot be erased: stderr says that the text was cut and is repeated.
-        let cut =
-            matches!(event.body, EventBody::Message { interrupted: true, .. } | EventBody::MessageSuperseded { .. });
+        let cut = matches!(
+            event.body,
+            EventBody::Message(MessageAdded { interrupted: true, .. }) | EventBody::MessageSuperseded { .. }
+        );
         // The model answers without the images.
-        let blind = matches!(&event.body, EventBody::Trimmed { images, .. } if !images.is_empty());
+        let blind = matches!(&event.body, EventBody::Trimmed(Trimmed { images, .. }) if !images.is_empty());
         // For example a wait and its end.
-        let warned = matches!(event.body, EventBody::Notice { level: Level::Warning | Level::Error, .. });
+        let warned = matches!(event.body, EventBody::Notice(Notice { level: Level::Warning | Level::Error, .. }));
         let told = ends || blind || warned || (cut && self.data == Data::Stream);
         self.renderer.set_width(terminal_width());
         let output = self.renderer.event(event).into_iter().filter(|output| match output {

@@ -6,7 +6,7 @@
 use hyper::StatusCode;
 use linger_protocol::completion::{self, CompletionEvent};
 use linger_protocol::error::Code;
-use linger_protocol::event::{Delta, Event, EventBody, Notification};
+use linger_protocol::event::{Delta, Event, EventBody, MessageAdded, Notification, TurnFinished};
 use linger_protocol::id::{Cursor, MessageId, PromptId, SessionId, TurnId};
 use linger_protocol::message::{ContentBlock, Role, StopReason, Usage};
 use linger_protocol::permission::Mode;
@@ -300,12 +300,12 @@ impl Turn {
             EventBody::PromptUnqueued { prompt, .. } if prompt == self.prompt => Some(AnswerPiece::Failed(cancelled())),
             EventBody::TextDelta(delta) if is_ours && self.has_text => Some(AnswerPiece::Text(self.text(delta))),
             EventBody::ThinkingDelta(Delta { text, .. }) if is_ours => Some(AnswerPiece::Thinking(text)),
-            EventBody::Message { role: Role::Assistant, content, interrupted: false, .. } if is_ours => {
+            EventBody::Message(MessageAdded { role: Role::Assistant, content, interrupted: false, .. }) if is_ours => {
                 let text = linger_protocol::message::text_of(&content);
                 self.content = content;
                 (self.has_text && !text.is_empty()).then_some(AnswerPiece::Message(text))
             }
-            EventBody::TurnFinished { stop_reason, detail, hint, answer, usage, .. } if is_ours => {
+            EventBody::TurnFinished(TurnFinished { stop_reason, detail, hint, answer, usage, .. }) if is_ours => {
                 Some(self.end(stop_reason, detail, hint, answer, usage))
             }
             _ => None,

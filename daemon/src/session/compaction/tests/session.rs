@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use linger_protocol::event::{AfterCrash, Event, EventBody};
+use linger_protocol::event::{
+    AfterCrash, Compacted, CompactionFailed, Event, EventBody, MessageAdded, PromptAccepted, ToolStarted, Trimmed,
+};
 use linger_protocol::id::{MessageId, PromptId, TurnId};
 use linger_protocol::message::{AnswerEnd, ContentBlock, Role, Usage};
 use linger_protocol::session::When;
@@ -61,7 +63,7 @@ impl Session {
         if opens {
             let prompt = PromptId(format!("p{}", self.turns));
             let (content, when) = (message.content.clone(), When::Queue);
-            self.event(EventBody::PromptAccepted {
+            self.event(EventBody::PromptAccepted(PromptAccepted {
                 runs: Vec::new(),
                 prompt: prompt.clone(),
                 content,
@@ -74,7 +76,7 @@ impl Session {
                 command: None,
                 child: None,
                 limit: None,
-            });
+            }));
             self.event(EventBody::TurnStarted { prompt });
         }
         let usage = (message.role == Role::Assistant).then(|| Usage {
@@ -109,7 +111,13 @@ impl Session {
     /// A compaction that comes to nothing; `model` was asked.
     pub(super) fn gives_up(&mut self, model: Option<&str>) {
         let (tokens, model) = (self.context.tokens(0), model.map(str::to_owned));
-        self.event(EventBody::CompactionFailed { prompt: None, reason: "no".to_owned(), tokens, model, usage: None });
+        self.event(EventBody::CompactionFailed(CompactionFailed {
+            prompt: None,
+            reason: "no".to_owned(),
+            tokens,
+            model,
+            usage: None,
+        }));
     }
 
     pub(super) fn compact_by(&mut self, model: &str, room: u64) {
@@ -119,7 +127,7 @@ impl Session {
         let through = self.context.marks[cut - 1].id.clone().expect("a summary is never the last that is replaced");
         let summary = with_words("## Goal\nto be done", &self.context.words_before(cut));
         let (tokens_before, model) = (self.context.tokens(0), Some(model.to_owned()));
-        self.event(EventBody::Compacted {
+        self.event(EventBody::Compacted(Compacted {
             prompt: None,
             through: through.clone(),
             messages: cut as u32,
@@ -128,7 +136,7 @@ impl Session {
             tokens_after: tokens_before / 2,
             model: model.clone(),
             usage: None,
-        });
+        }));
         self.context.compact(&through, &summary, tokens_before / 2, model);
         self.rewritten();
     }
@@ -143,13 +151,13 @@ impl Session {
         let (calls, _) = trim(&self.context.messages, &self.context.marks, goal, goal.is_multiple_of(2));
         let tokens_before = self.context.tokens(0);
         self.context.trim(&calls, tokens_before / 2);
-        self.event(EventBody::Trimmed {
+        self.event(EventBody::Trimmed(Trimmed {
             calls,
             images: Vec::new(),
             native: Vec::new(),
             tokens_before,
             tokens_after: tokens_before / 2,
-        });
+        }));
         self.rewritten();
     }
 
@@ -160,7 +168,13 @@ impl Session {
         }
         self.context.leave_out_images(&images);
         let tokens_after = self.context.tokens(0);
-        self.event(EventBody::Trimmed { calls: Vec::new(), images, native: Vec::new(), tokens_before, tokens_after });
+        self.event(EventBody::Trimmed(Trimmed {
+            calls: Vec::new(),
+            images,
+            native: Vec::new(),
+            tokens_before,
+            tokens_after,
+        }));
         self.rewritten();
     }
 
@@ -174,7 +188,7 @@ impl Session {
         prop_assert_eq!(self.context.with_native(model), [] as [MessageId; 0], "there is nothing left to refuse");
         prop_assert_eq!(self.body_for(model, &self.context.messages), as_another);
         let (calls, images, tokens_after) = (Vec::new(), Vec::new(), self.context.tokens(0));
-        self.event(EventBody::Trimmed { calls, images, native, tokens_before, tokens_after });
+        self.event(EventBody::Trimmed(Trimmed { calls, images, native, tokens_before, tokens_after }));
         self.rewritten();
         Ok(())
     }
@@ -190,12 +204,12 @@ impl Session {
     /// What the log says of the turn under way.
     fn state(&self) -> State {
         let mut state = State::default();
-        self.events.iter().for_each(|event| state.apply(event));
+        self.events.iter().for_each(|event| drop(state.apply(event)));
         state
     }
 
     fn next_message(&self) -> MessageId {
-        MessageId(format!("m{}", self.state().counts.messages + 1))
+        MessageId(format!("m{}", self.state().progress.counts.messages + 1))
     }
 
     /// The turn is cancelled with its calls open: the first of them was denied before, and has its result.
@@ -211,10 +225,10 @@ impl Session {
 
     /// The daemon dies while calls run, and takes the turn up again; they are reported and not run again.
     pub(super) fn cut_by_a_crash(&mut self, all_started: bool) {
-        let calls = self.state().turn.map(|turn| turn.calls).unwrap_or_default();
+        let calls = self.state().turn.into_value().map(|turn| turn.calls).unwrap_or_default();
         for call in calls.iter().take(if all_started { calls.len() } else { 1 }) {
             let (call_id, tool, action) = (call.id.clone(), "ls".to_owned(), "ls".to_owned());
-            self.event(EventBody::ToolStarted {
+            self.event(EventBody::ToolStarted(ToolStarted {
                 call_id,
                 tool,
                 tool_kind: linger_protocol::event::ToolKind::Other,
@@ -223,7 +237,7 @@ impl Session {
                 input: None,
                 after_crash: AfterCrash::Unknown,
                 limit: None,
-            });
+            }));
         }
         let plan = recovery::plan(&self.state(), &[], Cause::Restart(Some(AfterRestart::Resume)));
         self.follow(plan.drafts);
@@ -249,7 +263,7 @@ impl Session {
         let mut results = HashMap::new();
         for event in &self.events {
             match &event.body {
-                EventBody::Message { role: Role::User, .. } | EventBody::Lost { .. } => results.clear(),
+                EventBody::Message(MessageAdded { role: Role::User, .. }) | EventBody::Lost { .. } => results.clear(),
                 body => results.extend(recovery::result_of(body)),
             }
         }

@@ -16,7 +16,7 @@ use linger_protocol::session::{Attach, Create, List, Prompt, Set};
 use lingerd::Options;
 use lingerd::rpc::in_process::in_process;
 use lingerd::service::{Authority, Caller, Services, Setup, daemon, mcp, session};
-use lingerd::session::subscription::Subscription;
+use lingerd::session::reading::subscription::Subscription;
 use lingerd::sys::peer::{self, Peer};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};

@@ -12,7 +12,7 @@ use linger_protocol::message::text_of;
 use linger_protocol::place::Places;
 use lingerd::process::server::Server;
 use lingerd::service::{Authority, Caller, Services, Setup, session};
-use lingerd::session::subscription::Subscription;
+use lingerd::session::reading::subscription::Subscription;
 use lingerd::tool::set::{ToolSet, Tools};
 use lingerd::tool::{Access, BoxFuture, Call, Context, Effects, Invalid, Tool, ToolOutput, Workspace};
 use serde_json::{Value, json};

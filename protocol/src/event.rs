@@ -39,7 +39,10 @@ use crate::message::{AnswerEnd, ContentBlock, HostedPart, HostedTool, Role, Stop
 use crate::patience::Patience;
 use crate::permission::{Decision, Mode};
 use crate::question::{Question, Subject};
-use crate::session::{Effort, PrefixFingerprint, Until, When};
+use crate::session::Effort;
+use crate::session::PrefixFingerprint;
+use crate::session::Until;
+use crate::session::When;
 use crate::tree::{Forked, Rewound, Uncompacted};
 use crate::unattended::Unattended;
 use crate::worktree::{Merged, Worktree};

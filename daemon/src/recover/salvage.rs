@@ -14,7 +14,7 @@ use linger_protocol::id::CallId;
 use linger_protocol::message::{ContentBlock, Role};
 use rusqlite::Connection;
 
-use crate::session::recovery;
+use crate::session::state::recovery;
 use crate::session::state::{State, Turn};
 use crate::store::{StoreError, read, write};
 

@@ -26,7 +26,7 @@ use crate::process::server::UMASK;
 use crate::provider::tools::{is_among, only};
 use crate::question::permission::Rule;
 use crate::session::actor::{Actor, add_directories, idle_effort, unknown_model};
-use crate::session::delegate::Child;
+use crate::session::messages::Child;
 use crate::store::idempotency::Key;
 use crate::store::{Fold, StoreError};
 use crate::sys::task;

@@ -9,7 +9,8 @@ use tokio::sync::oneshot;
 
 use super::{Commands, Registry, ending};
 use crate::log::Log;
-use crate::session::actor::{Actor, Command, KeyedReply, WRITE_RETRY};
+use crate::session::actor::Actor;
+use crate::session::messages::{Command, KeyedReply, WRITE_RETRY};
 use crate::store::{SessionRow, StoreError};
 use crate::sys::task;
 

@@ -31,9 +31,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::fault;
 use crate::log::Log;
-use crate::session::actor::{Command, Commands, Mailbox, Reply};
-use crate::session::delegate::Child;
 use crate::session::env::{Env, Host};
+use crate::session::messages::Child;
+use crate::session::messages::{Command, Commands, Mailbox, Reply};
 use crate::session::state::Resolution;
 use crate::store::idempotency::{Key, Turn, UnderWay};
 use crate::sys::task;

@@ -1,4 +1,4 @@
-//! A request's place in the mailbox of a session, from the side of its holder ([`crate::session::actor::PlaceKind`] has the rules).
+//! A request's place in the mailbox of a session, from the side of its holder ([`crate::session::messages::PlaceKind`] has the rules).
 //!
 //! The place is taken by the first poll of [`Registry::enter`], so that requests keep the order in which they arrive. It ends with its
 //! last command, or when the [`HeldPlace`] is dropped.
@@ -11,7 +11,7 @@ use linger_protocol::id::SessionId;
 use tokio::sync::oneshot;
 
 use super::Registry;
-use crate::session::actor::{Began, Command, EnterRequest, PlaceId, PlaceKind, PlaceStep, Reply};
+use crate::session::messages::{Began, Command, EnterRequest, PlaceId, PlaceKind, PlaceStep, Reply};
 
 /// A place that has begun: later requests to the session wait until it ends.
 pub struct HeldPlace {

@@ -14,7 +14,7 @@ use linger_protocol::session::{Info, Prune, Pruned};
 
 use super::Registry;
 use super::place::HeldPlace;
-use crate::session::actor::{Command, KeyedReply};
+use crate::session::messages::{Command, KeyedReply};
 use crate::session::state::State;
 use crate::store::damage::KnownDamage;
 use crate::store::idempotency::Key;

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::Registry;
 use crate::fault;
-use crate::session::actor::{Command, WRITE_RETRY};
+use crate::session::messages::{Command, WRITE_RETRY};
 use crate::session::state::UNCONFIGURED;
 use crate::store::StoreError;
 use crate::sys::task;

@@ -13,8 +13,8 @@ use linger_protocol::tree::{CompactionRow, Compactions, Uncompact, Uncompacted};
 
 use super::Registry;
 use super::place::HeldPlace;
-use crate::session::actor::{Author, Command};
 use crate::session::context::{self, Builder};
+use crate::session::messages::{Author, Command};
 use crate::session::state::State;
 use crate::session::state::tree::MAX_SKIPPED;
 use crate::store::StoreError;

@@ -12,8 +12,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::Registry;
 use super::create::ID;
-use crate::session::actor::{Author, Command, MergeWork};
-use crate::session::delegate::Child;
+use crate::session::messages::Child;
+use crate::session::messages::{Author, Command, MergeWork};
 use crate::session::state::State;
 use crate::store::idempotency::Key;
 use crate::sys::task;

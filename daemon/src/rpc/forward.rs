@@ -12,8 +12,8 @@ use linger_protocol::transport::room::LargeRoom;
 
 use crate::fault;
 use crate::service::completion::Completion;
-use crate::session::feed::{Feed, FeedItem};
-use crate::session::subscription::{Batch, Shown, Subscription, What};
+use crate::session::reading::feed::{Feed, FeedItem};
+use crate::session::reading::subscription::{Batch, Shown, Subscription, What};
 use crate::sys::task;
 
 /// How many copies of a large event exist on its way to the socket: its text as a delta, itself, and both as bytes.

@@ -21,7 +21,7 @@ use super::need::{self, Need};
 use super::token::Token;
 use super::{Authority, Caller, Services};
 use crate::agent::role::stricter;
-use crate::session::actor::AnswerLimit;
+use crate::session::messages::AnswerLimit;
 use crate::session::state::State;
 use crate::sys::peer::{self, Peer};
 use crate::sys::{clock, disk};

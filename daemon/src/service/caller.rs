@@ -18,7 +18,7 @@ use super::artifact::Upload;
 use super::bearer::Proof;
 use crate::process::ledger::StartedFor;
 use crate::process::mark::{self, Kin};
-use crate::session::actor::Author;
+use crate::session::messages::Author;
 use crate::store::scope::Scope;
 use crate::sys::peer::{self, Peer};
 

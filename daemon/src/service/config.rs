@@ -22,7 +22,7 @@ use super::{Caller, Services, trust};
 use crate::config::{AfterRestart, Changes, Confirmed, EditError, Record, Reload, Trusted, Waiting};
 use crate::question;
 use crate::question::permission::hash;
-use crate::session::actor::{AnswerLimit, Author, Command, KeyedReply, Stale};
+use crate::session::messages::{AnswerLimit, Author, Command, KeyedReply, Stale};
 use crate::session::state::State;
 use crate::store::idempotency::Key;
 use crate::sys::disk;

@@ -8,7 +8,7 @@ use linger_protocol::events::{ALL_KINDS, NOW, Subscribe, Subscribed, USUAL_KINDS
 use linger_protocol::id::SessionId;
 
 use super::{Caller, Services};
-use crate::session::feed::Feed;
+use crate::session::reading::feed::Feed;
 use crate::store::feed::{Filter, Place};
 
 /// The most sessions that a subscription names; for more, subscribe to all.

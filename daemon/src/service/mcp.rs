@@ -18,7 +18,7 @@ use crate::mcp::settings::WorkspaceServer;
 use crate::mcp::workspaces::row;
 use crate::mcp::{OfferError, Place, Returned, ServersOf};
 use crate::provider::address;
-use crate::session::actor::Command;
+use crate::session::messages::Command;
 use crate::sys::task;
 use crate::sys::{disk, memory};
 use crate::tool::Workspace;

@@ -49,7 +49,7 @@ use crate::provider::keychain::Keychain;
 use crate::provider::keys::Keys;
 use crate::registry::Registry;
 use crate::session::env::{Env, SYSTEM};
-use crate::session::search::Search;
+use crate::session::reading::search::Search;
 use crate::store::{Store, blob as blobs};
 use crate::sys::clock;
 use crate::tool::set::Tools;

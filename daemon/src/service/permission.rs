@@ -15,7 +15,7 @@ use serde_json::json;
 use super::{Caller, Services, config, tool};
 use crate::config::always_line;
 use crate::question::permission::{CallInfo, Rule, Verdict, words_of};
-use crate::session::actor::{CallBasis, Command};
+use crate::session::messages::{CallBasis, Command};
 use crate::sys::disk;
 use crate::tool::set::{MCP, Takes};
 use crate::tool::{Access, apply_patch};

@@ -10,7 +10,8 @@ use linger_protocol::token::Can;
 use super::route::Route;
 use super::{Caller, Services, config};
 use crate::question::is_as_shown;
-use crate::session::actor::{Command, KeyedReply, answered_before};
+use crate::session::actor::answered_before;
+use crate::session::messages::{Command, KeyedReply};
 use crate::store::idempotency::Key;
 
 /// The longest reason of an answer, in bytes: a few lines for the model.

@@ -11,7 +11,7 @@ use linger_protocol::id::SessionId;
 use super::{Authority, Caller, Services};
 use crate::registry::Registry;
 use crate::registry::place::HeldPlace;
-use crate::session::actor::{Command, PlaceKind, Reply};
+use crate::session::messages::{Command, PlaceKind, Reply};
 
 /// The way of one request to its session.
 pub(super) enum Route {

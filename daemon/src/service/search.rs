@@ -147,7 +147,7 @@ mod tests {
 
     use super::*;
     use crate::service::{Authority, Setup, session};
-    use crate::session::subscription::What;
+    use crate::session::reading::subscription::What;
     use crate::store::words::Words;
 
     /// More than any of these takes; a hang fails the test.

@@ -9,7 +9,7 @@ use linger_protocol::worktree::{Merge, Merged};
 use super::route::{place_to_change, place_to_read};
 use super::{Caller, Services};
 use crate::registry::ForkAllows;
-use crate::session::actor::PlaceKind;
+use crate::session::messages::PlaceKind;
 use crate::store::idempotency::Key;
 
 /// What a fork may take over from its origin.

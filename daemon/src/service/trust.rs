@@ -22,7 +22,7 @@ use crate::agent::Library;
 use crate::config::{Waiting, WorkspaceNow};
 use crate::question;
 use crate::question::permission::hash;
-use crate::session::actor::{Command, Stale};
+use crate::session::messages::{Command, Stale};
 use crate::sys::disk;
 
 /// The questions about workspaces, as far as this daemon has asked them.

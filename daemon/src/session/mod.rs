@@ -1,33 +1,30 @@
 //! Sessions: the actor that owns one, the turn that is its child, the log that both write and clients read.
+//!
+//! The rooms, from the top down; each imports only those below it:
+//!
+//! | room | owns |
+//! |---|---|
+//! | `actor` | the task that owns a session: its mailbox, its state, and the order of what happens |
+//! | `turn` | the agent loop, and the request for a title |
+//! | `calls` | running a call: its permission, hooks, checkpoints and result |
+//! | `delegate` | the children of a session |
+//! | `reading` | the log as others see it: subscriptions, feeds, search, the conversation backwards, changed files |
+//! | `env` | the services of all sessions, and what they keep in memory |
+//! | `messages` | what an actor is told, by clients and by its turn |
+//! | `context` | from the log to the messages of a model; compaction |
+//! | `state` | the fold over a log, a family of fields each, and how a turn whose task is gone continues |
 
 pub mod actor;
-pub mod attention;
-pub mod budget;
-mod call_checkpoints;
-mod call_hooks;
 pub mod calls;
-pub mod changes;
-pub mod circles;
-pub mod compaction;
 pub mod context;
 pub mod delegate;
 pub mod env;
-pub mod feed;
-pub mod hooks;
-pub mod library;
-pub mod line;
-pub mod names;
-pub mod preview;
-pub mod queued_bytes;
-pub mod recovery;
-pub mod search;
+pub mod messages;
+pub mod reading;
 pub mod state;
-pub mod subscription;
 #[cfg(test)]
 mod tests;
-pub mod title;
 pub mod turn;
-pub mod until;
 
 use linger_protocol::event::EventBody;
 use linger_protocol::id::TurnId;

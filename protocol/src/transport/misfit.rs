@@ -73,7 +73,8 @@ fn open_at(json: &str, end: usize) -> Vec<Open> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::{Attach, Prune};
+    use crate::session::Attach;
+    use crate::session::Prune;
     use serde::de::DeserializeOwned;
 
     fn check<P: DeserializeOwned + std::fmt::Debug>(params: &str, what: &str, path: Option<&str>) {

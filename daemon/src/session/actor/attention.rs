@@ -6,7 +6,7 @@ use linger_protocol::question::Subject;
 use linger_protocol::variable::{DESKTOP, IN_MEMORY, MAX_VALUE};
 
 use super::*;
-use crate::session::attention::{About, News, due, page};
+use crate::session::env::attention::{About, News, due, page};
 use crate::session::state::Turn;
 use crate::sys::task;
 

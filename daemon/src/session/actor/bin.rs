@@ -1,7 +1,7 @@
 //! The bin: a session in it has no turn, takes no prompts and leaves its name to others, and everything else of it stays as it is.
 
 use super::*;
-use crate::session::names::NameGuard;
+use crate::session::env::names::NameGuard;
 
 /// How many names are tried for a session that comes back while its own is taken.
 const NAMES: u32 = 9;

@@ -3,8 +3,8 @@
 use linger_protocol::checkpoint::{Checkpoint, Diff, Differences};
 
 use super::*;
-use crate::session::call_checkpoints::after;
-use crate::session::changes;
+use crate::session::calls::checkpoints::after;
+use crate::session::reading::changes;
 use crate::session::state::undo::OpenCheckpoint;
 use crate::sys::task;
 

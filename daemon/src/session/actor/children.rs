@@ -13,7 +13,7 @@ use linger_protocol::session::Create;
 use super::*;
 use crate::agent::role::stricter;
 use crate::session::delegate::follow::{Follower, Seen, asked};
-use crate::session::delegate::{Basis, answer, cancel};
+use crate::session::delegate::{answer, cancel};
 use crate::sys::task;
 use crate::tool::ToolOutput;
 
@@ -22,15 +22,6 @@ use crate::tool::ToolOutput;
 pub(super) struct Followers {
     tasks: JoinSet<()>,
     of: HashSet<SessionId>,
-}
-
-/// What is heard of a child whose call has ended.
-#[derive(Clone, Debug)]
-pub struct ChildReport {
-    /// How it gets on.
-    pub update: ChildUpdate,
-    /// What it says to its parent, once its task has ended.
-    pub said: Option<String>,
 }
 
 impl Actor {

@@ -4,7 +4,7 @@ use serde_json::Map;
 
 use super::*;
 use crate::config::HookEvent;
-use crate::session::hooks::{Hooks, Refusal};
+use crate::session::env::hooks::{Hooks, Refusal};
 
 /// The most of them at a time in one session: a step can ask a hundred questions.
 const MAX_RUNNING: usize = 8;

@@ -2,7 +2,7 @@
 //!
 //! [`Wake`] lists everything that can wake it. The turn runs as its child and talks back only with [`TurnMessage`]s, so that
 //! the mailbox answers while a model streams. Cancel, interrupt and crash are one mechanism: the child is gone, and open items are
-//! closed from the state ([`super::recovery`]); a turn can restart at any point of its log.
+//! closed from the state ([`crate::session::state::recovery`]); a turn can restart at any point of its log.
 //! The actor never waits for the disk: it numbers an event, folds it and queues it at the store, and the commit answers the
 //! request. If a write fails, it restarts from the stored state.
 
@@ -15,7 +15,6 @@ mod dispatch;
 mod hooks;
 mod lasting;
 mod limit;
-mod messages;
 mod places;
 mod plan;
 mod prompts;
@@ -54,17 +53,22 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
-use super::env::{Env, Host};
-use super::queued_bytes::{MAX_TOTAL, Share};
-use super::state::{Queued, Resolution, State};
-use super::title::Titled;
-use super::{Draft, recovery, subscription, turn};
 use crate::fault;
 use crate::log::cursor::Position;
 use crate::log::{Log, OpenStream, Piece, PieceKind, Stored};
 use crate::mcp::sessions::Loaded;
 use crate::provider::catalogue::Resolved;
 use crate::question::permission::{Verdict, grant_everywhere};
+use crate::session::Draft;
+use crate::session::context::Past;
+use crate::session::env::queued_bytes::{MAX_TOTAL, Share};
+use crate::session::env::{Env, Host};
+use crate::session::messages::*;
+use crate::session::reading::subscription;
+use crate::session::state::recovery;
+use crate::session::state::{Queued, Resolution, State};
+use crate::session::turn;
+use crate::session::turn::title::Titled;
 use crate::store::damage::KnownDamage;
 use crate::store::idempotency::{Key, Outcome};
 use crate::store::{Append, Fold, SessionRow, StoreError};
@@ -74,26 +78,16 @@ use crate::tool::Workspace;
 use crate::tool::background::{Jobs, Report};
 
 use dispatch::ENDED_BY_USER;
-pub use messages::{
-    AnswerLimit, AttachPoint, Author, CallBasis, Command, Commands, Ending, Fragment, KeyedReply, Mailbox, Named,
-    NextStep, PermissionAnswer, PermissionRequest, PromptRequest, Reply, Stale, TurnMessage, Wanted,
-};
 use places::PlaceQueue;
-pub use places::{Began, EnterRequest, PlaceId, PlaceKind, PlaceStep};
 pub use questions::answered_before;
 pub use record::{blob_fold, environment, idle_effort, question_fold, spent, stored, unknown_model};
 use record::{message_of, missing_variables, notice};
-use reply::{CANCELLED_LATER, respond, respond_all, respond_holding, respond_when};
+use reply::{CANCELLED_LATER, respond_all, respond_holding, respond_when};
 pub use requests::add_directories;
 use storage::known;
-pub use tree::GoBack;
-pub use worktree::MergeWork;
 
 /// How long a stopped turn may take before it is abandoned. Its processes are killed immediately.
 const STOP_GRACE: Duration = Duration::from_secs(1);
-
-/// The first and the longest wait before retrying after a failed write.
-pub const WRITE_RETRY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
 
 /// A write that fails within this time after another continues its backoff, because the disk is nearly full.
 const CALM: Duration = Duration::from_secs(60);
@@ -191,7 +185,7 @@ pub struct Actor {
     results: HashMap<CallId, ContentBlock>,
     workspace: Arc<Workspace>,
     /// The history, if short and known.
-    past: turn::Past,
+    past: Past,
     phase: Phase,
     /// Requests that are being prepared, and what waits for them.
     places: PlaceQueue,
@@ -309,7 +303,7 @@ impl Actor {
         let (results, remembered, askers) = (HashMap::new(), Vec::new(), HashMap::new());
         let waits = env.queued_bytes.share();
         let (jobs, reports) = Jobs::new();
-        let (counted, past, phase, mended, cancelled) = (None, turn::Past::default(), Phase::Idle, None, None);
+        let (counted, past, phase, mended, cancelled) = (None, Past::default(), Phase::Idle, None, None);
         Self {
             id,
             env,

@@ -6,8 +6,8 @@ use linger_protocol::message::ImageSource;
 use super::*;
 use crate::provider::json_size;
 use crate::provider::schema;
-use crate::session::library;
-use crate::session::until::may_check;
+use crate::session::env::library;
+use crate::session::state::until::may_check;
 use crate::store::blob::{Blobs, Held, StowError, in_base64};
 use crate::sys::task;
 

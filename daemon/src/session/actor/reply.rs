@@ -7,11 +7,6 @@ use crate::sys::task;
 /// The hint of a cancel that cannot be stored yet.
 pub(super) const CANCELLED_LATER: &str = "the turn has stopped; its cancellation is stored when writing works";
 
-/// Replies to a command; the caller may be gone.
-pub(super) fn respond<T>(reply: Reply<T>, result: Result<T, RpcError>) {
-    let _gone = reply.send(result);
-}
-
 /// Replies once the effect of the command is committed.
 pub(super) fn respond_when<T: Send + 'static>(
     reply: Reply<T>,

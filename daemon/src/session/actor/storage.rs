@@ -4,7 +4,7 @@ use super::*;
 use linger_protocol::event::{PromptAccepted, SessionChanged};
 
 use crate::log::push_piece;
-use crate::session::recovery::Cause;
+use crate::session::state::recovery::Cause;
 use crate::store::Store;
 
 impl Actor {
@@ -208,7 +208,7 @@ impl Actor {
         let (state, _) = known(&self.env.store, row).await?;
         let waited = if let Phase::Failed(waited, ..) = self.phase { waited } else { WRITE_RETRY[0] };
         self.state = state;
-        self.past = super::turn::Past::default();
+        self.past = super::Past::default();
         // Questions that were never stored are not asked.
         self.askers.retain(|question, _| self.state.question(question).is_some());
         self.log.retry(self.state.progress.head);

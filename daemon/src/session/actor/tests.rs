@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::process::{Input, Stderr};
-use crate::session::subscription::Subscription;
+use crate::session::reading::subscription::Subscription;
 
 /// More than any of these takes; a hang fails the test.
 const SOON: Duration = Duration::from_secs(60);
@@ -52,7 +52,7 @@ impl Host for Notes {
 
     fn child(
         self: Arc<Self>,
-        _: crate::session::delegate::Child,
+        _: crate::session::messages::Child,
     ) -> crate::tool::BoxFuture<'static, Result<SessionId, RpcError>> {
         let error = RpcError::new(linger_protocol::error::Code::UnknownSession, "there is no other session");
         Box::pin(std::future::ready(Err(error)))

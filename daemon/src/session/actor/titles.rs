@@ -3,7 +3,7 @@
 use linger_protocol::event::ModelCost;
 
 use super::*;
-use crate::session::title::{self, Titled};
+use crate::session::turn::title::{self, Titled};
 
 impl Actor {
     /// Asks for a title, if the turn that has ended is the first one and nothing speaks against it: a session for one prompt, a

@@ -4,17 +4,6 @@ use linger_protocol::tree::{Forked, RewindDone, Rewound, Uncompacted};
 
 use super::*;
 
-/// A request to go back, checked by the registry.
-#[derive(Debug)]
-pub struct GoBack {
-    /// The event, without its author.
-    pub rewound: Rewound,
-    /// The last event at the time of the check.
-    pub head: u64,
-    /// The answer.
-    pub done: RewindDone,
-}
-
 impl Actor {
     /// Creates the actor of a fork whose log ends with the events of `before`, and queues its first own events; `done` gets the
     /// result of the commit.

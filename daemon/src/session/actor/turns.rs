@@ -6,8 +6,8 @@ use linger_protocol::question::Subject;
 
 use super::*;
 use crate::config::HookEvent;
+use crate::session::state::until::UntilState;
 use crate::session::state::{QuestionState, Run};
-use crate::session::until::UntilState;
 use crate::sys::task;
 
 impl Actor {

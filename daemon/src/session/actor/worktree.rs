@@ -7,7 +7,7 @@
 use linger_protocol::worktree::{Merged, Worktree, WorktreeStatus};
 
 use super::*;
-use crate::session::call_checkpoints::after;
+use crate::session::calls::checkpoints::after;
 use crate::session::state::undo::OpenCheckpoint;
 use crate::store::Store;
 use crate::sys::task;
@@ -80,21 +80,6 @@ pub(super) struct LastMerge {
     seq: u64,
     merged: Merged,
     key: Option<Key>,
-}
-
-/// What is to be merged into the session's directory, checked by the registry.
-#[derive(Debug)]
-pub struct MergeWork {
-    /// The child.
-    pub child: SessionId,
-    /// The name of its agent.
-    pub agent: String,
-    /// Its worktree.
-    pub worktree: Worktree,
-    /// The commit.
-    pub commit: String,
-    /// What the child is called.
-    pub title: String,
 }
 
 impl Actor {

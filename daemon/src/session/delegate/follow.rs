@@ -23,9 +23,9 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::{answer, cancel, give};
-use crate::session::actor::{Command, Reply};
 use crate::session::env::{Env, Host};
-use crate::session::subscription::Subscription;
+use crate::session::messages::{Command, Reply};
+use crate::session::reading::subscription::Subscription;
 use crate::tool::text;
 
 /// How long what a child does is shown, in characters: a line of a terminal.

@@ -15,7 +15,7 @@ use linger_protocol::session::State as Doing;
 use super::reaction::Reaction;
 use super::{Call, State, Turn};
 use crate::provider::retry;
-use crate::session::circles::Made;
+use crate::session::state::circles::Made;
 
 impl State {
     /// Folds the next event; gives its consequences outside the state.

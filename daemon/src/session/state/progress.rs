@@ -6,7 +6,7 @@ use linger_protocol::tree::IdCounts;
 use serde::{Deserialize, Serialize};
 
 use super::is_default;
-use crate::session::budget::BudgetState;
+use crate::session::state::budget::BudgetState;
 
 /// The most calls of an answer: the decoder's bound on blocks. Calls beyond the run limit have ids too.
 const CALLS: u64 = 512;

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{State, Turn};
 use crate::question;
-use crate::session::circles::Circles;
+use crate::session::state::circles::Circles;
 
 /// Open questions that block nothing; the turn has the others.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

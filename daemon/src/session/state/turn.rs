@@ -14,12 +14,26 @@ use serde_json::Value;
 
 use super::is_default;
 use super::question::{QuestionState, STOP};
-use crate::session::circles::{Circles, Made};
-use crate::session::compaction::Effort;
-use crate::session::until::UntilState;
+use crate::session::state::circles::{Circles, Made};
+use crate::session::state::until::UntilState;
 
 /// After this many crashes without a finished step a turn is offered, not resumed.
 const MAX_CRASHES: u32 = 3;
+
+/// What a step has tried to make room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Effort {
+    /// Whether the summary succeeded; absent if none was tried.
+    pub compacted: Option<bool>,
+    /// Whether it tried to trim older output.
+    pub trimmed: bool,
+    /// Whether the last trim found nothing more; reset by a restart.
+    #[serde(skip)]
+    pub exhausted: bool,
+    /// Whether the provider was unreachable for the summary; reset by a restart.
+    #[serde(skip)]
+    pub unreached: bool,
+}
 
 /// An unfinished turn.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

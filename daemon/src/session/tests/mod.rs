@@ -56,11 +56,6 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, timeout};
 
-use super::actor::{
-    Actor, AnswerLimit, Author, Command, Commands, KeyedReply, Mailbox, PromptRequest, Reply, question_fold, stored,
-};
-use super::env::{Env, Host, SYSTEM};
-use super::state::State;
 use crate::config::providers::Providers;
 use crate::config::{ConfigStore, Record};
 use crate::diagnostics::secret::Redactor;
@@ -71,6 +66,10 @@ use crate::provider::key_source::KeySources;
 use crate::provider::keychain::Keychain;
 use crate::provider::keys::Keys;
 use crate::provider::scripted::{Script, ScriptedResponse as Answer};
+use crate::session::actor::{Actor, question_fold, stored};
+use crate::session::env::{Env, Host, SYSTEM};
+use crate::session::messages::{AnswerLimit, Author, Command, Commands, KeyedReply, Mailbox, PromptRequest, Reply};
+use crate::session::state::State;
 use crate::store::{Append, Store};
 use crate::sys::disk;
 use crate::tool::set::Tools;
@@ -126,7 +125,7 @@ impl Host for Alone {
 
     fn child(
         self: Arc<Self>,
-        _: crate::session::delegate::Child,
+        _: crate::session::messages::Child,
     ) -> crate::tool::BoxFuture<'static, Result<SessionId, RpcError>> {
         let error = RpcError::new(linger_protocol::error::Code::UnknownSession, "there is no other session");
         Box::pin(std::future::ready(Err(error)))

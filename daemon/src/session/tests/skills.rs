@@ -1,7 +1,7 @@
 //! Skills with `allowed-tools`: what a turn may do once it has read one.
 
 use super::*;
-use crate::session::actor::Named;
+use crate::session::messages::Named;
 use linger_protocol::agent::SkillLimit;
 
 const ECHO: &str = "---\nname: echo\ndescription: Echoes\nallowed-tools: Bash(echo:*)\n---\nEcho it.\n";

@@ -10,7 +10,7 @@ use linger_protocol::message::ContentBlock;
 use super::commands::lines_of;
 use super::step::Step;
 use super::{Turn, TurnEnded};
-use crate::session::until::{CHECKS_WITH, UntilState, check_input};
+use crate::session::state::until::{CHECKS_WITH, UntilState, check_input};
 use crate::tool::text::tail;
 
 /// How much of a check's output the model reads, in bytes: the end of it has the verdict, and the whole is with the call.

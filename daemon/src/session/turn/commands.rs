@@ -10,7 +10,7 @@ use linger_protocol::message::ContentBlock;
 
 use super::step::Step;
 use super::{Turn, TurnEnded};
-use crate::session::until::{CHECKS_WITH, command_input};
+use crate::session::state::until::{CHECKS_WITH, command_input};
 use crate::tool::text::tail;
 
 /// How much of a command's output the model reads, in bytes: about 8,000 tokens; the whole is with the call.

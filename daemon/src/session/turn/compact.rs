@@ -14,9 +14,9 @@ use super::{Purpose, Turn, TurnEnded};
 use crate::fault;
 use crate::provider::tools::ToolSpecs;
 use crate::provider::{Encoding, Failure, FailureClass, Message};
-use crate::session::actor::Wanted;
-use crate::session::compaction::{self, Need};
+use crate::session::context::compaction::{self, Need};
 use crate::session::context::{self, Context, estimate};
+use crate::session::messages::Wanted;
 
 /// The part of the window that the transcript for a summary may take, in percent: the answer needs the rest.
 const TRANSCRIPT: u64 = 70;

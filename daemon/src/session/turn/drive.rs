@@ -15,13 +15,14 @@ use super::step::Step;
 use super::{Opening, Purpose, Thought, Turn, TurnEnded};
 use crate::fault;
 use crate::provider::{Failure, FailureClass, Message, Response, Stop};
-use crate::session::actor::{Ending, NextStep, TurnMessage, Wanted};
-use crate::session::call_checkpoints;
+use crate::session::calls;
 use crate::session::calls::Begun;
-use crate::session::compaction::Effort;
+use crate::session::calls::checkpoints;
+use crate::session::context;
 use crate::session::delegate::Delegation;
+use crate::session::messages::{Ending, NextStep, TurnMessage, Wanted};
+use crate::session::state::Effort;
 use crate::session::state::undo::OpenCheckpoint;
-use crate::session::{calls, context};
 use crate::sys::clock;
 use crate::tool::set::ToolSet;
 
@@ -66,7 +67,7 @@ impl Turn {
         let mut step = Step::new(system, self.tools.clone(), context);
         if let Some(OpenCheckpoint { before, .. }) = opening.checkpoint.take() {
             // What the call did that was cut off, before anything else does something.
-            let after = Box::pin(call_checkpoints::after(&self.env, &self.workspace, before)).await;
+            let after = Box::pin(checkpoints::after(&self.env, &self.workspace, before)).await;
             self.emit.send(vec![EventBody::Checkpoint(after)], false, None)?;
         }
         if Box::pin(self.finish_last_step(&mut step, opening)).await? {

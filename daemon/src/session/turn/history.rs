@@ -7,52 +7,11 @@
 use linger_protocol::event::{Compacted, Event, EventBody, Level, NoticeCode};
 
 use super::{Opening, Turn, TurnEnded};
-use crate::session::actor::{TurnMessage, WRITE_RETRY};
-use crate::session::context::{self, Context};
+use crate::session::context::{self, Context, KEPT, Past};
+use crate::session::messages::{TurnMessage, WRITE_RETRY};
 use crate::session::state::tree::PassedOver;
 use crate::store::StoreError;
 use crate::sys::task;
-
-/// The longest history that is kept between turns, in bytes of events. Reading a longer one at each
-/// turn takes little time compared with the model.
-const KEPT: usize = 64 << 10;
-
-/// A history, read or followed.
-#[derive(Clone, Debug, Default)]
-pub struct Past {
-    builder: context::Builder,
-    /// The seq of its last event.
-    after: u64,
-    /// The length of the events in it, in bytes.
-    bytes: usize,
-}
-
-impl Past {
-    /// Adds the next event, of `bytes`. Drops everything if an event was missed or the history is too
-    /// long.
-    pub fn follow(&mut self, event: &Event, bytes: usize) {
-        let Some(seq) = event.seq.filter(|seq| *seq == self.after + 1) else { return };
-        if let EventBody::Rewound(_) | EventBody::Uncompacted(_) = &event.body {
-            // What counts again is read.
-            *self = Self::default();
-            return;
-        }
-        if context::is_read(&event.body) {
-            if self.bytes + bytes > KEPT {
-                *self = Self::default();
-                return;
-            }
-            self.builder.event(event.clone());
-            self.bytes += bytes;
-        }
-        self.after = seq;
-    }
-
-    /// A history read by a turn; no relevant events follow it up to `head`.
-    pub fn up_to(self, head: u64) -> Self {
-        Self { after: head, ..self }
-    }
-}
 
 /// Why a history cannot be read.
 enum Unread {

@@ -21,13 +21,12 @@
 //! | `commands` | the command lines of a prompt's command |
 //! | `shape` | answers that fit a schema |
 //! | `prefix` | the part of each request before the messages |
-//! | `emit` | messages to the actor |
+//! | `title` | the title that a cheap model gives a session |
 
 mod check;
 mod commands;
 mod compact;
 mod drive;
-mod emit;
 mod history;
 mod outage;
 mod prefix;
@@ -35,6 +34,7 @@ mod request;
 mod resolve;
 mod shape;
 mod step;
+pub mod title;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -46,22 +46,18 @@ use linger_protocol::id::{CallId, SessionId};
 use linger_protocol::session::{Effort as Thinking, PrefixFingerprint};
 use tokio::sync::{Notify, mpsc};
 
-use super::actor::TurnMessage;
-use super::calls::{self, Begun};
-use super::compaction::Effort;
-use super::env::{Env, Host};
-use super::state::{self, OutagePolicy, State};
 use crate::log::OpenStream;
 use crate::provider::{Failure, FailureClass, Stop};
+use crate::session::calls::{self, Begun};
+use crate::session::context::Past;
+use crate::session::env::{Env, Host};
+use crate::session::messages::{Emitter, TurnEnded, TurnMessage};
+use crate::session::state::Effort;
+use crate::session::state::{self, OutagePolicy, State};
 use crate::tool::Workspace;
 use crate::tool::background::Jobs;
 use crate::tool::set::ToolSet;
-pub use emit::Emitter;
-pub use history::Past;
 use outage::Outage;
-
-/// The turn has ended for a reason that its actor knows: the actor ended it, or the store failed.
-pub struct TurnEnded;
 
 /// The purpose of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

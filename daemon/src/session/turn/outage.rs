@@ -13,7 +13,7 @@ use super::{Turn, TurnEnded};
 use crate::provider::catalogue::Resolved;
 use crate::provider::retry::{self, Decision, Tries};
 use crate::provider::{Failure, FailureClass};
-use crate::session::actor::TurnMessage;
+use crate::session::messages::TurnMessage;
 use crate::session::state;
 use crate::sys::clock;
 

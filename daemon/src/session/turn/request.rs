@@ -21,7 +21,7 @@ use crate::provider::tools::ToolSpecs;
 use crate::provider::{
     Encoding, Failure, FailureClass, Images, Message, Provider, Request, RequestPrefix, Response, Stream, StreamEvent,
 };
-use crate::session::actor::{Fragment, TurnMessage};
+use crate::session::messages::{Fragment, TurnMessage};
 use crate::sys::task;
 
 /// A request.

@@ -12,7 +12,7 @@ use crate::provider::output_schema::OutputSchema;
 use crate::provider::parameter::Parameter;
 use crate::provider::tools::ToolSpecs;
 use crate::provider::{Encoding, Failure, FailureClass};
-use crate::session::compaction::{Action, Need};
+use crate::session::context::compaction::{Action, Need};
 use crate::session::context::{Context, of_bytes};
 use crate::tool::set::ToolSet;
 

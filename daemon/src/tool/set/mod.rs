@@ -265,7 +265,7 @@ mod tests {
             ProviderKind::Ollama,
         ] {
             let codec = codec(kind, Compat::NONE).unwrap();
-            let system = include_str!("../../session/system.md");
+            let system = include_str!("../../session/env/system.md");
             let request = Request { system, tools: tools.specs(), ..request(&messages) };
             let size = Encoding::default().encode(codec.as_ref(), &request).body.len();
             assert!(size < 10 << 10, "{size} bytes: {}", kind.name());

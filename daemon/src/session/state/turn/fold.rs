@@ -8,10 +8,10 @@ use linger_protocol::session::ProviderWait;
 use serde_json::Value;
 
 use super::{Call, Compaction, Run, Shape, Turn};
-use crate::session::circles::{Circles, Made};
-use crate::session::compaction::Effort;
+use crate::session::state::Effort;
 use crate::session::state::Queued;
-use crate::session::until::{CHECKS_WITH, UntilState, check_input, command_input};
+use crate::session::state::circles::{Circles, Made};
+use crate::session::state::until::{CHECKS_WITH, UntilState, check_input, command_input};
 
 impl Turn {
     pub(in super::super) fn start(id: TurnId, prompt: &PromptId, compacts: Option<PromptId>) -> Self {

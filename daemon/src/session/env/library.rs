@@ -4,8 +4,8 @@ use linger_protocol::RpcError;
 use linger_protocol::error::Code;
 use serde_json::Value;
 
-use super::env::Env;
 use crate::agent::{Library, Places};
+use crate::session::env::Env;
 use crate::sys::disk;
 use crate::tool::Workspace;
 
@@ -17,7 +17,11 @@ pub async fn library(env: &Env, workspace: &Workspace) -> Result<Library, RpcErr
 }
 
 /// The schema that the file of an agent sets for its answers.
-pub(super) async fn response_schema(env: &Env, workspace: &Workspace, agent: &str) -> Result<Option<Value>, RpcError> {
+pub(in crate::session) async fn response_schema(
+    env: &Env,
+    workspace: &Workspace,
+    agent: &str,
+) -> Result<Option<Value>, RpcError> {
     let library = library(env, workspace).await?;
     let agent = library.agents.into_iter().find(|entry| entry.name == agent);
     Ok(agent.and_then(|entry| entry.item.response_schema))

@@ -2,17 +2,16 @@
 //!
 //! [`cut`] selects the messages that a summary may replace, [`transcript()`] renders them for the model that writes it, [`judge`]
 //! accepts or rejects the summary; [`trim`] is the fallback. [`Effort`] bounds the tries of a step.
-//! Deliberately absent: asking the model and writing events (the turn), and applying them ([`super::context`]).
+//! Deliberately absent: asking the model and writing events (the turn), and applying them ([`crate::session::context`]).
 
 mod transcript;
 
+use crate::provider::{Message, Response, Stop};
+pub use crate::session::context::bytes;
+use crate::session::context::{Mark, Part, of_bytes};
+use crate::session::state::Effort;
 use linger_protocol::id::CallId;
 use linger_protocol::message::{ContentBlock, text_of};
-use serde::{Deserialize, Serialize};
-
-pub use super::context::bytes;
-use super::context::{Mark, Part, of_bytes};
-use crate::provider::{Message, Response, Stop};
 pub use transcript::transcript;
 
 /// The system prompt of the model that writes a summary.
@@ -44,21 +43,6 @@ pub const NOT_SHORTER: &str = "the summary is hardly shorter than the messages i
 
 /// A summary must save at least one in this many tokens of the context.
 const SAVES: u64 = 20;
-
-/// What a step has tried to make room.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Effort {
-    /// Whether the summary succeeded; absent if none was tried.
-    pub compacted: Option<bool>,
-    /// Whether it tried to trim older output.
-    pub trimmed: bool,
-    /// Whether the last trim found nothing more; reset by a restart.
-    #[serde(skip)]
-    pub exhausted: bool,
-    /// Whether the provider was unreachable for the summary; reset by a restart.
-    #[serde(skip)]
-    pub unreached: bool,
-}
 
 /// Why room is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,7 +186,7 @@ pub fn trim(messages: &[Message], marks: &[Mark], goal: u64, refused: bool) -> (
     let results = messages.iter().zip(marks).take(seen).filter(|(_, mark)| mark.part == Part::Results);
     for block in results.flat_map(|(message, _)| &message.content) {
         let ContentBlock::ToolResult { call_id, .. } = block else { continue };
-        let tokens = super::context::size(block);
+        let tokens = crate::session::context::size(block);
         if saved >= goal {
             break;
         }

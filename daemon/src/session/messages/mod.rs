@@ -1,41 +1,44 @@
 //! The messages that an actor receives: commands of clients, and what its turn reports and asks.
+//!
+//! The commands are here; `turn` has the messages between a turn and its actor, which `emit` sends, `permission` the calls that
+//! need a decision, `place` the requests that have to be prepared, `child` what parents and children are told of each other.
+
+mod child;
+mod emit;
+mod permission;
+mod place;
+mod turn;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use linger_protocol::RpcError;
 use linger_protocol::agent::{Role, SkillLimit};
 use linger_protocol::checkpoint::{Diff, Differences};
-use linger_protocol::child::ChildUpdate;
-use linger_protocol::event::{EventBody, NoticeCode, Process};
-use linger_protocol::id::{CallId, Cursor, MessageId, PromptId, QuestionId};
-use linger_protocol::message::{ContentBlock, StopReason, Times, Usage};
+use linger_protocol::event::{NoticeCode, Process};
+use linger_protocol::id::{Cursor, PromptId, QuestionId, SessionId};
 use linger_protocol::permission::Mode;
 use linger_protocol::question::{self as question_wire, Question, Subject};
-use linger_protocol::session::{self, Effort as Thinking, Environment, PrefixFingerprint, Prompted};
-use linger_protocol::tree::{RewindDone, Uncompacted};
+use linger_protocol::session::{self, Environment, Prompted};
+use linger_protocol::tree::{RewindDone, Rewound, Uncompacted};
 use linger_protocol::worktree::{Merged, Worktree, WorktreeStatus};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::children::ChildReport;
-use super::places::{EnterRequest, PlaceId, PlaceKind, PlaceStep};
-use super::respond;
 use crate::config::{Confirmed, Settled};
+use crate::log::Log;
 use crate::log::cursor::Position;
-use crate::log::{Log, PieceKind};
-use crate::provider::catalogue::Resolved;
-use crate::question::permission::{CallInfo, ResolvedAccess};
-use crate::session::delegate::Basis;
-use crate::session::preview::Preview;
-use crate::session::state::{OutagePolicy, Resolution, Run, Shape};
-use crate::session::until::UntilState;
-use crate::session::{Draft, turn};
-use crate::store::StoreError;
+use crate::session::state::Resolution;
 use crate::store::idempotency::Key;
+use crate::tool::Workspace;
 use crate::tool::set::ToolSet;
-use crate::tool::{Effects, Workspace};
+pub use child::{Basis, Child, ChildReport};
+pub use emit::{Emitter, TurnEnded};
+pub use permission::{PermissionAnswer, PermissionRequest, Preview, place};
+pub use place::{Began, EnterRequest, PlaceId, PlaceKind, PlaceStep};
+pub use turn::{Ending, Fragment, NextStep, TurnMessage, Wanted};
 
 /// Sends commands to an actor. They are boxed, as a turn's messages are: a channel has room for 32 in advance, and most sessions are
 /// idle or waiting.
@@ -43,6 +46,9 @@ pub type Mailbox = mpsc::UnboundedSender<Box<Command>>;
 
 /// The actor's end of its [`Mailbox`].
 pub type Commands = mpsc::UnboundedReceiver<Box<Command>>;
+
+/// The first and the longest wait before retrying after a failed write.
+pub const WRITE_RETRY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
 
 /// The reply channel of a command.
 pub type Reply<T> = oneshot::Sender<Result<T, RpcError>>;
@@ -70,31 +76,6 @@ impl Author {
     pub(crate) fn named(name: &str) -> Self {
         Self { name: name.to_owned(), process: None }
     }
-}
-
-/// What an answer may decide.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AnswerLimit {
-    /// Anything.
-    None,
-    /// What the grant of a token allows.
-    Grant {
-        /// Whether it may allow any call, or only those that change files in the workspace.
-        commands: bool,
-        /// The loosest mode that it may set.
-        most: Mode,
-    },
-}
-
-/// The open questions of the daemon's own that another one replaces.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stale {
-    /// All about the same subject.
-    All,
-    /// This one.
-    One(QuestionId),
-    /// None.
-    Nothing,
 }
 
 /// What decides about the calls of a session.
@@ -155,7 +136,7 @@ pub struct PromptRequest {
 
 impl PromptRequest {
     /// The request with the output schema of the session's agent.
-    pub(super) fn with_schema(mut self: Box<Self>, schema: Option<Value>) -> Box<Self> {
+    pub(in crate::session) fn with_schema(mut self: Box<Self>, schema: Option<Value>) -> Box<Self> {
         (self.prompt.schema, self.has_schema) = (schema, true);
         self
     }
@@ -168,6 +149,57 @@ impl PromptRequest {
         let (key, by, has_schema) = (None, Author::named(by), true);
         Command::Prompt(Box::new(Self { prompt, named, key, by, has_schema, reply }))
     }
+}
+
+/// What an answer may decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerLimit {
+    /// Anything.
+    None,
+    /// What the grant of a token allows.
+    Grant {
+        /// Whether it may allow any call, or only those that change files in the workspace.
+        commands: bool,
+        /// The loosest mode that it may set.
+        most: Mode,
+    },
+}
+
+/// The open questions of the daemon's own that another one replaces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stale {
+    /// All about the same subject.
+    All,
+    /// This one.
+    One(QuestionId),
+    /// None.
+    Nothing,
+}
+
+/// A request to go back, checked by the registry.
+#[derive(Debug)]
+pub struct GoBack {
+    /// The event, without its author.
+    pub rewound: Rewound,
+    /// The last event at the time of the check.
+    pub head: u64,
+    /// The answer.
+    pub done: RewindDone,
+}
+
+/// What is to be merged into the session's directory, checked by the registry.
+#[derive(Debug)]
+pub struct MergeWork {
+    /// The child.
+    pub child: SessionId,
+    /// The name of its agent.
+    pub agent: String,
+    /// Its worktree.
+    pub worktree: Worktree,
+    /// The commit.
+    pub commit: String,
+    /// What the child is called.
+    pub title: String,
 }
 
 /// A command to a session.
@@ -189,7 +221,7 @@ pub enum Command {
     /// Take it out of the bin.
     Restore(Option<Key>, Reply<session::OutOfBin>),
     /// Go back to before a prompt.
-    GoBack(Box<super::GoBack>, Option<Key>, Author, Reply<RewindDone>),
+    GoBack(Box<GoBack>, Option<Key>, Author, Reply<RewindDone>),
     /// Take back a compaction, if nothing has happened since this event.
     Uncompact(Uncompacted, u64, Option<Key>, Author, Reply<Uncompacted>),
     /// Remove the git worktree unless it has changes; replies with what became of it.
@@ -199,7 +231,7 @@ pub enum Command {
     /// Record what became of the git worktree.
     WorktreeIs(WorktreeStatus, Reply<()>),
     /// Merge the work of a child.
-    Merge(Box<super::MergeWork>, Option<Key>, Author, Reply<Merged>),
+    Merge(Box<MergeWork>, Option<Key>, Author, Reply<Merged>),
     /// Say what the turns changed.
     Diff(Diff, Reply<Differences>),
     /// Undo changes of files.
@@ -243,7 +275,7 @@ pub enum Command {
 
 impl Command {
     /// Whether the daemon's own log accepts it; that log has no turns and cannot be changed or removed.
-    pub(super) fn is_for_daemon(&self) -> bool {
+    pub(in crate::session) fn is_for_daemon(&self) -> bool {
         matches!(
             self,
             Self::Attach(..)
@@ -256,7 +288,7 @@ impl Command {
     }
 
     /// Whether a session in the bin accepts it: it can be read, deleted and taken out, and hears how its children end.
-    pub(super) fn is_for_binned(&self) -> bool {
+    pub(in crate::session) fn is_for_binned(&self) -> bool {
         matches!(
             self,
             Self::Attach(..)
@@ -276,7 +308,7 @@ impl Command {
 
     /// Its kind among the requests that take effect in the order of their arrival. `None` for what never waits: messages of the
     /// daemon itself, and those of the holder of a place.
-    pub(super) fn place_kind(&self) -> Option<PlaceKind> {
+    pub(in crate::session) fn place_kind(&self) -> Option<PlaceKind> {
         match self {
             Self::Enter(entry) => Some(entry.kind),
             Self::Attach(..) => Some(PlaceKind::Attach),
@@ -370,172 +402,7 @@ pub struct AttachPoint {
     pub person: Option<watch::Receiver<()>>,
 }
 
-/// A message from a turn to its actor.
-pub enum TurnMessage {
-    /// Events, whether to sync them, and who waits for the commit.
-    Emit(Vec<Draft>, bool, Option<oneshot::Sender<Result<(), StoreError>>>),
-    /// A message of the history; replies with the ids that the actor assigned. The last field waits for the commit.
-    Message(
-        Box<EventBody>,
-        oneshot::Sender<(MessageId, Vec<ContentBlock>)>,
-        Option<oneshot::Sender<Result<(), StoreError>>>,
-    ),
-    /// An attempt of this model failed: its shown text becomes a message, whose id is the reply.
-    Interrupted(String, Option<Times>, oneshot::Sender<MessageId>),
-    /// New text of open streams.
-    Pieces(Vec<Fragment>, oneshot::Sender<Result<(), StoreError>>),
-    /// The usage of the streaming answer so far.
-    Counted(Option<Box<Usage>>),
-    /// Ask whether a call may run.
-    AskPermission(Box<PermissionRequest>),
-    /// A call's question to the user; replies when the answer is on disk or the question is withdrawn.
-    Ask(Box<Question>, Reply<Resolution>),
-    /// Between two steps. With an ending if the turn would end here; it has ended unless the reply has prompts.
-    Boundary(Option<Box<Ending>>, oneshot::Sender<NextStep>),
-    /// Ask for the check of the turn; announces it if the latest answer has none yet.
-    Check(oneshot::Sender<Option<UntilState>>),
-    /// Announce the next command line of the prompt's command; gives all of them.
-    Runs(oneshot::Sender<Vec<Run>>),
-    /// The model cannot answer, for this reason: this other one stands in until the next turn.
-    FallBack(Box<Resolved>, String),
-    /// What a call gets to make a child, or the one that it has; whether it works in the background.
-    Delegate(CallId, bool, oneshot::Sender<Result<Basis, String>>),
-    /// How the child of a call gets on; replies whether the budget is spent, to the first once it is on disk.
-    Child(Box<ChildUpdate>, oneshot::Sender<bool>),
-    /// Ask for the current `provider/model`.
-    Model(oneshot::Sender<(String, Option<PrefixFingerprint>)>),
-    /// The turn has ended because the stored history is unreadable, for this reason.
-    Unreadable(String),
-    /// The history that it has read, for the next turn.
-    Read(Box<turn::Past>),
-}
-
-/// New text of a stream; the actor assigns its offset.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fragment {
-    /// Text of a block of the streaming answer.
-    Answer {
-        /// The block's index in the answer.
-        block: u32,
-        /// Its kind.
-        kind: PieceKind,
-        /// The text.
-        text: String,
-    },
-    /// Arguments of a call of the streaming answer, which gets its id with the first of them.
-    Call {
-        /// The block's index in the answer.
-        block: u32,
-        /// The tool.
-        name: String,
-        /// The text.
-        text: String,
-    },
-    /// Output of a call.
-    Output {
-        /// The call.
-        call: CallId,
-        /// Where it begins in the output, in bytes; a gap marks dropped output.
-        offset: u64,
-        /// The text.
-        text: String,
-    },
-}
-
-/// How a turn ends.
-#[derive(Clone, Debug)]
-pub struct Ending {
-    /// The stop reason.
-    pub reason: StopReason,
-    /// The problem, or the limit that was reached.
-    pub detail: Option<String>,
-    /// The next thing for a user to do.
-    pub hint: Option<String>,
-    /// When the provider accepts requests again, in Unix milliseconds.
-    pub until_at: Option<u64>,
-    /// The value that fits the prompt's schema.
-    pub answer: Option<Value>,
-}
-
-impl Ending {
-    /// An ending without details.
-    pub fn plain(reason: StopReason) -> Self {
-        Self { reason, detail: None, hint: None, until_at: None, answer: None }
-    }
-}
-
-/// The input of the next step.
-#[derive(Clone, Debug, Default)]
-pub struct NextStep {
-    /// Steering prompts, as messages of the log.
-    pub prompts: Vec<(MessageId, Vec<ContentBlock>)>,
-    /// What the model is told of commands in the background, as a message of the log.
-    pub news: Option<(MessageId, Vec<ContentBlock>)>,
-    /// `provider/model` from now on.
-    pub model: String,
-    /// The fingerprint of the requests' prefix, from the log.
-    pub setup: Option<PrefixFingerprint>,
-    /// A requested compaction.
-    pub compact: Option<Wanted>,
-    /// The output schema.
-    pub shape: Option<Shape>,
-    /// The session's effort.
-    pub thinking: Thinking,
-    /// What happens while the provider cannot answer.
-    pub outage: OutagePolicy,
-    /// The session's own limit of steps.
-    pub max_steps: Option<u32>,
-    /// The only tools that the session has.
-    pub tools: Option<Vec<String>>,
-}
-
-/// A compaction that a user asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// The prompt that requests it.
-    pub prompt: PromptId,
-    /// What the summary should focus on; may be empty.
-    pub focus: String,
-}
-
-/// A call that needs a decision.
-pub struct PermissionRequest {
-    /// The call.
-    pub call_id: CallId,
-    /// The tool's name.
-    pub tool: String,
-    /// The call's effects.
-    pub effects: Effects,
-    /// Its resolved target.
-    pub resolved: ResolvedAccess,
-    /// A description for users.
-    pub action: String,
-    /// Its arguments.
-    pub input: Arc<Value>,
-    /// The digest of tool, arguments and directory.
-    pub digest: String,
-    /// What it is about and would change.
-    pub preview: Preview,
-    /// The reply channel; a call that needs a user waits here.
-    pub reply: oneshot::Sender<PermissionAnswer>,
-}
-
-impl PermissionRequest {
-    /// The parts that rules check.
-    pub(super) fn info(&self) -> CallInfo<'_> {
-        CallInfo { tool: &self.tool, changes: self.effects.changes, access: self.effects.access.clone() }
-    }
-}
-
-/// The decision on a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PermissionAnswer {
-    /// A user allowed the call with this digest.
-    Yes(String),
-    /// The current mode and rules allow the call with this digest.
-    ForNow(String),
-    /// It may not run; the reason, for the model.
-    No(String),
-    /// It would change nothing, so no user is asked; its result.
-    Futile(String),
+/// Replies to a command; the caller may be gone.
+pub(in crate::session) fn respond<T>(reply: Reply<T>, result: Result<T, RpcError>) {
+    let _gone = reply.send(result);
 }

@@ -9,14 +9,16 @@ use linger_protocol::question::Blocks;
 use linger_protocol::session::PrefixFingerprint;
 use tokio::sync::{mpsc, oneshot};
 
-use super::TurnEnded;
+use super::{Ending, Fragment, NextStep, TurnMessage};
 use crate::question;
 use crate::session::Draft;
-use crate::session::actor::{Ending, Fragment, NextStep, TurnMessage};
+use crate::session::state::until::UntilState;
 use crate::session::state::{Resolution, Run};
-use crate::session::until::UntilState;
 use crate::store::StoreError;
 use crate::tool::{Ask, Choice, Chosen, Invalid, Wants};
+
+/// The turn has ended for a reason that its actor knows: the actor ended it, or the store failed.
+pub struct TurnEnded;
 
 /// Where a turn talks to its actor.
 #[derive(Clone)]
@@ -56,31 +58,37 @@ impl Emitter {
     }
 
     /// Waits until everything that was emitted is committed.
-    pub(super) async fn committed(&self) -> Result<(), TurnEnded> {
+    pub(in crate::session) async fn committed(&self) -> Result<(), TurnEnded> {
         let (done, committed) = oneshot::channel();
         self.send(Vec::new(), false, Some(done))?;
         settled(committed).await
     }
 
     /// Emits an event and waits until it is committed, and everything before it.
-    pub(super) async fn committed_event(&self, body: EventBody) -> Result<(), TurnEnded> {
+    pub(in crate::session) async fn committed_event(&self, body: EventBody) -> Result<(), TurnEnded> {
         let (done, committed) = oneshot::channel();
         self.send(vec![body], false, Some(done))?;
         settled(committed).await
     }
 
     /// Says something to people.
-    pub(super) fn notice(&self, level: Level, code: NoticeCode, text: String) -> Result<(), TurnEnded> {
+    pub(in crate::session) fn notice(&self, level: Level, code: NoticeCode, text: String) -> Result<(), TurnEnded> {
         self.send(vec![EventBody::notice(level, code, text)], false, None)
     }
 
     /// Emits a message of the history; gives the name that it got, and its content with the names of its calls.
-    pub(super) async fn message(&self, body: EventBody) -> Result<(MessageId, Vec<ContentBlock>), TurnEnded> {
+    pub(in crate::session) async fn message(
+        &self,
+        body: EventBody,
+    ) -> Result<(MessageId, Vec<ContentBlock>), TurnEnded> {
         self.named(body, None).await
     }
 
     /// As [`Self::message`], once it is committed.
-    pub(super) async fn committed_message(&self, body: EventBody) -> Result<(MessageId, Vec<ContentBlock>), TurnEnded> {
+    pub(in crate::session) async fn committed_message(
+        &self,
+        body: EventBody,
+    ) -> Result<(MessageId, Vec<ContentBlock>), TurnEnded> {
         let (done, committed) = oneshot::channel();
         let named = self.named(body, Some(done)).await?;
         settled(committed).await?;
@@ -98,7 +106,11 @@ impl Emitter {
     }
 
     /// What was shown of an attempt of `model` that failed becomes a message; gives its name.
-    pub(super) async fn interrupted(&self, model: String, times: Option<Times>) -> Result<MessageId, TurnEnded> {
+    pub(in crate::session) async fn interrupted(
+        &self,
+        model: String,
+        times: Option<Times>,
+    ) -> Result<MessageId, TurnEnded> {
         let (reply, named) = oneshot::channel();
         self.tell(TurnMessage::Interrupted(model, times, reply))?;
         named.await.map_err(|_| TurnEnded)
@@ -113,28 +125,28 @@ impl Emitter {
     }
 
     /// The `provider/model` that the session has now, and what stands before the conversation in its requests.
-    pub(super) async fn model(&self) -> Result<(String, Option<PrefixFingerprint>), TurnEnded> {
+    pub(in crate::session) async fn model(&self) -> Result<(String, Option<PrefixFingerprint>), TurnEnded> {
         let (reply, answer) = oneshot::channel();
         self.tell(TurnMessage::Model(reply))?;
         answer.await.map_err(|_| TurnEnded)
     }
 
     /// The check of the turn, if it has one; announces it if the latest answer has none yet.
-    pub(super) async fn check(&self) -> Result<Option<UntilState>, TurnEnded> {
+    pub(in crate::session) async fn check(&self) -> Result<Option<UntilState>, TurnEnded> {
         let (reply, answer) = oneshot::channel();
         self.tell(TurnMessage::Check(reply))?;
         answer.await.map_err(|_| TurnEnded)
     }
 
     /// The command lines of the prompt's command; announces the next one if none is under way.
-    pub(super) async fn runs(&self) -> Result<Vec<Run>, TurnEnded> {
+    pub(in crate::session) async fn runs(&self) -> Result<Vec<Run>, TurnEnded> {
         let (reply, answer) = oneshot::channel();
         self.tell(TurnMessage::Runs(reply))?;
         answer.await.map_err(|_| TurnEnded)
     }
 
     /// Between two steps, or at the end of the turn; see [`TurnMessage::Boundary`].
-    pub(super) async fn boundary(&self, ending: Option<Ending>) -> Result<NextStep, TurnEnded> {
+    pub(in crate::session) async fn boundary(&self, ending: Option<Ending>) -> Result<NextStep, TurnEnded> {
         let (reply, answer) = oneshot::channel();
         self.tell(TurnMessage::Boundary(ending.map(Box::new), reply))?;
         answer.await.map_err(|_| TurnEnded)
@@ -166,7 +178,7 @@ impl Emitter {
     }
 
     /// Waits until the actor has dropped the turn.
-    pub(super) async fn closed(&self) {
+    pub(in crate::session) async fn closed(&self) {
         self.0.closed().await;
     }
 
@@ -177,7 +189,7 @@ impl Emitter {
 }
 
 /// Waits for a commit; one that was refused ends the turn.
-pub(super) async fn settled(commit: oneshot::Receiver<Result<(), StoreError>>) -> Result<(), TurnEnded> {
+async fn settled(commit: oneshot::Receiver<Result<(), StoreError>>) -> Result<(), TurnEnded> {
     match commit.await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) | Err(_) => Err(TurnEnded),

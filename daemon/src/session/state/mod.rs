@@ -5,7 +5,9 @@
 
 mod apply;
 mod background;
+pub mod budget;
 mod children;
+pub mod circles;
 mod daemon;
 mod family;
 mod identity;
@@ -14,6 +16,7 @@ mod progress;
 mod question;
 mod queue;
 mod reaction;
+pub mod recovery;
 mod settings;
 mod stored;
 mod task;
@@ -23,6 +26,7 @@ mod title;
 pub mod tree;
 mod turn;
 pub mod undo;
+pub mod until;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -52,7 +56,7 @@ pub use settings::{OutagePolicy, Settings};
 use task::Task;
 use title::Title;
 use tree::History;
-pub use turn::{Call, Compaction, Run, Shape, Turn};
+pub use turn::{Call, Compaction, Effort, Run, Shape, Turn};
 use undo::UndoState;
 
 /// The state of a session.

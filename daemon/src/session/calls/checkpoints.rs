@@ -11,10 +11,10 @@ use linger_protocol::checkpoint::Checkpoint;
 use linger_protocol::event::{EventBody, Level, NoticeCode};
 use linger_protocol::id::CallId;
 
-use super::calls::Runner;
-use super::env::Env;
-use super::turn::TurnEnded;
 use crate::question::permission::reads_by_command;
+use crate::session::calls::Runner;
+use crate::session::env::Env;
+use crate::session::messages::TurnEnded;
 use crate::tool::checkpoint::Skip;
 use crate::tool::{Access, Effects, Workspace};
 
@@ -76,7 +76,7 @@ impl Runner {
 }
 
 /// The checkpoint after the call of `before`: with no changes, if there are none, and if none can be taken.
-pub(super) async fn after(env: &Env, workspace: &Workspace, before: Checkpoint) -> Checkpoint {
+pub(in crate::session) async fn after(env: &Env, workspace: &Workspace, before: Checkpoint) -> Checkpoint {
     let Checkpoint { checkpoint: since, root, call_id, .. } = before;
     let none = Checkpoint {
         checkpoint: since.clone(),

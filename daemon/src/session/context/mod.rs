@@ -6,15 +6,20 @@
 //! After events lost to damage, the next message is adapted to the last one ([`Context::mend`]).
 //! The codecs apply the rules of their formats.
 
+pub mod compaction;
+mod past;
+
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use linger_protocol::event::{Compacted, CompactionFailed, Event, EventBody, MessageAdded, Trimmed};
 use linger_protocol::id::{CallId, MessageId, TurnId};
 use linger_protocol::message::{ContentBlock, Role, Usage, text_of};
 
-use super::recovery::result_of;
 use crate::log::Stored;
 use crate::provider::{Message, json_size};
+use crate::session::state::recovery::result_of;
+pub(super) use past::KEPT;
+pub use past::Past;
 
 /// Declares which kinds of event make a context; the compiler names a kind that stands in neither list.
 macro_rules! kinds {

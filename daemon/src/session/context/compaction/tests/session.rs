@@ -21,8 +21,8 @@ use crate::provider::{Encoding, Message, Request};
 use crate::session::Draft;
 use crate::session::actor::stored;
 use crate::session::context::{self, Builder, Context};
-use crate::session::recovery::{self, Cause};
 use crate::session::state::State;
+use crate::session::state::recovery::{self, Cause};
 
 /// A session as its log and its context, side by side.
 #[derive(Default)]

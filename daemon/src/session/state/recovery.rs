@@ -11,11 +11,11 @@ use linger_protocol::event::{
 use linger_protocol::id::{CallId, MessageId};
 use linger_protocol::message::{AnswerEnd, ContentBlock};
 
-use super::Draft;
-use super::state::{Call, Compaction, State, Turn};
 use crate::config::AfterRestart;
 use crate::fault;
 use crate::log::{OpenStream, Piece, PieceKind};
+use crate::session::Draft;
+use crate::session::state::{Call, Compaction, State, Turn};
 
 /// How much of an unfinished call's output its result contains, in bytes, from its end.
 const OUTPUT: usize = 16 << 10;

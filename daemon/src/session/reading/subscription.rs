@@ -14,11 +14,11 @@ use linger_protocol::id::{CallId, Cursor, MessageId, QuestionId, SessionId, Turn
 use linger_protocol::message::{ContentBlock, Role};
 use tokio::sync::watch;
 
-use super::actor::AttachPoint;
 use crate::fault;
 use crate::log::cursor::Position;
 use crate::log::{Health, Log, OpenStream, Piece, PieceKind, Stored};
 use crate::provider::call_text;
+use crate::session::messages::AttachPoint;
 use crate::store::{LARGE, Store, StoreError};
 use crate::sys::clock;
 use crate::sys::task;

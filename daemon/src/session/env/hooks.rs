@@ -8,10 +8,10 @@ use std::sync::Arc;
 use linger_protocol::id::SessionId;
 use serde_json::{Map, Value, json};
 
-use super::env::Env;
 use crate::config::{Hook, HookEvent};
 use crate::process::server::Spawn;
 use crate::process::{End, Input, Stderr};
+use crate::session::env::Env;
 use crate::tool::{Workspace, text};
 
 /// The most text that a hook adds, in bytes: a page of errors of a compiler.

@@ -4,6 +4,10 @@
 //! their effects allow it; the others run alone, in the model's order. A call that started before a restart needs no permission
 //! and no second start: it is joined, or runs again if it only reads.
 
+pub mod checkpoints;
+mod hooks;
+mod preview;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,18 +24,18 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use super::Draft;
-use super::actor::{Fragment, PermissionAnswer, PermissionRequest, TurnMessage};
-use super::call_hooks::{Hooked, NotRun, Prepared};
-use super::delegate::Delegation;
-use super::env::Env;
-use super::preview::{Preview, place};
-use super::state::State;
-use super::turn::{Emitter, TurnEnded};
 use crate::fault;
 use crate::log::{OpenStream, Piece};
 use crate::provider::json_size;
 use crate::question::permission::{ResolvedAccess, digest};
+use crate::session::Draft;
+use crate::session::calls::hooks::{Hooked, NotRun, Prepared};
+use crate::session::delegate::Delegation;
+use crate::session::env::Env;
+use crate::session::messages::{Emitter, TurnEnded};
+use crate::session::messages::{Fragment, PermissionAnswer, PermissionRequest, TurnMessage};
+use crate::session::messages::{Preview, place};
+use crate::session::state::State;
 use crate::store::artifact::{name_or_other, type_or_other};
 use crate::store::blob::{Held, StowError, in_base64};
 use crate::sys::disk;

@@ -10,8 +10,8 @@ use linger_protocol::id::{PromptId, SessionId, TurnId};
 use linger_protocol::message::{ContentBlock, Role, text_of};
 use linger_protocol::tree::PromptRow;
 
-use super::context::call_ids;
-use super::state::State;
+use crate::session::context::call_ids;
+use crate::session::state::State;
 use crate::store::{Store, StoreError};
 use crate::tool::text::one_line;
 

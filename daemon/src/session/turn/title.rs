@@ -10,11 +10,11 @@ use linger_protocol::message::{ContentBlock, Role, Usage, text_of};
 use linger_protocol::session::Effort;
 use tokio::time::timeout;
 
-use super::env::Env;
 use crate::provider::catalogue::Resolved;
 use crate::provider::models::Prices;
 use crate::provider::tools::ToolSpecs;
 use crate::provider::{Encoding, Images, Message, Request, Stop, StreamEvent};
+use crate::session::env::Env;
 use crate::tool::text;
 
 /// What a cheap model costs at most, in US dollars per million tokens of requests and of answers: a title is a few hundred of them.

@@ -3,6 +3,12 @@
 //! They are below the session and know no actor. An actor talks to its registry through [`Host`], so that a test can build an actor
 //! without a registry.
 
+pub mod attention;
+pub mod hooks;
+pub mod library;
+pub mod names;
+pub mod queued_bytes;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,11 +22,6 @@ use linger_protocol::session::PrefixFingerprint;
 use linger_protocol::variable::IN_MEMORY;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
-use super::actor::{Command, Commands};
-use super::attention::Attention;
-use super::delegate::Child;
-use super::names::Names;
-use super::queued_bytes::QueuedBytes;
 use crate::agent::{self, Entry, Library};
 use crate::config::instructions::workspace_root;
 use crate::config::providers::Providers;
@@ -32,6 +33,11 @@ use crate::mcp::{Logins, Outside, Servers};
 use crate::process::server::Children;
 use crate::provider::catalogue::Resolved;
 use crate::question::PendingQuestions;
+use crate::session::env::attention::Attention;
+use crate::session::env::names::Names;
+use crate::session::env::queued_bytes::QueuedBytes;
+use crate::session::messages::Child;
+use crate::session::messages::{Command, Commands};
 use crate::store::Store;
 use crate::sys::disk;
 use crate::tool::added::AddedDirs;

@@ -9,11 +9,11 @@ use linger_protocol::event::{AfterCrash, EventBody, Level, NoticeCode, Outcome};
 use linger_protocol::message::{ContentBlock, text_of};
 use serde_json::{Value, json};
 
-use super::calls::Runner;
-use super::hooks::{Hooks, Refusal, Said, of_call};
-use super::turn::TurnEnded;
 use crate::config::{Hook, HookEvent};
 use crate::question::permission::{CallInfo, ResolvedAccess, concerns};
+use crate::session::calls::Runner;
+use crate::session::env::hooks::{Hooks, Refusal, Said, of_call};
+use crate::session::messages::TurnEnded;
 use crate::sys::disk;
 use crate::tool::{Call, Effects, Tool, ToolOutput, text};
 

@@ -13,7 +13,7 @@ use linger_protocol::error::Code;
 use linger_protocol::event::{ChangeKind, Event, EventBody, FileChange, FileType, ToolFinished};
 use linger_protocol::id::{BlobId, SessionId, TurnId};
 
-use super::env::Env;
+use crate::session::env::Env;
 use crate::store::blob::Blobs;
 use crate::sys::task;
 use crate::tool::Workspace;

@@ -14,7 +14,7 @@ use crate::sys::task;
 #[derive(Default)]
 pub(super) struct Attending {
     /// Whether a terminal of a person was attached, and its leaving was not noticed yet.
-    pub(super) attended: bool,
+    attended: bool,
     /// Where the desktop of the last client is.
     desktop: BTreeMap<String, String>,
     /// There were too many notifications: none before this time.
@@ -22,6 +22,11 @@ pub(super) struct Attending {
 }
 
 impl Attending {
+    /// Whether a terminal of a person was attached, and its leaving was not noticed yet.
+    pub(super) fn has_person(&self) -> bool {
+        self.attended
+    }
+
     /// Takes the variables of a client that say where its desktop is; all others are forgotten.
     pub(super) fn bring(&mut self, env: &BTreeMap<String, String>) {
         let brought = DESKTOP.iter().filter_map(|name| Some(((*name).to_owned(), env.get(*name)?.clone())));

@@ -8,6 +8,47 @@ use crate::store::blob::Held;
 use crate::tool::Invalid;
 use crate::tool::background::{self, Ended, Report, Start};
 
+/// The commands in the background; they end with the actor.
+pub(super) struct Background {
+    jobs: Jobs,
+    /// Starts that are wanted, and ends.
+    reports: mpsc::UnboundedReceiver<Box<Report>>,
+}
+
+impl Background {
+    /// The next start that is wanted, or end.
+    pub(super) async fn next(&mut self) -> Option<Box<Report>> {
+        self.reports.recv().await
+    }
+
+    /// The handle for a turn.
+    pub(super) fn jobs(&self) -> Jobs {
+        self.jobs.clone()
+    }
+
+    /// The number of running commands.
+    pub(super) fn running(&self) -> usize {
+        self.jobs.running()
+    }
+
+    /// Kills all for this reason; whether there was one.
+    pub(super) fn kill_all(&self, why: &'static str) -> bool {
+        self.jobs.kill_all(why)
+    }
+
+    /// Ends all for this reason, and waits for it.
+    pub(super) async fn end(&self, why: &'static str) {
+        self.jobs.end(why).await;
+    }
+}
+
+impl Default for Background {
+    fn default() -> Self {
+        let (jobs, reports) = Jobs::new();
+        Self { jobs, reports }
+    }
+}
+
 impl Actor {
     /// Hears of a command that is to be started, or has ended.
     pub(super) fn job_report(&mut self, report: Report) {
@@ -15,7 +56,7 @@ impl Actor {
             Report::Start(start) => self.start_background(start),
             Report::Ended(id) => {
                 let open = self.state.background.running().any(|job| job.id == id);
-                if let Some(ended) = self.jobs.ended(&id).filter(|_| open) {
+                if let Some(ended) = self.background.jobs.ended(&id).filter(|_| open) {
                     self.background_ended(id, ended);
                 }
             }
@@ -42,7 +83,7 @@ impl Actor {
         let draft = self.in_turn(EventBody::BackgroundStarted { background, call_id, command });
         let (done, committed) = oneshot::channel();
         self.append(vec![draft], Vec::new(), true, Some(done));
-        self.jobs.begin(id, start, async move { matches!(committed.await, Ok(Ok(()))) });
+        self.background.jobs.begin(id, start, async move { matches!(committed.await, Ok(Ok(()))) });
     }
 
     fn background_ended(&mut self, background: BackgroundId, ended: Ended) {
@@ -58,9 +99,9 @@ impl Actor {
     /// Records the ends of commands that do not run any more: those of an earlier daemon, and those whose end could not be written.
     pub(super) fn end_background(&mut self) {
         let open = self.state.background.running().map(|job| &job.id);
-        let gone: Vec<BackgroundId> = open.filter(|id| !self.jobs.runs(id)).cloned().collect();
+        let gone: Vec<BackgroundId> = open.filter(|id| !self.background.jobs.runs(id)).cloned().collect();
         for id in gone {
-            let ended = self.jobs.ended(&id).unwrap_or_else(|| Ended {
+            let ended = self.background.jobs.ended(&id).unwrap_or_else(|| Ended {
                 exit: None,
                 reason: Some("the daemon was restarted".to_owned()),
                 last_words: String::new(),

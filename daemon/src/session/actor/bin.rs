@@ -23,7 +23,7 @@ impl Actor {
         if self.state.settings.binned_at.is_some() {
             return respond(reply, Ok(()));
         }
-        self.jobs.kill_all(BINNED);
+        self.background.kill_all(BINNED);
         self.env.forget_secrets(&self.id);
         tracing::info!(target: "session", session = %self.id, "put into the bin");
         let outcome = self.remember(key, &());

@@ -8,18 +8,37 @@ use crate::session::reading::changes;
 use crate::session::state::undo::OpenCheckpoint;
 use crate::sys::task;
 
+/// The checkpoint after a call that was cut off; taking it ends with the actor.
+#[derive(Default)]
+pub(super) struct ClosingCheckpoint(JoinSet<Checkpoint>);
+
+impl ClosingCheckpoint {
+    /// Whether none is being taken.
+    pub(super) fn is_idle(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The checkpoint, absent if its task has panicked; pending forever if none is being taken.
+    pub(super) async fn next(&mut self) -> Option<Checkpoint> {
+        match self.0.join_next().await {
+            Some(taken) => taken.ok(),
+            None => std::future::pending().await,
+        }
+    }
+}
+
 impl Actor {
     /// Has the checkpoint taken that an interrupted call lacks, unless a turn runs: that does it before anything else.
     pub(super) fn tend_checkpoint(&mut self) {
         // A turn that is about to run does it itself.
         let runs =
             self.state.turn.as_ref().is_some_and(|turn| !turn.wait.offered) || !matches!(self.phase, Phase::Idle);
-        if runs || !self.checkpoints.is_empty() {
+        if runs || !self.checkpoints.is_idle() {
             return;
         }
         let Some(OpenCheckpoint { before, .. }) = self.state.undo.open.as_deref().cloned() else { return };
         let (env, workspace) = (self.env.clone(), self.workspace.clone());
-        self.checkpoints.spawn(async move { after(&env, &workspace, before).await });
+        self.checkpoints.0.spawn(async move { after(&env, &workspace, before).await });
     }
 
     /// Records the checkpoint after an interrupted call, unless that is done.

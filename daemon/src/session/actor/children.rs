@@ -28,8 +28,8 @@ impl Actor {
     /// Gives a call what it needs to make a child, or the one that it has.
     pub(super) fn delegate(&mut self, call: &CallId, background: bool, reply: oneshot::Sender<Result<Basis, String>>) {
         let basis = self.basis(call, background);
-        if let (Phase::Running(running), Ok(Basis { known: None, .. })) = (&mut self.phase, &basis) {
-            running.delegating.insert(call.clone());
+        if let (Some(running), Ok(Basis { known: None, .. })) = (self.running_mut(), &basis) {
+            running.begin_delegating(call.clone());
         }
         // A stopped turn does not wait for the reply.
         let _gone = reply.send(basis);
@@ -68,7 +68,7 @@ impl Actor {
             return Err("not run: an agent may not delegate in the background; wait for the result".to_owned());
         }
         let of_turn = self.state.turn.as_ref().map_or(0, |turn| turn.delegated as usize);
-        let under_way = if let Phase::Running(running) = &self.phase { running.delegating.len() } else { 0 };
+        let under_way = self.running().map_or(0, Running::delegating);
         if of_turn + under_way >= limits.per_turn as usize {
             return Err(format!("not run: a turn may delegate {} tasks; do the rest yourself", limits.per_turn));
         }
@@ -81,8 +81,8 @@ impl Actor {
 
     /// Records how the child of a running call gets on; tells whether the budget is spent.
     pub(super) fn child_updated(&mut self, update: ChildUpdate, reply: oneshot::Sender<bool>) {
-        if let Phase::Running(running) = &mut self.phase {
-            running.delegating.remove(&update.call_id);
+        if let Some(running) = self.running_mut() {
+            running.end_delegating(&update.call_id);
         }
         // It has no task until this is on disk.
         let (sync, is_first) = (update.status == ChildStatus::Started, update.status == ChildStatus::Started);

@@ -17,7 +17,7 @@ impl Actor {
             Command::Cancel(background, asked) if matches!(self.phase, Phase::Failed(..)) => {
                 self.cancel_prepared();
                 if background {
-                    self.jobs.kill_all(ENDED_BY_USER);
+                    self.background.kill_all(ENDED_BY_USER);
                 }
                 return self.cancel_later(asked).await;
             }
@@ -123,14 +123,14 @@ impl Actor {
                 let _gone = reply.send(self.interrupted(model, times));
             }
             TurnMessage::Pieces(fragments, done) => self.pieces(fragments, done),
-            TurnMessage::Counted(usage) => self.counted = usage.map(|usage| *usage),
+            TurnMessage::Counted(usage) => self.recorded.set_usage(usage.map(|usage| *usage)),
             TurnMessage::AskPermission(request) => self.request_permission(*request),
             TurnMessage::Ask(question, reply) => self.ask_question(*question, reply),
             TurnMessage::Boundary(ending, reply) => self.boundary_or_hold(ending.map(|ending| *ending), reply),
             TurnMessage::Check(reply) => self.check(reply),
             TurnMessage::Runs(reply) => self.runs(reply),
             TurnMessage::Unreadable(why) => self.offer(&why),
-            TurnMessage::Read(past) => self.past = past.up_to(self.state.progress.head),
+            TurnMessage::Read(past) => self.recorded.set_past(past.up_to(self.state.progress.head)),
             TurnMessage::FallBack(resolved, why) => self.fall_back(&resolved, &why),
             TurnMessage::Delegate(call, background, reply) => self.delegate(&call, background, reply),
             TurnMessage::Child(update, reply) => self.child_updated(*update, reply),

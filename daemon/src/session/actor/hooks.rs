@@ -9,20 +9,24 @@ use crate::session::env::hooks::{Hooks, Refusal};
 /// The most of them at a time in one session: a step can ask a hundred questions.
 const MAX_RUNNING: usize = 8;
 
+/// The hooks that hold up nothing; they end with the actor.
+#[derive(Default)]
+pub(super) struct RunningHooks(JoinSet<()>);
+
 impl Actor {
     /// Starts the hooks of this event. One that refuses or fails is a notice.
     pub(super) fn start_hooks(&mut self, event: HookEvent, fields: impl FnOnce() -> Map<String, Value>) {
         let hooks = Hooks::of(&self.env, &self.workspace, &self.id);
-        while self.hooks.try_join_next().is_some() {}
+        while self.hooks.0.try_join_next().is_some() {}
         if !hooks.has(event) {
             return;
         }
-        if self.hooks.len() >= MAX_RUNNING {
+        if self.hooks.0.len() >= MAX_RUNNING {
             tracing::warn!(target: "hook", session = %self.id, event = event.name(), "not run: {MAX_RUNNING} hooks run already");
             return;
         }
         let (host, id, fields) = (self.host.clone(), self.id.clone(), fields());
-        self.hooks.spawn(async move {
+        self.hooks.0.spawn(async move {
             if let Err(Refusal { why, .. }) = hooks.run(event, fields, |_| true).await {
                 host.warn(&id, NoticeCode::HookFailed, why);
             }

@@ -73,8 +73,8 @@ impl Actor {
     /// Fails if the rules that an answer names do not decide on the very call that it is for: a mistake, as what was shown does.
     /// Those in force may allow the rest of it. The call of an interrupted turn is not known yet, so any rule is taken then.
     fn must_cover(&self, asked: &QuestionState, named: Vec<Rule>, allows: bool) -> Result<(), RpcError> {
-        let Phase::Running(running) = &self.phase else { return Ok(()) };
-        let Some(request) = running.waiting.get(&asked.id).filter(|_| !named.is_empty()) else { return Ok(()) };
+        let request = self.running().and_then(|running| running.request(&asked.id));
+        let Some(request) = request.filter(|_| !named.is_empty()) else { return Ok(()) };
         let texts: Vec<String> = named.iter().map(|rule| format!("`{rule}`")).collect();
         let with_those_in_force: Vec<String> =
             self.state.settings.grants.iter().cloned().chain(named.iter().map(Rule::to_string)).collect();

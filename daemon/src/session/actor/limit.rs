@@ -49,8 +49,7 @@ impl Actor {
     /// Whether a question is about a call that mode `edit` would run by itself: a change of a file in the workspace, and of none that
     /// steers git, linger or which programs run. Unknown is no: the call may not be there yet, after a restart.
     fn edits(&self, asked: &QuestionState) -> bool {
-        let Phase::Running(running) = &self.phase else { return false };
-        running.waiting.get(&asked.id).is_some_and(|request| {
+        self.running().and_then(|running| running.request(&asked.id)).is_some_and(|request| {
             let info = request.info();
             matches!(info.access, crate::tool::Access::Write(_))
                 && matches!(decide(&Rules::default(), &[], Mode::Edit, &info, &request.resolved), Verdict::Allow { .. })

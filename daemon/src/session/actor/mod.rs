@@ -22,6 +22,7 @@ mod questions;
 mod record;
 mod reply;
 mod requests;
+mod running;
 mod storage;
 #[cfg(test)]
 mod tests;
@@ -84,6 +85,7 @@ pub use record::{blob_fold, environment, idle_effort, question_fold, spent, stor
 use record::{message_of, missing_variables, notice};
 use reply::{CANCELLED_LATER, respond_all, respond_holding, respond_when};
 pub use requests::add_directories;
+use running::Running;
 use storage::known;
 
 /// How long a stopped turn may take before it is abandoned. Its processes are killed immediately.
@@ -146,19 +148,6 @@ impl Phase {
     }
 }
 
-struct Running {
-    task: JoinHandle<()>,
-    messages: mpsc::UnboundedReceiver<Box<TurnMessage>>,
-    /// Ends its wait for a provider that cannot answer.
-    nudge: Arc<Notify>,
-    /// Calls that wait for a decision.
-    waiting: HashMap<QuestionId, PermissionRequest>,
-    /// Calls that make a child, of which nothing is recorded yet.
-    delegating: HashSet<CallId>,
-    /// The boundary that a question holds back.
-    held: Option<(Option<Ending>, oneshot::Sender<NextStep>)>,
-}
-
 enum Then {
     /// The turn ends as cancelled.
     Cancel(Vec<KeyedReply>),
@@ -175,48 +164,23 @@ pub struct Actor {
     host: Arc<dyn Host>,
     log: Arc<Log>,
     state: State,
-    /// The usage of the streaming answer; not stored, so a crash loses it.
-    counted: Option<Usage>,
-    /// This session's share of the bound on queued prompts.
-    waits: Share,
-    /// Reply channels of questions that are not permissions; after a restart only of those asked again.
-    askers: HashMap<QuestionId, Vec<Reply<Resolution>>>,
-    /// Results of open calls, until all have one and become a message.
-    results: HashMap<CallId, ContentBlock>,
     workspace: Arc<Workspace>,
-    /// The history, if short and known.
-    past: Past,
     phase: Phase,
     /// Requests that are being prepared, and what waits for them.
     places: PlaceQueue,
-    /// Outcomes that may not be committed yet.
-    remembered: Vec<Outcome>,
-    /// The wait after the last failed write, and the time when writing worked again.
-    mended: Option<(Duration, Instant)>,
-    /// A cancelled turn whose end could not be written yet; it does not run.
-    cancelled: Option<Cancelled>,
-    /// The last merge, whose event may not be written yet.
-    last_merge: Option<Box<worktree::LastMerge>>,
-    /// When open questions are denied.
+    recorded: record::Recorded,
+    writes: storage::Writes,
+    askers: questions::Askers,
+    last_merge: worktree::LastMerge,
     deadlines: unattended::Deadlines,
-    /// Notifications of people.
     attending: attention::Attending,
-    /// The hooks that hold up nothing; they end with the actor.
-    hooks: JoinSet<()>,
-    /// The request for a title; it ends with the actor.
-    titles: JoinSet<Option<Titled>>,
-    /// The checkpoint after a call that was cut off; it ends with the actor.
-    checkpoints: JoinSet<Checkpoint>,
-    /// The first prompt, while its turn runs: what the title is of.
-    first_prompt: Option<String>,
-    /// The commands in the background; they end with the actor.
-    jobs: Jobs,
+    hooks: hooks::RunningHooks,
+    titles: titles::Titles,
+    checkpoints: checkpoints::ClosingCheckpoint,
+    background: background::Background,
     /// Keeps the MCP servers that a client brought.
-    servers: Option<Loaded>,
-    /// What follows children.
+    servers: requests::ClientServers,
     followers: children::Followers,
-    /// What they report.
-    reports: mpsc::UnboundedReceiver<Box<Report>>,
 }
 
 /// Clears the "cannot write" report of a session when its actor ends.
@@ -229,15 +193,6 @@ impl Drop for ClearUnwritten {
     fn drop(&mut self) {
         self.found.written(&self.id);
     }
-}
-
-/// A turn that a user has cancelled.
-#[derive(Default)]
-struct Cancelled {
-    /// The turn; if absent, the unfinished turn in the store.
-    turn: Option<TurnId>,
-    /// Keys of the cancel requests.
-    keys: Vec<Key>,
 }
 
 impl Actor {
@@ -300,38 +255,28 @@ impl Actor {
         state: State,
         workspace: Arc<Workspace>,
     ) -> Self {
-        let (results, remembered, askers) = (HashMap::new(), Vec::new(), HashMap::new());
-        let waits = env.queued_bytes.share();
-        let (jobs, reports) = Jobs::new();
-        let (counted, past, phase, mended, cancelled) = (None, Past::default(), Phase::Idle, None, None);
+        let recorded = record::Recorded::new(env.queued_bytes.share());
         Self {
             id,
             env,
             host,
             log,
             state,
-            counted,
-            askers,
-            results,
-            waits,
             workspace,
-            past,
-            phase,
+            phase: Phase::Idle,
             places: PlaceQueue::default(),
-            remembered,
-            mended,
-            cancelled,
-            last_merge: None,
+            recorded,
+            writes: storage::Writes::default(),
+            askers: questions::Askers::default(),
+            last_merge: worktree::LastMerge::default(),
             deadlines: unattended::Deadlines::default(),
             attending: attention::Attending::default(),
-            hooks: JoinSet::new(),
-            titles: JoinSet::new(),
-            checkpoints: JoinSet::new(),
-            first_prompt: None,
-            jobs,
-            servers: None,
+            hooks: hooks::RunningHooks::default(),
+            titles: titles::Titles::default(),
+            checkpoints: checkpoints::ClosingCheckpoint::default(),
+            background: background::Background::default(),
+            servers: requests::ClientServers::default(),
             followers: children::Followers::default(),
-            reports,
         }
     }
 
@@ -396,21 +341,21 @@ impl Actor {
 
     async fn next_wake(&mut self, commands: &mut Commands) -> Wake {
         let deadline = self.next_deadline();
-        let (due, attended) = (self.attention_due(), self.attending.attended);
+        let (due, attended) = (self.attention_due(), self.attending.has_person());
         let may_unload = self.askers.is_empty()
-            && self.jobs.running() == 0
+            && self.background.running() == 0
             && self.state.children.under_way.is_empty()
             && self.places.is_empty()
             && due.is_none()
-            && self.titles.is_empty()
-            && self.checkpoints.is_empty();
+            && self.titles.is_idle()
+            && self.checkpoints.is_idle();
         match &mut self.phase {
             Phase::Running(running) => tokio::select! {
                 command = commands.recv() => Wake::Command(command),
-                message = running.messages.recv() => Wake::Turn(message),
-                Some(report) = self.reports.recv() => Wake::Job(report),
-                Some(titled) = self.titles.join_next() => Wake::Titled(titled.ok().flatten()),
-                Some(taken) = self.checkpoints.join_next() => Wake::Checkpoint(taken.ok()),
+                message = running.next() => Wake::Turn(message),
+                Some(report) = self.background.next() => Wake::Job(report),
+                titled = self.titles.next() => Wake::Titled(titled),
+                taken = self.checkpoints.next() => Wake::Checkpoint(taken),
                 () = tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => Wake::Unanswered,
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => Wake::Attention,
                 () = self.log.unattended(), if attended => Wake::Left,
@@ -419,10 +364,10 @@ impl Actor {
             },
             Phase::Git(at_git) => tokio::select! {
                 command = commands.recv() => Wake::Command(command),
-                worked = &mut at_git.worked => Wake::Worked(worked.ok().map(Box::new)),
-                Some(report) = self.reports.recv() => Wake::Job(report),
-                Some(titled) = self.titles.join_next() => Wake::Titled(titled.ok().flatten()),
-                Some(taken) = self.checkpoints.join_next() => Wake::Checkpoint(taken.ok()),
+                worked = at_git.next() => Wake::Worked(worked),
+                Some(report) = self.background.next() => Wake::Job(report),
+                titled = self.titles.next() => Wake::Titled(titled),
+                taken = self.checkpoints.next() => Wake::Checkpoint(taken),
                 () = self.log.unattended(), if attended => Wake::Left,
                 () = self.log.broken() => Wake::Broken,
             },
@@ -437,15 +382,14 @@ impl Actor {
             // Nothing begins before git is done.
             Phase::Failed(_, until, Some(at_git)) => tokio::select! {
                 command = commands.recv() => Wake::Command(command),
-                worked = async { tokio::time::sleep_until(*until).await; (&mut at_git.worked).await } =>
-                    Wake::Worked(worked.ok().map(Box::new)),
+                worked = async { tokio::time::sleep_until(*until).await; at_git.next().await } => Wake::Worked(worked),
             },
             // A session with readers is not unloaded and has no timer.
             Phase::Idle => tokio::select! {
                 command = commands.recv() => Wake::Command(command),
-                Some(report) = self.reports.recv() => Wake::Job(report),
-                Some(titled) = self.titles.join_next() => Wake::Titled(titled.ok().flatten()),
-                Some(taken) = self.checkpoints.join_next() => Wake::Checkpoint(taken.ok()),
+                Some(report) = self.background.next() => Wake::Job(report),
+                titled = self.titles.next() => Wake::Titled(titled),
+                taken = self.checkpoints.next() => Wake::Checkpoint(taken),
                 () = async { self.log.unwatched().await; tokio::time::sleep(self.env.config.idle_unload()).await },
                     if may_unload => Wake::Idle,
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => Wake::Attention,

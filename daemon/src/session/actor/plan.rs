@@ -113,7 +113,7 @@ impl Actor {
         self.append(drafts, outcome.into_iter().collect(), true, Some(done));
         respond_when(reply, committed, ());
         if let (true, Phase::Git(at_git)) = (goes_on, &mut self.phase) {
-            at_git.starts_held = true;
+            at_git.start_held();
         }
         if goes_on && matches!(self.phase, Phase::Idle) {
             self.start_next(true);

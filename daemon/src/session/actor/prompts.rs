@@ -162,9 +162,9 @@ impl Actor {
         match (&mut self.phase, when) {
             (Phase::Running(_), When::Interrupt) => self.stop(Then::Interrupt),
             // Someone is there: a turn that waits for its provider tries at once.
-            (Phase::Running(running), _) => running.nudge.notify_one(),
+            (Phase::Running(running), _) => running.nudge(),
             // Held prompts start when git is done.
-            (Phase::Git(at_git), _) => at_git.starts_held = true,
+            (Phase::Git(at_git), _) => at_git.start_held(),
             (Phase::Idle, _) if self.state.turn.is_some() => drop(self.resume_interrupted(Vec::new())),
             (Phase::Idle, _) => self.start_next(true),
             _ => {}

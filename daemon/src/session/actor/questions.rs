@@ -20,6 +20,26 @@ use crate::tool::Access;
 /// its probability is one in two thousand.
 const RANDOM: usize = 10;
 
+/// Reply channels of questions that are not permissions; after a restart only of those asked again.
+#[derive(Default)]
+pub(super) struct Askers(HashMap<QuestionId, Vec<Reply<Resolution>>>);
+
+impl Askers {
+    /// Whether nothing waits for an answer.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Forgets those whose questions were never stored.
+    pub(super) fn keep_only(&mut self, state: &State) {
+        self.0.retain(|question, _| state.question(question).is_some());
+    }
+
+    fn add(&mut self, question: QuestionId, reply: Reply<Resolution>) {
+        self.0.entry(question).or_default().push(reply);
+    }
+}
+
 impl Actor {
     pub(super) async fn answer(&mut self, answer: Answer, by: Author, limit: AnswerLimit, asked: KeyedReply) {
         let Some(KeyedReply { key, reply }) = self.first_time(asked).await else { return };
@@ -153,9 +173,7 @@ impl Actor {
         let draft = if of_turn { self.in_turn(resolved) } else { Draft::new(resolved) };
         let (done, committed) = oneshot::channel();
         self.append(vec![draft], outcome.into_iter().collect(), true, Some(done));
-        if let Phase::Running(running) = &mut self.phase
-            && let Some(request) = running.waiting.remove(&asked.id)
-        {
+        if let Some(request) = self.running_mut().and_then(|running| running.take_request(&asked.id)) {
             fault::point("actor.permitted");
             // The digest that was shown: the call compares it with its own. The call may be cancelled by now.
             let _gone = request.reply.send(permitted(&given, &asked.digest));
@@ -177,9 +195,7 @@ impl Actor {
         if self.state.turn.as_ref().is_some_and(Turn::is_held) {
             return;
         }
-        if let Phase::Running(running) = &mut self.phase
-            && let Some((ending, reply)) = running.held.take()
-        {
+        if let Some((ending, reply)) = self.running_mut().and_then(Running::take_held) {
             // There may be something else to ask.
             self.pause_or_go_on(ending, reply);
         }
@@ -212,9 +228,9 @@ impl Actor {
             return self.finish_turn(ending, Vec::new());
         }
         let is_held = self.state.turn.as_ref().is_some_and(Turn::is_held);
-        match &mut self.phase {
-            Phase::Running(running) if is_held => running.held = Some((ending, reply)),
-            _ => self.boundary(ending, reply),
+        match self.running_mut().filter(|_| is_held) {
+            Some(running) => running.hold(ending, reply),
+            None => self.boundary(ending, reply),
         }
     }
 
@@ -225,14 +241,14 @@ impl Actor {
             return match earlier.answer.clone() {
                 // The answer may not be on disk yet.
                 Some(resolution) => respond_when(reply, self.flush(), resolution),
-                None => self.askers.entry(earlier.id.clone()).or_default().push(reply),
+                None => self.askers.add(earlier.id.clone(), reply),
             };
         }
         if let Err(error) = self.may_ask(&asked) {
             return respond(reply, Err(error));
         }
         let question = self.record_question(asked);
-        self.askers.entry(question).or_default().push(reply);
+        self.askers.add(question, reply);
     }
 
     /// The question that the daemon asks before the next step of a turn, if it has not asked it.
@@ -360,7 +376,7 @@ impl Actor {
         question: &QuestionId,
         event: &Event,
     ) -> Option<(Vec<Reply<Resolution>>, Resolution)> {
-        let askers = self.askers.remove(question)?;
+        let askers = self.askers.0.remove(question)?;
         let EventBody::QuestionResolved(QuestionResolved { answer, value, by, reason, .. }) = &event.body else {
             return None;
         };
@@ -380,12 +396,12 @@ impl Actor {
 
     /// Checks pending permissions again, after mode, rules or added directories have changed.
     pub(super) fn review(&mut self) {
-        if let Phase::Running(running) = &mut self.phase {
-            running.waiting.values_mut().for_each(|request| request.resolved.set_added(&self.workspace.added));
-        }
-        let Phase::Running(running) = &self.phase else { return };
+        let workspace = self.workspace.clone();
+        let Some(running) = self.running_mut() else { return };
+        running.set_added(&workspace);
+        let requests = self.running().into_iter().flat_map(Running::requests);
         let again: Vec<(QuestionId, Verdict)> =
-            running.waiting.iter().map(|(id, request)| (id.clone(), self.verdict(request))).collect();
+            requests.map(|(id, request)| (id.clone(), self.verdict(request))).collect();
         for (id, verdict) in again {
             match verdict {
                 Verdict::Allow { by } => self.decide(&id, Decision::AllowOnce, &by, None),
@@ -511,8 +527,8 @@ impl Actor {
     }
 
     pub(super) fn wait_for(&mut self, id: QuestionId, request: PermissionRequest) {
-        if let Phase::Running(running) = &mut self.phase {
-            running.waiting.insert(id, request);
+        if let Some(running) = self.running_mut() {
+            running.wait_for(id, request);
         }
     }
 }

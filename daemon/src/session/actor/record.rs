@@ -22,6 +22,55 @@ struct Effects {
     close_checkpoint: bool,
 }
 
+/// What the actor remembers of the events that it has recorded.
+pub(super) struct Recorded {
+    /// Results of open calls, until all have one and become a message.
+    results: HashMap<CallId, ContentBlock>,
+    /// The history, if short and known.
+    past: Past,
+    /// The usage of the streaming answer; not stored, so a crash loses it.
+    counted: Option<Usage>,
+    /// This session's share of the bound on queued prompts.
+    queued: Share,
+}
+
+impl Recorded {
+    /// Nothing, of a session with this share of the bound on queued prompts.
+    pub(super) fn new(queued: Share) -> Self {
+        Self { results: HashMap::new(), past: Past::default(), counted: None, queued }
+    }
+
+    /// Results of open calls.
+    pub(super) fn results(&self) -> &HashMap<CallId, ContentBlock> {
+        &self.results
+    }
+
+    /// Takes the results of open calls from the store.
+    pub(super) fn set_results(&mut self, results: HashMap<CallId, ContentBlock>) {
+        self.results = results;
+    }
+
+    /// The history for the next turn.
+    pub(super) fn past(&self) -> Past {
+        self.past.clone()
+    }
+
+    /// Takes the history that a turn has read.
+    pub(super) fn set_past(&mut self, past: Past) {
+        self.past = past;
+    }
+
+    /// Takes the usage of the streaming answer so far.
+    pub(super) fn set_usage(&mut self, usage: Option<Usage>) {
+        self.counted = usage;
+    }
+
+    /// Whether the streaming answer has used anything yet.
+    pub(super) fn has_usage(&self) -> bool {
+        self.counted.is_some()
+    }
+}
+
 impl Actor {
     /// Queues new text of streams, each piece at its offset.
     pub(super) fn pieces(&mut self, fragments: Vec<Fragment>, done: oneshot::Sender<Result<(), StoreError>>) {
@@ -89,14 +138,14 @@ impl Actor {
                 self.react(reaction, &event, &mut effects);
             }
             match &event.body {
-                EventBody::Message(MessageAdded { role: Role::User, .. }) => self.results.clear(),
-                body => self.results.extend(recovery::result_of(body)),
+                EventBody::Message(MessageAdded { role: Role::User, .. }) => self.recorded.results.clear(),
+                body => self.recorded.results.extend(recovery::result_of(body)),
             }
             let stored = stored(&event);
             if let Some(stream) = &stored.stream {
                 self.log.tail().close(stream);
             }
-            self.past.follow(&event, stored.data.len());
+            self.recorded.past.follow(&event, stored.data.len());
             events.push(Arc::new(stored));
             written.push(event.body);
         }
@@ -178,19 +227,19 @@ impl Actor {
 
     /// Updates the bound on queued prompts.
     pub(super) fn weigh(&mut self) {
-        self.waits.set(self.state.queue.prompts.iter().map(weight));
+        self.recorded.queued.set(self.state.queue.prompts.iter().map(weight));
     }
 
     /// Adds the usage so far to an interrupted answer or summary.
     fn account(&mut self, body: &mut EventBody) {
         match body {
             EventBody::Message(MessageAdded { role: Role::Assistant, interrupted, usage, .. }) => {
-                let counted = self.counted.take();
+                let counted = self.recorded.counted.take();
                 *usage = usage.or(counted.filter(|_| *interrupted));
             }
-            EventBody::Compacted(_) => self.counted = None,
+            EventBody::Compacted(_) => self.recorded.counted = None,
             EventBody::CompactionFailed(CompactionFailed { usage, .. }) => {
-                let cut = self.counted.take().map(|counted| Usage { cost_at_least: true, ..counted });
+                let cut = self.recorded.counted.take().map(|counted| Usage { cost_at_least: true, ..counted });
                 *usage = usage.or(cut);
             }
             _ => {}

@@ -14,6 +14,10 @@ use crate::provider::tools::{is_among, only};
 use crate::sys::task;
 use crate::tool::SessionTraits;
 use crate::tool::added::MAX_ADDED;
+/// The MCP servers that a client brought; they are kept while this lives.
+#[derive(Default)]
+pub(super) struct ClientServers(Option<Loaded>);
+
 impl Actor {
     pub(super) async fn attach(
         &mut self,
@@ -93,7 +97,8 @@ impl Actor {
         // A repeated request refers to the turn that it ended, not to the next one.
         let Some(asked) = self.first_time(asked).await else { return };
         fault::point("actor.cancel");
-        let ended_some = self.cancel_prepared() | (background && (self.jobs.kill_all(ENDED_BY_USER) | self.call_off()));
+        let ended_some =
+            self.cancel_prepared() | (background && (self.background.kill_all(ENDED_BY_USER) | self.call_off()));
         let is_behind_git = self.has_prompt_behind_git();
         match &mut self.phase {
             Phase::Stopping(_, Then::Cancel(all)) => all.push(asked),
@@ -127,7 +132,7 @@ impl Actor {
     pub(super) async fn resume(&mut self, asked: KeyedReply) {
         let Some(KeyedReply { key, reply }) = self.first_time(asked).await else { return };
         if let (Phase::Running(running), true) = (&self.phase, self.state.waits_for_provider()) {
-            running.nudge.notify_one();
+            running.nudge();
             return respond(reply, Ok(()));
         }
         if !matches!(self.phase, Phase::Idle) || (self.state.turn.is_none() && self.state.queue.prompts.is_empty()) {
@@ -237,7 +242,7 @@ impl Actor {
         // The turn may wait for the key of the old model.
         self.env.providers.changed.send_replace(());
         if let (Phase::Running(running), true) = (&self.phase, set.patience.is_some() || waits_otherwise) {
-            running.nudge.notify_one();
+            running.nudge();
         }
         self.review_budget();
         self.review();
@@ -251,7 +256,7 @@ impl Actor {
     /// Has the MCP servers that a client brought.
     pub(super) fn configure_servers(&mut self) {
         let (root, given) = (self.workspace.rules_root(), &self.state.settings.mcp_servers);
-        self.servers = self.env.servers.configure_session(self.id.as_str(), root, given);
+        self.servers.0 = self.env.servers.configure_session(self.id.as_str(), root, given);
     }
 
     /// Fails if the session cannot have only these tools.
@@ -328,40 +333,6 @@ impl Actor {
             Err(error) => respond(asked.reply, Err(error)),
         }
         None
-    }
-
-    /// The outcome of an earlier request with this key. Fails if the key was used for another request.
-    pub(super) async fn outcome<T: serde::de::DeserializeOwned>(
-        &mut self,
-        key: Option<&Key>,
-    ) -> Result<Option<T>, RpcError> {
-        let Some(key) = key else { return Ok(None) };
-        if let Phase::Stopping(_, Then::Cancel(all) | Then::Remove(all)) = &self.phase
-            && let Some(earlier) = all.iter().filter_map(|asked| asked.key.as_ref()).find(|known| known.id == key.id)
-        {
-            key.same_as(earlier)?;
-        }
-        if let Some(outcome) = self.remembered.iter().find(|outcome| outcome.key.id == key.id) {
-            let answer = outcome.answer(key);
-            // Its commit may still fail.
-            self.barrier().await?;
-            return answer.map(Some);
-        }
-        if self.remembered.len() >= REMEMBERED {
-            self.barrier().await?;
-            self.remembered.clear();
-        }
-        self.env.store.answer_to(key).await
-    }
-
-    /// Remembers an outcome until it is stored, in the transaction of its effect.
-    pub(super) fn remember(&mut self, key: Option<Key>, result: &impl Serialize) -> Option<Fold> {
-        let outcome = key?.outcome(result);
-        if self.remembered.iter().any(|known| known.key.id == outcome.key.id) {
-            return None;
-        }
-        self.remembered.push(outcome.clone());
-        Some(Fold::Outcome(outcome))
     }
 }
 

@@ -7,6 +7,33 @@ use crate::log::push_piece;
 use crate::session::state::recovery::Cause;
 use crate::store::Store;
 
+/// What the actor remembers of its writes.
+#[derive(Default)]
+pub(super) struct Writes {
+    /// Outcomes that may not be committed yet.
+    remembered: Vec<Outcome>,
+    /// The wait after the last failed write, and the time when writing worked again.
+    mended: Option<(Duration, Instant)>,
+    /// A cancelled turn whose end could not be written yet; it does not run.
+    cancelled: Option<Cancelled>,
+}
+
+/// A turn that a user has cancelled.
+#[derive(Default)]
+struct Cancelled {
+    /// The turn; if absent, the unfinished turn in the store.
+    turn: Option<TurnId>,
+    /// Keys of the cancel requests.
+    keys: Vec<Key>,
+}
+
+impl Writes {
+    /// Keeps the cancel of a turn until its end is written, which may fail.
+    pub(super) fn keep_cancel(&mut self, turn: Option<TurnId>, keys: Vec<Key>) {
+        self.cancelled = turn.map(|turn| Cancelled { turn: Some(turn), keys });
+    }
+}
+
 impl Actor {
     /// Goes on with what was left behind when the daemon died, or a write failed.
     pub(super) async fn take_up(&mut self, cause: Cause) -> Result<(), StoreError> {
@@ -28,7 +55,8 @@ impl Actor {
             }
             return Ok(());
         };
-        self.results = self.stored_results(turn).await?;
+        let results = self.stored_results(turn).await?;
+        self.recorded.set_results(results);
         if is_of(&turn.id) {
             self.close_turn(unheard(cancelled));
             return Ok(());
@@ -52,14 +80,14 @@ impl Actor {
 
     /// The cancel that has not taken effect, after a restart none. A key whose outcome is stored has its effect.
     async fn take_cancelled(&mut self) -> Result<Option<Cancelled>, StoreError> {
-        let Some(cancelled) = &self.cancelled else { return Ok(None) };
+        let Some(cancelled) = &self.writes.cancelled else { return Ok(None) };
         let mut keys = Vec::new();
         for key in &cancelled.keys {
             if self.env.store.outcome(key.id.clone()).await?.is_none() {
                 keys.push(key.clone());
             }
         }
-        Ok(self.cancelled.take().map(|cancelled| Cancelled { keys, ..cancelled }))
+        Ok(self.writes.cancelled.take().map(|cancelled| Cancelled { keys, ..cancelled }))
     }
 
     /// Reads the content of queued prompts, the index of notes and the schema; the state has only the numbers of their events.
@@ -117,16 +145,16 @@ impl Actor {
 
     /// A write failed: what was folded since is not stored. Stops, and starts anew from the store after a while.
     pub(super) fn fail(&mut self) {
-        self.remembered.clear();
+        self.writes.remembered.clear();
         if let Some(why) = self.log.write_error() {
             self.env.store.found.unwritten(&self.id, &why);
         }
         // Those that are stored are asked anew.
         self.env.questions.remove_all(&self.id);
-        let again = self.mended.filter(|(_, at)| at.elapsed() < CALM);
+        let again = self.writes.mended.filter(|(_, at)| at.elapsed() < CALM);
         let wait = again.map_or(WRITE_RETRY[0], |(wait, _)| (wait * 2).min(WRITE_RETRY[1]));
         match std::mem::replace(&mut self.phase, Phase::Failed(wait, Instant::now() + wait, None)) {
-            Phase::Running(running) => running.task.abort(),
+            Phase::Running(running) => drop(running.abort()),
             Phase::Stopping(_, Then::Cancel(all)) => {
                 for KeyedReply { key, reply } in all {
                     self.note_cancel(key);
@@ -140,6 +168,40 @@ impl Actor {
             }
             Phase::Idle | Phase::Stopping(..) | Phase::Failed(..) => {}
         }
+    }
+
+    /// The outcome of an earlier request with this key. Fails if the key was used for another request.
+    pub(super) async fn outcome<T: serde::de::DeserializeOwned>(
+        &mut self,
+        key: Option<&Key>,
+    ) -> Result<Option<T>, RpcError> {
+        let Some(key) = key else { return Ok(None) };
+        if let Phase::Stopping(_, Then::Cancel(all) | Then::Remove(all)) = &self.phase
+            && let Some(earlier) = all.iter().filter_map(|asked| asked.key.as_ref()).find(|known| known.id == key.id)
+        {
+            key.same_as(earlier)?;
+        }
+        if let Some(outcome) = self.writes.remembered.iter().find(|outcome| outcome.key.id == key.id) {
+            let answer = outcome.answer(key);
+            // Its commit may still fail.
+            self.barrier().await?;
+            return answer.map(Some);
+        }
+        if self.writes.remembered.len() >= REMEMBERED {
+            self.barrier().await?;
+            self.writes.remembered.clear();
+        }
+        self.env.store.answer_to(key).await
+    }
+
+    /// Remembers an outcome until it is stored, in the transaction of its effect.
+    pub(super) fn remember(&mut self, key: Option<Key>, result: &impl Serialize) -> Option<Fold> {
+        let outcome = key?.outcome(result);
+        if self.writes.remembered.iter().any(|known| known.key.id == outcome.key.id) {
+            return None;
+        }
+        self.writes.remembered.push(outcome.clone());
+        Some(Fold::Outcome(outcome))
     }
 
     /// The error of a request while nothing can be written.
@@ -162,7 +224,7 @@ impl Actor {
     }
 
     fn note_cancel(&mut self, key: Option<Key>) {
-        let cancelled = self.cancelled.get_or_insert_default();
+        let cancelled = self.writes.cancelled.get_or_insert_default();
         cancelled.turn = None;
         if cancelled.keys.len() < REMEMBERED {
             cancelled.keys.extend(key);
@@ -177,7 +239,7 @@ impl Actor {
     /// Whether a request need not wait for the next try: the last one was a while ago, and git is done.
     pub(super) fn may_be_mended(&self) -> bool {
         let Phase::Failed(wait, until, at_git) = &self.phase else { return false };
-        let is_at_git = at_git.as_ref().is_some_and(|at_git| !at_git.task.is_finished());
+        let is_at_git = at_git.as_ref().is_some_and(|at_git| !at_git.is_done());
         !is_at_git && Instant::now() + *wait >= *until + WRITE_RETRY[0]
     }
 
@@ -208,9 +270,9 @@ impl Actor {
         let (state, _) = known(&self.env.store, row).await?;
         let waited = if let Phase::Failed(waited, ..) = self.phase { waited } else { WRITE_RETRY[0] };
         self.state = state;
-        self.past = super::Past::default();
+        self.recorded.set_past(Past::default());
         // Questions that were never stored are not asked.
-        self.askers.retain(|question, _| self.state.question(question).is_some());
+        self.askers.keep_only(&self.state);
         self.log.retry(self.state.progress.head);
         // Nothing begins before something can be written; what was cancelled stays so until then.
         let (done, written) = oneshot::channel();
@@ -218,12 +280,12 @@ impl Actor {
         written.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())))?;
         self.log.write_succeeded();
         self.env.store.found.written(&self.id);
-        self.mended = Some((waited, Instant::now()));
+        self.writes.mended = Some((waited, Instant::now()));
         let phase = std::mem::replace(&mut self.phase, Phase::Idle);
         self.record_merge_again();
         if let Phase::Failed(_, _, Some(mut at_git)) = phase {
             // Git is done: a channel that has nothing belongs to a task that has panicked, which `take_worked` says.
-            let worked = at_git.worked.try_recv().ok();
+            let worked = at_git.try_next();
             self.phase = Phase::Git(at_git);
             self.take_worked(worked);
         }

@@ -125,8 +125,8 @@ impl Actor {
 
     /// Events that close the turn's open items. An answer without shown text becomes an event if it has usage.
     pub(super) fn close(&self, why: &str) -> Vec<Draft> {
-        let drafts = recovery::close(&self.state, &self.log.tail().open(), &self.results, why);
-        if !drafts.is_empty() || self.counted.is_none() {
+        let drafts = recovery::close(&self.state, &self.log.tail().open(), self.recorded.results(), why);
+        if !drafts.is_empty() || !self.recorded.has_usage() {
             return drafts;
         }
         vec![self.in_turn(recovery::cut(MessageId::default(), Vec::new(), &self.state))]
@@ -200,7 +200,7 @@ impl Actor {
             self.append(vec![Draft::new(back)], Vec::new(), false, None);
         }
         if self.state.progress.counts.turns == 0 && !queued.compact {
-            self.first_prompt = Some(text_of(&queued.content));
+            self.titles.begin(text_of(&queued.content));
         }
         let turn = TurnId(format!("t{}", self.state.progress.counts.turns + 1));
         tracing::info!(target: "turn", session = %self.id, %turn, prompt = %queued.prompt, model = %self.state.settings.model, "started");
@@ -222,21 +222,14 @@ impl Actor {
         }
         let (sender, messages) = mpsc::unbounded_channel();
         let streams = self.log.tail().open();
-        let known = (&self.state, self.past.clone(), streams.as_slice());
+        let known = (&self.state, self.recorded.past(), streams.as_slice());
         let nudge = Arc::new(Notify::new());
         let ends = (sender, nudge.clone());
-        let shared = (self.env.clone(), self.host.clone(), self.workspace.clone(), self.jobs.clone());
+        let shared = (self.env.clone(), self.host.clone(), self.workspace.clone(), self.background.jobs());
         let turn = turn::Turn::run(self.id.clone(), shared, known, ends);
         let task = task::spawn(turn);
         fault::point("actor.turn.spawned");
-        self.phase = Phase::Running(Box::new(Running {
-            task,
-            messages,
-            nudge,
-            waiting: HashMap::new(),
-            delegating: HashSet::new(),
-            held: None,
-        }));
+        self.phase = Phase::Running(Box::new(Running::new(task, messages, nudge)));
     }
 
     /// Ends the turn after its task panicked; the session stays.
@@ -265,10 +258,7 @@ impl Actor {
     /// Stops the turn's task; [`Self::stopped`] then does what `then` says.
     pub(super) fn stop(&mut self, then: Then) {
         match std::mem::replace(&mut self.phase, Phase::Idle) {
-            Phase::Running(running) => {
-                running.task.abort();
-                self.phase = Phase::Stopping(running.task, then);
-            }
+            Phase::Running(running) => self.phase = Phase::Stopping(running.abort(), then),
             Phase::Stopping(task, earlier) => {
                 let then = match (earlier, then) {
                     (Then::Cancel(all), then @ Then::Remove(_)) => {
@@ -290,10 +280,11 @@ impl Actor {
             }
             Phase::Git(at_git) | Phase::Failed(_, _, Some(at_git)) => {
                 // Git works in a directory that outlives the session, so it goes on; it has had its while if the daemon ends.
+                let task = at_git.into_task();
                 if matches!(then, Then::Pause(_)) {
-                    at_git.task.abort();
+                    task.abort();
                 }
-                self.phase = Phase::Stopping(at_git.task, then);
+                self.phase = Phase::Stopping(task, then);
             }
             Phase::Idle | Phase::Failed(_, _, None) => {
                 // Nothing runs; use a finished task instead.
@@ -306,13 +297,11 @@ impl Actor {
     pub(super) async fn pause(&mut self, done: oneshot::Sender<()>) {
         let ending = RpcError::new(Code::Ending, "the daemon is ending").hint("connect again: a client starts it");
         self.places.refuse_all(&ending);
-        if self.attending.attended {
+        if self.attending.has_person() {
             self.person_left();
         }
         // What the turn has said counts, such as the result of a call that has just ended.
-        while let Phase::Running(running) = &mut self.phase
-            && let Ok(message) = running.messages.try_recv()
-        {
+        while let Some(message) = self.running_mut().and_then(Running::try_next) {
             self.turn_message(*message);
         }
         self.finish_git().await;
@@ -351,7 +340,7 @@ impl Actor {
                 return gone;
             }
             Then::Pause(done) => {
-                self.jobs.end("the daemon is ending").await;
+                self.background.end("the daemon is ending").await;
                 if self.state.turn.as_ref().is_some_and(|turn| !turn.wait.offered) && !self.log.failed() {
                     let notice = notice(
                         Level::Info,
@@ -373,9 +362,8 @@ impl Actor {
     }
 
     pub(super) fn close_turn(&mut self, asked: Vec<KeyedReply>) {
-        // Kept until the end is written, which may fail.
         let keys = asked.iter().filter_map(|asked| asked.key.clone()).collect();
-        self.cancelled = self.state.turn.as_ref().map(|turn| Cancelled { turn: Some(turn.id.clone()), keys });
+        self.writes.keep_cancel(self.state.turn.as_ref().map(|turn| turn.id.clone()), keys);
         let drafts = self.close("cancelled by the user");
         self.append(drafts, Vec::new(), false, None);
         self.finish_turn(Ending::plain(StopReason::Cancelled), asked);

@@ -27,15 +27,40 @@ const PAGE: usize = 1 << 20;
 
 /// Git at work for the session.
 pub(super) struct AtGit {
-    pub(super) task: JoinHandle<()>,
-    pub(super) worked: oneshot::Receiver<Worked>,
+    task: JoinHandle<()>,
+    worked: oneshot::Receiver<Worked>,
     /// Whether a prompt or an answer since then starts held prompts.
-    pub(super) starts_held: bool,
+    starts_held: bool,
     /// Prompts to a session in a worktree.
     prompts: Vec<Box<PromptRequest>>,
 }
 
 impl AtGit {
+    /// What git did, once it is done; absent if its task has panicked.
+    pub(super) async fn next(&mut self) -> Option<Box<Worked>> {
+        (&mut self.worked).await.ok().map(Box::new)
+    }
+
+    /// What git did, if it is done and its task has not panicked.
+    pub(super) fn try_next(&mut self) -> Option<Worked> {
+        self.worked.try_recv().ok()
+    }
+
+    /// Whether git is done.
+    pub(super) fn is_done(&self) -> bool {
+        self.task.is_finished()
+    }
+
+    /// The task, to be awaited or stopped.
+    pub(super) fn into_task(self) -> JoinHandle<()> {
+        self.task
+    }
+
+    /// A prompt or an answer starts held prompts once git is done.
+    pub(super) fn start_held(&mut self) {
+        self.starts_held = true;
+    }
+
     /// Refuses the prompts that wait.
     pub(super) fn refuse_prompts(&mut self, error: &RpcError) {
         self.prompts.drain(..).for_each(|asked| respond(asked.reply, Err(error.clone())));
@@ -74,8 +99,11 @@ pub(super) struct MergeAsked {
     reply: Reply<Merged>,
 }
 
-/// A merge whose event may not be written yet.
-pub(super) struct LastMerge {
+/// The last merge, whose event may not be written yet.
+#[derive(Default)]
+pub(super) struct LastMerge(Option<Box<MergeRecord>>);
+
+struct MergeRecord {
     /// The number of the event.
     seq: u64,
     merged: Merged,
@@ -354,15 +382,15 @@ impl Actor {
         let (done, committed) = oneshot::channel();
         let draft = Draft::new(EventBody::Merged(Box::new(merged.clone())));
         self.append(vec![draft], outcome.into_iter().collect(), true, Some(done));
-        self.last_merge = Some(Box::new(LastMerge { seq: self.state.progress.head, merged, key }));
+        self.last_merge.0 = Some(Box::new(MergeRecord { seq: self.state.progress.head, merged, key }));
         committed
     }
 
     /// Records the last merge once more if its event could not be written: the branch has moved.
     pub(super) fn record_merge_again(&mut self) {
-        let lost = self.last_merge.take().filter(|last| last.seq > self.state.progress.head);
+        let lost = self.last_merge.0.take().filter(|last| last.seq > self.state.progress.head);
         if let Some(lost) = lost {
-            let LastMerge { merged, key, .. } = *lost;
+            let MergeRecord { merged, key, .. } = *lost;
             drop(self.record_merge(merged, key));
         }
     }

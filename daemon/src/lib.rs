@@ -70,7 +70,7 @@ pub async fn run(options: Options, mut listener: impl Accept, shutdown: Cancella
     let keeper = setup.keeper;
     let services = Services::open(setup, shutdown)?;
     let children = services.places.children();
-    let left = services.env().children.ledger.open(&children).unwrap_or_else(|error| {
+    let left = services.env().calls.children.ledger.open(&children).unwrap_or_else(|error| {
         tracing::warn!(target: "daemon", %error, path = %children.display(), "cannot record children");
         // Without the ledger, assume that the last daemon crashed.
         LeftBehind { died: true, ended: 0 }
@@ -83,7 +83,7 @@ pub async fn run(options: Options, mut listener: impl Accept, shutdown: Cancella
     }
     service::config::begin(&services, left.died).await;
     let watching = task::spawn(service::config::watch(services.clone(), changes));
-    let files = services.env().to_watch().map(|it| task::spawn(service::files::watch(services.clone(), it)));
+    let files = services.env().workspaces.to_watch().map(|it| task::spawn(service::files::watch(services.clone(), it)));
     let asking = services.config.trust_changes().map(|it| task::spawn(service::trust::watch(services.clone(), it)));
     // Before resumed turns start processes.
     let adopting = process::adopt_orphans().map(tokio::spawn).inspect_err(|error| {
@@ -130,9 +130,9 @@ pub async fn run(options: Options, mut listener: impl Accept, shutdown: Cancella
     files.iter().for_each(tokio::task::JoinHandle::abort);
     asking.iter().for_each(tokio::task::JoinHandle::abort);
     adopting.iter().for_each(tokio::task::JoinHandle::abort);
-    services.env().children.end().await;
+    services.env().calls.children.end().await;
     process::end_left_behind(&services.places.database(), keeper);
-    if let Err(error) = services.env().children.ledger.close(&children) {
+    if let Err(error) = services.env().calls.children.ledger.close(&children) {
         tracing::info!(target: "daemon", %error, "cannot remove the ledger; the next start checks for left processes");
     }
     services.store.close().await.context("cannot close the database")

@@ -95,7 +95,7 @@ fn open(dir: &Path, tools: &Tools) -> Arc<Services> {
 /// Ends the daemon in good order.
 async fn close(services: Arc<Services>) {
     services.registry.pause().await;
-    services.env().children.end().await;
+    services.env().calls.children.end().await;
     services.store.close().await.unwrap();
 }
 

@@ -51,8 +51,8 @@ impl Registry {
     async fn has_agent_file(&self, name: &str, create: &Create, bound_by: Option<PathBuf>) -> Result<bool, RpcError> {
         let (env, cwd) = (&self.env, create.cwd.as_path());
         let within = (disk::TIMEOUT, bound_by);
-        let workspace = env.workspace_within(&SessionId::default(), cwd, create.env.clone(), within).await;
-        let (config, places) = (env.config.clone(), env.agent_places(&workspace));
+        let workspace = env.workspaces.workspace_within(&SessionId::default(), cwd, create.env.clone(), within).await;
+        let (config, places) = (env.config.clone(), env.toolbox.agent_places(&workspace));
         let library = disk::probe(cwd, disk::TIMEOUT, move || Library::load(&config, &places)).await;
         let library = library.ok_or_else(|| RpcError::new(Code::NoWorkspace, disk::unresponsive(cwd)))?;
         Ok(library.rows(FileKind::Agent, false).iter().any(|row| row.name == name))

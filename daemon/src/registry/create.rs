@@ -102,7 +102,7 @@ impl Registry {
         let resolved = env.providers.model(params.model.as_deref().or(model.as_deref()).or(inherited))?;
         let doubt = env.providers.warning(&resolved.origin);
         let idle = resolved.idle_effort(effort);
-        if let Some(unknown) = params.tools.as_deref().and_then(|only| env.tools.unknown(only)) {
+        if let Some(unknown) = params.tools.as_deref().and_then(|only| env.toolbox.tools.unknown(only)) {
             return Err(RpcError::new(Code::UnknownOption, unknown).hint("`linger tools` lists them"));
         }
         let model = resolved.origin.clone();
@@ -152,16 +152,16 @@ impl Registry {
         }
         variables.extend(params.umask.map(|mask| (UMASK.to_owned(), format!("{:04o}", mask & 0o777))));
         if let Some(child) = delegated {
-            env.share_secrets(&id, &child.parent);
-            env.servers.share_brought(child.parent.as_str(), id.as_str());
+            env.workspaces.share_secrets(&id, &child.parent);
+            env.toolbox.servers.share_brought(child.parent.as_str(), id.as_str());
         }
-        env.servers.bring(id.as_str(), &params.mcp_servers);
+        env.toolbox.servers.bring(id.as_str(), &params.mcp_servers);
         for (name, value) in variables
             .iter_mut()
             .filter(|_| delegated.is_none())
             .filter(|(name, value)| config.env.is_passed_secret(name, value))
         {
-            env.secrets_of(&id).put(name, Secret::new(&std::mem::replace(value, IN_MEMORY.to_owned())));
+            env.workspaces.secrets_of(&id).put(name, Secret::new(&std::mem::replace(value, IN_MEMORY.to_owned())));
         }
         let mut of_call = delegated.map(|child| child.delegated.clone());
         if let (Some(child), true) = (delegated, wants_worktree) {
@@ -175,19 +175,23 @@ impl Registry {
         }
         let bound_by = of_call.as_ref().and_then(|of| of.bound_by.clone());
         let within = (disk::TIMEOUT, bound_by);
-        let mut workspace = env.workspace_within(&id, &cwd, variables.clone(), within).await;
+        let mut workspace = env.workspaces.workspace_within(&id, &cwd, variables.clone(), within).await;
         workspace.notes.is_child = delegated.is_some();
         let workspace = Arc::new(workspace);
         let warned_of = env.policy.look(&workspace, &id).await;
-        env.read_tools(&workspace).await;
-        env.configure_workspace(workspace.rules_root());
-        env.watch_files(&workspace);
+        env.toolbox.read_tools(&workspace).await;
+        env.toolbox.configure_workspace(workspace.rules_root());
+        env.workspaces.watch_files(&workspace);
         let depth = delegated.map_or(0, |child| child.delegated.depth);
         let brought: Vec<SessionServer> = params.mcp_servers.iter().map(SessionServer::without_values).collect();
         // The actor holds them from its first event on.
-        let _brought = env.servers.configure_session(id.as_str(), workspace.rules_root(), &brought);
-        let setup =
-            Some(env.setup(&resolved, (workspace.rules_root(), &id), tools.as_deref(), env.offered(false, depth)));
+        let _brought = env.toolbox.servers.configure_session(id.as_str(), workspace.rules_root(), &brought);
+        let setup = Some(env.toolbox.setup(
+            &resolved,
+            (workspace.rules_root(), &id),
+            tools.as_deref(),
+            env.toolbox.offered(false, depth),
+        ));
         let (mode, name) = (params.mode.unwrap_or_else(|| env.policy.mode(config.mode, &workspace)), params.name);
         let mode = delegated.map_or(mode, |child| child.most);
         let mode = most.into_iter().chain(origin.most()).fold(mode, stricter);
@@ -195,7 +199,7 @@ impl Registry {
         let outcome = key.map(|key| Fold::Outcome(key.outcome(&created)));
         tracing::info!(target: "session", session = %id, cwd = %cwd.display(), model, %mode, "created");
         let of_workspace = warned_of.map(|text| EventBody::notice(Level::Warning, NoticeCode::ConfigWaits, text));
-        env.servers.begin(&workspace, id.as_str());
+        env.toolbox.servers.begin(&workspace, id.as_str());
         let (env_of, agent, one_shot) = (variables.clone(), role, params.one_shot);
         let body = EventBody::SessionCreated(SessionCreated {
             cwd,
@@ -266,7 +270,7 @@ impl Registry {
         if rules.len() > MAX_ALLOWED {
             return Err(RpcError::new(Code::TooMuch, format!("a session may begin with {MAX_ALLOWED} rules")));
         }
-        let tools = self.env.tools.current();
+        let tools = self.env.toolbox.tools.current();
         for rule in rules {
             let rule = Rule::parse(rule, tools.names()).map_err(|error| bad(error.to_string()))?;
             if let Some(warning) = rule.warning(true, tools.names()) {
@@ -280,8 +284,8 @@ impl Registry {
     async fn cast(&self, name: &str, cwd: &Path, params: &Create, bound_by: Option<PathBuf>) -> Result<Cast, RpcError> {
         let env = &self.env;
         let within = (disk::TIMEOUT, bound_by);
-        let workspace = env.workspace_within(&SessionId::default(), cwd, params.env.clone(), within).await;
-        let (config, places) = (env.config.clone(), env.agent_places(&workspace));
+        let workspace = env.workspaces.workspace_within(&SessionId::default(), cwd, params.env.clone(), within).await;
+        let (config, places) = (env.config.clone(), env.toolbox.agent_places(&workspace));
         let library = disk::probe(cwd, disk::TIMEOUT, move || Library::load(&config, &places)).await;
         let library = library.ok_or_else(|| RpcError::new(Code::NoWorkspace, disk::unresponsive(cwd)))?;
         let Some(entry) = library.agents.iter().find(|entry| entry.name == name) else {

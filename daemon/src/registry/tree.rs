@@ -211,13 +211,14 @@ impl Registry {
         }
         let Known { turn, before_turn, context_tokens } = line.known(&point).await?;
         let variables: std::collections::BTreeMap<String, String> = serde_json::from_str(&row.env).unwrap_or_default();
-        env.secrets_of(origin).copy_to(&env.secrets_of(&id));
+        env.workspaces.secrets_of(origin).copy_to(&env.workspaces.secrets_of(&id));
         if allows.added {
-            env.servers.share_brought(origin.as_str(), id.as_str());
+            env.toolbox.servers.share_brought(origin.as_str(), id.as_str());
         }
-        let workspace = Arc::new(env.workspace(&id, &state.identity.cwd, variables.clone(), disk::SHORT_TIMEOUT).await);
+        let workspace =
+            Arc::new(env.workspaces.workspace(&id, &state.identity.cwd, variables.clone(), disk::SHORT_TIMEOUT).await);
         env.read_workspace(&workspace).await;
-        env.servers.begin(&workspace, id.as_str());
+        env.toolbox.servers.begin(&workspace, id.as_str());
         let whole = state.forked();
         let left = Origin { session: origin.clone(), seq: point.seq };
         let mode = stricter(whole.mode, env.policy.mode(config.mode, &workspace));

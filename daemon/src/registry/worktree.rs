@@ -120,7 +120,8 @@ impl Registry {
             let Some(state) = State::from_stored(&row.fold) else { continue };
             if id == session {
                 let variables = serde_json::from_str(&row.env).unwrap_or_default();
-                let workspace = self.env.workspace(id, &state.identity.cwd, variables, disk::SHORT_TIMEOUT).await;
+                let workspace =
+                    self.env.workspaces.workspace(id, &state.identity.cwd, variables, disk::SHORT_TIMEOUT).await;
                 self.sweep_worktrees(&Arc::new(workspace));
             }
             let Some(worktree) = state.task.worktree().cloned() else { continue };

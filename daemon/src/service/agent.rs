@@ -45,15 +45,16 @@ pub async fn list(services: &Services, caller: &Caller, kind: FileKind, params: 
         Some(_) => {}
         None => caller.may_look_into(services, &cwd).await?,
     }
-    let tools = services.env().tools.current();
+    let tools = services.env().toolbox.tools.current();
     if let Some(path) = path {
         let probed = path.clone();
         let check = move || vec![crate::agent::check(kind, &path, tools.names(), text)];
         let silent = || RpcError::new(Code::Storage, disk::unresponsive(&probed));
         return disk::probe(&probed, disk::TIMEOUT, check).await.ok_or_else(silent);
     }
-    let workspace = services.env().workspace(&SessionId::default(), &cwd, Default::default(), disk::TIMEOUT).await;
-    Ok(library(services.env(), &workspace).await?.rows(kind, text))
+    let workspace =
+        services.env().workspaces.workspace(&SessionId::default(), &cwd, Default::default(), disk::TIMEOUT).await;
+    Ok(library(&services.env().toolbox, &workspace).await?.rows(kind, text))
 }
 
 /// The text that a prompt begins with.
@@ -76,7 +77,7 @@ pub(super) async fn expand(
     let typed = first_text(blocks).unwrap_or_default().to_owned();
     let Some((name, arguments)) = command::named(&typed) else { return Ok(None) };
     let basis = place.ask(Command::CallBasis).await?;
-    let library = library(services.env(), &basis.workspace).await?;
+    let library = library(&services.env().toolbox, &basis.workspace).await?;
     let pieces = match library.expand(name, arguments) {
         Some(pieces) => pieces.map_err(|why| bad(name, &why))?,
         None => return Err(unknown(&library, name)),

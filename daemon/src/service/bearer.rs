@@ -162,7 +162,7 @@ impl Caller {
     pub fn has_lost_token(&self, services: &Services) -> bool {
         match self.proof() {
             Proof::Token(token, _) => !services.tokens.is_valid(&token, clock::now()),
-            Proof::Server(grant, _) => !services.env().children.ledger.runs(&grant),
+            Proof::Server(grant, _) => !services.env().calls.children.ledger.runs(&grant),
             Proof::Process | Proof::Refused | Proof::Face(_) => false,
         }
     }
@@ -172,7 +172,7 @@ impl Caller {
         match self.proof() {
             Proof::Token(token, _) if services.tokens.is_valid(&token, clock::now()) => Ok(()),
             Proof::Token(..) => Err(unauthorized("the token has expired or was revoked")),
-            Proof::Server(grant, _) if services.env().children.ledger.runs(&grant) => Ok(()),
+            Proof::Server(grant, _) if services.env().calls.children.ledger.runs(&grant) => Ok(()),
             Proof::Server(..) => Err(RpcError::new(Code::Unauthorized, "the MCP server that had this grant has ended")
                 .hint("its next start has it again")),
             Proof::Refused => Err(unauthorized("the token is unknown, expired or revoked")),

@@ -284,7 +284,7 @@ pub(super) fn standing(peer: Peer, services: &Services) -> Standing {
     let family = [Some(std::process::id()), services.keeper].into_iter().flatten();
     let descends: Vec<Option<bool>> = family.map(|ancestor| peer::descends_from(pid, ancestor)).collect();
     if descends.contains(&Some(true)) {
-        return match services.env().children.ledger.started_for(pid) {
+        return match services.env().calls.children.ledger.started_for(pid) {
             StartedFor::Server(grant) => Standing::Server(grant),
             StartedFor::Session(session) => Standing::Family(Some(session)),
             StartedFor::Daemon => Standing::Family(None),

@@ -160,7 +160,7 @@ pub async fn stop(services: &Services, caller: &Caller, mut params: Stop) -> Res
     }
     task::spawn(async move {
         // From here on no call begins.
-        let mut none = pin!(env.running_calls.none());
+        let mut none = pin!(env.calls.running.none());
         let _ended = timeout(CALL_GRACE, &mut none).await;
         shutdown.cancel();
     });

@@ -30,14 +30,14 @@ struct Known {
 
 /// Reads the user's own files: those that widen are to be confirmed.
 pub(super) async fn survey(services: &Services) {
-    let places = services.env().own_places();
+    let places = services.env().toolbox.own_places();
     load(services, &places).await;
 }
 
 async fn load(services: &Services, places: &Places) -> Option<Library> {
     let (config, of) = (services.config.clone(), places.clone());
     let library = disk::probe(&places.cwd, disk::TIMEOUT, move || Library::load(&config, &of)).await?;
-    services.env().install(&library, &places.root);
+    services.env().toolbox.install(&library, &places.root);
     Some(library)
 }
 
@@ -46,7 +46,7 @@ pub async fn watch(services: Arc<Services>, mut wanted: mpsc::UnboundedReceiver<
     let mut watch = Watch::default();
     let changed = watch.changed();
     let mut known = Vec::new();
-    let own = services.env().own_places();
+    let own = services.env().toolbox.own_places();
     watch = add(&services, own, watch, &mut known).await;
     loop {
         tokio::select! {

@@ -39,11 +39,14 @@ pub async fn list(services: &Services, caller: &Caller, params: List) -> Result<
         }
     };
 
-    let Some(cwd) = cwd else { return Ok(measured(services.env().servers.list(ServersOf::default())).await) };
+    let Some(cwd) = cwd else { return Ok(measured(services.env().toolbox.servers.list(ServersOf::default())).await) };
     let (root, now) = trust::look(services, &cwd).await?;
-    services.env().configure_workspace(&root);
-    let mut rows =
-        services.env().servers.list(ServersOf { root: Some(&root), session: session.as_ref().map(SessionId::as_str) });
+    services.env().toolbox.configure_workspace(&root);
+    let mut rows = services
+        .env()
+        .toolbox
+        .servers
+        .list(ServersOf { root: Some(&root), session: session.as_ref().map(SessionId::as_str) });
     for WaitingServer { name, file, config, is_changed } in &now.waiting_servers {
         match rows.iter_mut().find(|row| row.server == *name && row.from.is_some()).filter(|_| *is_changed) {
             Some(row) => {
@@ -87,7 +90,7 @@ pub async fn remove(services: &Services, caller: &Caller, params: Named) -> Resu
 pub async fn restart(services: &Services, caller: &Caller, params: Named) -> Result<Empty, RpcError> {
     caller.must_be_user(services, "restart an MCP server")?;
     let whose = whose(services, caller, params.cwd.as_deref(), params.session).await?;
-    match services.env().servers.restart(&params.server, whose.of()) {
+    match services.env().toolbox.servers.restart(&params.server, whose.of()) {
         true => Ok(Empty {}),
         false => Err(unknown(&params.server)),
     }
@@ -98,7 +101,7 @@ pub async fn logs(services: &Services, caller: &Caller, params: Named) -> Result
     // A server of all sessions may write about each of them.
     caller.must_be_outside(services, "read what an MCP server wrote")?;
     let whose = whose(services, caller, params.cwd.as_deref(), params.session).await?;
-    let lines = services.env().servers.logs(&params.server, whose.of());
+    let lines = services.env().toolbox.servers.logs(&params.server, whose.of());
     Ok(Logs { lines: lines.ok_or_else(|| unknown(&params.server))? })
 }
 
@@ -107,9 +110,9 @@ pub async fn test(services: &Services, caller: &Caller, params: Test) -> Result<
     caller.must_be_process(services, "start an MCP server")?;
     let Test { server, cwd, env } = params;
     let (env, _) = services.config.current()?.env.take(env);
-    let workspace = services.env().workspace(&SessionId::daemon(), &cwd, env, disk::TIMEOUT).await;
+    let workspace = services.env().workspaces.workspace(&SessionId::daemon(), &cwd, env, disk::TIMEOUT).await;
     services.env().read_workspace(&workspace).await;
-    let row = services.env().servers.test(&server, &workspace).await.ok_or_else(|| unknown(&server))?;
+    let row = services.env().toolbox.servers.test(&server, &workspace).await.ok_or_else(|| unknown(&server))?;
     measured(vec![row]).await.pop().ok_or_else(|| unknown(&server))
 }
 
@@ -124,7 +127,7 @@ pub async fn login(services: &Services, caller: &Caller, params: Login) -> Resul
             .hint("listen at http://127.0.0.1:PORT/ and name that"));
     }
     let whose = whose(services, caller, cwd.as_deref(), session).await?;
-    let begun = services.env().servers.begin_login(&server, whose.of(), &redirect).await;
+    let begun = services.env().toolbox.servers.begin_login(&server, whose.of(), &redirect).await;
     let (login, page) = begun.ok_or_else(|| unknown(&server))?.map_err(|why| no_login(&server, &why))?;
     Ok(LoginPage { login, page })
 }
@@ -134,10 +137,10 @@ pub async fn finish_login(services: &Services, caller: &Caller, params: FinishLo
     caller.must_be_process(services, "log in at an MCP server")?;
     let FinishLogin { login, server, cwd, session, code, state, issuer } = params;
     let returned = Returned { code: &code, state: &state, issuer: issuer.as_deref() };
-    let finished = services.env().servers.finish_login(&login, returned).await;
+    let finished = services.env().toolbox.servers.finish_login(&login, returned).await;
     let no_keychain = finished.map_err(|why| no_login(&server, &why))?;
     let whose = whose(services, caller, cwd.as_deref(), session).await?;
-    services.env().servers.restart(&server, whose.of());
+    services.env().toolbox.servers.restart(&server, whose.of());
     tracing::info!(target: "mcp", server, by = caller.name(), "logged in");
     Ok(LoggedIn { no_keychain })
 }
@@ -146,7 +149,7 @@ pub async fn finish_login(services: &Services, caller: &Caller, params: FinishLo
 pub async fn logout(services: &Services, caller: &Caller, params: Named) -> Result<LoggedOut, RpcError> {
     caller.must_be_process(services, "log out of an MCP server")?;
     let whose = whose(services, caller, params.cwd.as_deref(), params.session).await?;
-    let forgotten = services.env().servers.log_out(&params.server, whose.of()).await;
+    let forgotten = services.env().toolbox.servers.log_out(&params.server, whose.of()).await;
     let removed = forgotten.ok_or_else(|| unknown(&params.server))?.map_err(|why| no_login(&params.server, &why))?;
     Ok(LoggedOut { removed })
 }
@@ -161,14 +164,14 @@ pub async fn resources(services: &Services, caller: &Caller, params: Offered) ->
     let server = params.server.clone();
     let (workspace, session) = place(services, caller, params).await?;
     let at = Place { workspace: &workspace, session: session.as_str() };
-    services.env().servers.resources(server.as_deref(), &at).await.map_err(failed)
+    services.env().toolbox.servers.resources(server.as_deref(), &at).await.map_err(failed)
 }
 
 /// What a resource has.
 pub async fn resource(services: &Services, caller: &Caller, params: ReadResource) -> Result<Attachable, RpcError> {
     let workspace = workspace(services, caller, &params.session).await?;
     let at = Place { workspace: &workspace, session: params.session.as_str() };
-    let content = services.env().servers.read(&params.server, &params.uri, &at).await.map_err(failed)?;
+    let content = services.env().toolbox.servers.read(&params.server, &params.uri, &at).await.map_err(failed)?;
     Ok(Attachable { content })
 }
 
@@ -177,7 +180,7 @@ pub async fn prompts(services: &Services, caller: &Caller, params: Offered) -> R
     let server = params.server.clone();
     let (workspace, session) = place(services, caller, params).await?;
     let at = Place { workspace: &workspace, session: session.as_str() };
-    services.env().servers.prompts(server.as_deref(), &at).await.map_err(failed)
+    services.env().toolbox.servers.prompts(server.as_deref(), &at).await.map_err(failed)
 }
 
 /// What such a prompt says.
@@ -185,7 +188,8 @@ pub async fn prompt(services: &Services, caller: &Caller, params: GetPrompt) -> 
     let workspace = workspace(services, caller, &params.session).await?;
     let GetPrompt { session, server, prompt, arguments, text } = params;
     let at = Place { workspace: &workspace, session: session.as_str() };
-    let content = services.env().servers.prompt(&server, &prompt, arguments, &text, &at).await.map_err(failed)?;
+    let content =
+        services.env().toolbox.servers.prompt(&server, &prompt, arguments, &text, &at).await.map_err(failed)?;
     Ok(Attachable { content })
 }
 
@@ -229,7 +233,7 @@ async fn whose(
     };
     let Some(cwd) = cwd else { return Ok(Whose::default()) };
     let (root, _) = trust::look(services, &cwd).await?;
-    services.env().configure_workspace(&root);
+    services.env().toolbox.configure_workspace(&root);
     Ok(Whose { root: Some(root), session })
 }
 
@@ -241,7 +245,7 @@ async fn place(services: &Services, caller: &Caller, params: Offered) -> Result<
             caller.must_be_process(services, "start an MCP server")?;
             let (env, _) = services.config.current()?.env.take(env);
             let session = SessionId::daemon();
-            let workspace = services.env().workspace(&session, &cwd, env, disk::TIMEOUT).await;
+            let workspace = services.env().workspaces.workspace(&session, &cwd, env, disk::TIMEOUT).await;
             services.env().read_workspace(&workspace).await;
             Ok((Arc::new(workspace), session))
         }

@@ -82,7 +82,8 @@ async fn notes(services: &Services, cwd: &Path) -> Result<Notes, RpcError> {
         let error = RpcError::new(Code::NoWorkspace, format!("{}: not an absolute path", cwd.display()));
         return Err(error.hint("name a directory from `/` on"));
     }
-    let workspace = services.env().workspace(&SessionId::default(), cwd, BTreeMap::new(), disk::TIMEOUT).await;
+    let workspace =
+        services.env().workspaces.workspace(&SessionId::default(), cwd, BTreeMap::new(), disk::TIMEOUT).await;
     Ok(workspace.notes)
 }
 

@@ -175,7 +175,7 @@ impl Services {
 
     /// Applies the MCP servers of the configuration in force.
     fn configure_servers(&self) {
-        self.env().configure_servers();
+        self.env().toolbox.configure_servers();
     }
 
     /// The services that sessions share.

@@ -227,7 +227,7 @@ async fn hooked(
 ) -> Result<Option<ContentBlock>, RpcError> {
     let CallBasis { workspace, .. } = place.ask(Command::CallBasis).await?;
     services.env().policy.read(&workspace).await;
-    let hooks = Hooks::of(services.env(), &workspace, place.session());
+    let hooks = Hooks::of(&services.env().calls, &workspace, place.session());
     if !hooks.has(HookEvent::Prompt) {
         return Ok(None);
     }

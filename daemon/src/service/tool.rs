@@ -36,7 +36,7 @@ pub async fn list(services: &Services, caller: &Caller, params: Tools) -> Result
             None
         }
     };
-    let tools = basis.as_ref().map_or_else(|| services.env().tools.current(), |basis| basis.tools.clone());
+    let tools = basis.as_ref().map_or_else(|| services.env().toolbox.tools.current(), |basis| basis.tools.clone());
     let mut rows = Vec::new();
     for tool in tools.iter() {
         let effect = effect(tool.as_ref());
@@ -64,9 +64,10 @@ pub(super) async fn of_new(services: &Services, cwd: PathBuf) -> Result<CallBasi
     let env = services.env();
     let config = env.config.current()?;
     let home = env.config.home().map(|home| ("HOME".to_owned(), home.to_string_lossy().into_owned()));
-    let workspace = env.workspace(&SessionId::default(), &cwd, BTreeMap::from_iter(home), disk::TIMEOUT).await;
+    let workspace =
+        env.workspaces.workspace(&SessionId::default(), &cwd, BTreeMap::from_iter(home), disk::TIMEOUT).await;
     env.read_workspace(&workspace).await;
-    let tools = env.servers.tools_in(&workspace.root, SessionId::default().as_str()).current();
+    let tools = env.toolbox.servers.tools_in(&workspace.root, SessionId::default().as_str()).current();
     let (grants, denied, mode) = (Vec::new(), Vec::new(), env.policy.mode(config.mode, &workspace));
     let (workspace, model, limits) = (Arc::new(workspace), String::new(), Vec::new());
     Ok(CallBasis { tools, mode, grants, denied, workspace, role: None, model, is_busy: false, limits })
@@ -76,8 +77,13 @@ pub(super) async fn of_new(services: &Services, cwd: PathBuf) -> Result<CallBasi
 async fn tools_of_new(services: &Services, workspace: &Workspace) -> Result<Arc<ToolSet>, RpcError> {
     let env = services.env();
     let model = env.providers.model(None).map(|resolved| resolved.origin).unwrap_or_default();
-    let has_skills = !skill::told(library(services.env(), workspace).await?.skills.iter()).is_empty();
-    Ok(env.tools_of(&model, (workspace.rules_root(), &SessionId::default()), None, env.offered(has_skills, 0)))
+    let has_skills = !skill::told(library(&services.env().toolbox, workspace).await?.skills.iter()).is_empty();
+    Ok(env.toolbox.tools_of(
+        &model,
+        (workspace.rules_root(), &SessionId::default()),
+        None,
+        env.toolbox.offered(has_skills, 0),
+    ))
 }
 
 fn effect(tool: &dyn Tool) -> ToolEffect {

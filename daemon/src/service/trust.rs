@@ -182,7 +182,7 @@ async fn put_into_force(services: &Services, root: PathBuf, waiting: Arc<Waiting
 /// Starts and ends MCP servers as the trusted files of a workspace want it.
 fn apply(services: &Services, root: &Path) {
     services.configure_servers();
-    services.env().configure_workspace(root);
+    services.env().toolbox.configure_workspace(root);
 }
 
 /// The root of the workspace of a directory, and what its files say.
@@ -192,8 +192,9 @@ pub(super) async fn look(services: &Services, cwd: &Path) -> Result<(PathBuf, Ar
         return Err(error.hint("name a directory that exists"));
     }
     let env = services.env();
-    let workspace = env.workspace(&SessionId::default(), cwd, BTreeMap::new(), disk::TIMEOUT).await;
-    let (config, root, places) = (services.config.clone(), workspace.root.clone(), env.agent_places(&workspace));
+    let workspace = env.workspaces.workspace(&SessionId::default(), cwd, BTreeMap::new(), disk::TIMEOUT).await;
+    let (config, root, places) =
+        (services.config.clone(), workspace.root.clone(), env.toolbox.agent_places(&workspace));
     let look = move || {
         Library::load(&config, &places);
         config.look(&root)

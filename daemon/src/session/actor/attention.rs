@@ -134,7 +134,7 @@ impl Actor {
         let mut env = BTreeMap::clone(&self.workspace.env);
         env.retain(|_, value| value != IN_MEMORY);
         env.extend(self.attending.desktop.clone());
-        let mut spawn = self.workspace.spawn(self.env.children.clone(), Some(self.id.clone()));
+        let mut spawn = self.workspace.spawn(self.env.calls.children.clone(), Some(self.id.clone()));
         (spawn.env, spawn.cwd) = (Arc::new(env), Path::new("/").to_path_buf());
         let attention = self.env.attention.clone();
         task::spawn(async move {

@@ -37,8 +37,8 @@ impl Actor {
             return;
         }
         let Some(OpenCheckpoint { before, .. }) = self.state.undo.open.as_deref().cloned() else { return };
-        let (env, workspace) = (self.env.clone(), self.workspace.clone());
-        self.checkpoints.0.spawn(async move { after(&env, &workspace, before).await });
+        let (calls, workspace) = (self.env.calls.clone(), self.workspace.clone());
+        self.checkpoints.0.spawn(async move { after(&calls.checkpoints, &workspace, before).await });
     }
 
     /// Records the checkpoint after an interrupted call, unless that is done.
@@ -55,19 +55,19 @@ impl Actor {
     /// Takes that checkpoint now.
     pub(super) async fn close_checkpoint(&mut self) {
         if let Some(OpenCheckpoint { before, .. }) = self.state.undo.open.as_deref().cloned() {
-            let taken = after(&self.env, &self.workspace, before).await;
+            let taken = after(&self.env.calls.checkpoints, &self.workspace, before).await;
             self.checkpoint_taken(Some(taken));
         }
     }
 
     /// Says what the turns have changed; a task of its own finds that out.
     pub(super) fn diff(&self, asked: Diff, reply: Reply<Differences>) {
-        let (env, workspace) = (self.env.clone(), self.workspace.clone());
+        let (calls, workspace) = (self.env.calls.clone(), self.workspace.clone());
         let written = self.flush();
         task::spawn(async move {
             // What was said last counts too; if it cannot be written, what is stored does.
             let _written = written.await;
-            respond(reply, changes::diff(&env, &workspace, asked).await);
+            respond(reply, changes::diff(&calls, &workspace, asked).await);
         });
     }
 }

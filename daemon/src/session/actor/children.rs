@@ -232,7 +232,7 @@ async fn follow(
         // The parent is gone, or the next daemon hears of it.
         let _told = asked(host, &parent, |reply| Command::Child(Box::new(report.clone()), reply)).await;
     };
-    let mut follower = match Follower::attach(env, host, &update.child).await {
+    let mut follower = match Follower::attach(&env.store, host, &update.child).await {
         Ok(follower) => follower,
         Err(why) => {
             update.status = ChildStatus::Finished;

@@ -16,7 +16,7 @@ pub(super) struct RunningHooks(JoinSet<()>);
 impl Actor {
     /// Starts the hooks of this event. One that refuses or fails is a notice.
     pub(super) fn start_hooks(&mut self, event: HookEvent, fields: impl FnOnce() -> Map<String, Value>) {
-        let hooks = Hooks::of(&self.env, &self.workspace, &self.id);
+        let hooks = Hooks::of(&self.env.calls, &self.workspace, &self.id);
         while self.hooks.0.try_join_next().is_some() {}
         if !hooks.has(event) {
             return;

@@ -49,7 +49,7 @@ impl Actor {
         if answer.rules.len() > MAX_RULES {
             return Err(RpcError::new(Code::TooMuch, format!("an answer may name {MAX_RULES} rules")));
         }
-        let tools = self.env.servers.tools_in(self.workspace.rules_root(), self.id.as_str()).current();
+        let tools = self.env.toolbox.servers.tools_in(self.workspace.rules_root(), self.id.as_str()).current();
         let mut named = Vec::new();
         for text in &answer.rules {
             let bad = |why: String| RpcError::new(Code::BadRule, why).hint("correct the rule, or allow it once");

@@ -202,18 +202,18 @@ impl Actor {
         let id = row.id.clone();
         let (state, variables) = known(&env.store, row).await?;
         if let (Some(parent), true) = (&state.identity.parent, state.task.delegated.is_some()) {
-            env.share_secrets(&id, parent);
+            env.workspaces.share_secrets(&id, parent);
         }
         // The daemon's own log has no directory.
         let cwd = if id.is_daemon() { Path::new("/") } else { &state.identity.cwd };
         let within = (disk::SHORT_TIMEOUT, state.task.bound_by());
-        let mut workspace = env.workspace_within(&id, cwd, variables, within).await;
+        let mut workspace = env.workspaces.workspace_within(&id, cwd, variables, within).await;
         workspace.notes.is_child = state.identity.parent.is_some();
         let workspace = Arc::new(workspace);
         if !id.is_daemon() {
             // Its tools are those of before.
             env.read_workspace(&workspace).await;
-            env.watch_files(&workspace);
+            env.workspaces.watch_files(&workspace);
         }
         let log = Log::new(id.clone(), state.progress.head, Vec::new());
         workspace.added.set(&state.settings.directories);

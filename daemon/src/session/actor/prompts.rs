@@ -32,7 +32,8 @@ impl Actor {
         let Some(request) = self.wait_for_worktree(request) else { return };
         if let Some(role) = self.state.identity.role.as_ref().filter(|_| !request.has_schema) {
             let (env, workspace, agent) = (self.env.clone(), self.workspace.clone(), role.name.clone());
-            return self.prepare(request, async move { library::response_schema(&env, &workspace, &agent).await });
+            return self
+                .prepare(request, async move { library::response_schema(&env.toolbox, &workspace, &agent).await });
         }
         let PromptRequest { prompt, named, key, by, reply, .. } = *request;
         match self.outcome::<Prompted>(key.as_ref()).await {
@@ -265,7 +266,8 @@ impl Actor {
         if !self.workspace.is_seen {
             let env = BTreeMap::clone(&self.workspace.env);
             let within = (disk::SHORT_TIMEOUT, self.state.task.bound_by());
-            let mut workspace = self.env.workspace_within(&self.id, &self.state.identity.cwd, env, within).await;
+            let mut workspace =
+                self.env.workspaces.workspace_within(&self.id, &self.state.identity.cwd, env, within).await;
             workspace.notes.is_child = self.state.identity.parent.is_some();
             self.workspace = Arc::new(workspace);
             self.workspace.added.set(&self.state.settings.directories);

@@ -84,7 +84,7 @@ impl Actor {
         let Author { name, process } = by;
         let given = Resolution { answer: Some(answer), value, by: name, at: 0, reason, rules };
         let committed = self.resolve(&asked, given, process, outcome);
-        let tools = self.env.servers.tools_in(self.workspace.rules_root(), self.id.as_str()).current();
+        let tools = self.env.toolbox.servers.tools_in(self.workspace.rules_root(), self.id.as_str()).current();
         let (session, host, policy) = (self.id.clone(), self.host.clone(), self.env.policy.clone());
         let (root, cwd) = (self.workspace.rules_root().to_path_buf(), self.state.identity.cwd.clone());
         task::spawn(async move {

@@ -67,7 +67,7 @@ impl Actor {
     /// What decides about its calls.
     pub(super) fn call_basis(&self) -> CallBasis {
         CallBasis {
-            tools: self.env.tools_of(
+            tools: self.env.toolbox.tools_of(
                 &self.state.settings.model,
                 (self.workspace.rules_root(), &self.id),
                 self.state.settings.tools.as_deref(),
@@ -167,7 +167,7 @@ impl Actor {
 
     pub(super) async fn set(&mut self, set: session::Set, may_add_tools: Result<(), RpcError>, asked: KeyedReply) {
         // Also if it was done before: the daemon that did it may have ended with the values.
-        self.env.servers.bring(self.id.as_str(), set.mcp_servers.as_deref().unwrap_or_default());
+        self.env.toolbox.servers.bring(self.id.as_str(), set.mcp_servers.as_deref().unwrap_or_default());
         let Some(KeyedReply { key, reply }) = self.first_time(asked).await else { return };
         let meant = |spec: &str| self.env.providers.model_in_session(&self.state.settings.model, spec);
         let model = match set.model.as_deref().map(meant).transpose() {
@@ -204,7 +204,12 @@ impl Actor {
             .map(|resolved| {
                 (
                     resolved.origin.clone(),
-                    self.env.setup(&resolved, (self.workspace.rules_root(), &self.id), now.as_deref(), self.offered()),
+                    self.env.toolbox.setup(
+                        &resolved,
+                        (self.workspace.rules_root(), &self.id),
+                        now.as_deref(),
+                        self.offered(),
+                    ),
                 )
             })
             .unzip();
@@ -250,13 +255,13 @@ impl Actor {
 
     /// What the session has of the tools that only some have.
     pub(super) fn offered(&self) -> SessionTraits<'static> {
-        self.env.offered(self.state.has_skills(), self.state.task.depth())
+        self.env.toolbox.offered(self.state.has_skills(), self.state.task.depth())
     }
 
     /// Has the MCP servers that a client brought.
     pub(super) fn configure_servers(&mut self) {
         let (root, given) = (self.workspace.rules_root(), &self.state.settings.mcp_servers);
-        self.servers.0 = self.env.servers.configure_session(self.id.as_str(), root, given);
+        self.servers.0 = self.env.toolbox.servers.configure_session(self.id.as_str(), root, given);
     }
 
     /// Fails if the session cannot have only these tools.
@@ -267,7 +272,7 @@ impl Actor {
             // Not every provider takes a conversation with calls and no tools.
             return wrong("a session keeps one tool at least".to_owned());
         }
-        if let Some(unknown) = self.env.tools.unknown(named) {
+        if let Some(unknown) = self.env.toolbox.tools.unknown(named) {
             return wrong(unknown);
         }
         let has = self.state.settings.tools.as_deref();

@@ -87,7 +87,7 @@ impl Scene {
             allow: Vec::new(),
             system: None,
             cwd: cwd.clone(),
-            setup: Some(env.setup(&resolved, (&cwd, &id), None, env.offered(false, 0))),
+            setup: Some(env.toolbox.setup(&resolved, (&cwd, &id), None, env.toolbox.offered(false, 0))),
             model: resolved.origin,
             mode: Mode::Ask,
             effort: session::Effort::default(),
@@ -96,7 +96,7 @@ impl Scene {
             parent: None,
             env: BTreeMap::new(),
         });
-        let workspace = Arc::new(env.workspace(&id, &cwd, variables, disk::TIMEOUT).await);
+        let workspace = Arc::new(env.workspaces.workspace(&id, &cwd, variables, disk::TIMEOUT).await);
         let (done, stored) = oneshot::channel();
         let shared = (env.clone(), host.clone() as Arc<dyn Host>);
         let beside = (&BTreeMap::new(), workspace);
@@ -303,7 +303,7 @@ impl Merging {
 /// Runs a script in the workspace below `home`.
 async fn sh(scene: &Scene, home: &Path, script: &str) -> String {
     let variables = std::env::vars().filter(|(name, _)| name == "PATH").collect();
-    let workspace = scene.env.workspace(&scene.id, &home.join("w"), variables, disk::TIMEOUT).await;
+    let workspace = scene.env.workspaces.workspace(&scene.id, &home.join("w"), variables, disk::TIMEOUT).await;
     let process =
         workspace.spawn(Default::default(), None).shell(script, Input::Nothing, Stderr::Merged).await.unwrap();
     let done = process.finish(SOON, 1 << 20).await.unwrap();

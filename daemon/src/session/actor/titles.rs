@@ -47,8 +47,8 @@ impl Actor {
             return;
         }
         let text = prompt.filter(|text| !text.trim().is_empty());
-        let (Some(text), Some(model)) = (text, title::model(&self.env, &state.settings.model)) else { return };
-        self.titles.tasks.spawn(title::ask(self.env.clone(), model, self.id.clone(), text));
+        let (Some(text), Some(model)) = (text, title::model(&self.env.turns, &state.settings.model)) else { return };
+        self.titles.tasks.spawn(title::ask(self.env.turns.clone(), model, self.id.clone(), text));
     }
 
     /// Records the title, and what it cost.

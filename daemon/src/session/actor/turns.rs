@@ -91,7 +91,7 @@ impl Actor {
     /// Another model stands in for the session's own until the next turn.
     pub(super) fn fall_back(&mut self, resolved: &Resolved, why: &str) {
         let own = self.state.settings.outage.own_model.clone().unwrap_or_else(|| self.state.settings.model.clone());
-        let setup = self.env.setup(
+        let setup = self.env.toolbox.setup(
             resolved,
             (self.workspace.rules_root(), &self.id),
             self.state.settings.tools.as_deref(),
@@ -106,7 +106,7 @@ impl Actor {
     /// The change back to the session's own model, if another one stands in for it and its provider is still configured.
     fn own_model(&self) -> Option<EventBody> {
         let resolved = self.env.providers.model(Some(self.state.settings.outage.own_model.as_ref()?)).ok()?;
-        let setup = self.env.setup(
+        let setup = self.env.toolbox.setup(
             &resolved,
             (self.workspace.rules_root(), &self.id),
             self.state.settings.tools.as_deref(),
@@ -225,7 +225,7 @@ impl Actor {
         let known = (&self.state, self.recorded.past(), streams.as_slice());
         let nudge = Arc::new(Notify::new());
         let ends = (sender, nudge.clone());
-        let shared = (self.env.clone(), self.host.clone(), self.workspace.clone(), self.background.jobs());
+        let shared = (self.env.turns.clone(), self.host.clone(), self.workspace.clone(), self.background.jobs());
         let turn = turn::Turn::run(self.id.clone(), shared, known, ends);
         let task = task::spawn(turn);
         fault::point("actor.turn.spawned");

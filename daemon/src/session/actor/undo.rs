@@ -216,7 +216,7 @@ impl Actor {
         let Checkpoint { checkpoint, root, call_id, since, .. } = taken;
         let since = since.as_deref().unwrap_or_default();
         let blobs = &self.env.store.blobs;
-        let made = self.env.checkpoints.restorable(&self.workspace, root, since, checkpoint, blobs).await?;
+        let made = self.env.calls.checkpoints.restorable(&self.workspace, root, since, checkpoint, blobs).await?;
         let Restorable { changes, held, failed } = made;
         Ok(Made { call: Some(call_id.clone()), changes, held, failed })
     }

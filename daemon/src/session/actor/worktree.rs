@@ -334,7 +334,7 @@ impl Actor {
         self.at_git((Vec::new(), false), async move {
             // What its own calls changed is told apart from what is merged.
             let taken = match open {
-                Some(OpenCheckpoint { before, .. }) => Some(after(&env, &workspace, before).await),
+                Some(OpenCheckpoint { before, .. }) => Some(after(&env.calls.checkpoints, &workspace, before).await),
                 None => None,
             };
             let MergeWork { worktree, commit, title, .. } = &asked.work;
@@ -462,7 +462,7 @@ async fn made_again(
         return Err(gone.hint(elsewhere));
     };
     let within = (disk::SHORT_TIMEOUT, of_parent.task.bound_by());
-    let parent = env.workspace_within(child, &of_parent.identity.cwd, variables, within).await;
+    let parent = env.workspaces.workspace_within(child, &of_parent.identity.cwd, variables, within).await;
     let made = env.worktrees.make(&parent, child).await;
     made.map_err(|why| RpcError::new(Code::NoWorkspace, why).hint(elsewhere))
 }

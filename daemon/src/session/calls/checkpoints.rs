@@ -13,9 +13,8 @@ use linger_protocol::id::CallId;
 
 use crate::question::permission::reads_by_command;
 use crate::session::calls::Runner;
-use crate::session::env::Env;
 use crate::session::messages::TurnEnded;
-use crate::tool::checkpoint::Skip;
+use crate::tool::checkpoint::{Checkpoints, Skip};
 use crate::tool::{Access, Effects, Workspace};
 
 /// Files that a checkpoint names; the rest is counted.
@@ -43,7 +42,7 @@ impl Runner {
             return Ok(None);
         }
         let root = self.workspace.root.clone();
-        match self.env.checkpoints.take(&self.workspace).await {
+        match self.services.checkpoints.take(&self.workspace).await {
             Ok(checkpoint) => Ok(Some(Checkpoint { checkpoint, root, call_id: id.clone(), ..Checkpoint::default() })),
             Err(Skip::NotHere) => Ok(None),
             Err(skip) => {
@@ -67,7 +66,7 @@ impl Runner {
     /// Takes the checkpoint after a call, and records it if it differs.
     pub(super) async fn checkpoint_after(&self, before: Option<Checkpoint>) -> Result<(), TurnEnded> {
         let Some(before) = before else { return Ok(()) };
-        let after = after(&self.env, &self.workspace, before).await;
+        let after = after(&self.services.checkpoints, &self.workspace, before).await;
         match after.changed {
             0 => Ok(()),
             _ => self.emit.send(vec![EventBody::Checkpoint(after)], false, None),
@@ -76,7 +75,11 @@ impl Runner {
 }
 
 /// The checkpoint after the call of `before`: with no changes, if there are none, and if none can be taken.
-pub(in crate::session) async fn after(env: &Env, workspace: &Workspace, before: Checkpoint) -> Checkpoint {
+pub(in crate::session) async fn after(
+    checkpoints: &Checkpoints,
+    workspace: &Workspace,
+    before: Checkpoint,
+) -> Checkpoint {
     let Checkpoint { checkpoint: since, root, call_id, .. } = before;
     let none = Checkpoint {
         checkpoint: since.clone(),
@@ -85,7 +88,7 @@ pub(in crate::session) async fn after(env: &Env, workspace: &Workspace, before: 
         since: Some(since.clone()),
         ..Checkpoint::default()
     };
-    let taken = match env.checkpoints.take(workspace).await {
+    let taken = match checkpoints.take(workspace).await {
         Ok(taken) if taken != since => taken,
         Ok(_) => return none,
         Err(skip) => {
@@ -93,7 +96,7 @@ pub(in crate::session) async fn after(env: &Env, workspace: &Workspace, before: 
             return none;
         }
     };
-    match env.checkpoints.between(workspace, &root, &since, &taken).await {
+    match checkpoints.between(workspace, &root, &since, &taken).await {
         Ok(changes) => {
             let name = |path: &PathBuf| path.strip_prefix(&root).unwrap_or(path).to_path_buf();
             let files = changes.iter().take(NAMED).map(|change| name(&change.path)).collect();

@@ -51,7 +51,7 @@ impl Runner {
     ) -> Result<Prepared, NotRun> {
         self.complete(tool, &mut input).await?;
         let (mut call, mut effects, mut resolved) = self.checked(tool.as_ref(), &input).await?;
-        let hooks = Hooks::of(&self.env, &self.workspace, &self.session);
+        let hooks = Hooks::of(&self.services, &self.workspace, &self.session);
         let mut note = None;
         if hooks.has(HookEvent::BeforeCall) {
             let said = hooks.run(HookEvent::BeforeCall, of_call(name, &input), about(name, &effects, &resolved)).await;
@@ -99,7 +99,7 @@ impl Runner {
         let call = tool.prepare(input, &self.workspace);
         let call = call.map_err(|invalid| NotRun(Outcome::Invalid, format!("not run: {invalid}")))?;
         let effects = call.effects();
-        let resolved = self.env.policy.resolve(&effects.access, &self.workspace).await;
+        let resolved = self.services.policy.resolve(&effects.access, &self.workspace).await;
         let hung = || NotRun(Outcome::Invalid, format!("not run: {}", disk::unresponsive(&self.workspace.cwd)));
         Ok((call, effects, resolved.ok_or_else(hung)?))
     }

@@ -31,7 +31,7 @@ use crate::question::permission::{ResolvedAccess, digest};
 use crate::session::Draft;
 use crate::session::calls::hooks::{Hooked, NotRun, Prepared};
 use crate::session::delegate::Delegation;
-use crate::session::env::Env;
+use crate::session::env::CallServices;
 use crate::session::messages::{Emitter, TurnEnded};
 use crate::session::messages::{Fragment, PermissionAnswer, PermissionRequest, TurnMessage};
 use crate::session::messages::{Preview, place};
@@ -63,7 +63,7 @@ const OVERLAP: usize = 8;
 #[derive(Clone)]
 pub struct Runner {
     /// The shared services.
-    pub env: Arc<Env>,
+    pub services: Arc<CallServices>,
     /// The tool set of the step.
     pub tools: Arc<ToolSet>,
     /// The workspace of the calls.
@@ -320,7 +320,7 @@ impl Runner {
         if !late || !matches!(permitted, PermissionAnswer::ForNow(_)) {
             return Ok(permitted);
         }
-        let Some(resolved) = self.env.policy.resolve(&checked.effects.access, &self.workspace).await else {
+        let Some(resolved) = self.services.policy.resolve(&checked.effects.access, &self.workspace).await else {
             return Ok(PermissionAnswer::No(disk::unresponsive(&self.workspace.cwd)));
         };
         // The files may be others since.
@@ -340,7 +340,7 @@ impl Runner {
         // What is joined needs no waiting for.
         let _running = match checked.effects.after_crash {
             AfterCrash::Join => None,
-            _ => self.env.running_calls.begin().await,
+            _ => self.services.running.begin().await,
         };
         let before = match checked.begun {
             Some(_) => None,
@@ -428,7 +428,7 @@ impl Runner {
         if targets.is_empty() {
             return None;
         }
-        let Some(resolved) = self.env.policy.resolve(access, &self.workspace).await else {
+        let Some(resolved) = self.services.policy.resolve(access, &self.workspace).await else {
             return Some(disk::unresponsive(&self.workspace.cwd));
         };
         let now = resolved.targets(access);
@@ -450,13 +450,13 @@ impl Runner {
             call: format!("{}/{id}", self.session),
             targets,
             output: sender,
-            blobs: self.env.store.blobs.clone(),
-            hidden: self.env.policy.hidden(tool, &effects.access, &self.workspace),
-            spawn: self.workspace.spawn(self.env.children.clone(), Some(self.session.clone())),
+            blobs: self.services.store.blobs.clone(),
+            hidden: self.services.policy.hidden(tool, &effects.access, &self.workspace),
+            spawn: self.workspace.spawn(self.services.children.clone(), Some(self.session.clone())),
             ask: self.emit.asks(id),
             id: id.clone(),
             jobs: self.jobs.clone(),
-            web: self.env.providers.web(),
+            web: self.services.providers.web(),
             delegate: self.delegation.of_call(id),
         };
         let joined = begun.is_some_and(|begun| begun.after_crash == AfterCrash::Join);
@@ -487,7 +487,7 @@ impl Runner {
         if !output.content.iter().any(|block| matches!(block, ContentBlock::Image { .. })) {
             return (output, Vec::new());
         }
-        let (blobs, content) = (self.env.store.blobs.clone(), output.content);
+        let (blobs, content) = (self.services.store.blobs.clone(), output.content);
         let stowed = task::spawn_blocking(move || blobs.stow(content)).await;
         match stowed.unwrap_or_else(|error| Err(StowError::Io(std::io::Error::other(error)))) {
             Ok((content, images)) => (ToolOutput { content, ..output }, images),
@@ -501,7 +501,7 @@ impl Runner {
             // A server chose them, and the model reads them.
             let (name, content_type) = (name_or_other(name), type_or_other(content_type));
             let (what, size) = (format!("{name}, {content_type}"), bytes.len());
-            let kept = self.env.store.keep_artifact(name, content_type, bytes, tool, &self.session).await;
+            let kept = self.services.store.keep_artifact(name, content_type, bytes, tool, &self.session).await;
             output.content.push(match kept {
                 Ok(Artifact { id, name, content_type, .. }) => ContentBlock::ResourceLink {
                     uri: format!("{MENTION}{id}"),

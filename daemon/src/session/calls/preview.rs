@@ -17,7 +17,7 @@ impl Runner {
         if !writes || targets.is_empty() {
             return Some((call, preview));
         }
-        let (targets, blobs) = (targets.clone(), self.env.store.blobs.clone());
+        let (targets, blobs) = (targets.clone(), self.services.store.blobs.clone());
         let look = move || {
             let kept: io::Result<Vec<KeptChange>> =
                 call.preview(&targets).iter().map(|change| change.keep(&blobs)).collect();

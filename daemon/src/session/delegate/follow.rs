@@ -23,9 +23,10 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::{answer, cancel, give};
-use crate::session::env::{Env, Host};
+use crate::session::env::Host;
 use crate::session::messages::{Command, Reply};
 use crate::session::reading::subscription::Subscription;
+use crate::store::Store;
 use crate::tool::text;
 
 /// How long what a child does is shown, in characters: a line of a terminal.
@@ -195,10 +196,10 @@ pub struct Follower {
 
 impl Follower {
     /// Attaches to a child. One that is gone or cannot be read is followed too: its task has ended.
-    pub async fn attach(env: &Env, host: &Arc<dyn Host>, child: &SessionId) -> Result<Self, String> {
+    pub async fn attach(store: &Store, host: &Arc<dyn Host>, child: &SessionId) -> Result<Self, String> {
         let reading = asked(host, child, |reply| Command::Attach(None, false, BTreeMap::new(), reply)).await;
         let reading = reading.map_err(|error| error.message)?;
-        let subscription = Subscription::new(reading, env.store.clone(), false);
+        let subscription = Subscription::new(reading, store.clone(), false);
         Ok(Self { host: host.clone(), subscription, progress: Progress::default(), is_caught_up: false })
     }
 

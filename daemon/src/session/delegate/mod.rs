@@ -25,8 +25,10 @@ use linger_protocol::session::{self, Create, Prompted};
 use linger_protocol::worktree::Worktree;
 use tokio::sync::{Semaphore, oneshot};
 
-use crate::session::env::{Env, Host};
+use crate::config::Policy;
+use crate::session::env::{Host, TurnServices};
 use crate::session::messages::{Author, Basis, Child, Command, Emitter, KeyedReply, PromptRequest, Reply, TurnMessage};
+use crate::store::Store;
 use crate::store::idempotency::Key;
 use crate::tool::delegate::{Delegate, Order};
 use crate::tool::{ToolOutput, Workspace};
@@ -35,7 +37,8 @@ use follow::{Follower, Seen};
 /// Has the tasks of one step's calls done.
 #[derive(Clone)]
 pub struct Delegation {
-    env: Arc<Env>,
+    store: Store,
+    policy: Arc<Policy>,
     host: Arc<dyn Host>,
     emit: Emitter,
     workspace: Arc<Workspace>,
@@ -47,15 +50,16 @@ pub struct Delegation {
 impl Delegation {
     /// For the calls of a step of this session.
     pub fn of(
-        env: &Arc<Env>,
+        services: &TurnServices,
         host: &Arc<dyn Host>,
         emit: &Emitter,
         workspace: &Arc<Workspace>,
         session: &SessionId,
     ) -> Self {
-        let places = Arc::new(Semaphore::new(env.config.delegation().at_once as usize));
-        let (env, host, emit) = (env.clone(), host.clone(), emit.clone());
-        Self { env, host, emit, workspace: workspace.clone(), session: session.clone(), places }
+        let places = Arc::new(Semaphore::new(services.config.delegation().at_once as usize));
+        let (store, policy) = (services.store.clone(), services.policy.clone());
+        let (host, emit) = (host.clone(), emit.clone());
+        Self { store, policy, host, emit, workspace: workspace.clone(), session: session.clone(), places }
     }
 
     /// What a call delegates with.
@@ -80,7 +84,7 @@ impl Delegation {
             None => self.make(call, &order, basis).await?,
         };
         let prompt = |cwd: &Path, worktree: Option<&Worktree>| prompt_of(&order, (&self.workspace.cwd, cwd), worktree);
-        let mut follower = Follower::attach(&self.env, &self.host, &update.child).await?;
+        let mut follower = Follower::attach(&self.store, &self.host, &update.child).await?;
         follower.ask_once(&self.session, prompt).await.map_err(|error| error.message)?;
         if order.background {
             return Ok(answer::handle(&update));
@@ -102,7 +106,7 @@ impl Delegation {
         }
         let (cwd, own) = follower.form();
         let place = (&self.workspace, cwd.as_path());
-        let output = answer::result(&self.env.policy, place, &update, follower.ending(), own, why).await;
+        let output = answer::result(&self.policy, place, &update, follower.ending(), own, why).await;
         // After its sources were looked up, which may be there.
         Ok(answer::with_worktree(output, follower.tidy().await.as_ref()))
     }

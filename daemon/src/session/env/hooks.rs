@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::config::{Hook, HookEvent};
 use crate::process::server::Spawn;
 use crate::process::{End, Input, Stderr};
-use crate::session::env::Env;
+use crate::session::env::CallServices;
 use crate::tool::{Workspace, text};
 
 /// The most text that a hook adds, in bytes: a page of errors of a compiler.
@@ -62,9 +62,9 @@ pub struct Hooks {
 
 impl Hooks {
     /// Those of a session.
-    pub fn of(env: &Env, workspace: &Workspace, session: &SessionId) -> Self {
-        let hooks = env.policy.hooks(workspace);
-        let mut spawn = workspace.spawn(env.children.clone(), Some(session.clone()));
+    pub fn of(services: &CallServices, workspace: &Workspace, session: &SessionId) -> Self {
+        let hooks = services.policy.hooks(workspace);
+        let mut spawn = workspace.spawn(services.children.clone(), Some(session.clone()));
         if !hooks.is_empty() {
             let mut env = (*spawn.env).clone();
             env.insert(ROOT.to_owned(), workspace.root.to_string_lossy().into_owned());
@@ -74,8 +74,8 @@ impl Hooks {
     }
 
     /// No hook.
-    pub fn none(env: &Env, workspace: &Workspace, session: &SessionId) -> Self {
-        let spawn = workspace.spawn(env.children.clone(), Some(session.clone()));
+    pub fn none(services: &CallServices, workspace: &Workspace, session: &SessionId) -> Self {
+        let spawn = workspace.spawn(services.children.clone(), Some(session.clone()));
         Self { hooks: Arc::default(), session: session.clone(), spawn }
     }
 

@@ -13,7 +13,7 @@ use linger_protocol::error::Code;
 use linger_protocol::event::{ChangeKind, Event, EventBody, FileChange, FileType, ToolFinished};
 use linger_protocol::id::{BlobId, SessionId, TurnId};
 
-use crate::session::env::Env;
+use crate::session::env::CallServices;
 use crate::store::blob::Blobs;
 use crate::sys::task;
 use crate::tool::Workspace;
@@ -88,9 +88,9 @@ impl Changes {
 }
 
 /// What a session's turns changed; `workspace` is where git runs.
-pub async fn diff(env: &Env, workspace: &Workspace, asked: Diff) -> Result<Differences, RpcError> {
+pub async fn diff(services: &CallServices, workspace: &Workspace, asked: Diff) -> Result<Differences, RpcError> {
     let Diff { session, turn, stat } = asked;
-    let own = read(env, workspace, &session, turn.as_ref()).await?;
+    let own = read(services, workspace, &session, turn.as_ref()).await?;
     if let Some(turn) = turn.filter(|_| !own.has_turn) {
         let error = RpcError::new(Code::UnknownMessage, format!("session {session} has no turn '{turn}'"));
         return Err(error.hint("`linger log` shows the turns: t1, t2, t3 …"));
@@ -107,13 +107,13 @@ pub async fn diff(env: &Env, workspace: &Workspace, asked: Diff) -> Result<Diffe
             break;
         }
         // One that was removed has no log any more.
-        let Ok(changes) = read(env, workspace, &child.session, None).await else { continue };
+        let Ok(changes) = read(services, workspace, &child.session, None).await else { continue };
         let more = changes.children.iter().filter(|child| known.insert(child.session.clone())).cloned();
         children.extend(more.collect::<Vec<_>>());
         all.push((Some(child), changes));
     }
-    let contents = contents(env, workspace, &mut all).await;
-    let blobs = env.store.blobs.clone();
+    let contents = contents(services, workspace, &mut all).await;
+    let blobs = services.store.blobs.clone();
     let base = workspace.root.clone();
     let compared = task::spawn_blocking(move || compare(all, &contents, &blobs, &base, stat));
     compared.await.map_err(|error| RpcError::new(Code::Internal, error.to_string()))
@@ -121,7 +121,7 @@ pub async fn diff(env: &Env, workspace: &Workspace, asked: Diff) -> Result<Diffe
 
 /// What the log of a session says.
 async fn read(
-    env: &Env,
+    services: &CallServices,
     workspace: &Workspace,
     session: &SessionId,
     turn: Option<&TurnId>,
@@ -129,7 +129,7 @@ async fn read(
     let kinds = &["turn_started", "tool_finished", "undone", "checkpoint", "child_updated"];
     let (mut changes, mut after) = (Changes::default(), 0);
     loop {
-        let (page, more) = env.store.events_of(session.clone(), kinds, after, PAGE).await?;
+        let (page, more) = services.store.events_of(session.clone(), kinds, after, PAGE).await?;
         for stored in &page {
             let Ok(event) = serde_json::from_str::<Event>(&stored.data) else { continue };
             if turn.is_some() && event.turn.as_ref() != turn {
@@ -143,7 +143,7 @@ async fn read(
                 }
                 EventBody::Checkpoint(taken) if taken.changed > 0 => {
                     let Some(since) = &taken.since else { continue };
-                    let differs = env.checkpoints.between(workspace, &taken.root, since, &taken.checkpoint).await;
+                    let differs = services.checkpoints.between(workspace, &taken.root, since, &taken.checkpoint).await;
                     match differs {
                         Ok(differs) => {
                             differs.into_iter().for_each(|change| changes.add_tree(&taken.root, change));
@@ -169,7 +169,7 @@ async fn read(
 
 /// The contents that git has of these files.
 async fn contents(
-    env: &Env,
+    services: &CallServices,
     workspace: &Workspace,
     all: &mut [(Option<DiffChild>, Changes)],
 ) -> HashMap<String, Vec<u8>> {
@@ -183,7 +183,7 @@ async fn contents(
     }
     let mut contents = HashMap::new();
     for (root, objects) in wanted {
-        match env.checkpoints.contents(workspace, &root, objects).await {
+        match services.checkpoints.contents(workspace, &root, objects).await {
             Ok(read) => contents.extend(read),
             Err(why) => all.iter_mut().take(1).for_each(|(_, own)| own.missing.push(why.clone())),
         }

@@ -201,7 +201,7 @@ impl Scene {
         let id = SessionId("scene".to_owned());
         let cwd = at("work").canonicalize().unwrap();
         let variables = BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap())]);
-        let workspace = Arc::new(env.workspace(&id, &cwd, variables.clone(), disk::TIMEOUT).await);
+        let workspace = Arc::new(env.workspaces.workspace(&id, &cwd, variables.clone(), disk::TIMEOUT).await);
         let resolved = env.providers.model(Some(model)).ok();
         let created = EventBody::SessionCreated(SessionCreated {
             one_shot: false,
@@ -214,7 +214,9 @@ impl Scene {
             mode,
             name: None,
             effort: Effort::default(),
-            setup: resolved.map(|resolved| env.setup(&resolved, (&workspace.root, &id), None, env.offered(false, 0))),
+            setup: resolved.map(|resolved| {
+                env.toolbox.setup(&resolved, (&workspace.root, &id), None, env.toolbox.offered(false, 0))
+            }),
             env: variables.clone(),
             delegated: None,
             parent: None,

@@ -88,11 +88,11 @@ async fn models_that_write_patches_have_the_tool_in_the_place_of_two() {
     let mut scene = scene(Mode::Ask, [Answer::text("hello")]).await;
     scene.turn("hello").await;
     let names = |scene: &Scene| {
-        let basis = scene.env.tools_of(
+        let basis = scene.env.toolbox.tools_of(
             "mock/gpt-5",
             (&scene.path(""), &SessionId::default()),
             None,
-            scene.env.offered(false, 0),
+            scene.env.toolbox.offered(false, 0),
         );
         basis.specs().iter().map(|spec| spec.name.clone()).collect::<Vec<_>>()
     };
@@ -103,11 +103,11 @@ async fn models_that_write_patches_have_the_tool_in_the_place_of_two() {
     );
     let only = |list: &[&str]| {
         let list: Vec<String> = list.iter().map(|name| (*name).to_owned()).collect();
-        let set = scene.env.tools_of(
+        let set = scene.env.toolbox.tools_of(
             "mock/gpt-5",
             (&scene.path(""), &SessionId::default()),
             Some(&list),
-            scene.env.offered(false, 0),
+            scene.env.toolbox.offered(false, 0),
         );
         set.specs().iter().map(|spec| spec.name.clone()).collect::<Vec<_>>()
     };
@@ -116,8 +116,12 @@ async fn models_that_write_patches_have_the_tool_in_the_place_of_two() {
     let config = "models.\"mock/gpt-5\".apply_patch = false\nmodels.\"mock/own\".apply_patch = true\n";
     let other = Scene::with(config, "mock/gpt-5", Mode::Ask, []).await;
     let has = |model: &str| {
-        let set =
-            other.env.tools_of(model, (&other.path(""), &SessionId::default()), None, other.env.offered(false, 0));
+        let set = other.env.toolbox.tools_of(
+            model,
+            (&other.path(""), &SessionId::default()),
+            None,
+            other.env.toolbox.offered(false, 0),
+        );
         set.get("apply_patch").is_some()
     };
     assert_eq!((has("mock/gpt-5"), has("mock/own"), has("mock/other")), (false, true, false));

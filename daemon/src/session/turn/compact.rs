@@ -53,7 +53,7 @@ struct Vain {
 impl Turn {
     /// Whether the next request needs room that is not there.
     pub(super) fn need(&self, step: &Step) -> Need {
-        let (at, floor) = (self.env.config.compact_at(), step.context.floor(&self.model));
+        let (at, floor) = (self.services.config.compact_at(), step.context.floor(&self.model));
         let is_full = |window| compaction::is_full(step.tokens(), floor, window, at);
         // Where there is nothing old, the provider may say whether it is too long.
         let full = self.window().is_some_and(is_full) && self.cut(Trigger::Full, step).is_some();
@@ -75,7 +75,7 @@ impl Turn {
 
     /// How many tokens the model takes, where that is known.
     fn window(&self) -> Option<u64> {
-        self.env.providers.window(&self.model)
+        self.services.providers.window(&self.model)
     }
 
     /// Does what a user asked for: has a summary written, or leaves out older output; if neither comes to be, why not and what to do.

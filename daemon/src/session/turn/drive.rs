@@ -67,7 +67,7 @@ impl Turn {
         let mut step = Step::new(system, self.tools.clone(), context);
         if let Some(OpenCheckpoint { before, .. }) = opening.checkpoint.take() {
             // What the call did that was cut off, before anything else does something.
-            let after = Box::pin(checkpoints::after(&self.env, &self.workspace, before)).await;
+            let after = Box::pin(checkpoints::after(&self.services.calls.checkpoints, &self.workspace, before)).await;
             self.emit.send(vec![EventBody::Checkpoint(after)], false, None)?;
         }
         if Box::pin(self.finish_last_step(&mut step, opening)).await? {
@@ -97,7 +97,7 @@ impl Turn {
                 continue;
             }
             let own = [self.max_steps, self.role_steps].into_iter().flatten().min();
-            let limit = own.unwrap_or(u32::MAX).min(self.env.config.max_steps());
+            let limit = own.unwrap_or(u32::MAX).min(self.services.config.max_steps());
             if self.steps >= limit {
                 let steps = if self.steps == 1 { "1 step".to_owned() } else { format!("{} steps", self.steps) };
                 let detail = format!("the turn took {steps}, max_steps is {limit}");
@@ -128,12 +128,12 @@ impl Turn {
     /// Waits for the MCP servers that a step needs; an error if one that is required cannot be started.
     async fn servers(&self) -> Result<Result<(), String>, TurnEnded> {
         // Those of the workspace's files may be others since the last step.
-        if let Some(news) = self.env.policy.look(&self.workspace, &self.session).await {
+        if let Some(news) = self.services.policy.look(&self.workspace, &self.session).await {
             self.emit.notice(Level::Warning, NoticeCode::ConfigWaits, news)?;
         }
-        self.env.read_tools(&self.workspace).await;
-        self.env.configure_workspace(self.workspace.rules_root());
-        match self.env.servers.ready(&self.workspace, self.session.as_str()).await {
+        self.services.toolbox.read_tools(&self.workspace).await;
+        self.services.toolbox.configure_workspace(self.workspace.rules_root());
+        match self.services.toolbox.servers.ready(&self.workspace, self.session.as_str()).await {
             Ok(notices) => {
                 for text in notices {
                     self.emit.notice(Level::Warning, NoticeCode::ServerFailed, text)?;
@@ -232,7 +232,7 @@ impl Turn {
 
     /// What a user can do about a failure.
     fn hint(&self, failure: &Failure) -> String {
-        let catalogue = self.env.providers.catalogue().ok().filter(|_| failure.class == FailureClass::NotFound);
+        let catalogue = self.services.providers.catalogue().ok().filter(|_| failure.class == FailureClass::NotFound);
         let near = catalogue.and_then(|catalogue| catalogue.near_model(&self.model));
         near.map_or_else(
             || failure.class.hint().to_owned(),
@@ -277,19 +277,24 @@ impl Turn {
 
     /// The tools that the session has at the moment.
     fn tools_now(&self) -> Arc<ToolSet> {
-        let offered = self.env.offered(self.skills.is_some(), self.depth);
-        self.env.tools_of(&self.model, (self.workspace.rules_root(), &self.session), self.only.as_deref(), offered)
+        let offered = self.services.toolbox.offered(self.skills.is_some(), self.depth);
+        self.services.toolbox.tools_of(
+            &self.model,
+            (self.workspace.rules_root(), &self.session),
+            self.only.as_deref(),
+            offered,
+        )
     }
 
     /// What runs the calls of a step.
     pub(super) fn runner(&self) -> calls::Runner {
         calls::Runner {
-            env: self.env.clone(),
+            services: self.services.calls.clone(),
             tools: self.tools.clone(),
             workspace: self.workspace.clone(),
             emit: self.emit.clone(),
             jobs: self.jobs.clone(),
-            delegation: Delegation::of(&self.env, &self.host, &self.emit, &self.workspace, &self.session),
+            delegation: Delegation::of(&self.services, &self.host, &self.emit, &self.workspace, &self.session),
             session: self.session.clone(),
             size: Arc::default(),
             told: self.told.clone(),

@@ -81,10 +81,10 @@ impl Turn {
     /// it, as the summary may keep prompts of that turn.
     async fn beginning(&self, passed_over: &PassedOver) -> Result<u64, StoreError> {
         let Some(compacted) = passed_over.compacted.filter(|_| !passed_over.has_refused) else { return Ok(0) };
-        let stored = self.env.store.event(self.session.clone(), compacted).await?;
+        let stored = self.services.store.event(self.session.clone(), compacted).await?;
         let event: Option<Event> = stored.and_then(|stored| serde_json::from_str(&stored.data).ok());
         let Some(EventBody::Compacted(Compacted { through, .. })) = event.map(|event| event.body) else { return Ok(0) };
-        let turn = self.env.store.turn_of(self.session.clone(), through.0, compacted).await?;
+        let turn = self.services.store.turn_of(self.session.clone(), through.0, compacted).await?;
         Ok(turn.map_or(0, |turn| turn.saturating_sub(1)))
     }
 
@@ -93,7 +93,7 @@ impl Turn {
         let Past { mut builder, mut bytes, .. } = Past::default();
         let mut after = beginning;
         loop {
-            let read = self.env.store.events_of(self.session.clone(), context::KINDS, after, context::PAGE);
+            let read = self.services.store.events_of(self.session.clone(), context::KINDS, after, context::PAGE);
             let (mut page, more) = read.await?;
             after = page.last().map_or(after, |last| last.seq);
             page.retain(|stored| !passed_over.has(stored));

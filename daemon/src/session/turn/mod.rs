@@ -50,7 +50,7 @@ use crate::log::OpenStream;
 use crate::provider::{Failure, FailureClass, Stop};
 use crate::session::calls::{self, Begun};
 use crate::session::context::Past;
-use crate::session::env::{Env, Host};
+use crate::session::env::{Host, TurnServices};
 use crate::session::messages::{Emitter, TurnEnded, TurnMessage};
 use crate::session::state::Effort;
 use crate::session::state::{self, OutagePolicy, State};
@@ -81,7 +81,7 @@ enum Thought {
 /// One turn.
 pub struct Turn {
     session: SessionId,
-    env: Arc<Env>,
+    services: Arc<TurnServices>,
     workspace: Arc<Workspace>,
     jobs: Jobs,
     emit: Emitter,
@@ -159,16 +159,16 @@ impl Turn {
     /// Runs a turn until it ends; the actor hears of the end by message.
     pub fn run(
         session: SessionId,
-        (env, host, workspace, jobs): (Arc<Env>, Arc<dyn Host>, Arc<Workspace>, Jobs),
+        (services, host, workspace, jobs): (Arc<TurnServices>, Arc<dyn Host>, Arc<Workspace>, Jobs),
         (state, past, streams): (&State, Past, &[OpenStream]),
         (messages, nudge): (mpsc::UnboundedSender<Box<TurnMessage>>, Arc<Notify>),
     ) -> impl Future<Output = ()> + Send + 'static {
         let turn = state.turn.clone().into_value().unwrap_or_default();
-        let tools = env.tools_of(
+        let tools = services.toolbox.tools_of(
             &state.settings.model,
             (workspace.rules_root(), &session),
             state.settings.tools.as_deref(),
-            env.offered(state.has_skills(), state.task.depth()),
+            services.toolbox.offered(state.has_skills(), state.task.depth()),
         );
         // A box: a turn's future has room for each value that it was handed on through, as long as it lives.
         let opening = Box::new(Opening {
@@ -186,7 +186,7 @@ impl Turn {
         });
         let mut this = Self {
             session,
-            env,
+            services,
             workspace,
             jobs,
             emit: Emitter::new(messages),

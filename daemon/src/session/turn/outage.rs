@@ -88,7 +88,7 @@ impl Turn {
         (begun, is_shown): (bool, bool),
     ) -> Result<Option<End>, TurnEnded> {
         let (failure, shown) = (&refused.failure, &refused.shown);
-        let answered_before = resolved.address().is_none_or(|address| self.env.providers.reached.has(&address));
+        let answered_before = resolved.address().is_none_or(|address| self.services.providers.reached.has(&address));
         let tries = self.outage.failed(retry::broke_off(failure.class, begun), answered_before);
         let patience = self.policy.patience.unwrap_or(resolved.patience);
         let patience = self.fallback().map_or(patience, |(_, after)| patience.at_most(after));
@@ -131,7 +131,7 @@ impl Turn {
             self.outage.announced = Some((failure.class, tries.waited));
             self.outage.is_logged = lasts;
         }
-        let mut changed = self.env.providers.changed.subscribe();
+        let mut changed = self.services.providers.changed.subscribe();
         loop {
             tokio::select! {
                 biased;
@@ -151,7 +151,7 @@ impl Turn {
     /// The model that stands in next for the session's own, and after how long.
     fn fallback(&self) -> Option<(Resolved, Duration)> {
         let own = self.policy.own_model.as_ref().unwrap_or(&self.model);
-        self.env.providers.next_fallback(own, &self.model, self.policy.fallback.as_deref())
+        self.services.providers.next_fallback(own, &self.model, self.policy.fallback.as_deref())
     }
 
     /// The end of a request that failed for good: if another model may stand in, it does from now on.

@@ -32,10 +32,10 @@ pub(super) struct Files {
 impl Turn {
     /// Starts reading the files that the system prompt is made of, in the background.
     pub(super) fn read_files(&self) -> JoinHandle<Files> {
-        let (env, workspace) = (self.env.clone(), self.workspace.clone());
+        let (services, workspace) = (self.services.clone(), self.workspace.clone());
         task::spawn_blocking(move || {
-            let library = Library::load(&env.config, &env.agent_places(&workspace));
-            let instructions = instructions::load(Some(&env.places.config), &workspace.root, &workspace.cwd);
+            let library = Library::load(&services.config, &services.toolbox.agent_places(&workspace));
+            let instructions = instructions::load(Some(services.toolbox.config_dir()), &workspace.root, &workspace.cwd);
             Files { instructions, library, index: workspace.notes.index() }
         })
     }
@@ -84,8 +84,8 @@ impl Turn {
         let day = self.started_at / clock::DAY_MS;
         let own = match role {
             Some(entry) if entry.item.replaces => entry.item.body.clone() + "\n",
-            Some(entry) => format!("{}\n{}\n", self.env.system, entry.item.body),
-            None => self.env.system.clone(),
+            Some(entry) => format!("{}\n{}\n", self.services.toolbox.system, entry.item.body),
+            None => self.services.toolbox.system.clone(),
         };
         let own = match &self.added_system {
             Some(added) => format!("{}\n\n{}\n", own.trim_end(), added.trim()),
@@ -128,7 +128,7 @@ impl Turn {
     }
 
     fn has_memory(&self) -> bool {
-        self.env.config.memory() && is_among(self.only.as_deref(), MEMORY)
+        self.services.config.memory() && is_among(self.only.as_deref(), MEMORY)
     }
 
     /// The context was compacted, so the index of notes is read again.
@@ -147,7 +147,7 @@ impl Turn {
     /// Records a changed prefix before the first request with it.
     pub(super) async fn say_setup(&mut self, resolved: &Resolved) -> Result<(), TurnEnded> {
         // An agent that comes or goes is another prefix too.
-        let setup = resolved.setup(&format!("{}{}", self.env.system, self.agents), self.tools.specs());
+        let setup = resolved.setup(&format!("{}{}", self.services.toolbox.system, self.agents), self.tools.specs());
         if self.setup.as_ref() == Some(&setup) {
             return Ok(());
         }

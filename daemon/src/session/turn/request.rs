@@ -138,7 +138,7 @@ impl Turn {
             let stream = self.start(ask, (&resolved, &provider), encoding).await;
             let ended = self.attempt(stream, &mut meter, (ask.shown, ask.shape.is_some())).await?;
             if let Some(address) = resolved.address().filter(|_| has_answered(&ended, &meter)) {
-                self.env.providers.reached.add(&address);
+                self.services.providers.reached.add(&address);
             }
             let failure = match ended {
                 Ok(mut response) => {
@@ -169,7 +169,7 @@ impl Turn {
             if failure.class == FailureClass::Auth
                 && shown.is_none()
                 && let Some(key) = provider.key()
-                && self.env.providers.key_sources.refuse(&resolved.key, key)
+                && self.services.providers.key_sources.refuse(&resolved.key, key)
                 && wrong_key.is_none()
             {
                 // An expired key is obtained again, once.
@@ -240,7 +240,7 @@ impl Turn {
         if ids.is_empty() {
             return Images::new();
         }
-        let (store, session) = (self.env.store.clone(), self.session.clone());
+        let (store, session) = (self.services.store.clone(), self.session.clone());
         let runtime = tokio::runtime::Handle::current();
         let load = move |id: BlobId| match store.blobs.load(&id) {
             Ok(data) => Some((id, data)),

@@ -33,8 +33,8 @@ impl Turn {
         let mut said = BTreeSet::new();
         let mut waits_for = NoticeCode::KeyMissing;
         loop {
-            let mut changed = self.env.providers.changed.subscribe();
-            let catalogue = match self.env.providers.catalogue() {
+            let mut changed = self.services.providers.changed.subscribe();
+            let catalogue = match self.services.providers.catalogue() {
                 Ok(catalogue) => catalogue,
                 Err(error) => return Ok(Err(rejected(error.to_string()).into())),
             };
@@ -52,7 +52,7 @@ impl Turn {
                             let text = format!("{what}; the turn resumes");
                             self.emit.notice(Level::Info, NoticeCode::KeyFound, text)?;
                         }
-                        let provider = self.env.providers.open(&resolved, key);
+                        let provider = self.services.providers.open(&resolved, key);
                         return Ok(Ok((Box::new(resolved), provider)));
                     }
                     Some(Err(Lack::Failed(why))) => {
@@ -116,7 +116,7 @@ impl Turn {
         resolved: &Resolved,
         said: &mut BTreeSet<String>,
     ) -> Result<Option<Result<Secrets, Lack>>, TurnEnded> {
-        let providers = self.env.providers.clone();
+        let providers = self.services.providers.clone();
         // A separate receiver, so that `resolve` sees the change too.
         let mut changed = providers.changed.subscribe();
         let mut key = pin!(providers.key_sources.obtain_all(resolved));

@@ -76,7 +76,7 @@ impl Turn {
     }
 
     fn shaping(&self, schema: &Value) -> SchemaStrategy {
-        let catalogue = self.env.providers.catalogue();
+        let catalogue = self.services.providers.catalogue();
         catalogue.map_or(SchemaStrategy::PromptOnly, |catalogue| catalogue.schema_strategy(&self.model, schema))
     }
 
@@ -100,7 +100,7 @@ impl Turn {
         let content = step.context.messages.last().map(|last| last.content.clone()).unwrap_or_default();
         let (schema, misfits) = (shape.schema.clone(), shape.misfits);
         let patience = max_misfits(self.shaping(&schema));
-        let wrapped = self.env.providers.catalogue().is_ok_and(|catalogue| catalogue.wraps(&self.model, &schema));
+        let wrapped = self.services.providers.catalogue().is_ok_and(|catalogue| catalogue.wraps(&self.model, &schema));
         // A large answer takes its time, and one thread runs all sessions.
         let checked = task::spawn_blocking(move || schema::fit(&schema, &content, wrapped)).await;
         let fault = match checked.unwrap_or_else(|error| Err(error.to_string())) {

@@ -151,12 +151,12 @@ impl Turn {
 
     /// Whether requests can add the `reasoning_content` that the provider requires.
     fn learns_reasoning(&self) -> bool {
-        self.env.providers.catalogue().is_ok_and(|catalogue| catalogue.learn_reasoning(&self.model))
+        self.services.providers.catalogue().is_ok_and(|catalogue| catalogue.learn_reasoning(&self.model))
     }
 
     /// Asks the provider for windows and prices after its first answer, if they are not known otherwise.
     async fn learn_list(&self, answer: &mut ModelResponse) {
-        let providers = &self.env.providers;
+        let providers = &self.services.providers;
         if !providers.learn_list(&self.model).await {
             return;
         }
@@ -168,14 +168,14 @@ impl Turn {
 
     /// Takes the window from an error, so that summaries and trims aim at it.
     fn learn_window(&self, failure: &Failure) {
-        if let (Some(window), Ok(catalogue)) = (failure.window(), self.env.providers.catalogue()) {
+        if let (Some(window), Ok(catalogue)) = (failure.window(), self.services.providers.catalogue()) {
             catalogue.learn_window(&self.model, window);
         }
     }
 
     /// Whether requests can go without a refused parameter.
     fn leaves_out(&self, parameter: Parameter) -> bool {
-        self.env.providers.catalogue().is_ok_and(|catalogue| catalogue.leave_out(&self.model, parameter))
+        self.services.providers.catalogue().is_ok_and(|catalogue| catalogue.leave_out(&self.model, parameter))
     }
 
     /// Says what is left out from now on, and the setting for it.

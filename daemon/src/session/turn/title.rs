@@ -14,7 +14,7 @@ use crate::provider::catalogue::Resolved;
 use crate::provider::models::Prices;
 use crate::provider::tools::ToolSpecs;
 use crate::provider::{Encoding, Images, Message, Request, Stop, StreamEvent};
-use crate::session::env::Env;
+use crate::session::env::TurnServices;
 use crate::tool::text;
 
 /// What a cheap model costs at most, in US dollars per million tokens of requests and of answers: a title is a few hundred of them.
@@ -60,12 +60,12 @@ pub struct Titled {
 }
 
 /// The model for titles: the configured one, else the session's own or the small one of its provider, if that is known to be cheap.
-pub fn model(env: &Env, own: &str) -> Option<Resolved> {
+pub fn model(services: &TurnServices, own: &str) -> Option<Resolved> {
     let provider = own.split('/').next().unwrap_or_default();
-    let config = env.config.current().ok()?;
+    let config = services.config.current().ok()?;
     // At an address of the user's own another model may have that name, or none.
     let is_vendors = config.providers.get(provider).is_none_or(|own| own.base_url.is_none());
-    let usable = |name: &str| env.providers.model(Some(name)).ok().filter(|resolved| resolved.provider != DEMO);
+    let usable = |name: &str| services.providers.model(Some(name)).ok().filter(|resolved| resolved.provider != DEMO);
     match config.titles.as_deref() {
         _ if provider == DEMO => None,
         Some("off") => None,
@@ -85,8 +85,13 @@ fn is_cheap(prices: &Prices) -> bool {
 }
 
 /// Asks the model; `None` if it cannot be asked. Failures are in the log file alone.
-pub async fn ask(env: Arc<Env>, resolved: Resolved, session: SessionId, prompt: String) -> Option<Titled> {
-    let asked = timeout(TIMEOUT, one_request(&env, &resolved, &prompt)).await;
+pub async fn ask(
+    services: Arc<TurnServices>,
+    resolved: Resolved,
+    session: SessionId,
+    prompt: String,
+) -> Option<Titled> {
+    let asked = timeout(TIMEOUT, one_request(&services, &resolved, &prompt)).await;
     let (answer, usage) = match asked {
         Ok(Ok(answered)) => answered,
         Ok(Err(why)) => {
@@ -103,9 +108,9 @@ pub async fn ask(env: Arc<Env>, resolved: Resolved, session: SessionId, prompt: 
     Some(Titled { title: title_of(&answer), model: resolved.origin, usage })
 }
 
-async fn one_request(env: &Env, resolved: &Resolved, prompt: &str) -> Result<(String, Usage), String> {
-    let key = env.providers.key_sources.obtain_all(resolved).await.map_err(|_| "no key".to_owned())?;
-    let provider = env.providers.open(resolved, key);
+async fn one_request(services: &TurnServices, resolved: &Resolved, prompt: &str) -> Result<(String, Usage), String> {
+    let key = services.providers.key_sources.obtain_all(resolved).await.map_err(|_| "no key".to_owned())?;
+    let provider = services.providers.open(resolved, key);
     let content = vec![ContentBlock::text(text::head(prompt, MAX_PROMPT).to_owned())];
     let messages = [Message { role: Role::User, content, origin: None }];
     let request = Request {

@@ -75,6 +75,11 @@ impl HeldPlace {
         }
     }
 
+    /// Says that all of the session was read that is copied: from now on only a removal waits for the end of the place.
+    pub(super) fn has_read(&self) {
+        self.registry.send(&self.session, Command::Placed(self.id.clone(), PlaceStep::HasRead));
+    }
+
     /// Sends a command and waits for its answer; the place goes on.
     pub async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, RpcError> {
         self.send(command, PlaceStep::Command).await

@@ -62,8 +62,8 @@ impl Registry {
             return Ok(done);
         }
         let (row, state) = self.stored(&fork.session).await?;
-        // The rest reads the log up to this state, and may wait for a disk: a cancel must not.
-        drop(place);
+        // The rest reads the log up to this state, and may wait for a disk: a cancel must not. A removal does.
+        place.has_read();
         let line = Line { store: &self.env.store, id: fork.session, state: &state };
         let point = line.point(fork.at.as_deref()).await?;
         self.make_fork((row, &line, point), fork.name, allows, key).await

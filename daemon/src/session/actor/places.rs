@@ -6,7 +6,8 @@
 //! never waits for a holder, and a slow hook delays its own session only.
 //!
 //! A cancel is not held back by a prompt that is being prepared: it refuses that prompt and those behind it. It does not hold back
-//! who attaches or only reads either. While a cancelled turn stops, prompts and changes wait for its end.
+//! who attaches or only reads either. A request that copies the session, such as a fork, holds back only a removal once it has read what
+//! it copies. While a cancelled turn stops, prompts and changes wait for its end.
 
 use std::collections::VecDeque;
 
@@ -28,6 +29,8 @@ pub(super) struct PlaceQueue {
     current: Option<OpenPlace>,
     /// Places that began while a prompt is being prepared.
     beside: Vec<OpenPlace>,
+    /// Places of requests that copy the session and have read it; a removal waits for them.
+    copying: Vec<OpenPlace>,
     /// The commands that wait, in the order of their arrival.
     waiting: VecDeque<Box<Command>>,
 }
@@ -35,7 +38,7 @@ pub(super) struct PlaceQueue {
 impl PlaceQueue {
     /// Whether nothing is prepared and nothing waits.
     pub(super) fn is_empty(&self) -> bool {
-        self.current.is_none() && self.beside.is_empty() && self.waiting.is_empty()
+        self.current.is_none() && self.beside.is_empty() && self.copying.is_empty() && self.waiting.is_empty()
     }
 
     /// Gives back a command that may run now; any other waits. `is_stopping`: a turn is being ended.
@@ -49,6 +52,9 @@ impl PlaceQueue {
 
     fn may_run(&self, command: &Command, is_stopping: bool) -> bool {
         let Some(kind) = command.place_kind() else { return true };
+        if command.is_removal() && !self.copying.is_empty() {
+            return false;
+        }
         match &self.current {
             None if !self.beside.is_empty() => false,
             None => match kind {
@@ -70,7 +76,15 @@ impl PlaceQueue {
         if is_stopping || self.current.is_some() || !self.beside.is_empty() {
             return None;
         }
-        self.waiting.pop_front()
+        let is_free = self.copying.is_empty() || self.waiting.front().is_some_and(|waits| !waits.is_removal());
+        if is_free { self.waiting.pop_front() } else { None }
+    }
+
+    /// The holder of a place has read what it copies.
+    fn has_read(&mut self, place: &PlaceId) {
+        let current = self.current.take_if(|held| held.place == *place);
+        let beside = self.beside.iter().position(|held| held.place == *place).map(|at| self.beside.remove(at));
+        self.copying.extend(current.or(beside));
     }
 
     fn begin(&mut self, current: OpenPlace) {
@@ -89,6 +103,7 @@ impl PlaceQueue {
             self.current = None;
         }
         self.beside.retain(|held| held.place != *place);
+        self.copying.retain(|held| held.place != *place);
     }
 
     /// Cancels the prompt that is being prepared, and refuses those that wait behind it; whether there was one.
@@ -108,7 +123,7 @@ impl PlaceQueue {
 
     /// Refuses all that waits or is being prepared, because the actor ends.
     pub(super) fn refuse_all(&mut self, error: &RpcError) {
-        for held in self.current.take().into_iter().chain(self.beside.drain(..)) {
+        for held in self.current.take().into_iter().chain(self.beside.drain(..)).chain(self.copying.drain(..)) {
             // Its client may be gone, or its command under way.
             let _gone = held.cancel.send(error.clone());
         }
@@ -203,10 +218,13 @@ impl Actor {
 
     async fn placed(&mut self, place: PlaceId, step: PlaceStep) {
         let is_held = self.places.has(&place);
+        if let PlaceStep::HasRead = step {
+            return self.places.has_read(&place);
+        }
         let (command, goes_on) = match step {
             PlaceStep::Command(command) => (Some(command), true),
             PlaceStep::Last(command) => (Some(command), false),
-            PlaceStep::End => (None, false),
+            PlaceStep::HasRead | PlaceStep::End => (None, false),
         };
         if !goes_on {
             self.places.end(&place);

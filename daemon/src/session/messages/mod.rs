@@ -306,6 +306,11 @@ impl Command {
         )
     }
 
+    /// Whether nothing of the session is left afterwards.
+    pub(in crate::session) fn is_removal(&self) -> bool {
+        matches!(self, Self::Remove(..) | Self::Prune(..))
+    }
+
     /// Its kind among the requests that take effect in the order of their arrival. `None` for what never waits: messages of the
     /// daemon itself, and those of the holder of a place.
     pub(in crate::session) fn place_kind(&self) -> Option<PlaceKind> {
@@ -349,7 +354,7 @@ impl Command {
         match self {
             Self::Enter(entry) => respond(entry.began, Err(error)),
             Self::Placed(_, PlaceStep::Command(command) | PlaceStep::Last(command)) => command.refuse(error),
-            Self::Placed(_, PlaceStep::End) => {}
+            Self::Placed(_, PlaceStep::HasRead | PlaceStep::End) => {}
             Self::Attach(_, _, _, reply) => respond(reply, Err(error)),
             Self::Prompt(request) => respond(request.reply, Err(error)),
             Self::Compact(_, _, _, reply) => respond(reply, Err(error)),

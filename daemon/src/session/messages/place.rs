@@ -57,6 +57,8 @@ pub enum PlaceStep {
     Command(Box<Command>),
     /// The last command.
     Last(Box<Command>),
+    /// All of the session has been read that the request copies: only a removal still waits for its end.
+    HasRead,
     /// There is nothing more to do.
     End,
 }

@@ -80,6 +80,15 @@ impl PlaceQueue {
         if is_free { self.waiting.pop_front() } else { None }
     }
 
+    /// Gives back a command of a place that may run now; a removal waits, before all others, for those that copy the session.
+    fn hold_back_removal(&mut self, command: Box<Command>) -> Option<Box<Command>> {
+        if self.copying.is_empty() || !command.is_removal() {
+            return Some(command);
+        }
+        self.waiting.push_front(command);
+        None
+    }
+
     /// The holder of a place has read what it copies.
     fn has_read(&mut self, place: &PlaceId) {
         let current = self.current.take_if(|held| held.place == *place);
@@ -230,7 +239,11 @@ impl Actor {
             self.places.end(&place);
         }
         match command {
-            Some(command) if is_held => self.boxed_command(*command).await,
+            Some(command) if is_held => {
+                if let Some(command) = self.places.hold_back_removal(command) {
+                    self.boxed_command(*command).await;
+                }
+            }
             Some(command) => command.refuse(self.cancelled_prompt()),
             None => {}
         }

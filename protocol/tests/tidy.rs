@@ -36,7 +36,7 @@ const ALLOWED: &[(&str, [usize; 5])] = &[
     ("client/repl", [3, 0, 0, 0, 0]),
     ("client/terminal", [1, 0, 0, 0, 0]),
     ("daemon/provider", [4, 1, 0, 0, 14]),
-    ("daemon/service", [35, 1, 9, 0, 3]),
+    ("daemon/service", [19, 0, 5, 0, 2]),
     ("daemon/session", [125, 38, 13, 21, 36]),
     ("daemon/tool", [6, 0, 0, 0, 3]),
 ];

@@ -19,8 +19,8 @@ use linger_protocol::id::{ArtifactId, UploadId};
 use linger_protocol::message::{ContentBlock, ImageSource, image_type};
 use linger_protocol::token::Can;
 use sha2::{Digest as _, Sha256};
-use tempfile::NamedTempFile;
 
+use super::upload::Upload;
 use super::{Caller, Services};
 use crate::store::artifact::{self, MAX_NAME, NoRoom, blob_of, is_name, is_type};
 use crate::store::blob::id_of;
@@ -45,18 +45,6 @@ const PROBE: u64 = 16;
 
 /// The length of a UUID in text.
 const UUID: usize = 36;
-
-/// An artifact that is being put here.
-#[derive(Debug)]
-pub(super) struct Upload {
-    id: UploadId,
-    name: String,
-    content_type: String,
-    /// Absent while a piece is written.
-    file: Option<NamedTempFile>,
-    hash: Sha256,
-    size: u64,
-}
 
 /// Begins to put an artifact here.
 pub async fn begin(services: &Services, caller: &Caller, params: Begin) -> Result<Begun, RpcError> {
@@ -162,7 +150,7 @@ pub async fn finish(services: &Services, caller: &Caller, params: Finish) -> Res
     Ok(artifact)
 }
 
-/// What is known of an artifact.
+/// The description of an artifact, without its bytes.
 pub async fn get(services: &Services, caller: &Caller, params: Named) -> Result<Artifact, RpcError> {
     find(services, caller, params.id).await
 }
@@ -234,7 +222,7 @@ fn mentions(text: &str) -> impl Iterator<Item = ArtifactId> {
     })
 }
 
-/// What a model gets of an artifact: a picture, or a text file.
+/// The block for a model: a picture, or a text file.
 async fn block(services: &Services, artifact: &Artifact) -> Result<ContentBlock, RpcError> {
     let probe = bytes(services, artifact, 0, PROBE).await?;
     if let Some(media_type) = image_type(&probe) {

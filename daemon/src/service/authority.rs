@@ -1,199 +1,122 @@
-//! What a connection with a token may do: no more than its grant, and less if the daemon may have started the process behind it.
+//! The rights of a caller.
 //!
-//! A token proves what a person allowed, not who holds it: a tool can read one in a file. So the process counts too, that at the
+//! A process that the daemon started, and one that may be such a process, changes nothing. It reads the session whose tool started
+//! it and that session's children, if the ledger tells which session that is; otherwise nothing.
+//!
+//! A connection with a token may do no more than its grant, and less if the daemon may have started the process behind it. A token
+//! proves what a person allowed, not who holds it: a tool can read one in a file. So the process counts too, that at the
 //! other end and that for which a face speaks. If the daemon started one of them, the connection only reads; if that cannot be
 //! told, it neither answers nor administers nor changes a mode, and starts nothing in a session whose mode is looser than `ask`.
 //! No token is a process of the user's own: what is for those alone ([`super::need::Need::Process`]) is refused.
 //! An MCP server with `can` in the user's configuration has a grant too, without a token: the process is the proof.
 
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
 
 use linger_protocol::RpcError;
-use linger_protocol::daemon::Hello;
 use linger_protocol::error::Code;
 use linger_protocol::id::SessionId;
 use linger_protocol::permission::Mode;
-use linger_protocol::token::{Behind, Can, Grant};
+use linger_protocol::token::Can;
 
-use super::caller::{Standing, standing};
 use super::need::{self, Need};
-use super::token::Token;
-use super::{Authority, Caller, Services};
+use super::proof::unauthorized;
+use super::standing::{Restraint, Standing};
+use super::tokens::Token;
+use super::{Caller, Services};
 use crate::agent::role::stricter;
 use crate::session::actor::AnswerLimit;
 use crate::session::state::State;
-use crate::sys::peer::{self, Peer};
-use crate::sys::{clock, disk};
-
-/// What a connection said of itself.
-#[derive(Clone, Debug, Default)]
-pub(super) enum Proof {
-    /// Nothing: its process counts.
-    #[default]
-    Process,
-    /// A token that is not valid: nothing is answered.
-    Refused,
-    /// It speaks for another process, and has no token yet.
-    Face(Face),
-    /// A token, and the process that it speaks for, if it speaks for one.
-    Token(Arc<Token>, Option<Face>),
-    /// Nothing, but it is an MCP server of the daemon, with this grant in the user's configuration, also as a token.
-    Server(Arc<Grant>, Arc<Token>),
-}
-
-/// The process that a face speaks for, as it was at `daemon/hello`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Face(Peer);
-
-impl Face {
-    fn of(behind: Behind) -> Self {
-        let pid = behind.pid.filter(|pid| *pid > 0);
-        Self(Peer { pid, began: pid.and_then(peer::started), uid: rustix::process::geteuid().as_raw() })
-    }
-}
-
-/// What keeps a connection from using all of its grant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Restraint {
-    /// Nothing.
-    Free,
-    /// The daemon started it, and the user's configuration grants it more.
-    Server,
-    /// Nothing tells whether the daemon started the process.
-    Unknown,
-    /// The daemon started it, or it may have lowered the mark that tells.
-    Family,
-}
-
-impl From<Standing> for Restraint {
-    fn from(standing: Standing) -> Self {
-        match standing {
-            Standing::User => Self::Free,
-            Standing::Hidden | Standing::Unknown => Self::Unknown,
-            Standing::Family(_) | Standing::Server(_) | Standing::Session(_) | Standing::Limited => Self::Family,
-        }
-    }
-}
-
-impl Restraint {
-    /// Whether it leaves this.
-    fn leaves(self, can: Can) -> bool {
-        match self {
-            Self::Free => true,
-            Self::Server => Can::OF_SERVERS.contains(&can),
-            Self::Unknown => matches!(can, Can::Observe | Can::Speak | Can::Steer),
-            Self::Family => can == Can::Observe,
-        }
-    }
-}
+use crate::store::scope::Scope;
+use crate::sys::disk;
 
 impl Caller {
-    fn proof(&self) -> Proof {
-        self.proof.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Takes what a connection says of itself; it cannot take it back. After a token that is not valid nothing is answered.
-    pub(super) fn greet(&self, services: &Services, hello: &Hello) -> Result<(), RpcError> {
-        let face = hello.behind.map(Face::of);
-        let own = if hello.token.is_none() && face.is_none() { self.granted(services) } else { None };
-        let mut proof = self.proof.lock().unwrap_or_else(PoisonError::into_inner);
-        let token = match hello.token.as_deref() {
-            None => None,
-            Some(text) => match services.tokens.find(text, clock::now()) {
-                Some(token) => Some(token),
-                None => {
-                    // One that is good stays: this one was never its own.
-                    if !matches!(*proof, Proof::Token(..)) {
-                        *proof = Proof::Refused;
-                    }
-                    return Err(unauthorized("the token is unknown, expired or revoked"));
-                }
-            },
-        };
-        let other = |what: &str| {
-            Err(RpcError::new(Code::NotAllowed, format!("this connection has said hello with another {what}"))
-                .hint("open another connection"))
-        };
-        *proof = match (&*proof, token, face) {
-            (Proof::Process | Proof::Refused | Proof::Server(..), None, None) => own.unwrap_or_default(),
-            (Proof::Process | Proof::Refused | Proof::Server(..), None, Some(face)) => Proof::Face(face),
-            (Proof::Process | Proof::Refused | Proof::Server(..), Some(token), face) => Proof::Token(token, face),
-            (Proof::Face(before), _, Some(face)) if *before != face => return other("process behind it"),
-            (Proof::Face(before), None, _) => Proof::Face(*before),
-            (Proof::Face(before), Some(token), _) => Proof::Token(token, Some(*before)),
-            (Proof::Token(before, _), Some(token), _) if before.id != token.id => return other("token"),
-            (Proof::Token(_, before), _, Some(face)) if *before != Some(face) => return other("process behind it"),
-            (Proof::Token(token, face), ..) => Proof::Token(token.clone(), *face),
-        };
-        Ok(())
-    }
-
-    /// What the user's configuration grants it, if it is an MCP server of the daemon.
-    fn granted(&self, services: &Services) -> Option<Proof> {
+    /// Fails unless the caller is a user: for a session, and for a process that the daemon started or may have started.
+    pub(super) fn must_be_user(&self, services: &Services, what: &str) -> Result<(), RpcError> {
+        if !self.is_plain() {
+            return self.must_administer(services, what);
+        }
         match self.standing(services) {
-            Standing::Server(grant) => {
-                let token = Arc::new(Token::of_server(&grant));
-                Some(Proof::Server(grant, token))
+            Standing::User => Ok(()),
+            standing => Err(self.refuse(&standing, what)),
+        }
+    }
+
+    /// Fails unless the caller is a user, as far as the system tells: for a session, and for a process that the daemon started.
+    pub(super) fn must_be_outside(&self, services: &Services, what: &str) -> Result<(), RpcError> {
+        if !self.is_plain() {
+            return self.has_valid_token(services);
+        }
+        let standing = self.standing(services);
+        if standing.is_outside() { Ok(()) } else { Err(self.refuse(&standing, what)) }
+    }
+
+    /// Fails unless the caller may change this session: a user, or its parent.
+    pub(super) async fn may_change(
+        &self,
+        services: &Services,
+        session: &SessionId,
+        what: &str,
+    ) -> Result<(), RpcError> {
+        if !self.is_plain() {
+            return self.may_read(services, session).await;
+        }
+        match self.standing(services) {
+            standing if standing.is_outside() => Ok(()),
+            Standing::Session(own) if services.store.tree(own.clone()).await?.contains(session) => Ok(()),
+            standing => Err(self.refuse(&standing, what)),
+        }
+    }
+
+    /// The sessions that it may read, `None` for all; fails if it may read none.
+    pub(super) async fn readable(&self, services: &Services) -> Result<Option<Vec<SessionId>>, RpcError> {
+        let scope = self.scope(services)?;
+        Ok(if scope.is_all() { None } else { Some(services.store.within(scope).await?) })
+    }
+
+    /// The sessions that it may read, those to come included; fails if it may read none.
+    pub(super) fn scope(&self, services: &Services) -> Result<Scope, RpcError> {
+        if !self.is_plain() {
+            self.has_valid_token(services)?;
+            return Ok(self.token().map(|token| token.scope.clone()).unwrap_or_default());
+        }
+        match self.standing(services) {
+            standing if standing.is_outside() => Ok(Scope::default()),
+            Standing::Session(session) | Standing::Family(Some(session)) => Ok(Scope::of(session)),
+            standing => Err(self.refuse(&standing, "read a session")),
+        }
+    }
+
+    /// Fails unless the caller may read this session.
+    pub(super) async fn may_read(&self, services: &Services, session: &SessionId) -> Result<(), RpcError> {
+        let scope = self.scope(services)?;
+        if scope.is_all() || services.store.is_within(scope, session.clone()).await? {
+            return Ok(());
+        }
+        match self.token() {
+            Some(token) => Err(self.beyond(&token, &format!("session {session} is none of those of the grant"))),
+            None => Err(self.refuse(&self.standing(services), "read a session of others")),
+        }
+    }
+
+    fn refuse(&self, standing: &Standing, what: &str) -> RpcError {
+        let (message, hint) = match standing {
+            Standing::Session(_) => (format!("a session may not {what}"), "do it from a terminal or an editor"),
+            Standing::User | Standing::Family(_) | Standing::Server(_) => {
+                (format!("a process started by the daemon may not {what}"), "do it from a terminal or an editor")
             }
-            _ => None,
-        }
-    }
-
-    /// Its token, or what stands for one.
-    pub(super) fn token(&self) -> Option<Arc<Token>> {
-        match self.proof() {
-            Proof::Token(token, _) | Proof::Server(_, token) => Some(token),
-            Proof::Process | Proof::Refused | Proof::Face(_) => None,
-        }
-    }
-
-    /// Whether it has what the configuration grants an MCP server.
-    fn is_server(&self) -> bool {
-        matches!(self.proof(), Proof::Server(..))
-    }
-
-    /// Whether it is a process that speaks for itself.
-    pub(super) fn is_plain(&self) -> bool {
-        matches!(*self.proof.lock().unwrap_or_else(PoisonError::into_inner), Proof::Process)
-    }
-
-    /// Whether it had a token that is valid no more.
-    pub fn has_lost_token(&self, services: &Services) -> bool {
-        match self.proof() {
-            Proof::Token(token, _) => !services.tokens.is_valid(&token, clock::now()),
-            Proof::Server(grant, _) => !services.env().children.ledger.runs(&grant),
-            Proof::Process | Proof::Refused | Proof::Face(_) => false,
-        }
-    }
-
-    /// Fails unless it has a token that is valid now.
-    pub(super) fn has_valid_token(&self, services: &Services) -> Result<(), RpcError> {
-        match self.proof() {
-            Proof::Token(token, _) if services.tokens.is_valid(&token, clock::now()) => Ok(()),
-            Proof::Token(..) => Err(unauthorized("the token has expired or was revoked")),
-            Proof::Server(grant, _) if services.env().children.ledger.runs(&grant) => Ok(()),
-            Proof::Server(..) => Err(RpcError::new(Code::Unauthorized, "the MCP server that had this grant has ended")
-                .hint("its next start has it again")),
-            Proof::Refused => Err(unauthorized("the token is unknown, expired or revoked")),
-            Proof::Face(_) | Proof::Process => {
-                Err(unauthorized("a connection that speaks for another process needs a token"))
-            }
-        }
-    }
-
-    /// What keeps it from using all of its grant, as the system tells now.
-    pub(super) fn restraint(&self, services: &Services) -> Restraint {
-        let own = match self.authority() {
-            Authority::Daemon => Restraint::Free,
-            Authority::Peer(_) if matches!(self.proof(), Proof::Server(..)) => return Restraint::Server,
-            Authority::Peer(_) | Authority::Session(_) => self.standing(services).into(),
+            Standing::Hidden | Standing::Unknown => (
+                format!("this process may not {what}: cannot tell whether the daemon started it"),
+                "/proc must show the parents of the client's process: run `linger doctor`",
+            ),
+            Standing::Limited => (
+                format!(
+                    "this process may not {what}: its limit of file locks is as low as in processes started by the daemon"
+                ),
+                "do it from a terminal where `ulimit -Hx` prints unlimited",
+            ),
         };
-        let behind = match self.proof() {
-            Proof::Face(Face(peer)) | Proof::Token(_, Some(Face(peer))) => standing(peer, services).into(),
-            Proof::Process | Proof::Refused | Proof::Server(..) | Proof::Token(_, None) => Restraint::Free,
-        };
-        own.max(behind)
+        tracing::warn!(target: "permission", caller = self.name(), what, "refused: {message}");
+        RpcError::new(Code::NotAllowed, message).hint(hint)
     }
 
     /// Whether it may call a method at all; the method itself looks at what it names.
@@ -301,9 +224,10 @@ impl Caller {
         if stricter(mode, Mode::Ask) == mode {
             return Ok(());
         }
-        let why = match self.is_server() {
-            true => "a process started by the daemon starts nothing there",
-            false => "nothing tells whether the daemon started the process behind this connection",
+        let why = if self.is_server() {
+            "a process started by the daemon starts nothing there"
+        } else {
+            "nothing tells whether the daemon started the process behind this connection"
         };
         let text = format!("session {session} has mode {mode}, and {why}");
         Err(self.beyond(&token, &text))
@@ -348,7 +272,7 @@ impl Caller {
         }
     }
 
-    /// What its answers may decide.
+    /// The limit of its answers.
     pub(super) fn answer_limit(&self, services: &Services) -> AnswerLimit {
         match self.token() {
             None => AnswerLimit::None,
@@ -371,16 +295,11 @@ impl Caller {
     /// The error of what lies beyond a grant.
     pub(super) fn beyond(&self, token: &Token, why: &str) -> RpcError {
         tracing::warn!(target: "permission", token = %token.id, name = token.grant.name, "refused: {why}");
-        let hint = match self.is_server() {
-            true => "`linger help servers` says what `can` of an MCP server allows",
-            false => "`linger token list` shows what each token allows",
+        let hint = if self.is_server() {
+            "`linger help servers` says what `can` of an MCP server allows"
+        } else {
+            "`linger token list` shows what each token allows"
         };
         RpcError::new(Code::NotAllowed, why.to_owned()).hint(hint)
     }
-}
-
-/// The error of a token that is not valid.
-pub(super) fn unauthorized(text: &str) -> RpcError {
-    RpcError::new(Code::Unauthorized, text)
-        .hint("`linger token mint NAME` makes a token; `linger token list` lists them")
 }

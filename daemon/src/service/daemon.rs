@@ -12,7 +12,7 @@ use linger_protocol::variable::TOOL_ENV;
 use linger_protocol::{PROTOCOL, RpcError, VERSION};
 use tokio::time::timeout;
 
-use super::{Caller, Services, config};
+use super::{Caller, Services, in_force, token};
 use crate::diagnostics;
 use crate::provider::key_source::KEY_BYTES;
 use crate::recover;
@@ -39,10 +39,10 @@ pub async fn hello(services: &Services, caller: &Caller, params: Hello) -> Resul
     }
     let token = caller.token();
     match &token {
-        Some(token) => super::token::note_use(services, token),
+        Some(token) => token::note_use(services, token),
         None => caller.set_name(services, &params.client),
     }
-    config::refresh(services).await;
+    in_force::refresh(services).await;
     let (mut env, mut env_deny, mut keys) = (Vec::new(), Vec::new(), Vec::new());
     // What it could not bring it is not asked for.
     let may_bring = caller.is_plain();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use linger_protocol::agent::Status;
 use tokio::sync::mpsc;
 
-use super::{Services, config};
+use super::{Services, in_force};
 use crate::agent::watch::{SETTLE, Watch};
 use crate::agent::{FileState, Library, Places};
 use crate::sys::disk;
@@ -66,7 +66,7 @@ pub async fn watch(services: Arc<Services>, mut wanted: mpsc::UnboundedReceiver<
                 watch = again(watch, &known).await;
                 review(&services, &mut known).await;
             }
-            () = services.config.own_changed() => config::apply(&services).await,
+            () = services.config.own_changed() => in_force::apply(&services).await,
         }
     }
 }

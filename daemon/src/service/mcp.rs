@@ -12,7 +12,7 @@ use linger_protocol::mcp::{
     ReadResource, Resource, Server, ServerPrompt, State, Test,
 };
 
-use super::{Caller, Services, config, trust};
+use super::{Caller, Services, in_force, trust};
 use crate::config::WaitingServer;
 use crate::mcp::settings::WorkspaceServer;
 use crate::mcp::workspaces::row;
@@ -67,8 +67,8 @@ pub async fn add(services: &Services, caller: &Caller, params: Add) -> Result<Em
         return Err(error.hint(format!("`linger mcp remove {}` removes it", params.server)));
     }
     let (store, by) = (services.config.clone(), caller.name());
-    config::blocking(move || store.add_server(&params, &by)).await?;
-    config::apply(services).await;
+    in_force::blocking(move || store.add_server(&params, &by)).await?;
+    in_force::apply(services).await;
     Ok(Empty {})
 }
 
@@ -76,10 +76,10 @@ pub async fn add(services: &Services, caller: &Caller, params: Add) -> Result<Em
 pub async fn remove(services: &Services, caller: &Caller, params: Named) -> Result<Empty, RpcError> {
     caller.must_be_process(services, "remove an MCP server")?;
     let (store, name, by) = (services.config.clone(), params.server.clone(), caller.name());
-    if !config::blocking(move || store.remove_server(&name, &by)).await? {
+    if !in_force::blocking(move || store.remove_server(&name, &by)).await? {
         return Err(unknown(&params.server));
     }
-    config::apply(services).await;
+    in_force::apply(services).await;
     Ok(Empty {})
 }
 

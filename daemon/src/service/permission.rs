@@ -12,7 +12,7 @@ use linger_protocol::permission::{AlwaysRule, Explain, Explained, Mode, ModeInfo
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Caller, Services, config, tool};
+use super::{Caller, Services, in_force, tool};
 use crate::config::always_line;
 use crate::question::permission::{CallInfo, Rule, Verdict, words_of};
 use crate::session::actor::{CallBasis, Command};
@@ -131,7 +131,7 @@ fn call(basis: &CallBasis, text: &str) -> Result<(String, bool, Access), RpcErro
 /// The rules that `allow_always` and `reject_always` answers added.
 pub async fn rules(services: &Services, caller: &Caller, _: Empty) -> Result<Vec<AlwaysRule>, RpcError> {
     caller.must_be_outside(services, "read the rules")?;
-    config::refresh(services).await;
+    in_force::refresh(services).await;
     let config = services.config.current()?;
     let times = times(services).await?;
     let row = |(root, refuses, rule): (&PathBuf, bool, &Rule)| {
@@ -150,8 +150,8 @@ pub async fn remove(services: &Services, caller: &Caller, params: RemoveRule) ->
     caller.must_be_process(services, "remove a rule")?;
     let RemoveRule { rule, workspace } = params;
     let (store, by, name) = (services.config.clone(), caller.name(), rule.trim().to_owned());
-    let removed = config::blocking(move || store.revoke(workspace.as_deref(), &name, &by)).await?;
-    config::apply(services).await;
+    let removed = in_force::blocking(move || store.revoke(workspace.as_deref(), &name, &by)).await?;
+    in_force::apply(services).await;
     if removed.is_empty() {
         let error = RpcError::new(Code::BadRule, format!("no workspace always allows or refuses `{}`", rule.trim()));
         return Err(error.hint("`linger permissions` lists the rules; others are in config.toml, see `linger config`"));

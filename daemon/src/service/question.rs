@@ -18,7 +18,7 @@ const MAX_REASON: usize = 16 << 10;
 
 /// The pending questions.
 pub async fn list(services: &Services, caller: &Caller, params: List) -> Result<Vec<PendingQuestion>, RpcError> {
-    let readable = caller.readable(services).await?.sessions();
+    let readable = caller.readable(services).await?;
     let mut pending = services.store.pending(params.session, params.after, readable).await?;
     for question in pending.extract_if(.., |question| !is_as_shown(question)) {
         let text = format!("question {} is not what was asked, as its digest says", question.question);

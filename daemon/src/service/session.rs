@@ -91,7 +91,7 @@ pub async fn create(services: &Services, caller: &Caller, mut params: Create) ->
 
 /// Sessions, the latest first; matches are searched in carried over ones too.
 pub async fn list(services: &Services, caller: &Caller, params: List) -> Result<Vec<Info>, RpcError> {
-    let among = caller.readable(services).await?.sessions();
+    let among = caller.readable(services).await?;
     let cwd = match params.cwd {
         None => None,
         Some(cwd) => {

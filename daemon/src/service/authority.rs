@@ -1,13 +1,8 @@
-//! The rights of a caller.
+//! The rights of a caller: the checks of the table in [`super::need`], and those that depend on parameters.
 //!
-//! A process that the daemon started, and one that may be such a process, changes nothing. It reads the session whose tool started
-//! it and that session's children, if the ledger tells which session that is; otherwise nothing.
-//!
-//! A connection with a token may do no more than its grant, and less if the daemon may have started the process behind it. A token
-//! proves what a person allowed, not who holds it: a tool can read one in a file. So the process counts too, that at the
+//! A token proves what a person allowed, not who holds it: a tool can read one in a file. So the process counts too, that at the
 //! other end and that for which a face speaks. If the daemon started one of them, the connection only reads; if that cannot be
 //! told, it neither answers nor administers nor changes a mode, and starts nothing in a session whose mode is looser than `ask`.
-//! No token is a process of the user's own: what is for those alone ([`super::need::Need::Process`]) is refused.
 //! An MCP server with `can` in the user's configuration has a grant too, without a token: the process is the proof.
 
 use std::path::Path;
@@ -18,7 +13,7 @@ use linger_protocol::id::SessionId;
 use linger_protocol::permission::Mode;
 use linger_protocol::token::Can;
 
-use super::need::{self, Need};
+use super::need::{self, Need, ProcessNeed, Reach, Right};
 use super::proof::unauthorized;
 use super::standing::{Restraint, Standing};
 use super::tokens::Token;
@@ -30,41 +25,111 @@ use crate::store::scope::Scope;
 use crate::sys::disk;
 
 impl Caller {
-    /// Fails unless the caller is a user: for a session, and for a process that the daemon started or may have started.
-    pub(super) fn must_be_user(&self, services: &Services, what: &str) -> Result<(), RpcError> {
-        if !self.is_plain() {
-            return self.must_administer(services, what);
+    /// Fails unless it may call a method, by the method's row in [`need`]. The session that the request names is checked later
+    /// ([`Self::may_use`]), because that may need the store.
+    pub fn may_call(&self, services: &Services, method: &str) -> Result<(), RpcError> {
+        let Need { token, process } = need::of(method)?;
+        if self.is_plain() || token.right == Right::Open {
+            return self.must_be(services, process);
         }
-        match self.standing(services) {
-            Standing::User => Ok(()),
-            standing => Err(self.refuse(&standing, what)),
+        self.has_valid_token(services)?;
+        match token.right {
+            Right::Can(can) => self.must_have(services, can, method)?,
+            Right::Either(one, other) => {
+                self.must_have(services, one, method).or_else(|_| self.must_have(services, other, method))?;
+            }
+            Right::Open | Right::Users => return Err(self.own_processes_only(method)),
+        }
+        match token.reach {
+            Reach::All => self.must_see_all(process.what()),
+            Reach::New => self.may_make_sessions(),
+            Reach::Any | Reach::Run => Ok(()),
         }
     }
 
-    /// Fails unless the caller is a user, as far as the system tells: for a session, and for a process that the daemon started.
-    pub(super) fn must_be_outside(&self, services: &Services, what: &str) -> Result<(), RpcError> {
-        if !self.is_plain() {
-            return self.has_valid_token(services);
-        }
-        let standing = self.standing(services);
-        if standing.is_outside() { Ok(()) } else { Err(self.refuse(&standing, what)) }
+    /// Fails unless its process is one of these, as far as that can be told without the store.
+    fn must_be(&self, services: &Services, process: ProcessNeed) -> Result<(), RpcError> {
+        let standing = match process {
+            ProcessNeed::Anyone | ProcessNeed::Named(_) | ProcessNeed::ByParams => return Ok(()),
+            ProcessNeed::Unrelated(what) => return self.must_be_unrelated(services, what),
+            _ => self.standing(services),
+        };
+        let fits = match (process, &standing) {
+            (ProcessNeed::User(_), standing) => matches!(standing, Standing::User),
+            (_, standing) if standing.is_outside() => true,
+            (ProcessNeed::Reader | ProcessNeed::Read, Standing::Session(_) | Standing::Family(Some(_))) => true,
+            (ProcessNeed::Change(_), Standing::Session(_)) => true,
+            _ => false,
+        };
+        if fits { Ok(()) } else { Err(self.refuse(&standing, process.what())) }
     }
 
-    /// Fails unless the caller may change this session: a user, or its parent.
-    pub(super) async fn may_change(
-        &self,
-        services: &Services,
-        session: &SessionId,
-        what: &str,
-    ) -> Result<(), RpcError> {
+    /// Fails for a process that the daemon started, and for one that speaks for such a process.
+    fn must_be_unrelated(&self, services: &Services, what: &str) -> Result<(), RpcError> {
+        if !matches!(self.restraint(services), Restraint::Server | Restraint::Family) {
+            return Ok(());
+        }
+        Err(RpcError::new(Code::NotAllowed, format!("a process started by the daemon may not {what}"))
+            .hint("open the link in a browser, or do it from a terminal"))
+    }
+
+    /// Fails unless it may do what a row says with the session that its request names.
+    pub(super) async fn may_use(&self, services: &Services, session: &SessionId, need: Need) -> Result<(), RpcError> {
         if !self.is_plain() {
             return self.may_read(services, session).await;
         }
-        match self.standing(services) {
-            standing if standing.is_outside() => Ok(()),
-            Standing::Session(own) if services.store.tree(own.clone()).await?.contains(session) => Ok(()),
-            standing => Err(self.refuse(&standing, what)),
+        self.must_be(services, need.process)?;
+        match (self.standing(services), need.process) {
+            (standing, _) if standing.is_outside() => Ok(()),
+            (Standing::Session(own), ProcessNeed::Change(_))
+                if services.store.tree(own.clone()).await?.contains(session) =>
+            {
+                Ok(())
+            }
+            (_, ProcessNeed::Read) => self.may_read(services, session).await,
+            (standing, process) => Err(self.refuse(&standing, process.what())),
         }
+    }
+
+    /// Fails unless it may read the session that its request names, or else look into the directory, as the row says.
+    pub(super) async fn may_name(
+        &self,
+        services: &Services,
+        session: Option<&SessionId>,
+        directory: Option<&Path>,
+        need: Need,
+    ) -> Result<(), RpcError> {
+        if let Some(session) = session {
+            return self.may_read(services, session).await;
+        }
+        self.must_be_outside(services, need.process.what())?;
+        match directory {
+            Some(directory) => self.may_look_into(services, directory).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Fails unless it is a user's process, or has a token that may administer.
+    pub(super) fn must_be_user(&self, services: &Services, what: &'static str) -> Result<(), RpcError> {
+        if self.is_plain() {
+            self.must_be(services, ProcessNeed::User(what))
+        } else {
+            self.must_have(services, Can::Administer, what)
+        }
+    }
+
+    /// Fails for a process that the daemon started or may have started; any valid token is enough.
+    pub(super) fn must_be_outside(&self, services: &Services, what: &'static str) -> Result<(), RpcError> {
+        if self.is_plain() {
+            self.must_be(services, ProcessNeed::Outside(what))
+        } else {
+            self.has_valid_token(services)
+        }
+    }
+
+    /// Fails unless it is a user's process without a token.
+    pub(super) fn must_be_process(&self, services: &Services, what: &'static str) -> Result<(), RpcError> {
+        if self.is_plain() { self.must_be_user(services, what) } else { Err(self.own_processes_only(what)) }
     }
 
     /// The sessions that it may read, `None` for all; fails if it may read none.
@@ -119,27 +184,13 @@ impl Caller {
         RpcError::new(Code::NotAllowed, message).hint(hint)
     }
 
-    /// Whether it may call a method at all; the method itself looks at what it names.
-    pub fn may_call(&self, services: &Services, method: &str) -> Result<(), RpcError> {
-        let need = need::of(method);
-        if self.is_plain() || need == Some(Need::Open) {
+    /// Fails unless its grant has this, and its process lets it be used. A process without a token is not looked at.
+    pub(super) fn must_have(&self, services: &Services, can: Can, what: &str) -> Result<(), RpcError> {
+        if self.is_plain() {
             return Ok(());
         }
         self.has_valid_token(services)?;
-        match need {
-            Some(Need::Open) => Ok(()),
-            Some(Need::Can(can)) => self.must_have(services, can, method),
-            Some(Need::Either(one, other)) => {
-                self.must_have(services, one, method).or_else(|_| self.must_have(services, other, method))
-            }
-            Some(Need::Process) | None => Err(self.own_processes_only(method)),
-        }
-    }
-
-    /// Fails unless its grant has this, and its process lets it be used. A process without a token is not looked at.
-    pub(super) fn must_have(&self, services: &Services, can: Can, what: &str) -> Result<(), RpcError> {
         let Some(token) = self.token() else { return Ok(()) };
-        self.has_valid_token(services)?;
         if !token.grant.may(can) && self.is_server() && Can::OF_SERVERS.contains(&can) {
             let error = RpcError::new(Code::NotAllowed, format!("`can` of this MCP server does not let it {what}"));
             return Err(error.hint(format!("it needs \"{can}\" in config.toml: `linger help servers`")));
@@ -161,17 +212,6 @@ impl Caller {
                 ),
             )),
         }
-    }
-
-    /// Fails unless its grant is to administer.
-    pub(super) fn must_administer(&self, services: &Services, what: &str) -> Result<(), RpcError> {
-        self.has_valid_token(services)?;
-        self.must_have(services, Can::Administer, what)
-    }
-
-    /// Fails for a connection with a token, and for a process that the daemon started or may have started.
-    pub(super) fn must_be_process(&self, services: &Services, what: &str) -> Result<(), RpcError> {
-        if self.is_plain() { self.must_be_user(services, what) } else { Err(self.own_processes_only(what)) }
     }
 
     /// Whether a person may be there: one who could answer, as a person who reads along is not notified of a question.

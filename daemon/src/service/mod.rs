@@ -19,7 +19,7 @@ pub mod key;
 pub mod mcp;
 pub mod memory;
 pub mod model;
-pub mod need;
+mod need;
 mod open_questions;
 pub mod permission;
 mod proof;

@@ -130,7 +130,7 @@ impl Tokens {
         self.by_id().len() >= MAX_TOKENS
     }
 
-    /// Adds a token.
+    /// Makes a token valid.
     pub(super) fn add(&self, token: Token) {
         self.by_id().insert(token.id.clone(), Arc::new(token));
     }

@@ -11,7 +11,7 @@ use linger_protocol::permission::Mode;
 use linger_protocol::session::{Create, Set};
 
 use super::Registry;
-use super::create::Origin;
+use super::create::Creator;
 use super::place::HeldPlace;
 use crate::agent::role::stricter;
 use crate::agent::{FileKind, Library};
@@ -39,12 +39,12 @@ impl Registry {
 
     async fn make_child(self: &Arc<Self>, child: Child) -> Result<SessionId, RpcError> {
         let bound_by = child.delegated.bound_by.clone();
-        let (mut create, origin) = (child.create.clone(), Origin::Call(Box::new(child)));
+        let (mut create, creator) = (child.create.clone(), Creator::Call(Box::new(child)));
         // One with this name may be written, and one that does not count is no reason to go on without its rules.
         if create.agent.as_deref() == Some(GENERAL) && !self.has_agent_file(GENERAL, &create, bound_by).await? {
             create.agent = None;
         }
-        self.make(create, origin, None).await.map(|created| created.session)
+        self.make(create, creator, None).await.map(|created| created.session)
     }
 
     /// Whether there is a file of an agent with this name, also one that does not count.

@@ -17,7 +17,7 @@ use linger_protocol::session::{Create, Created, Effort};
 use linger_protocol::variable::{IN_MEMORY, MAX_TOTAL};
 use tokio::sync::oneshot;
 
-use super::{Registry, worktree};
+use super::{ID, Registry, worktree};
 use crate::agent::role::stricter;
 use crate::agent::{Agent, FileKind, Library};
 use crate::diagnostics::nearest::nearest;
@@ -32,9 +32,6 @@ use crate::store::{Fold, StoreError};
 use crate::sys::task;
 use crate::sys::{clock, disk};
 use crate::tool::skill::NAME as SKILL;
-
-/// Characters of a session's id: 50 bits, so that a prefix of four is unique among most users' sessions.
-pub(super) const ID: usize = 10;
 
 /// How alike a name must be to be suggested.
 const NEAR: f32 = 0.7;
@@ -58,7 +55,7 @@ impl Registry {
         most: Option<Mode>,
         key: Option<Key>,
     ) -> Result<Created, RpcError> {
-        let parent = parent.map_or(Origin::User(most), Origin::Session);
+        let parent = parent.map_or(Creator::User(most), Creator::Session);
         let Some(key) = key else { return self.make(params, parent, None).await };
         let _turn = self.under_way.turn(&key).await;
         match self.env.store.answer_to(&key).await? {
@@ -71,7 +68,7 @@ impl Registry {
     pub(super) async fn make(
         self: &Arc<Self>,
         params: Create,
-        origin: Origin,
+        creator: Creator,
         key: Option<Key>,
     ) -> Result<Created, RpcError> {
         let env = &self.env;
@@ -79,7 +76,7 @@ impl Registry {
         let mut cwd = directory(&params.cwd).await?;
         let cast = match &params.agent {
             Some(name) => {
-                let bound_by = origin.delegated().and_then(|child| child.delegated.bound_by.clone());
+                let bound_by = creator.delegated().and_then(|child| child.delegated.bound_by.clone());
                 Some(self.cast(name, &cwd, &params, bound_by).await?)
             }
             None => None,
@@ -92,7 +89,7 @@ impl Registry {
             }
             (wanted, has) => wanted.or(has),
         };
-        let delegated = origin.delegated();
+        let delegated = creator.delegated();
         let effort = match (effort, params.effort.is_auto()) {
             (Some(own), _) if delegated.is_some() => own,
             (own, true) => own.unwrap_or_default(),
@@ -194,7 +191,7 @@ impl Registry {
         ));
         let (mode, name) = (params.mode.unwrap_or_else(|| env.policy.mode(config.mode, &workspace)), params.name);
         let mode = delegated.map_or(mode, |child| child.most);
-        let mode = most.into_iter().chain(origin.most()).fold(mode, stricter);
+        let mode = most.into_iter().chain(creator.most()).fold(mode, stricter);
         let created = Created { session: id.clone(), model: model.clone(), mode, warning: doubt.clone() };
         let outcome = key.map(|key| Fold::Outcome(key.outcome(&created)));
         tracing::info!(target: "session", session = %id, cwd = %cwd.display(), model, %mode, "created");
@@ -207,7 +204,7 @@ impl Registry {
             mode,
             effort,
             name,
-            parent: origin.parent(),
+            parent: creator.parent(),
             delegated: of_call.clone(),
             setup,
             tools,
@@ -280,7 +277,7 @@ impl Registry {
         Ok(())
     }
 
-    /// What the agent of this name makes of a new session.
+    /// The settings of a new session that come from the agent of this name.
     async fn cast(&self, name: &str, cwd: &Path, params: &Create, bound_by: Option<PathBuf>) -> Result<Cast, RpcError> {
         let env = &self.env;
         let within = (disk::TIMEOUT, bound_by);
@@ -334,9 +331,9 @@ impl Registry {
     }
 }
 
-/// Who a new session is for.
+/// The creator of a new session.
 #[derive(Clone, Debug)]
-pub(super) enum Origin {
+pub(super) enum Creator {
     /// A user, or a connection with a token, whose grant has a loosest mode.
     User(Option<Mode>),
     /// A session, which has its authority.
@@ -345,7 +342,7 @@ pub(super) enum Origin {
     Call(Box<Child>),
 }
 
-impl Origin {
+impl Creator {
     /// The loosest mode that it allows; `None` for any.
     fn most(&self) -> Option<Mode> {
         match self {
@@ -370,7 +367,7 @@ impl Origin {
     }
 }
 
-/// What an agent makes of a session.
+/// The settings of a session that come from its agent.
 #[derive(Default)]
 struct Cast {
     role: Option<Role>,
@@ -379,7 +376,7 @@ struct Cast {
     /// It never asks less than this.
     mode: Option<Mode>,
     tools: Option<Vec<String>>,
-    /// What it may spend, at most.
+    /// The budget that it never exceeds.
     budget: Budget,
     warnings: Vec<String>,
     /// Whether it gets a git worktree when it is delegated to.

@@ -10,10 +10,10 @@ pub mod place;
 pub mod prune;
 mod resume;
 mod tree;
+mod uncompact;
 mod worktree;
 
 pub use tree::ForkAllows;
-mod uncompact;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -38,6 +38,9 @@ use crate::session::state::Resolution;
 use crate::store::idempotency::{Key, Turn, UnderWay};
 use crate::sys::task;
 use crate::tool::BoxFuture;
+
+/// Characters of a session's id: 50 bits, so that a prefix of four is unique among most users' sessions.
+const ID: usize = 10;
 
 /// Sessions that may be loaded at once: about 30 KiB each while idle, 130 while they work.
 const MAX_LOADED: usize = 4096;

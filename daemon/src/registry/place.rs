@@ -54,7 +54,7 @@ impl Registry {
 }
 
 impl HeldPlace {
-    /// The session.
+    /// The session in whose mailbox it is.
     pub fn session(&self) -> &SessionId {
         &self.session
     }

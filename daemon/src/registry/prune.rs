@@ -56,10 +56,8 @@ impl Registry {
     pub async fn prune(self: &Arc<Self>, params: Prune) -> Result<Pruned, RpcError> {
         let store = &self.env.store;
         // The bin is emptied whole: also what was put there in this millisecond.
-        let before = match params.bin {
-            true => clock::now().saturating_add(1),
-            false => clock::now().saturating_sub(params.older_than_ms),
-        };
+        let now = clock::now();
+        let before = if params.bin { now.saturating_add(1) } else { now.saturating_sub(params.older_than_ms) };
         let mut pruned = Pruned::default();
         let of = match (params.bin, params.force) {
             (true, _) => Untouched::Binned,

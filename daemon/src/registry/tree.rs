@@ -16,9 +16,9 @@ use linger_protocol::session::Undo;
 use linger_protocol::tree::{Fork, ForkMade, Forked, Origin, PromptRow, Prompts, Rewind, RewindDone, Rewound};
 use tokio::sync::oneshot;
 
-use super::Registry;
-use super::create::{ID, MAX_SESSIONS};
+use super::create::MAX_SESSIONS;
 use super::place::HeldPlace;
+use super::{ID, Registry};
 use crate::agent::role::stricter;
 use crate::session::Draft;
 use crate::session::actor::Actor;
@@ -37,19 +37,18 @@ const PROMPTS: [u32; 2] = [100, 1000];
 /// How the turn ends in which a fork begins.
 const LEFT: &str = "the fork goes on from within this turn";
 
-/// What a fork may take over from its origin.
+/// The parts of its origin that a fork may take over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForkAllows {
-    /// What a user added: directories, and MCP servers.
+    /// Whether directories and MCP servers that a user added are among them.
     pub added: bool,
     /// Its loosest mode; `None` for any.
     pub most: Option<Mode>,
 }
 
 impl Registry {
-    /// Makes a session that goes on from a point of another one, or finds the one that was made for the key. `place`: the
-    /// request's place in its origin. `allows`: what it may
-    /// take over.
+    /// Makes a session that continues from a point of another one, or finds the one that was made for the key. `place`: the
+    /// request's place in its origin.
     pub async fn fork(
         self: &Arc<Self>,
         fork: Fork,
@@ -66,7 +65,7 @@ impl Registry {
         place.has_read();
         let line = Line { store: &self.env.store, id: fork.session, state: &state };
         let point = line.point(fork.at.as_deref()).await?;
-        self.make_fork((row, &line, point), fork.name, allows, key).await
+        self.make_fork(row, &line, point, fork.name, allows, key).await
     }
 
     /// Goes back to before a prompt. `place`: the request's place in the session.
@@ -88,10 +87,7 @@ impl Registry {
         let line = Line { store: &self.env.store, id: id.clone(), state: &state };
         let point = line.before(asked.to.as_ref()).await?;
         let context_tokens = line.known(&point).await?.context_tokens;
-        let changes = match asked.files {
-            true => self.put_back(&asked, place, point.seq, &by).await?,
-            false => Vec::new(),
-        };
+        let changes = if asked.files { self.put_back(&asked, place, point.seq, &by).await? } else { Vec::new() };
         // The files were put back by events of their own.
         let (row, state) = self.stored(id).await?;
         may_go_back(id, &state)?;
@@ -108,7 +104,7 @@ impl Registry {
             Some(made) => made.session,
             None => {
                 let all = Point { seq: state.progress.head, prompt: None };
-                self.make_fork((row, &line, all), None, allows, own).await?.session
+                self.make_fork(row, &line, all, None, allows, own).await?.session
             }
         };
         let (prompt, text) = point.prompt.unwrap_or_default();
@@ -182,7 +178,9 @@ impl Registry {
     /// Returns when it is on disk.
     async fn make_fork(
         self: &Arc<Self>,
-        (row, line, point): (SessionRow, &Line<'_>, Point),
+        row: SessionRow,
+        line: &Line<'_>,
+        point: Point,
         name: Option<String>,
         allows: ForkAllows,
         key: Option<Key>,

@@ -10,8 +10,7 @@ use linger_protocol::id::SessionId;
 use linger_protocol::worktree::{Merge, Merged, Worktree, WorktreeStatus};
 use sha2::{Digest as _, Sha256};
 
-use super::Registry;
-use super::create::ID;
+use super::{ID, Registry};
 use crate::session::messages::Child;
 use crate::session::messages::{Author, Command, MergeWork};
 use crate::session::state::State;
@@ -20,8 +19,8 @@ use crate::sys::task;
 use crate::sys::{clock, disk};
 use crate::tool::Workspace;
 
-/// The id of a child with a worktree: of its call, so that a call that is joined finds what was begun before a crash. `tries` tells
-/// apart those that are tried.
+/// The id of a child with a worktree, made from its call, so that a call that is joined finds what was begun before a crash. `tries`
+/// counts the ids that were tried.
 pub(super) fn id_of(child: &Child, tries: u32) -> SessionId {
     let of = format!("{}\n{}\n{tries}", child.parent, child.delegated.call);
     let hash = Sha256::digest(of.as_bytes());
@@ -54,7 +53,7 @@ impl Registry {
         }
     }
 
-    /// Removes worktrees whose sessions never came to be, now and then, behind what goes on.
+    /// Removes worktrees whose sessions were never created, in the background.
     fn sweep_worktrees(&self, workspace: &Arc<Workspace>) {
         let (env, workspace) = (self.env.clone(), workspace.clone());
         task::spawn(async move {

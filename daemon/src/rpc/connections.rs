@@ -236,7 +236,7 @@ mod place_tests {
     /// Adds a client that waits for an answer for ever, so that it is never closed to make room; whether it has a place.
     async fn add(connections: &mut Connections, clients: &mut Vec<DuplexStream>, authority: Authority) -> bool {
         let (mut client, stream) = tokio::io::duplex(4096);
-        client.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"daemon/status\"}\n").await.unwrap();
+        client.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"mode/list\"}\n").await.unwrap();
         let before = connections.open.len();
         connections.add(stream, authority).await;
         while connections.open.values().any(|open| open.conn.used() != Used::Working) {
@@ -254,7 +254,7 @@ mod place_tests {
         let services = Services::open(Setup::of(places), CancellationToken::new()).unwrap();
         let mut methods = RpcModule::new(());
         let never = |_, _, _| std::future::pending::<Result<(), RpcError>>();
-        methods.register_async_method("daemon/status", never).unwrap();
+        methods.register_async_method("mode/list", never).unwrap();
         let mut connections = Connections::new(services.clone(), methods.into());
         connections.limit = 32;
         // It ends with its input, so with this test, however that ends.

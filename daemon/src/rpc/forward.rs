@@ -20,7 +20,7 @@ use crate::sys::task;
 const COPIES: usize = 4;
 
 /// A position in a stream that reads on at the pace of its client.
-pub trait Source: Send {
+pub trait EventSource: Send {
     /// One notification, before it is text.
     type Item: Send + 'static;
 
@@ -34,7 +34,7 @@ pub trait Source: Send {
     fn writer(&self) -> impl Fn(Self::Item) -> String + Send + 'static;
 }
 
-impl Source for Subscription {
+impl EventSource for Subscription {
     type Item = Shown;
 
     fn ready(&mut self) -> impl Future<Output = bool> + Send {
@@ -54,7 +54,7 @@ impl Source for Subscription {
     }
 }
 
-impl Source for Feed {
+impl EventSource for Feed {
     type Item = FeedItem;
 
     fn ready(&mut self) -> impl Future<Output = bool> + Send {
@@ -70,7 +70,7 @@ impl Source for Feed {
     }
 }
 
-impl Source for Completion {
+impl EventSource for Completion {
     type Item = CompletionEvent;
 
     fn ready(&mut self) -> impl Future<Output = bool> + Send {
@@ -94,7 +94,7 @@ impl Source for Completion {
 }
 
 /// Forwards a source until it ends, the client is gone, or it may have no more.
-pub async fn forward(mut source: impl Source, outbox: Outbox, may: impl Fn() -> bool + Send) {
+pub async fn forward(mut source: impl EventSource, outbox: Outbox, may: impl Fn() -> bool + Send) {
     // Capacity for the next event, if it is large.
     let mut large: Option<LargeRoom> = None;
     loop {

@@ -12,7 +12,7 @@ use linger_protocol::method::{self as of, Method};
 use linger_protocol::{RpcError, agent};
 
 use super::conn::{Attached, conn};
-use super::request::{Answer, Request, payload};
+use super::request::{Answer, MethodCall, payload};
 use super::streams;
 use crate::agent::FileKind;
 use crate::service::{self, Services};
@@ -34,7 +34,7 @@ const PIECE_ROOM: usize = 3 << 19;
 const CONFIG_ROOM: usize = 4 << 20;
 
 /// Calls one service function.
-type Handler = fn(Request) -> Pin<Box<dyn Future<Output = Answer> + Send>>;
+type Handler = fn(MethodCall) -> Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 /// Registers [`TABLE`] with jsonrpsee.
 pub fn methods(services: Arc<Services>) -> anyhow::Result<Methods> {
@@ -43,7 +43,7 @@ pub fn methods(services: Arc<Services>) -> anyhow::Result<Methods> {
         let handler = *handler;
         module.register_async_method(name, move |params, services, extensions| async move {
             let answer = match conn(&extensions) {
-                Ok(conn) => handler(Request { services, conn: conn.clone(), extensions, params }).await,
+                Ok(conn) => handler(MethodCall { services, conn: conn.clone(), extensions, params }).await,
                 Err(error) => Err(error.into()),
             };
             answer.unwrap_or_else(ResponsePayload::error)
@@ -202,7 +202,7 @@ const TABLE: &[(&str, Handler)] = &[
 ];
 
 /// The Markdown files of a kind.
-async fn files(request: &Request, kind: FileKind, params: agent::List) -> Result<Vec<agent::Item>, RpcError> {
+async fn files(request: &MethodCall, kind: FileKind, params: agent::List) -> Result<Vec<agent::Item>, RpcError> {
     let room = if params.text { FILES_ROOM } else { LIST_ROOM };
     let list = service::agent::list(&request.services, request.conn.caller(), kind, params);
     request.conn.query_large(&request.extensions, room, list).await

@@ -3,6 +3,8 @@
 //! The state of a connection lives here: its attachments, its query lock, and its capacity for large answers ([`conn`]).
 //! A connection runs one query at a time; a mutation is forwarded as soon as its request is read.
 
+#[cfg(test)]
+mod authority_tests;
 mod conn;
 pub mod connections;
 pub mod forward;

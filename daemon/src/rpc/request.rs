@@ -1,4 +1,4 @@
-//! A request as its handler gets it, and the answer that it gives.
+//! The call of a method as its handler gets it, and the answer that it gives.
 
 use std::sync::Arc;
 
@@ -16,16 +16,16 @@ use crate::service::Services;
 /// The answer of a method: its result, already as JSON.
 pub(super) type Answer = Result<ResponsePayload<'static, Box<JsonRawValue>>, ErrorObjectOwned>;
 
-/// A request, as its handler gets it.
-pub(super) struct Request {
+/// A request with its connection and the services, as its handler gets it.
+pub(super) struct MethodCall {
     pub(super) services: Arc<Services>,
     pub(super) conn: Arc<Conn>,
     pub(super) extensions: Extensions,
     pub(super) params: Params<'static>,
 }
 
-impl Request {
-    /// The parameters.
+impl MethodCall {
+    /// The parameters; fails if they do not fit.
     pub(super) fn read<P: DeserializeOwned>(&self) -> Result<P, ErrorObjectOwned> {
         self.params.sequence().next()
     }

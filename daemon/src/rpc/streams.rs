@@ -8,13 +8,13 @@ use linger_protocol::{RpcError, completion, events, session};
 use serde::Serialize;
 
 use super::conn::{Attached, Conn};
-use super::forward::{Source, forward};
-use super::request::{Answer, Request, payload};
+use super::forward::{EventSource, forward};
+use super::request::{Answer, MethodCall, payload};
 use crate::service::{self, Services};
 use crate::sys::task;
 
 /// `session/attach`.
-pub(super) async fn attach(request: Request) -> Answer {
+pub(super) async fn attach(request: MethodCall) -> Answer {
     let params: session::Attach = request.read()?;
     let to = Attached::Session(params.session.clone());
     let attached = service::session::attach(&request.services, request.conn.caller(), params);
@@ -22,14 +22,14 @@ pub(super) async fn attach(request: Request) -> Answer {
 }
 
 /// `events/subscribe`.
-pub(super) async fn subscribe(request: Request) -> Answer {
+pub(super) async fn subscribe(request: MethodCall) -> Answer {
     let params: events::Subscribe = request.read()?;
     let subscribed = service::events::subscribe(&request.services, request.conn.caller(), params);
     attach_and_forward(&request, Attached::All, subscribed).await
 }
 
 /// `completion/start`.
-pub(super) async fn complete(request: Request) -> Answer {
+pub(super) async fn complete(request: MethodCall) -> Answer {
     let params: completion::Start = request.read()?;
     let (conn, services) = (&request.conn, &request.services);
     let number = conn.next_completion();
@@ -41,8 +41,8 @@ pub(super) async fn complete(request: Request) -> Answer {
 
 /// Takes the place of `to` in the connection, asks for the stream, and forwards it after the answer; a refusal leaves the place as it
 /// was.
-async fn attach_and_forward<R: Serialize, S: Source + 'static>(
-    request: &Request,
+async fn attach_and_forward<R: Serialize, S: EventSource + 'static>(
+    request: &MethodCall,
     to: Attached,
     stream: impl Future<Output = Result<(R, S), RpcError>>,
 ) -> Answer {
@@ -58,7 +58,7 @@ async fn attach_and_forward<R: Serialize, S: Source + 'static>(
 }
 
 /// The answer, after which `source` is forwarded.
-fn answer_and_forward<S: Source + 'static>(
+fn answer_and_forward<S: EventSource + 'static>(
     services: &Arc<Services>,
     conn: &Arc<Conn>,
     to: Attached,

@@ -1,7 +1,5 @@
 //! `skill/*`, `command/*`, `agent/*`, and prompts that name a command or a skill.
 
-use std::path::Path;
-
 use linger_protocol::RpcError;
 use linger_protocol::agent::{Item, List};
 use linger_protocol::error::Code;
@@ -29,16 +27,14 @@ const DELEGATE: &str = "delegate";
 /// How alike a name must be to be suggested.
 const NEAR: f32 = 0.6;
 
-/// What there is of a kind for sessions in a directory, or one file, checked.
+/// The files of a kind that sessions in a directory have, or one file, checked.
 pub async fn list(services: &Services, caller: &Caller, kind: FileKind, params: List) -> Result<Vec<Item>, RpcError> {
-    caller.must_be_outside(services, "list the files of agents")?;
     let List { cwd, path, text } = params;
-    let absolute = |it: &Path| match it.is_absolute() {
-        true => Ok(()),
-        false => Err(RpcError::new(Code::NoWorkspace, format!("{}: not an absolute path", it.display()))
-            .hint("name a file or directory from `/` on")),
-    };
-    path.as_deref().map_or_else(|| absolute(&cwd), absolute)?;
+    let named = path.as_deref().unwrap_or(&cwd);
+    if !named.is_absolute() {
+        return Err(RpcError::new(Code::NoWorkspace, format!("{}: not an absolute path", named.display()))
+            .hint("name a file or directory from `/` on"));
+    }
     match &path {
         // It may be any file.
         Some(_) if !caller.is_plain() => caller.must_be_process(services, "check a file")?,

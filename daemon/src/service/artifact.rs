@@ -19,8 +19,8 @@ use linger_protocol::id::{ArtifactId, UploadId};
 use linger_protocol::message::{ContentBlock, ImageSource, image_type};
 use linger_protocol::token::Can;
 use sha2::{Digest as _, Sha256};
-use tempfile::NamedTempFile;
 
+use super::upload::Upload;
 use super::{Caller, Services};
 use crate::store::artifact::{self, MAX_NAME, NoRoom, blob_of, is_name, is_type};
 use crate::store::blob::id_of;
@@ -46,21 +46,8 @@ const PROBE: u64 = 16;
 /// The length of a UUID in text.
 const UUID: usize = 36;
 
-/// An artifact that is being put here.
-#[derive(Debug)]
-pub(super) struct Upload {
-    id: UploadId,
-    name: String,
-    content_type: String,
-    /// Absent while a piece is written.
-    file: Option<NamedTempFile>,
-    hash: Sha256,
-    size: u64,
-}
-
 /// Begins to put an artifact here.
 pub async fn begin(services: &Services, caller: &Caller, params: Begin) -> Result<Begun, RpcError> {
-    caller.must_be_outside(services, "put an artifact here")?;
     let Begin { name, content_type, size } = params;
     let name = name.unwrap_or_else(|| "artifact".to_owned());
     if !is_name(&name) {
@@ -91,8 +78,7 @@ pub async fn begin(services: &Services, caller: &Caller, params: Begin) -> Resul
 }
 
 /// Writes the next piece.
-pub async fn write(services: &Services, caller: &Caller, params: Write) -> Result<Written, RpcError> {
-    caller.must_be_outside(services, "put an artifact here")?;
+pub async fn write(_: &Services, caller: &Caller, params: Write) -> Result<Written, RpcError> {
     let Write { upload, offset, data } = params;
     let bytes = BASE64.decode(data).map_err(|_| RpcError::new(Code::BadValue, "the piece is not base64"))?;
     if bytes.len() as u64 > MAX_PIECE {
@@ -136,7 +122,6 @@ pub async fn write(services: &Services, caller: &Caller, params: Write) -> Resul
 
 /// Makes an artifact of what was written.
 pub async fn finish(services: &Services, caller: &Caller, params: Finish) -> Result<Artifact, RpcError> {
-    caller.must_be_outside(services, "put an artifact here")?;
     let Finish { upload, sha256 } = params;
     let found = {
         let mut uploads = caller.uploads();
@@ -162,7 +147,7 @@ pub async fn finish(services: &Services, caller: &Caller, params: Finish) -> Res
     Ok(artifact)
 }
 
-/// What is known of an artifact.
+/// The description of an artifact, without its bytes.
 pub async fn get(services: &Services, caller: &Caller, params: Named) -> Result<Artifact, RpcError> {
     find(services, caller, params.id).await
 }
@@ -180,7 +165,6 @@ pub async fn read(services: &Services, caller: &Caller, params: Read) -> Result<
 
 /// The artifacts, the latest first.
 pub async fn list(services: &Services, caller: &Caller, params: List) -> Result<Vec<Artifact>, RpcError> {
-    caller.must_be_outside(services, "list artifacts")?;
     let limit = params.limit.unwrap_or(MAX_ROWS).min(MAX_ROWS);
     Ok(services.store.artifacts(limit, params.before, caller.only_own()).await?)
 }
@@ -213,6 +197,7 @@ pub(super) async fn mentioned(
         if seen.len() > MAX_MENTIONS {
             return Err(RpcError::new(Code::TooMuch, format!("a prompt may name {MAX_MENTIONS} artifacts")));
         }
+        caller.must_be_outside(services, "read an artifact")?;
         let artifact = find(services, caller, id).await?;
         added.push(block(services, &artifact).await?);
     }
@@ -234,7 +219,7 @@ fn mentions(text: &str) -> impl Iterator<Item = ArtifactId> {
     })
 }
 
-/// What a model gets of an artifact: a picture, or a text file.
+/// The block for a model: a picture, or a text file.
 async fn block(services: &Services, artifact: &Artifact) -> Result<ContentBlock, RpcError> {
     let probe = bytes(services, artifact, 0, PROBE).await?;
     if let Some(media_type) = image_type(&probe) {
@@ -271,7 +256,6 @@ async fn bytes(services: &Services, artifact: &Artifact, offset: u64, length: u6
 
 /// An artifact that the caller may see.
 async fn find(services: &Services, caller: &Caller, id: ArtifactId) -> Result<Artifact, RpcError> {
-    caller.must_be_outside(services, "read an artifact")?;
     let found = services.store.artifact(ArtifactId(id.0.to_ascii_lowercase())).await?;
     let is_seen = |artifact: &Artifact| caller.only_own().is_none_or(|own| artifact.by == own);
     found.filter(is_seen).ok_or_else(|| {

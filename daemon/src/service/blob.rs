@@ -17,7 +17,7 @@ const MAX_PIECE: u64 = 1 << 20;
 pub async fn get(services: &Services, caller: &Caller, params: Get) -> Result<Piece, RpcError> {
     let readable = caller.readable(services).await?;
     let store = &services.store;
-    if !store.uses(params.blob.clone(), readable.sessions()).await? {
+    if !store.uses(params.blob.clone(), readable).await? {
         let error = RpcError::new(Code::UnknownBlob, format!("no session uses a blob '{}'", params.blob));
         return Err(error.hint("the ids of blobs are in events"));
     };

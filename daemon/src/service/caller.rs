@@ -1,26 +1,21 @@
-//! The caller of a method and its authority; refuses other callers what only a user may do.
-//!
-//! A process that the daemon started, and one that may be such a process, changes nothing. It reads the session whose tool started
-//! it and that session's children, if the ledger tells which session that is; otherwise nothing. An MCP server to which the user's
-//! configuration grants more has that, as a token would ([`super::bearer`]).
-//! A connection with a token is another matter: see [`super::bearer`].
+//! The caller of a method: its name, what it proved in `daemon/hello`, and its relation to the daemon. Its rights are in
+//! [`super::authority`].
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use linger_protocol::RpcError;
+use linger_protocol::daemon::Hello;
 use linger_protocol::error::Code;
 use linger_protocol::event::Process;
-use linger_protocol::id::SessionId;
-use linger_protocol::token::Grant;
 
 use super::Services;
-use super::artifact::Upload;
-use super::bearer::Proof;
-use crate::process::ledger::StartedFor;
-use crate::process::mark::{self, Kin};
+use super::proof::{Authority, Face, Proof, unauthorized};
+use super::standing::{Restraint, Standing, standing};
+use super::tokens::Token;
+use super::upload::Upload;
 use crate::session::messages::Author;
-use crate::store::scope::Scope;
-use crate::sys::peer::{self, Peer};
+use crate::sys::clock;
+use crate::sys::peer::Peer;
 
 /// The longest name of a caller, in characters.
 const MAX_NAME: usize = 60;
@@ -31,42 +26,12 @@ pub struct Caller {
     authority: Authority,
     /// Its name from `daemon/hello`.
     name: Mutex<Option<String>>,
-    /// What it said of itself in `daemon/hello`.
-    pub(super) proof: Mutex<Proof>,
+    /// Its claims in `daemon/hello`, checked.
+    proof: Mutex<Proof>,
     /// The artifacts that it is putting here.
     uploads: Mutex<Vec<Upload>>,
     /// Set once the process at the other end is known to be a user's: its connection stays one, also when it has ended.
     is_user: OnceLock<()>,
-}
-
-/// The sessions that a caller may read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Readable {
-    /// All of them.
-    All,
-    /// These.
-    Some(Vec<SessionId>),
-}
-
-impl Readable {
-    /// The sessions; `None` for all, and for what belongs to no session.
-    pub(super) fn sessions(self) -> Option<Vec<SessionId>> {
-        match self {
-            Self::All => None,
-            Self::Some(sessions) => Some(sessions),
-        }
-    }
-}
-
-/// What a caller may do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Authority {
-    /// A process of the daemon's own user, connected by socket. It may widen permissions only if the daemon did not start it.
-    Peer(Peer),
-    /// A session, for its children: it may widen nothing.
-    Session(SessionId),
-    /// The process that the daemon runs in: it may do everything.
-    Daemon,
 }
 
 impl Caller {
@@ -81,7 +46,7 @@ impl Caller {
         }
     }
 
-    /// Its authority.
+    /// Its authority as the transport knows it.
     pub fn authority(&self) -> &Authority {
         &self.authority
     }
@@ -144,98 +109,6 @@ impl Caller {
         Author { name: self.name(), process: pid.map(|pid| Process { pid, family }) }
     }
 
-    /// Fails unless the caller is a user: for a session, and for a process that the daemon started or may have started.
-    pub(super) fn must_be_user(&self, services: &Services, what: &str) -> Result<(), RpcError> {
-        if !self.is_plain() {
-            return self.must_administer(services, what);
-        }
-        match self.standing(services) {
-            Standing::User => Ok(()),
-            standing => Err(self.refuse(&standing, what)),
-        }
-    }
-
-    /// Fails unless the caller is a user, as far as the system tells: for a session, and for a process that the daemon started.
-    pub(super) fn must_be_outside(&self, services: &Services, what: &str) -> Result<(), RpcError> {
-        if !self.is_plain() {
-            return self.has_valid_token(services);
-        }
-        let standing = self.standing(services);
-        if standing.is_outside() { Ok(()) } else { Err(self.refuse(&standing, what)) }
-    }
-
-    /// Fails unless the caller may change this session: a user, or its parent.
-    pub(super) async fn may_change(
-        &self,
-        services: &Services,
-        session: &SessionId,
-        what: &str,
-    ) -> Result<(), RpcError> {
-        if !self.is_plain() {
-            return self.may_read(services, session).await;
-        }
-        match self.standing(services) {
-            standing if standing.is_outside() => Ok(()),
-            Standing::Session(own) if services.store.tree(own.clone()).await?.contains(session) => Ok(()),
-            standing => Err(self.refuse(&standing, what)),
-        }
-    }
-
-    /// The sessions that it may read; fails if that is none.
-    pub(super) async fn readable(&self, services: &Services) -> Result<Readable, RpcError> {
-        let scope = self.scope(services)?;
-        match scope.is_all() {
-            true => Ok(Readable::All),
-            false => Ok(Readable::Some(services.store.within(scope).await?)),
-        }
-    }
-
-    /// The sessions that it may read, those to come included; fails if it may read none.
-    pub(super) fn scope(&self, services: &Services) -> Result<Scope, RpcError> {
-        if !self.is_plain() {
-            self.has_valid_token(services)?;
-            return Ok(self.token().map(|token| token.scope.clone()).unwrap_or_default());
-        }
-        match self.standing(services) {
-            standing if standing.is_outside() => Ok(Scope::default()),
-            Standing::Session(session) | Standing::Family(Some(session)) => Ok(Scope::of(session)),
-            standing => Err(self.refuse(&standing, "read a session")),
-        }
-    }
-
-    /// Fails unless the caller may read this session.
-    pub(super) async fn may_read(&self, services: &Services, session: &SessionId) -> Result<(), RpcError> {
-        let scope = self.scope(services)?;
-        if scope.is_all() || services.store.is_within(scope, session.clone()).await? {
-            return Ok(());
-        }
-        match self.token() {
-            Some(token) => Err(self.beyond(&token, &format!("session {session} is none of those of the grant"))),
-            None => Err(self.refuse(&self.standing(services), "read a session of others")),
-        }
-    }
-
-    fn refuse(&self, standing: &Standing, what: &str) -> RpcError {
-        let (message, hint) = match standing {
-            Standing::Session(_) => (format!("a session may not {what}"), "do it from a terminal or an editor"),
-            Standing::User | Standing::Family(_) | Standing::Server(_) => {
-                (format!("a process started by the daemon may not {what}"), "do it from a terminal or an editor")
-            }
-            Standing::Hidden | Standing::Unknown => (
-                format!("this process may not {what}: cannot tell whether the daemon started it"),
-                "/proc must show the parents of the client's process: run `linger doctor`",
-            ),
-            Standing::Limited => (
-                format!(
-                    "this process may not {what}: its limit of file locks is as low as in processes started by the daemon"
-                ),
-                "do it from a terminal where `ulimit -Hx` prints unlimited",
-            ),
-        };
-        tracing::warn!(target: "permission", caller = self.name(), what, "refused: {message}");
-        RpcError::new(Code::NotAllowed, message).hint(hint)
-    }
-
     pub(super) fn standing(&self, services: &Services) -> Standing {
         match &self.authority {
             Authority::Peer(_) if self.is_user.get().is_some() => Standing::User,
@@ -250,51 +123,111 @@ impl Caller {
             Authority::Daemon => Standing::User,
         }
     }
-}
 
-/// The relation of a caller to the daemon.
-pub(super) enum Standing {
-    /// The daemon did not start it.
-    User,
-    /// It acts for this session.
-    Session(SessionId),
-    /// The daemon started it, for the tools of this session if the ledger knows.
-    Family(Option<SessionId>),
-    /// The daemon started it as an MCP server, or that server did, and the user's configuration grants it this.
-    Server(Arc<Grant>),
-    /// Its ancestors are unknown, but its limits are above the mark: it may do all but answer and widen.
-    Hidden,
-    /// Nothing tells whether the daemon started it.
-    Unknown,
-    /// It may have lowered the inherited mark.
-    Limited,
-}
-
-impl Standing {
-    /// Whether, as far as the system tells, the daemon did not start it. Other systems than Linux tell nothing: there a tool is
-    /// refused answers, and nothing else.
-    fn is_outside(&self) -> bool {
-        matches!(self, Self::User | Self::Hidden) || (cfg!(not(target_os = "linux")) && matches!(self, Self::Unknown))
+    fn proof(&self) -> Proof {
+        self.proof.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
-}
 
-/// The standing of a process. Those that a dead daemon left descend from the keeper.
-pub(super) fn standing(peer: Peer, services: &Services) -> Standing {
-    let Some(pid) = peer.pid.filter(|pid| peer::started(*pid) == peer.began) else { return Standing::Unknown };
-    let family = [Some(std::process::id()), services.keeper].into_iter().flatten();
-    let descends: Vec<Option<bool>> = family.map(|ancestor| peer::descends_from(pid, ancestor)).collect();
-    if descends.contains(&Some(true)) {
-        return match services.env().calls.children.ledger.started_for(pid) {
-            StartedFor::Server(grant) => Standing::Server(grant),
-            StartedFor::Session(session) => Standing::Family(Some(session)),
-            StartedFor::Daemon => Standing::Family(None),
+    /// Takes what a connection says of itself; it cannot take it back. After a token that is not valid nothing is answered.
+    pub(super) fn greet(&self, services: &Services, hello: &Hello) -> Result<(), RpcError> {
+        let face = hello.behind.map(Face::of);
+        let own = if hello.token.is_none() && face.is_none() { self.granted(services) } else { None };
+        let mut proof = self.proof.lock().unwrap_or_else(PoisonError::into_inner);
+        let token = match hello.token.as_deref() {
+            None => None,
+            Some(text) => match services.tokens.find(text, clock::now()) {
+                Some(token) => Some(token),
+                None => {
+                    // One that is good stays: this one was never its own.
+                    if !matches!(*proof, Proof::Token(..)) {
+                        *proof = Proof::Refused;
+                    }
+                    return Err(unauthorized("the token is unknown, expired or revoked"));
+                }
+            },
         };
+        let other = |what: &str| {
+            Err(RpcError::new(Code::NotAllowed, format!("this connection has said hello with another {what}"))
+                .hint("open another connection"))
+        };
+        *proof = match (&*proof, token, face) {
+            (Proof::Process | Proof::Refused | Proof::Server(..), None, None) => own.unwrap_or_default(),
+            (Proof::Process | Proof::Refused | Proof::Server(..), None, Some(face)) => Proof::Face(face),
+            (Proof::Process | Proof::Refused | Proof::Server(..), Some(token), face) => Proof::Token(token, face),
+            (Proof::Face(before), _, Some(face)) if *before != face => return other("process behind it"),
+            (Proof::Face(before), None, _) => Proof::Face(*before),
+            (Proof::Face(before), Some(token), _) => Proof::Token(token, Some(*before)),
+            (Proof::Token(before, _), Some(token), _) if before.id != token.id => return other("token"),
+            (Proof::Token(_, before), _, Some(face)) if *before != Some(face) => return other("process behind it"),
+            (Proof::Token(token, face), ..) => Proof::Token(token.clone(), *face),
+        };
+        Ok(())
     }
-    match mark::kin(pid) {
-        Kin::Stranger if descends.contains(&None) => Standing::Hidden,
-        Kin::Stranger => Standing::User,
-        Kin::Marked => Standing::Family(None),
-        Kin::Below => Standing::Limited,
-        Kin::Unknown => Standing::Unknown,
+
+    /// The grant of the user's configuration, if it is an MCP server of the daemon.
+    fn granted(&self, services: &Services) -> Option<Proof> {
+        match self.standing(services) {
+            Standing::Server(grant) => {
+                let token = Arc::new(Token::of_server(&grant));
+                Some(Proof::Server(grant, token))
+            }
+            _ => None,
+        }
+    }
+
+    /// Its token, or what stands for one.
+    pub(super) fn token(&self) -> Option<Arc<Token>> {
+        match self.proof() {
+            Proof::Token(token, _) | Proof::Server(_, token) => Some(token),
+            Proof::Process | Proof::Refused | Proof::Face(_) => None,
+        }
+    }
+
+    /// Whether it has what the configuration grants an MCP server.
+    pub(super) fn is_server(&self) -> bool {
+        matches!(self.proof(), Proof::Server(..))
+    }
+
+    /// Whether it is a process that speaks for itself.
+    pub(super) fn is_plain(&self) -> bool {
+        matches!(*self.proof.lock().unwrap_or_else(PoisonError::into_inner), Proof::Process)
+    }
+
+    /// Whether it had a token that is valid no more.
+    pub fn has_lost_token(&self, services: &Services) -> bool {
+        match self.proof() {
+            Proof::Token(token, _) => !services.tokens.is_valid(&token, clock::now()),
+            Proof::Server(grant, _) => !services.env().calls.children.ledger.runs(&grant),
+            Proof::Process | Proof::Refused | Proof::Face(_) => false,
+        }
+    }
+
+    /// Fails unless it has a token that is valid now.
+    pub(super) fn has_valid_token(&self, services: &Services) -> Result<(), RpcError> {
+        match self.proof() {
+            Proof::Token(token, _) if services.tokens.is_valid(&token, clock::now()) => Ok(()),
+            Proof::Token(..) => Err(unauthorized("the token has expired or was revoked")),
+            Proof::Server(grant, _) if services.env().calls.children.ledger.runs(&grant) => Ok(()),
+            Proof::Server(..) => Err(RpcError::new(Code::Unauthorized, "the MCP server that had this grant has ended")
+                .hint("its next start has it again")),
+            Proof::Refused => Err(unauthorized("the token is unknown, expired or revoked")),
+            Proof::Face(_) | Proof::Process => {
+                Err(unauthorized("a connection that speaks for another process needs a token"))
+            }
+        }
+    }
+
+    /// The reason why it may not use all of its grant, as the system tells now.
+    pub(super) fn restraint(&self, services: &Services) -> Restraint {
+        let own = match self.authority() {
+            Authority::Daemon => Restraint::Free,
+            Authority::Peer(_) if matches!(self.proof(), Proof::Server(..)) => return Restraint::Server,
+            Authority::Peer(_) | Authority::Session(_) => self.standing(services).into(),
+        };
+        let behind = match self.proof() {
+            Proof::Face(Face(peer)) | Proof::Token(_, Some(Face(peer))) => standing(peer, services).into(),
+            Proof::Process | Proof::Refused | Proof::Server(..) | Proof::Token(_, None) => Restraint::Free,
+        };
+        own.max(behind)
     }
 }

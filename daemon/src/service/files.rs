@@ -10,7 +10,7 @@ use std::sync::Arc;
 use linger_protocol::agent::Status;
 use tokio::sync::mpsc;
 
-use super::{Services, config};
+use super::{Services, in_force};
 use crate::agent::watch::{SETTLE, Watch};
 use crate::agent::{FileState, Library, Places};
 use crate::sys::disk;
@@ -22,9 +22,10 @@ const MAX_PLACES: usize = 64;
 /// The most files that a notice names: a line.
 const NAMED: usize = 6;
 
-/// What was known of the files of one place.
-struct Known {
+/// A place whose files are watched.
+struct WatchedPlace {
     places: Places,
+    /// The files as they were read last.
     files: BTreeMap<PathBuf, FileState>,
 }
 
@@ -51,7 +52,7 @@ pub async fn watch(services: Arc<Services>, mut wanted: mpsc::UnboundedReceiver<
     loop {
         tokio::select! {
             places = wanted.recv() => match places {
-                Some(places) if known.iter().any(|it: &Known| it.places == places) => {}
+                Some(places) if known.iter().any(|it: &WatchedPlace| it.places == places) => {}
                 Some(places) => {
                     if known.len() >= MAX_PLACES {
                         // The first one is the user's.
@@ -66,14 +67,14 @@ pub async fn watch(services: Arc<Services>, mut wanted: mpsc::UnboundedReceiver<
                 watch = again(watch, &known).await;
                 review(&services, &mut known).await;
             }
-            () = services.config.own_changed() => config::apply(&services).await,
+            () = services.config.own_changed() => in_force::apply(&services).await,
         }
     }
 }
 
 /// Watches one more place. The files are read after that, so that no change is missed.
-async fn add(services: &Services, places: Places, watch: Watch, known: &mut Vec<Known>) -> Watch {
-    known.push(Known { places: places.clone(), files: BTreeMap::new() });
+async fn add(services: &Services, places: Places, watch: Watch, known: &mut Vec<WatchedPlace>) -> Watch {
+    known.push(WatchedPlace { places: places.clone(), files: BTreeMap::new() });
     let watch = again(watch, known).await;
     let library = load(services, &places).await;
     if let (Some(library), Some(last)) = (library, known.last_mut()) {
@@ -82,7 +83,7 @@ async fn add(services: &Services, places: Places, watch: Watch, known: &mut Vec<
     watch
 }
 
-async fn again(mut watch: Watch, known: &[Known]) -> Watch {
+async fn again(mut watch: Watch, known: &[WatchedPlace]) -> Watch {
     let places: Vec<Places> = known.iter().map(|it| it.places.clone()).collect();
     // It blocks on the disk.
     let watched = task::spawn_blocking(move || {
@@ -93,7 +94,7 @@ async fn again(mut watch: Watch, known: &[Known]) -> Watch {
 }
 
 /// Reads the files again, and says what has changed.
-async fn review(services: &Arc<Services>, known: &mut [Known]) {
+async fn review(services: &Arc<Services>, known: &mut [WatchedPlace]) {
     // A file of the user is in every place, and one of a workspace in all of its directories.
     let mut said = BTreeSet::new();
     for (at, known) in known.iter_mut().enumerate() {
@@ -110,7 +111,7 @@ async fn review(services: &Arc<Services>, known: &mut [Known]) {
     }
 }
 
-/// What differs, by the path of the file.
+/// The differences, by the path of the file.
 fn changes(before: &BTreeMap<PathBuf, FileState>, now: &BTreeMap<PathBuf, FileState>) -> BTreeMap<PathBuf, String> {
     let mut changes = BTreeMap::new();
     for (path, file) in now {

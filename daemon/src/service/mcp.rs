@@ -12,7 +12,7 @@ use linger_protocol::mcp::{
     ReadResource, Resource, Server, ServerPrompt, State, Test,
 };
 
-use super::{Caller, Services, config, trust};
+use super::{Caller, Services, in_force, need, trust};
 use crate::config::WaitingServer;
 use crate::mcp::settings::WorkspaceServer;
 use crate::mcp::workspaces::row;
@@ -27,18 +27,8 @@ use crate::tool::Workspace;
 pub async fn list(services: &Services, caller: &Caller, params: List) -> Result<Vec<Server>, RpcError> {
     services.config.current()?;
     let session = params.session;
-    let cwd = match &session {
-        Some(session) => {
-            caller.may_read(services, session).await?;
-            Some(services.registry.ask(session, Command::CallBasis).await?.workspace.rules_root().to_path_buf())
-        }
-        None => {
-            may_look(services, caller, params.cwd.as_deref()).await?;
-            caller.must_be_outside(services, "list MCP servers")?;
-            params.cwd
-        }
-    };
-
+    caller.may_name(services, session.as_ref(), params.cwd.as_deref(), need::of("mcp/list")?).await?;
+    let cwd = directory(services, session.as_ref(), params.cwd).await?;
     let Some(cwd) = cwd else { return Ok(measured(services.env().toolbox.servers.list(ServersOf::default())).await) };
     let (root, now) = trust::look(services, &cwd).await?;
     services.env().toolbox.configure_workspace(&root);
@@ -64,50 +54,43 @@ pub async fn list(services: &Services, caller: &Caller, params: List) -> Result<
 
 /// Puts a server into the configuration, confirmed; sessions have its tools from their next step on.
 pub async fn add(services: &Services, caller: &Caller, params: Add) -> Result<Empty, RpcError> {
-    caller.must_be_process(services, "add an MCP server")?;
     if services.config.has_server(&params.server)? {
         let error = RpcError::new(Code::BadName, format!("there is an MCP server '{}' already", params.server));
         return Err(error.hint(format!("`linger mcp remove {}` removes it", params.server)));
     }
     let (store, by) = (services.config.clone(), caller.name());
-    config::blocking(move || store.add_server(&params, &by)).await?;
-    config::apply(services).await;
+    in_force::blocking(move || store.add_server(&params, &by)).await?;
+    in_force::apply(services).await;
     Ok(Empty {})
 }
 
 /// Takes a server out of the configuration; its calls are waited for.
 pub async fn remove(services: &Services, caller: &Caller, params: Named) -> Result<Empty, RpcError> {
-    caller.must_be_process(services, "remove an MCP server")?;
     let (store, name, by) = (services.config.clone(), params.server.clone(), caller.name());
-    if !config::blocking(move || store.remove_server(&name, &by)).await? {
+    if !in_force::blocking(move || store.remove_server(&name, &by)).await? {
         return Err(unknown(&params.server));
     }
-    config::apply(services).await;
+    in_force::apply(services).await;
     Ok(Empty {})
 }
 
 /// Ends a server; the next call starts it.
 pub async fn restart(services: &Services, caller: &Caller, params: Named) -> Result<Empty, RpcError> {
-    caller.must_be_user(services, "restart an MCP server")?;
     let whose = whose(services, caller, params.cwd.as_deref(), params.session).await?;
-    match services.env().toolbox.servers.restart(&params.server, whose.of()) {
-        true => Ok(Empty {}),
-        false => Err(unknown(&params.server)),
-    }
+    let is_known = services.env().toolbox.servers.restart(&params.server, whose.of());
+    if is_known { Ok(Empty {}) } else { Err(unknown(&params.server)) }
 }
 
-/// What a server wrote and logged last.
+/// The last lines that a server wrote and logged.
 pub async fn logs(services: &Services, caller: &Caller, params: Named) -> Result<Logs, RpcError> {
     // A server of all sessions may write about each of them.
-    caller.must_be_outside(services, "read what an MCP server wrote")?;
     let whose = whose(services, caller, params.cwd.as_deref(), params.session).await?;
     let lines = services.env().toolbox.servers.logs(&params.server, whose.of());
     Ok(Logs { lines: lines.ok_or_else(|| unknown(&params.server))? })
 }
 
 /// Starts a server for a workspace, if it does not run, and says how it is.
-pub async fn test(services: &Services, caller: &Caller, params: Test) -> Result<Server, RpcError> {
-    caller.must_be_process(services, "start an MCP server")?;
+pub async fn test(services: &Services, _: &Caller, params: Test) -> Result<Server, RpcError> {
     let Test { server, cwd, env } = params;
     let (env, _) = services.config.current()?.env.take(env);
     let workspace = services.env().workspaces.workspace(&SessionId::daemon(), &cwd, env, disk::TIMEOUT).await;
@@ -118,7 +101,6 @@ pub async fn test(services: &Services, caller: &Caller, params: Test) -> Result<
 
 /// Begins a login at a server: a person of the user's opens the page that this gives.
 pub async fn login(services: &Services, caller: &Caller, params: Login) -> Result<LoginPage, RpcError> {
-    caller.must_be_process(services, "log in at an MCP server")?;
     let Login { server, cwd, session, redirect } = params;
     // The code that comes there is worth the login.
     let is_local = reqwest::Url::parse(&redirect).is_ok_and(|url| url.scheme() == "http" && address::is_loopback(&url));
@@ -134,7 +116,6 @@ pub async fn login(services: &Services, caller: &Caller, params: Login) -> Resul
 
 /// Ends a login with what the browser brought; the server is started by its next call.
 pub async fn finish_login(services: &Services, caller: &Caller, params: FinishLogin) -> Result<LoggedIn, RpcError> {
-    caller.must_be_process(services, "log in at an MCP server")?;
     let FinishLogin { login, server, cwd, session, code, state, issuer } = params;
     let returned = Returned { code: &code, state: &state, issuer: issuer.as_deref() };
     let finished = services.env().toolbox.servers.finish_login(&login, returned).await;
@@ -147,7 +128,6 @@ pub async fn finish_login(services: &Services, caller: &Caller, params: FinishLo
 
 /// Forgets the login at a server.
 pub async fn logout(services: &Services, caller: &Caller, params: Named) -> Result<LoggedOut, RpcError> {
-    caller.must_be_process(services, "log out of an MCP server")?;
     let whose = whose(services, caller, params.cwd.as_deref(), params.session).await?;
     let forgotten = services.env().toolbox.servers.log_out(&params.server, whose.of()).await;
     let removed = forgotten.ok_or_else(|| unknown(&params.server))?.map_err(|why| no_login(&params.server, &why))?;
@@ -159,7 +139,7 @@ fn no_login(server: &str, why: &str) -> RpcError {
     error.hint("a server without OAuth takes a token in `headers`, as `linger help servers` shows")
 }
 
-/// What servers have that a prompt of the session can name.
+/// The resources of servers that a prompt of the session can name.
 pub async fn resources(services: &Services, caller: &Caller, params: Offered) -> Result<Vec<Resource>, RpcError> {
     let server = params.server.clone();
     let (workspace, session) = place(services, caller, params).await?;
@@ -167,7 +147,7 @@ pub async fn resources(services: &Services, caller: &Caller, params: Offered) ->
     services.env().toolbox.servers.resources(server.as_deref(), &at).await.map_err(failed)
 }
 
-/// What a resource has.
+/// The content of a resource.
 pub async fn resource(services: &Services, caller: &Caller, params: ReadResource) -> Result<Attachable, RpcError> {
     let workspace = workspace(services, caller, &params.session).await?;
     let at = Place { workspace: &workspace, session: params.session.as_str() };
@@ -183,7 +163,7 @@ pub async fn prompts(services: &Services, caller: &Caller, params: Offered) -> R
     services.env().toolbox.servers.prompts(server.as_deref(), &at).await.map_err(failed)
 }
 
-/// What such a prompt says.
+/// The content of such a prompt.
 pub async fn prompt(services: &Services, caller: &Caller, params: GetPrompt) -> Result<Attachable, RpcError> {
     let workspace = workspace(services, caller, &params.session).await?;
     let GetPrompt { session, server, prompt, arguments, text } = params;
@@ -191,14 +171,6 @@ pub async fn prompt(services: &Services, caller: &Caller, params: GetPrompt) -> 
     let content =
         services.env().toolbox.servers.prompt(&server, &prompt, arguments, &text, &at).await.map_err(failed)?;
     Ok(Attachable { content })
-}
-
-/// Fails if a directory is named that the caller may not look into.
-async fn may_look(services: &Services, caller: &Caller, cwd: Option<&Path>) -> Result<(), RpcError> {
-    match cwd {
-        Some(cwd) => caller.may_look_into(services, cwd).await,
-        None => Ok(()),
-    }
 }
 
 /// Whose server a request names.
@@ -221,23 +193,26 @@ async fn whose(
     cwd: Option<&Path>,
     session: Option<SessionId>,
 ) -> Result<Whose, RpcError> {
-    let cwd = match &session {
-        Some(session) => {
-            caller.may_read(services, session).await?;
-            Some(services.registry.ask(session, Command::CallBasis).await?.workspace.rules_root().to_path_buf())
-        }
-        None => {
-            may_look(services, caller, cwd).await?;
-            cwd.map(Path::to_path_buf)
-        }
-    };
+    caller.may_name(services, session.as_ref(), cwd, need::of("mcp/list")?).await?;
+    let cwd = directory(services, session.as_ref(), cwd.map(Path::to_path_buf)).await?;
     let Some(cwd) = cwd else { return Ok(Whose::default()) };
     let (root, _) = trust::look(services, &cwd).await?;
     services.env().toolbox.configure_workspace(&root);
     Ok(Whose { root: Some(root), session })
 }
 
-/// What something is asked for: a session, or a workspace without one.
+/// The directory of the session that a request names, or else the one that it names itself.
+async fn directory(
+    services: &Services,
+    session: Option<&SessionId>,
+    cwd: Option<PathBuf>,
+) -> Result<Option<PathBuf>, RpcError> {
+    let Some(session) = session else { return Ok(cwd) };
+    let basis = services.registry.ask(session, Command::CallBasis).await?;
+    Ok(Some(basis.workspace.rules_root().to_path_buf()))
+}
+
+/// The workspace for which something is asked, and its session, or that of the daemon.
 async fn place(services: &Services, caller: &Caller, params: Offered) -> Result<(Arc<Workspace>, SessionId), RpcError> {
     match params {
         Offered { session: Some(session), .. } => Ok((workspace(services, caller, &session).await?, session)),
@@ -255,7 +230,7 @@ async fn place(services: &Services, caller: &Caller, params: Offered) -> Result<
 
 /// Where a session works, for a caller that may give it something to do.
 async fn workspace(services: &Services, caller: &Caller, session: &SessionId) -> Result<Arc<Workspace>, RpcError> {
-    caller.may_change(services, session, "ask an MCP server for something").await?;
+    caller.may_use(services, session, need::of("mcp/resource")?).await?;
     Ok(services.registry.ask(session, Command::CallBasis).await?.workspace)
 }
 

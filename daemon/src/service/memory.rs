@@ -16,9 +16,7 @@ use crate::tool::notes::Notes;
 
 /// The notes that sessions in a directory have.
 pub async fn list(services: &Services, caller: &Caller, params: List) -> Result<Vec<Note>, RpcError> {
-    caller.must_be_outside(services, "list notes")?;
-    caller.may_look_into(services, &params.cwd).await?;
-    let notes = notes(services, &params.cwd).await?;
+    let notes = notes(services, caller, &params.cwd).await?;
     let text = params.text;
     on_disk(&params.cwd, move || {
         let rows = [Scope::User, Scope::Workspace].into_iter().flat_map(|scope| notes.list(scope));
@@ -33,14 +31,12 @@ pub async fn list(services: &Services, caller: &Caller, params: List) -> Result<
 
 /// Writes a note that did not exist.
 pub async fn add(services: &Services, caller: &Caller, params: Add) -> Result<Note, RpcError> {
-    caller.must_be_user(services, "write a note")?;
-    caller.may_look_into(services, &params.cwd).await?;
+    let notes = notes(services, caller, &params.cwd).await?;
     if !services.config.memory() {
         return Err(
             RpcError::new(Code::BadConfig, "notes are off").hint("`linger config set memory true` turns them on")
         );
     }
-    let notes = notes(services, &params.cwd).await?;
     let Add { cwd, scope, text, name } = params;
     let bad = |why: String| RpcError::new(Code::BadPrompt, why).hint("nothing was written");
     let written = on_disk(&cwd, move || {
@@ -61,23 +57,23 @@ pub async fn add(services: &Services, caller: &Caller, params: Add) -> Result<No
 
 /// Removes a note.
 pub async fn remove(services: &Services, caller: &Caller, params: Remove) -> Result<Empty, RpcError> {
-    caller.must_be_user(services, "remove a note")?;
-    caller.may_look_into(services, &params.cwd).await?;
-    let notes = notes(services, &params.cwd).await?;
+    let notes = notes(services, caller, &params.cwd).await?;
     let Remove { cwd, scope, name } = params;
     let shown = name.clone();
     let removed = on_disk(&cwd, move || {
         let is_there = notes.list(scope).iter().any(|note| note.name == name);
         is_there && std::fs::remove_file(notes.file(scope, &name)).is_ok()
     });
-    match removed.await? {
-        true => Ok(Empty {}),
-        false => Err(RpcError::new(Code::UnknownOption, format!("there is no note called '{shown}'"))
-            .hint("`linger memory list` lists them")),
+    if removed.await? {
+        return Ok(Empty {});
     }
+    Err(RpcError::new(Code::UnknownOption, format!("there is no note called '{shown}'"))
+        .hint("`linger memory list` lists them"))
 }
 
-async fn notes(services: &Services, cwd: &Path) -> Result<Notes, RpcError> {
+/// The notes of a directory that the caller may look into.
+async fn notes(services: &Services, caller: &Caller, cwd: &Path) -> Result<Notes, RpcError> {
+    caller.may_look_into(services, cwd).await?;
     if !cwd.is_absolute() {
         let error = RpcError::new(Code::NoWorkspace, format!("{}: not an absolute path", cwd.display()));
         return Err(error.hint("name a directory from `/` on"));

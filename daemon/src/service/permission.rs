@@ -12,7 +12,7 @@ use linger_protocol::permission::{AlwaysRule, Explain, Explained, Mode, ModeInfo
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Caller, Services, config, tool};
+use super::{Caller, Services, in_force, need, tool};
 use crate::config::always_line;
 use crate::question::permission::{CallInfo, Rule, Verdict, words_of};
 use crate::session::messages::{CallBasis, Command};
@@ -36,20 +36,17 @@ pub async fn modes(_: &Services, _: &Caller, _: Empty) -> Result<Vec<ModeInfo>, 
 
 /// Says whether a call would run, and which rule or mode says so.
 pub async fn explain(services: &Services, caller: &Caller, params: Explain) -> Result<Explained, RpcError> {
-    let basis = match (params.session, params.cwd) {
-        (Some(session), _) => {
-            caller.may_read(services, &session).await?;
-            services.registry.ask(&session, Command::CallBasis).await?
-        }
-        (None, Some(cwd)) => {
-            caller.must_be_outside(services, "read the rules")?;
-            caller.may_look_into(services, &cwd).await?;
-            tool::of_new(services, cwd).await?
-        }
-        (None, None) => return Err(RpcError::new(Code::BadRule, "a session or a directory is needed")),
+    let Explain { session, cwd, call: text } = params;
+    if session.is_none() && cwd.is_none() {
+        return Err(RpcError::new(Code::BadRule, "a session or a directory is needed"));
+    }
+    caller.may_name(services, session.as_ref(), cwd.as_deref(), need::of("permission/explain")?).await?;
+    let basis = match (session, cwd) {
+        (Some(session), _) => services.registry.ask(&session, Command::CallBasis).await?,
+        (None, cwd) => tool::of_new(services, cwd.unwrap_or_default()).await?,
     };
     let CallBasis { mode, workspace, .. } = &basis;
-    let (name, changes, access) = call(&basis, params.call.trim())?;
+    let (name, changes, access) = call(&basis, text.trim())?;
     let policy = &services.env().policy;
     let Some(resolved) = policy.resolve(&access, workspace).await else {
         return Err(RpcError::new(Code::Storage, disk::unresponsive(&workspace.cwd)));
@@ -129,9 +126,8 @@ fn call(basis: &CallBasis, text: &str) -> Result<(String, bool, Access), RpcErro
 }
 
 /// The rules that `allow_always` and `reject_always` answers added.
-pub async fn rules(services: &Services, caller: &Caller, _: Empty) -> Result<Vec<AlwaysRule>, RpcError> {
-    caller.must_be_outside(services, "read the rules")?;
-    config::refresh(services).await;
+pub async fn rules(services: &Services, _: &Caller, _: Empty) -> Result<Vec<AlwaysRule>, RpcError> {
+    in_force::refresh(services).await;
     let config = services.config.current()?;
     let times = times(services).await?;
     let row = |(root, refuses, rule): (&PathBuf, bool, &Rule)| {
@@ -147,11 +143,10 @@ pub async fn rules(services: &Services, caller: &Caller, _: Empty) -> Result<Vec
 
 /// Takes a rule that an answer added out of the configuration.
 pub async fn remove(services: &Services, caller: &Caller, params: RemoveRule) -> Result<RulesRemoved, RpcError> {
-    caller.must_be_process(services, "remove a rule")?;
     let RemoveRule { rule, workspace } = params;
     let (store, by, name) = (services.config.clone(), caller.name(), rule.trim().to_owned());
-    let removed = config::blocking(move || store.revoke(workspace.as_deref(), &name, &by)).await?;
-    config::apply(services).await;
+    let removed = in_force::blocking(move || store.revoke(workspace.as_deref(), &name, &by)).await?;
+    in_force::apply(services).await;
     if removed.is_empty() {
         let error = RpcError::new(Code::BadRule, format!("no workspace always allows or refuses `{}`", rule.trim()));
         return Err(error.hint("`linger permissions` lists the rules; others are in config.toml, see `linger config`"));

@@ -5,21 +5,20 @@ use linger_protocol::error::Code;
 use linger_protocol::id::{PermissionId, SessionId};
 use linger_protocol::permission::{self, Answered, Decision, Pending};
 use linger_protocol::question::{After, AlreadyAnswered, Answer, List, PendingQuestion};
-use linger_protocol::token::Can;
 
 use super::route::Route;
 use super::{Caller, Services, config};
 use crate::question::is_as_shown;
 use crate::session::actor::answered_before;
-use crate::session::messages::{Command, KeyedReply};
+use crate::session::messages::{Command, KeyedReply, PlaceKind};
 use crate::store::idempotency::Key;
 
 /// The longest reason of an answer, in bytes: a few lines for the model.
 const MAX_REASON: usize = 16 << 10;
 
-/// The pending questions.
+/// The questions that wait in the sessions that the caller may read.
 pub async fn list(services: &Services, caller: &Caller, params: List) -> Result<Vec<PendingQuestion>, RpcError> {
-    let readable = caller.readable(services).await?.sessions();
+    let readable = caller.readable(services).await?;
     let mut pending = services.store.pending(params.session, params.after, readable).await?;
     for question in pending.extract_if(.., |question| !is_as_shown(question)) {
         let text = format!("question {} is not what was asked, as its digest says", question.question);
@@ -31,12 +30,11 @@ pub async fn list(services: &Services, caller: &Caller, params: List) -> Result<
 
 /// Answers a question; the first answer wins, and a later one fails with the winner's.
 pub async fn answer(services: &Services, caller: &Caller, mut params: Answer) -> Result<Answered, RpcError> {
-    may_answer(services, caller, "answer a question")?;
     let key = Key::of("question/answer", params.question.as_str(), params.key.take(), &params)?;
     give(services, caller, params, key).await
 }
 
-/// The pending permissions.
+/// The permissions that wait in the sessions that the caller may read.
 pub async fn permissions(
     services: &Services,
     caller: &Caller,
@@ -53,7 +51,6 @@ pub async fn decide(
     caller: &Caller,
     mut params: permission::Answer,
 ) -> Result<Answered, RpcError> {
-    may_answer(services, caller, "answer a permission")?;
     if params.decision == Decision::Cancelled {
         return Err(RpcError::new(Code::NotAllowed, "'cancelled' is not an answer").hint("cancel the turn instead"));
     }
@@ -62,14 +59,6 @@ pub async fn decide(
     let (question, answer) = (permission.clone(), decision.name().to_owned());
     let answer = Answer { question, answer, value: None, reason, digest, rules, key: None };
     give(services, caller, answer, key).await.map_err(|error| of_permission(error, &permission))
-}
-
-/// Fails unless the caller is a user, or has a token that may answer something.
-fn may_answer(services: &Services, caller: &Caller, what: &str) -> Result<(), RpcError> {
-    match caller.token() {
-        Some(_) => caller.must_have(services, Can::AnswerEdits, what),
-        None => caller.must_be_process(services, what),
-    }
 }
 
 /// Sends an answer to the session that asks, or to the daemon's own log. The caller must be authorised.
@@ -90,7 +79,7 @@ async fn give(services: &Services, caller: &Caller, answer: Answer, key: Option<
         caller.must_be_process(services, "answer a question of the daemon itself")?;
         return config::answer(services, answer, by, key).await;
     }
-    let route = Route::to_change(services, caller, &session, "answer a question").await?;
+    let route = Route::to(services, caller, &session, "question/answer", PlaceKind::Change).await?;
     let limit = caller.answer_limit(services);
     let question = answer.question.clone();
     match route.send(|reply| Command::Answer(answer, by, limit, KeyedReply { key, reply })).await {

@@ -1,14 +1,16 @@
-//! How a request reaches its session: requests of one connection take effect in the order in which they arrive.
+//! The way of a request to its session: requests of one connection take effect in the order in which they arrive.
 //!
 //! A caller whose rights are known at once sends its command directly. Any other request takes a place in the session's mailbox first,
-//! and is checked and prepared there; its place is taken before the first wait.
+//! and is checked and prepared there; its place is taken before the first wait. The check is the method's row in [`super::need`], of
+//! which the gate has seen what can be told without the store.
 
 use std::sync::Arc;
 
 use linger_protocol::RpcError;
 use linger_protocol::id::SessionId;
 
-use super::{Authority, Caller, Services};
+use super::need::{self, Reach};
+use super::{Caller, Services};
 use crate::registry::Registry;
 use crate::registry::place::HeldPlace;
 use crate::session::messages::{Command, PlaceKind, Reply};
@@ -22,41 +24,17 @@ pub(super) enum Route {
 }
 
 impl Route {
-    /// The way of a caller who may change the session.
-    pub(super) async fn to_change(
+    /// The way of a request to call `method`.
+    pub(super) async fn to(
         services: &Services,
         caller: &Caller,
         session: &SessionId,
-        what: &str,
-    ) -> Result<Self, RpcError> {
-        match Self::direct(services, caller, session) {
-            Some(direct) => Ok(direct),
-            None => Ok(Self::Placed(place_to_change(services, caller, session, PlaceKind::Change, what).await?)),
-        }
-    }
-
-    /// The way of a caller who may change the session and starts something in it.
-    pub(super) async fn to_run(
-        services: &Services,
-        caller: &Caller,
-        session: &SessionId,
-        what: &str,
-    ) -> Result<Self, RpcError> {
-        let route = Self::to_change(services, caller, session, what).await?;
-        caller.may_run_in(services, session).await?;
-        Ok(route)
-    }
-
-    /// The way of a caller who may read the session.
-    pub(super) async fn to_read(
-        services: &Services,
-        caller: &Caller,
-        session: &SessionId,
+        method: &str,
         kind: PlaceKind,
     ) -> Result<Self, RpcError> {
         match Self::direct(services, caller, session) {
             Some(direct) => Ok(direct),
-            None => Ok(Self::Placed(place_to_read(services, caller, session, kind).await?)),
+            None => Ok(Self::Placed(place(services, caller, session, method, kind).await?)),
         }
     }
 
@@ -75,33 +53,21 @@ impl Route {
     }
 }
 
-/// A place for a caller who may change the session.
-pub(super) async fn place_to_change(
+/// The place of a request to call `method`. It is taken first; then the caller is checked.
+pub(super) async fn place(
     services: &Services,
     caller: &Caller,
     session: &SessionId,
+    method: &str,
     kind: PlaceKind,
-    what: &str,
 ) -> Result<HeldPlace, RpcError> {
-    let is_session = matches!(caller.authority(), Authority::Session(_));
-    if caller.is_plain() && !is_session {
-        // Known at once. A hook that prompts its own session would wait for itself.
-        caller.may_change(services, session, what).await?;
-    }
+    let need = need::of(method)?;
     let place = services.registry.enter(session, kind).await;
     // Before an error that says whether there is such a session.
-    caller.may_change(services, session, what).await?;
-    place
-}
-
-/// A place for a caller who may read the session.
-pub(super) async fn place_to_read(
-    services: &Services,
-    caller: &Caller,
-    session: &SessionId,
-    kind: PlaceKind,
-) -> Result<HeldPlace, RpcError> {
-    let place = services.registry.enter(session, kind).await;
-    caller.may_read(services, session).await?;
-    place
+    caller.may_use(services, session, need).await?;
+    let place = place?;
+    if need.token.reach == Reach::Run {
+        caller.may_run_in(services, session).await?;
+    }
+    Ok(place)
 }

@@ -46,7 +46,7 @@ const MAX_LOOKED_AT: usize = 256 << 10;
 /// The messages that have all of these words, the best match first.
 pub async fn search(services: &Services, caller: &Caller, params: Search) -> Result<FoundMessages, RpcError> {
     let Search { text, cwd, limit } = params;
-    let readable = caller.readable(services).await?.sessions();
+    let readable = caller.readable(services).await?;
     let terms = terms(&text);
     if text.len() > MAX_TEXT || terms.len() > MAX_TERMS {
         return Err(RpcError::new(Code::TooMuch, format!("a search may have {MAX_TERMS} words and {MAX_TEXT} bytes")));

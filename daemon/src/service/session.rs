@@ -6,7 +6,6 @@ use linger_protocol::RpcError;
 use linger_protocol::checkpoint::{Diff, Differences};
 use linger_protocol::daemon::Empty;
 use linger_protocol::error::Code;
-use linger_protocol::id::SessionId;
 use linger_protocol::mcp::SessionServer;
 use linger_protocol::message::{ContentBlock, text_of};
 use linger_protocol::permission::Mode;
@@ -19,7 +18,7 @@ use linger_protocol::token::Can;
 
 use serde_json::Value;
 
-use super::route::{Route, place_to_change};
+use super::route::{Route, place};
 use super::{Authority, Caller, Services, agent, artifact, model};
 use crate::config::HookEvent;
 use crate::log::cursor::Position;
@@ -38,14 +37,8 @@ use crate::sys::disk;
 /// The most rows of `session/list`.
 const MAX_ROWS: u32 = 1000;
 
-/// The right that `session/set` needs for more tools, as errors name it.
-const MORE_TOOLS: &str = "give a session more tools";
-
 /// Creates a session. If it names no model, the error suggests one.
 pub async fn create(services: &Services, caller: &Caller, mut params: Create) -> Result<Created, RpcError> {
-    if !matches!(caller.authority(), Authority::Session(_)) {
-        caller.must_be_outside(services, "create a session")?;
-    }
     if let Some(mode) = params.mode {
         caller.may_have_mode(services, mode, true)?;
     }
@@ -56,16 +49,15 @@ pub async fn create(services: &Services, caller: &Caller, mut params: Create) ->
         may_bring_servers(services, caller, &params.mcp_servers)?;
     }
     if caller.token().is_some() {
-        caller.may_make_sessions()?;
         must_bring_nothing(services, caller, &params.env)?;
-        // Of what it is, and not of what it is called: the session's own directory has no links.
+        // The resolved path counts, not the given one: the session's own directory has no links.
         params.cwd = directory(&params.cwd).await?;
         caller.may_look_into(services, &params.cwd).await?;
     }
     if !params.allow.is_empty() {
         caller.must_be_user(services, "create a session that asks less")?;
     }
-    // Of the variables nothing is stored with the key.
+    // The key's hash excludes the variables.
     let env = std::mem::take(&mut params.env);
     let names = params.mcp_servers.iter().map(SessionServer::without_values).collect();
     let servers = std::mem::replace(&mut params.mcp_servers, names);
@@ -91,7 +83,7 @@ pub async fn create(services: &Services, caller: &Caller, mut params: Create) ->
 
 /// Sessions, the latest first; matches are searched in carried over ones too.
 pub async fn list(services: &Services, caller: &Caller, params: List) -> Result<Vec<Info>, RpcError> {
-    let among = caller.readable(services).await?.sessions();
+    let among = caller.readable(services).await?;
     let cwd = match params.cwd {
         None => None,
         Some(cwd) => {
@@ -119,7 +111,7 @@ pub async fn attach(
     caller: &Caller,
     params: Attach,
 ) -> Result<(Attached, Subscription), RpcError> {
-    let route = Route::to_read(services, caller, &params.session, PlaceKind::Attach).await?;
+    let route = Route::to(services, caller, &params.session, "session/attach", PlaceKind::Attach).await?;
     let env = brought(services, caller, params.env);
     let person = params.person && caller.is_person(services);
     let reading = route.send(|reply| Command::Attach(params.after, person, env, reply)).await?;
@@ -129,10 +121,8 @@ pub async fn attach(
 
 /// The secret variables that a request brings; none from a process that the daemon started.
 fn brought(services: &Services, caller: &Caller, env: BTreeMap<String, String>) -> BTreeMap<String, String> {
-    match env.is_empty() || caller.must_be_process(services, "bring variables").is_err() {
-        true => BTreeMap::new(),
-        false => env,
-    }
+    let is_dropped = env.is_empty() || caller.must_be_process(services, "bring variables").is_err();
+    if is_dropped { BTreeMap::new() } else { env }
 }
 
 /// Fails for MCP servers that the caller may not bring, and for those that make no sense.
@@ -149,15 +139,13 @@ fn may_bring_servers(services: &Services, caller: &Caller, servers: &[SessionSer
 
 /// Fails for variables from a connection with a token.
 fn must_bring_nothing(services: &Services, caller: &Caller, env: &BTreeMap<String, String>) -> Result<(), RpcError> {
-    match env.is_empty() || caller.is_plain() {
-        true => Ok(()),
-        false => caller.must_be_process(services, "bring variables"),
-    }
+    if env.is_empty() || caller.is_plain() { Ok(()) } else { caller.must_be_process(services, "bring variables") }
 }
 
 /// The names of the variables of a session's tools.
 pub async fn env(services: &Services, caller: &Caller, params: Named) -> Result<Environment, RpcError> {
-    Route::to_read(services, caller, &params.session, PlaceKind::Read).await?.send(Command::Environment).await
+    let route = Route::to(services, caller, &params.session, "session/env", PlaceKind::Read).await?;
+    route.send(Command::Environment).await
 }
 
 /// Queues a prompt; answers once it is on disk.
@@ -176,13 +164,8 @@ pub async fn prompt(services: &Services, caller: &Caller, mut params: Prompt) ->
         let request = |reply| PromptRequest { prompt, named, key, by, has_schema, reply };
         return direct.send(|reply| Command::Prompt(Box::new(request(reply)))).await;
     }
-    let mut place = place_to_change(services, caller, &session, PlaceKind::Prompt, "send a prompt").await?;
-    let (prompt, named) = place
-        .prepare(async |place| {
-            caller.may_run_in(services, &session).await?;
-            prepared(services, caller, place, params).await
-        })
-        .await?;
+    let mut place = place(services, caller, &session, "session/prompt", PlaceKind::Prompt).await?;
+    let (prompt, named) = place.prepare(async |place| prepared(services, caller, place, params).await).await?;
     let by = caller.author();
     let request = |reply| PromptRequest { prompt, named, key, by, has_schema, reply };
     place.finish(|reply| Command::Prompt(Box::new(request(reply)))).await
@@ -244,7 +227,7 @@ async fn hooked(
 pub async fn compact(services: &Services, caller: &Caller, mut params: Compact) -> Result<Prompted, RpcError> {
     let session = params.session.clone();
     let key = Key::of("session/compact", session.as_str(), params.key.take(), &params)?;
-    let route = Route::to_run(services, caller, &session, "compact a session").await?;
+    let route = Route::to(services, caller, &session, "session/compact", PlaceKind::Change).await?;
     route.send(|reply| Command::Compact(params, key, caller.author(), reply)).await
 }
 
@@ -252,7 +235,7 @@ pub async fn compact(services: &Services, caller: &Caller, mut params: Compact) 
 pub async fn unqueue(services: &Services, caller: &Caller, mut params: Unqueue) -> Result<Unqueued, RpcError> {
     let session = params.session.clone();
     let key = Key::of("session/unqueue", session.as_str(), params.key.take(), &params)?;
-    let route = Route::to_change(services, caller, &session, "take back a prompt").await?;
+    let route = Route::to(services, caller, &session, "session/unqueue", PlaceKind::Change).await?;
     route.send(|reply| Command::Unqueue(params.prompt, key, caller.author(), reply)).await
 }
 
@@ -260,13 +243,13 @@ pub async fn unqueue(services: &Services, caller: &Caller, mut params: Unqueue) 
 pub async fn undo(services: &Services, caller: &Caller, mut params: Undo) -> Result<Restored, RpcError> {
     let session = params.session.clone();
     let key = Key::of("session/undo", session.as_str(), params.key.take(), &params)?;
-    let route = Route::to_run(services, caller, &session, "undo changes").await?;
+    let route = Route::to(services, caller, &session, "session/undo", PlaceKind::Change).await?;
     route.send(|reply| Command::Undo(params, key, caller.author(), reply)).await
 }
 
-/// What the turns of a session changed in files.
+/// The changes of files that the turns of a session made.
 pub async fn diff(services: &Services, caller: &Caller, params: Diff) -> Result<Differences, RpcError> {
-    let route = Route::to_read(services, caller, &params.session, PlaceKind::Read).await?;
+    let route = Route::to(services, caller, &params.session, "session/diff", PlaceKind::Read).await?;
     route.send(|reply| Command::Diff(params, reply)).await
 }
 
@@ -274,7 +257,7 @@ pub async fn diff(services: &Services, caller: &Caller, params: Diff) -> Result<
 pub async fn redo(services: &Services, caller: &Caller, mut params: Redo) -> Result<Restored, RpcError> {
     let session = params.session.clone();
     let key = Key::of("session/redo", session.as_str(), params.key.take(), &params)?;
-    let route = Route::to_run(services, caller, &session, "redo changes").await?;
+    let route = Route::to(services, caller, &session, "session/redo", PlaceKind::Change).await?;
     route.send(|reply| Command::Redo(params, key, caller.author(), reply)).await
 }
 
@@ -282,13 +265,7 @@ pub async fn redo(services: &Services, caller: &Caller, mut params: Redo) -> Res
 pub async fn cancel(services: &Services, caller: &Caller, mut params: Cancel) -> Result<Empty, RpcError> {
     let session = params.session.clone();
     let key = Key::of("session/cancel", session.as_str(), params.key.take(), &params)?;
-    let route = match Route::direct(services, caller, &session) {
-        Some(direct) => direct,
-        None => {
-            let kind = PlaceKind::Cancel;
-            Route::Placed(place_to_change(services, caller, &session, kind, "cancel a turn").await?)
-        }
-    };
+    let route = Route::to(services, caller, &session, "session/cancel", PlaceKind::Cancel).await?;
     route.send(|reply| Command::Cancel(params.background, KeyedReply { key, reply })).await?;
     Ok(Empty {})
 }
@@ -296,7 +273,7 @@ pub async fn cancel(services: &Services, caller: &Caller, mut params: Cancel) ->
 /// Resumes an offered turn, or starts prompts that are still queued after a cancel or an error.
 pub async fn resume(services: &Services, caller: &Caller, mut params: Keyed) -> Result<Empty, RpcError> {
     let key = Key::of("session/continue", params.session.as_str(), params.key.take(), &params)?;
-    let route = Route::to_run(services, caller, &params.session, "continue a turn").await?;
+    let route = Route::to(services, caller, &params.session, "session/continue", PlaceKind::Change).await?;
     route.send(|reply| Command::Continue(KeyedReply { key, reply })).await?;
     Ok(Empty {})
 }
@@ -323,16 +300,13 @@ pub async fn set(services: &Services, caller: &Caller, mut params: Set) -> Resul
     params.mcp_servers = servers;
     let direct = Route::direct(services, caller, &session);
     if let Some(direct) = direct.filter(|_| params.mode.is_none() && !has_directories) {
-        let may_add = params.tools.as_ref().map(|_| caller.must_be_user(services, MORE_TOOLS));
-        let command = |reply| Command::Set(params, may_add.unwrap_or(Ok(())), KeyedReply { key, reply });
+        let may_add = may_add_tools(services, caller, &params).await?;
+        let command = |reply| Command::Set(params, may_add, KeyedReply { key, reply });
         direct.send(command).await?;
         return Ok(Empty {});
     }
-    let place = place_to_change(services, caller, &session, PlaceKind::Change, "change a session").await?;
-    let may_add = match &params.tools {
-        Some(_) => may_add_tools(services, caller, &session).await?,
-        None => Ok(()),
-    };
+    let place = place(services, caller, &session, "session/set", PlaceKind::Change).await?;
+    let may_add = may_add_tools(services, caller, &params).await?;
     // Not longer: a cancel waits for the place.
     let limit = disk::SHORT_TIMEOUT;
     for dir in &mut params.add_directories {
@@ -353,25 +327,25 @@ pub async fn set(services: &Services, caller: &Caller, mut params: Set) -> Resul
     Ok(Empty {})
 }
 
-/// Whether a caller may give a session tools that it does not have: a user may, and a token that reaches as far as its mode.
-async fn may_add_tools(
-    services: &Services,
-    caller: &Caller,
-    session: &SessionId,
-) -> Result<Result<(), RpcError>, RpcError> {
-    if caller.token().is_none() {
-        return Ok(caller.must_be_user(services, MORE_TOOLS));
+/// Whether a request may give its session tools that it does not have: a user may, and a token that reaches as far as its mode. Only
+/// for a token does this wait.
+async fn may_add_tools(services: &Services, caller: &Caller, params: &Set) -> Result<Result<(), RpcError>, RpcError> {
+    if params.tools.is_none() {
+        return Ok(Ok(()));
     }
-    let row = services.store.session(session.clone()).await?;
+    if caller.token().is_none() {
+        return Ok(caller.must_be_user(services, "give a session more tools"));
+    }
+    let row = services.store.session(params.session.clone()).await?;
     let mode = row.and_then(|row| State::from_stored(&row.fold)).map_or(Mode::Auto, |state| state.settings.mode);
     Ok(caller.may_have_mode(services, mode, false))
 }
 
 /// Puts a session into the bin, and its children.
 pub async fn bin(services: &Services, caller: &Caller, mut params: Bin) -> Result<Removed, RpcError> {
-    let (session, what) = (params.session.clone(), "put a session into the bin");
+    let session = params.session.clone();
     let key = Key::of("session/bin", session.as_str(), params.key.take(), &params)?;
-    let place = place_to_change(services, caller, &session, PlaceKind::Change, what).await?;
+    let place = place(services, caller, &session, "session/bin", PlaceKind::Change).await?;
     let mut children = 0;
     for child in services.registry.leave(&session, params.force, Some(&place)).await? {
         match services.registry.bin(&child, params.force, None, None).await {
@@ -386,9 +360,9 @@ pub async fn bin(services: &Services, caller: &Caller, mut params: Bin) -> Resul
 
 /// Takes a session out of the bin.
 pub async fn restore(services: &Services, caller: &Caller, mut params: Keyed) -> Result<OutOfBin, RpcError> {
-    let (session, what) = (params.session.clone(), "take a session out of the bin");
+    let session = params.session.clone();
     let key = Key::of("session/restore", session.as_str(), params.key.take(), &params)?;
-    let place = place_to_change(services, caller, &session, PlaceKind::Change, what).await?;
+    let place = place(services, caller, &session, "session/restore", PlaceKind::Change).await?;
     let out = place.ask(|reply| Command::Restore(key, reply)).await?;
     for (child, _) in services.registry.below(&session).await? {
         // One that is not there stays there.
@@ -401,7 +375,7 @@ pub async fn restore(services: &Services, caller: &Caller, mut params: Keyed) ->
 pub async fn remove(services: &Services, caller: &Caller, mut params: Remove) -> Result<Removed, RpcError> {
     let session = params.session.clone();
     let key = Key::of("session/remove", session.as_str(), params.key.take(), &params)?;
-    let place = place_to_change(services, caller, &session, PlaceKind::Change, "remove a session").await;
+    let place = place(services, caller, &session, "session/remove", PlaceKind::Change).await;
     let place = match place {
         Ok(place) => Some(place),
         // Nothing of it can be prepared, and it can be removed.
@@ -440,9 +414,7 @@ async fn removed_before(
 }
 
 /// Deletes sessions that were unused for a while, or with `dry_run` lists them.
-pub async fn prune(services: &Services, caller: &Caller, mut params: Prune) -> Result<Pruned, RpcError> {
-    caller.must_be_outside(services, "prune sessions")?;
-    caller.must_see_all("prune sessions")?;
+pub async fn prune(services: &Services, _: &Caller, mut params: Prune) -> Result<Pruned, RpcError> {
     let key = Key::of("session/prune", "", params.key.take(), &params)?;
     // A repeated request waits for the outcome of the first.
     let _turn = match &key {

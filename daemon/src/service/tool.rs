@@ -8,7 +8,7 @@ use linger_protocol::RpcError;
 use linger_protocol::daemon::{Tool as Row, ToolDecision, ToolEffect, ToolVerdict, Tools};
 use linger_protocol::id::SessionId;
 
-use super::{Caller, Services};
+use super::{Caller, Services, need};
 use crate::agent::skill;
 use crate::question::permission::{CallInfo, Verdict};
 use crate::session::env::library::library;
@@ -19,22 +19,20 @@ use crate::tool::{Access, Tool, Workspace};
 
 /// The tools of a session, or of a new one.
 pub async fn list(services: &Services, caller: &Caller, params: Tools) -> Result<Vec<Row>, RpcError> {
-    let basis = match params {
-        Tools { session: Some(session), .. } => {
-            caller.may_read(services, &session).await?;
-            Some(services.registry.ask(&session, Command::CallBasis).await?)
-        }
-        Tools { cwd: Some(cwd), .. } => {
-            caller.may_look_into(services, &cwd).await?;
-            caller.must_be_outside(services, "read the rules")?;
+    let Tools { session, cwd } = params;
+    if session.is_none() && cwd.is_none() {
+        caller.scope(services)?;
+    } else {
+        caller.may_name(services, session.as_ref(), cwd.as_deref(), need::of("tool/list")?).await?;
+    }
+    let basis = match (session, cwd) {
+        (Some(session), _) => Some(services.registry.ask(&session, Command::CallBasis).await?),
+        (None, Some(cwd)) => {
             let basis = of_new(services, cwd).await?;
             let tools = tools_of_new(services, &basis.workspace).await?;
             Some(CallBasis { tools, ..basis })
         }
-        Tools { .. } => {
-            caller.scope(services)?;
-            None
-        }
+        (None, None) => None,
     };
     let tools = basis.as_ref().map_or_else(|| services.env().toolbox.tools.current(), |basis| basis.tools.clone());
     let mut rows = Vec::new();
@@ -59,7 +57,8 @@ pub async fn list(services: &Services, caller: &Caller, params: Tools) -> Result
     Ok(rows)
 }
 
-/// What decides about the calls of a new session in a directory, whatever its model: all tools but those that only some sessions have.
+/// The basis of decisions about calls of a new session in a directory, whatever its model, without the tools that only some sessions
+/// have.
 pub(super) async fn of_new(services: &Services, cwd: PathBuf) -> Result<CallBasis, RpcError> {
     let env = services.env();
     let config = env.config.current()?;
@@ -99,7 +98,7 @@ fn effect(tool: &dyn Tool) -> ToolEffect {
     }
 }
 
-/// What is said of a plain call; absent if the disk does not answer.
+/// The decision about a plain call; absent if the disk does not answer.
 async fn verdict(services: &Services, tool: &dyn Tool, effect: ToolEffect, basis: &CallBasis) -> Option<ToolVerdict> {
     let CallBasis { mode, workspace, .. } = basis;
     let inside = workspace.root.join("a file");

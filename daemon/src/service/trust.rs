@@ -1,22 +1,23 @@
-//! `trust/*`: what the files of a workspace set, and what of it a person trusts.
+//! `trust/*`: the settings in the files of a workspace, and those of them that a person trusts.
 //!
 //! The daemon asks in its own log when a session meets settings that wait; nothing is held up by that.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use linger_protocol::RpcError;
 use linger_protocol::config::{Confirmed, Waiting as Waits};
 use linger_protocol::daemon::Empty;
 use linger_protocol::error::Code;
-use linger_protocol::id::{QuestionId, SessionId};
+use linger_protocol::id::SessionId;
 use linger_protocol::question::{Blocks, Question, QuestionOption, Subject};
 use linger_protocol::trust::{Confirm, Get, Revoke, Revoked, Trusted, Workspace};
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::config::{CONFIRM, KEEP, MAX_SHOWN, blocking};
+use super::in_force::blocking;
+use super::open_questions::{CONFIRM, KEEP, MAX_SHOWN};
 use super::{Caller, Services};
 use crate::agent::Library;
 use crate::config::{Waiting, WorkspaceNow};
@@ -24,30 +25,6 @@ use crate::question;
 use crate::question::permission::hash;
 use crate::session::messages::{Command, Stale};
 use crate::sys::disk;
-
-/// The questions about workspaces, as far as this daemon has asked them.
-#[derive(Debug, Default)]
-pub struct Asked(Mutex<ByRoot>);
-
-/// The question about each workspace, unless it was answered with `keep`, and what it lists.
-type ByRoot = HashMap<PathBuf, (Option<QuestionId>, Arc<Waiting>)>;
-
-impl Asked {
-    fn state(&self) -> MutexGuard<'_, ByRoot> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The workspace that a question is about, and what it lists.
-    pub(super) fn about(&self, question: &QuestionId) -> Option<(PathBuf, Arc<Waiting>)> {
-        let state = self.state();
-        let (root, (_, waiting)) = state.iter().find(|(_, (asked, _))| asked.as_ref() == Some(question))?;
-        Some((root.clone(), waiting.clone()))
-    }
-
-    fn question(&self, root: &Path, waiting: &Waiting) -> Option<QuestionId> {
-        self.state().get(root).filter(|(_, about)| **about == *waiting)?.0.clone()
-    }
-}
 
 /// Asks about each workspace whose files a session has met, and withdraws what an earlier daemon has asked; ends with the daemon.
 pub async fn watch(services: Arc<Services>, mut changes: mpsc::UnboundedReceiver<PathBuf>) {
@@ -104,7 +81,8 @@ fn digest(root: &Path, waiting: &Waiting) -> String {
 /// A question about a workspace was answered; the effect is there when this returns.
 pub(super) async fn answered(
     services: &Services,
-    (root, waiting): (PathBuf, Arc<Waiting>),
+    root: PathBuf,
+    waiting: Arc<Waiting>,
     answer: &str,
     by: String,
 ) -> Result<(), RpcError> {
@@ -118,9 +96,8 @@ pub(super) async fn answered(
     }
 }
 
-/// What the files of a workspace set, and what waits.
+/// The settings in the files of a workspace, and those that wait.
 pub async fn get(services: &Services, caller: &Caller, params: Get) -> Result<Workspace, RpcError> {
-    caller.must_be_outside(services, "read what a workspace sets")?;
     caller.may_look_into(services, &params.cwd).await?;
     let (workspace, now) = look(services, &params.cwd).await?;
     let waits = |waiting: &Arc<Waiting>| Waits {
@@ -140,7 +117,6 @@ pub async fn get(services: &Services, caller: &Caller, params: Get) -> Result<Wo
 
 /// Trusts what waits in a workspace.
 pub async fn confirm(services: &Services, caller: &Caller, params: Confirm) -> Result<Confirmed, RpcError> {
-    caller.must_be_process(services, "trust a workspace")?;
     let (root, now) = look(services, &params.workspace).await?;
     let Some(waiting) = now.waiting.clone() else { return Ok(Confirmed::default()) };
     if digest(&root, &waiting) != params.digest {
@@ -153,15 +129,13 @@ pub async fn confirm(services: &Services, caller: &Caller, params: Confirm) -> R
 }
 
 /// The workspaces of which something is trusted.
-pub async fn list(services: &Services, caller: &Caller, _: Empty) -> Result<Vec<Trusted>, RpcError> {
-    caller.must_be_outside(services, "list what is trusted")?;
+pub async fn list(services: &Services, _: &Caller, _: Empty) -> Result<Vec<Trusted>, RpcError> {
     let rows = services.config.trusts().into_iter();
     Ok(rows.map(|(workspace, trusts)| Trusted { workspace, trusts }).collect())
 }
 
 /// Trusts nothing of a workspace any more.
 pub async fn revoke(services: &Services, caller: &Caller, params: Revoke) -> Result<Revoked, RpcError> {
-    caller.must_be_process(services, "revoke trust")?;
     let cwd = params.cwd;
     let known = services.config.trusts().into_iter().any(|(root, _)| root == cwd);
     let workspace = if known { cwd } else { look(services, &cwd).await?.0 };

@@ -35,7 +35,8 @@ impl Turn {
         let (env, workspace) = (self.env.clone(), self.workspace.clone());
         task::spawn_blocking(move || {
             let library = Library::load(&env.config, &env.agent_places(&workspace));
-            let instructions = instructions::load(Some(&env.places.config), &workspace.root, &workspace.cwd);
+            let unasked = env.policy.unasked(&workspace);
+            let instructions = instructions::load(Some(&env.places.config), &workspace.root, &workspace.cwd, &unasked);
             Files { instructions, library, index: workspace.notes.index() }
         })
     }

@@ -16,6 +16,8 @@ pub mod mcp;
 pub mod process;
 pub mod provider;
 pub mod question;
+#[cfg(test)]
+mod reading_tests;
 pub mod recover;
 pub mod registry;
 pub mod rpc;

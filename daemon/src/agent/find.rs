@@ -1,8 +1,8 @@
 //! Where skills, commands and agents lie, and reading their files. Blocks on the disk.
 //!
-//! Bounds hold for every place: how deep, how many directories, how many files, how large. A file of a workspace counts only if it
-//! lies below the workspace's root once links are resolved, and is opened without following another one. A user's own may be
-//! links, to a directory of dot files.
+//! Bounds hold for every place: how deep, how many directories, how many files, how large. A file of a workspace counts only if a
+//! session may read it without asking ([`Unasked`]), and if a link leads to another file of its kind. A user's own may be links, to
+//! a directory of dot files.
 
 use std::collections::HashSet;
 use std::fs::{self, Metadata};
@@ -15,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 use super::kind::FileKind;
 use crate::config::instructions::is_trusted;
 use crate::mcp::settings::SERVER_FILES;
+use crate::question::permission::Unasked;
 use crate::sys::disk;
 use crate::tool::handle::Entry;
 
@@ -38,6 +39,9 @@ const MAX_LEVELS: usize = 32;
 
 /// Why a link of a workspace does not count.
 const OUTSIDE: &str = "is left out: it leads out of the workspace";
+
+/// Why a link to another kind of file does not count.
+const OTHER_KIND: &str = "is left out: it is a link to a file of another kind";
 
 /// Directories that have no skills of the user's own.
 const SKIPPED: [&str; 2] = [".git", "node_modules"];
@@ -119,6 +123,11 @@ impl FileKind {
         watched
     }
 
+    /// Whether a link of a workspace may lead to this file.
+    fn has(self, real: &Path) -> bool {
+        self.name_of(real).is_some() && !real.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git"))
+    }
+
     /// The name that a path gives it; `None` if it is no file of this kind.
     fn name_of(self, path: &Path) -> Option<String> {
         let file = path.file_name()?.to_str()?;
@@ -137,8 +146,9 @@ impl FileKind {
 
 /// The files of a kind, those first that have precedence: of the workspace, from the session's directory up, then the user's own.
 /// With what was left out.
-pub(super) fn find(kind: FileKind, places: &Places) -> (Vec<FoundFile>, Vec<LeftOut>) {
-    let mut search = Search { kind, root: &places.root, files: Vec::new(), directories: 0, left_out: Vec::new() };
+pub(super) fn find(kind: FileKind, places: &Places, unasked: &Unasked) -> (Vec<FoundFile>, Vec<LeftOut>) {
+    let mut search =
+        Search { kind, root: &places.root, unasked, files: Vec::new(), directories: 0, left_out: Vec::new() };
     let (own, of_home, of_workspace) = kind.directories();
     let home = places.home.as_deref();
     let levels = places.cwd.ancestors().take_while(|dir| dir.starts_with(&places.root)).take(MAX_LEVELS);
@@ -168,6 +178,7 @@ pub(super) fn at(kind: FileKind, path: &Path) -> FoundFile {
 struct Search<'a> {
     kind: FileKind,
     root: &'a Path,
+    unasked: &'a Unasked,
     files: Vec<FoundFile>,
     directories: usize,
     left_out: Vec<LeftOut>,
@@ -190,6 +201,16 @@ impl Search<'_> {
             if of_workspace && within.is_none() {
                 self.left_out.push((path, OUTSIDE.to_owned()));
                 continue;
+            }
+            if of_workspace {
+                if !self.kind.has(&real) {
+                    self.left_out.push((path, OTHER_KIND.to_owned()));
+                    continue;
+                }
+                if let Some(why) = self.unasked.refusal(&path).or_else(|| self.unasked.refusal(&real)) {
+                    self.left_out.push((path, format!("is left out: {why}")));
+                    continue;
+                }
             }
             let owner = self.root.metadata().ok().map(|metadata| metadata.uid());
             let is_ours = |it: &Metadata| !of_workspace || is_trusted(it.uid()) || owner == Some(it.uid());

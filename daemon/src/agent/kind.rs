@@ -17,7 +17,7 @@ pub enum FileKind {
 
 impl FileKind {
     /// All of them.
-    pub(super) const ALL: [Self; 5] = [Self::Skill, Self::Command, Self::Agent, Self::Tool, Self::Server];
+    pub(crate) const ALL: [Self; 5] = [Self::Skill, Self::Command, Self::Agent, Self::Tool, Self::Server];
     /// The kinds that a tool set is made of.
     pub(super) const OF_TOOLS: [Self; 2] = [Self::Tool, Self::Server];
 

@@ -35,7 +35,7 @@ use serde_json::{Map, Value};
 use crate::config::{ConfigStore, FILES, MCP_FILES, OwnFiles};
 use crate::tool::program::Program;
 use crate::tool::set::Names;
-use crate::tool::text;
+use crate::tool::{Workspace, text};
 pub use command::Command;
 pub use entry::Entry;
 pub use find::{FoundFile, Places};
@@ -87,8 +87,11 @@ impl Library {
         let mut library = Self::default();
         let tools = config.tools().current();
         let mut files = Vec::new();
+        // Its rules may hide some of the files.
+        config.look(&places.root);
+        let unasked = config.unasked("read", &places.root, &Workspace::of_files(&places.root, &places.cwd));
         for kind in kinds.iter().copied() {
-            let (found, left_out) = find::find(kind, places);
+            let (found, left_out) = find::find(kind, places, &unasked);
             library.rows.extend(left_out.into_iter().map(|(path, why)| (kind, left_out_row(path, why))));
             files.extend(found.into_iter().map(|found| File::read(kind, found, tools.names(), config)));
         }

@@ -3,8 +3,9 @@
 //! The user's own comes first, then one per directory from the workspace's root to the session's directory; the nearest comes
 //! last and has precedence. The total is bounded: the files share it, so that a large one does not push out small ones.
 
+use std::ffi::OsStr;
 use std::fs::Metadata;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +13,7 @@ use linger_protocol::event::Instruction;
 use rustix::process::geteuid;
 use sha2::{Digest, Sha256};
 
+use crate::question::permission::{OpenedFile, Unasked};
 use crate::sys::disk;
 use crate::tool::handle::Entry;
 use crate::tool::text;
@@ -54,13 +56,19 @@ pub(crate) fn is_trusted(owner: u32) -> bool {
 }
 
 /// The instruction files of a session in `cwd`, farthest first, each with the text for the model.
-/// `config` is the user's configuration directory. Another user's file counts only if `cwd` belongs to that user too, because
-/// the session was created there on purpose.
-pub fn load(config: Option<&Path>, root: &Path, cwd: &Path) -> Vec<(Instruction, String)> {
-    load_by(config, root, cwd, &|_, metadata| metadata.uid())
+/// `config` is the user's configuration directory. A file of the workspace counts if `unasked` lets it be read. Another user's
+/// file counts only if `cwd` belongs to that user too, because the session was created there on purpose.
+pub fn load(config: Option<&Path>, root: &Path, cwd: &Path, unasked: &Unasked) -> Vec<(Instruction, String)> {
+    load_by(config, root, cwd, unasked, &|_, metadata| metadata.uid())
 }
 
-fn load_by(config: Option<&Path>, root: &Path, cwd: &Path, owner: &Owner) -> Vec<(Instruction, String)> {
+fn load_by(
+    config: Option<&Path>,
+    root: &Path,
+    cwd: &Path,
+    unasked: &Unasked,
+    owner: &Owner,
+) -> Vec<(Instruction, String)> {
     let mut below: Vec<&Path> = cwd.ancestors().take_while(|dir| dir.starts_with(root)).take(DIRECTORIES_MAX).collect();
     if below.is_empty() {
         below.push(cwd);
@@ -76,11 +84,19 @@ fn load_by(config: Option<&Path>, root: &Path, cwd: &Path, owner: &Owner) -> Vec
     for directory in below.into_iter().chain(config) {
         let found = NAMES.iter().find_map(|name| {
             let path = directory.join(name);
-            // What is judged is what is read: the file is opened without following a link.
-            let real = disk::canonicalize(&path).ok()?;
-            let (file, metadata) = Entry::at(&real).and_then(|entry| entry.open()).ok()?;
-            let counts = Some(directory) == config || (is_ours(&path, &metadata) && harmless(&real, root));
-            counts.then_some((path, file, metadata))
+            if Some(directory) == config {
+                let real = disk::canonicalize(&path).ok()?;
+                let (file, metadata) = Entry::at(&real).and_then(|entry| entry.open()).ok()?;
+                return Some((path, file, metadata));
+            }
+            let OpenedFile { real, file, metadata } = match unasked.open(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    tracing::info!(target: "instructions", path = %path.display(), %error, "not read");
+                    return None;
+                }
+                opened => opened.ok()?,
+            };
+            (is_ours(&path, &metadata) && is_instructions(&real)).then_some((path, file, metadata))
         });
         let Some((path, file, metadata)) = found else { continue };
         let identity = (metadata.dev(), metadata.ino());
@@ -95,9 +111,11 @@ fn load_by(config: Option<&Path>, root: &Path, cwd: &Path, owner: &Owner) -> Vec
     loaded
 }
 
-/// A repository's symlink must not bring an arbitrary file into a prompt; only one with a name of [`NAMES`].
-fn harmless(real: &Path, root: &Path) -> bool {
-    real.starts_with(root) || real.file_name().is_some_and(|name| NAMES.iter().any(|known| name == *known))
+/// Whether a link of a repository may lead to this file: to another instruction file, and into no git directory.
+fn is_instructions(real: &Path) -> bool {
+    let is_named = |name: &OsStr| NAMES.iter().any(|known| name == *known);
+    real.file_name().is_some_and(is_named)
+        && !real.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git"))
 }
 
 /// Cuts the files, nearest first, to [`BYTES_MAX`] bytes together. Each has an equal share; what small ones leave of theirs, the
@@ -154,6 +172,17 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use crate::question::permission::{Rule, Rules};
+    use crate::tool::Workspace;
+    use crate::tool::set::ToolSet;
+
+    /// The check of a session in `w/a/b`, with these rules in `deny`.
+    fn unasked(root: &Path, deny: &[&str]) -> Unasked {
+        let names = ToolSet::new(crate::tool::builtin()).names().clone();
+        let deny = deny.iter().map(|rule| Rule::parse(rule, &names).unwrap()).collect();
+        let workspace = Workspace::of_files(&root.join("w"), &root.join("w/a/b"));
+        Unasked::of(&Rules { deny, ..Rules::default() }, "read", &root.join("w"), &workspace)
+    }
 
     /// A directory with these files in it; its real path.
     fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, PathBuf) {
@@ -169,7 +198,11 @@ mod tests {
 
     /// What is loaded for `w/a/b`, by path below `root`, with its text.
     fn loaded(root: &Path) -> Vec<(String, String)> {
-        load(Some(&root.join("config")), &root.join("w"), &root.join("w/a/b"))
+        loaded_with(root, &[])
+    }
+
+    fn loaded_with(root: &Path, deny: &[&str]) -> Vec<(String, String)> {
+        load(Some(&root.join("config")), &root.join("w"), &root.join("w/a/b"), &unasked(root, deny))
             .into_iter()
             .map(|(file, text)| (file.path.strip_prefix(root).unwrap().display().to_string(), text))
             .collect()
@@ -207,7 +240,7 @@ mod tests {
             ("w/AGENTS.md", &line.repeat(3000)),
             ("w/a/b/AGENTS.md", &line.repeat(1000)),
         ]);
-        let loaded = load(Some(&root.join("config")), &root.join("w"), &root.join("w/a/b"));
+        let loaded = load(Some(&root.join("config")), &root.join("w"), &root.join("w/a/b"), &unasked(&root, &[]));
         let sizes: Vec<_> = loaded.iter().map(|(file, text)| (file.bytes, file.cut, text.len())).collect();
         assert_eq!(sizes, [(4, 0, 4), (22_760, 7_240, 22_760), (10_000, 0, 10_000)]);
         assert!(
@@ -227,7 +260,7 @@ mod tests {
                 ("w/AGENTS.md", &line.repeat(sizes[1])),
                 ("w/a/b/AGENTS.md", &line.repeat(sizes[2])),
             ]);
-            let loaded = load(Some(&root.join("config")), &root.join("w"), &root.join("w/a/b"));
+            let loaded = load(Some(&root.join("config")), &root.join("w"), &root.join("w/a/b"), &unasked(&root, &[]));
             assert_eq!(loaded.iter().map(|(file, _)| file.bytes).collect::<Vec<_>>(), expect);
         };
         check([100, 100, 5000], [1000, 1000, 30_760]);
@@ -244,7 +277,28 @@ mod tests {
         symlink("../../../secret", root.join("w/a/b/AGENTS.md")).unwrap();
         assert_eq!(loaded(&root), [("w/a/AGENTS.md".to_owned(), "same".to_owned())]);
         symlink("../../../mine/AGENTS.md", root.join("w/a/b/AGENT.md")).unwrap();
-        assert_eq!(loaded(&root).last().unwrap().1, "dot files");
+        assert_eq!(loaded(&root).last().unwrap().1, "same", "what lies outside is not read, whatever its name");
+    }
+
+    #[test]
+    fn a_link_to_another_kind_of_file_and_a_file_that_a_rule_hides_are_no_instructions() {
+        let secrets = [("w/.env", "key"), ("w/.git/config", "token"), ("w/.git/AGENTS.md", "in git"), ("w/a/b/x", "")];
+        for target in ["../../.env", "../../.git/config", "../../.git/AGENTS.md", "x"] {
+            let (_dir, root) = tree(&secrets);
+            symlink(target, root.join("w/a/b/AGENTS.md")).unwrap();
+            assert_eq!(loaded(&root), [], "{target}");
+        }
+        let (_dir, root) =
+            tree(&[("w/AGENTS.md", "root"), ("w/private/CLAUDE.md", "hidden"), ("w/a/b/CLAUDE.md", "near")]);
+        symlink("../../private/CLAUDE.md", root.join("w/a/b/AGENTS.md")).unwrap();
+        symlink("private", root.join("w/open")).unwrap();
+        let texts = |deny: &[&str]| loaded_with(&root, deny).into_iter().map(|(_, text)| text).collect::<Vec<_>>();
+        assert_eq!(texts(&[]), ["root", "hidden"]);
+        for rule in ["read(**/private/**)", "read(/**/private/CLAUDE.md)", "read(AGENTS.md)"] {
+            assert_eq!(texts(&[rule]), ["root", "near"], "{rule}");
+        }
+        assert_eq!(texts(&["read(**/CLAUDE.md)"]), ["root"]);
+        assert_eq!(texts(&["read"]), [""; 0]);
     }
 
     #[test]
@@ -295,7 +349,7 @@ mod tests {
         let (_dir, root) = tree(&[("w/AGENTS.md", "theirs"), ("w/CLAUDE.md", "mine"), ("w/a/b/AGENTS.md", "near")]);
         let check = |theirs: &[&str], expect: &[&str]| {
             let theirs = theirs.iter().map(|path| root.join(path)).collect();
-            let loaded = load_by(None, &root.join("w"), &root.join("w/a/b"), &owner(theirs));
+            let loaded = load_by(None, &root.join("w"), &root.join("w/a/b"), &unasked(&root, &[]), &owner(theirs));
             assert_eq!(loaded.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>(), expect);
         };
         check(&[], &["theirs", "near"]);

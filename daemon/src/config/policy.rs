@@ -4,6 +4,7 @@
 //! Deliberately absent: pending questions and their answers, which are state of a session.
 
 use std::borrow::Cow;
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -15,10 +16,11 @@ use tokio::time::timeout;
 use super::store::WorkspaceNow as Now;
 use super::{Config, ConfigStore, Hook, HookEvent};
 use crate::question::permission::limit::{self, Limit};
-use crate::question::permission::{CallInfo, ResolvedAccess, Rule, Rules, Verdict, decide, hides};
+use crate::question::permission::{CallInfo, ResolvedAccess, Rule, Rules, Unasked, Verdict, decide};
 use crate::sys::disk;
 use crate::sys::task;
-use crate::tool::{Access, Hidden, Workspace};
+use crate::tool::handle::Entry;
+use crate::tool::{Access, Hidden, Workspace, normalise};
 
 /// The decisions that a session has made about its calls.
 #[derive(Clone, Copy, Debug)]
@@ -173,22 +175,51 @@ impl Policy {
         }
     }
 
-    /// The paths that rules hide from a call of `tool`.
+    /// The files that a call of `tool` does not read, though it was permitted to read what it names.
     pub fn hidden(&self, tool: &str, access: &Access, workspace: &Arc<Workspace>) -> Hidden {
         let Some(root) = access.reads() else { return Arc::new(|_| false) };
-        let files = self.config.workspace(workspace.rules_root());
-        let (config, root, workspace) = (self.config.current().ok(), root.to_path_buf(), workspace.clone());
+        let (config, root, workspace) = (self.config.clone(), root.to_path_buf(), workspace.clone());
         let tool = tool.to_owned();
         // Computed on the call's own thread, because it blocks on the disk.
-        let hidden = OnceLock::new();
-        Arc::new(move |path| match &config {
-            Some(config) => {
-                let hidden = hidden.get_or_init(|| hides(&rules(config, files.as_deref()), &tool, &root, &workspace));
-                hidden(path)
+        let unasked = OnceLock::new();
+        Arc::new(move |path| unasked.get_or_init(|| config.unasked(&tool, &root, &workspace)).refusal(path).is_some())
+    }
+
+    /// The check of what a session reads without a call, such as instruction files. Blocks on the disk.
+    pub fn unasked(&self, workspace: &Workspace) -> Unasked {
+        self.config.unasked("read", &workspace.root, workspace)
+    }
+
+    /// The text of a file of at most `limit` bytes, as far as the session may read it without asking. Fails with the reason.
+    pub async fn read_unasked(
+        &self,
+        settled: Settled<'_>,
+        workspace: &Arc<Workspace>,
+        path: &Path,
+        limit: u64,
+    ) -> Result<String, String> {
+        let access = Access::Read(normalise(path));
+        let resolved = self.resolve(&access, workspace).await.ok_or_else(|| disk::unresponsive(&workspace.cwd))?;
+        let call = CallInfo { tool: "read", changes: false, access };
+        match self.decide(settled, &call, &resolved, workspace) {
+            Verdict::Allow { .. } => {}
+            Verdict::Ask { .. } => return Err("reading it would ask; only what needs no permission is read".to_owned()),
+            Verdict::Deny { reason, .. } => return Err(reason),
+        }
+        let target = resolved.target().unwrap_or(path).to_path_buf();
+        let opened = target.clone();
+        let read = move || -> io::Result<String> {
+            let (file, _) = Entry::at(&opened)?.open()?;
+            let mut bytes = Vec::new();
+            file.take(limit + 1).read_to_end(&mut bytes)?;
+            if bytes.len() as u64 > limit {
+                return Err(io::Error::other(format!("is larger than {limit} bytes")));
             }
-            // The rules are unknown: only the permitted path itself may be read.
-            None => true,
-        })
+            let text = String::from_utf8(bytes).map_err(|_| io::Error::other("is not UTF-8 text"))?;
+            Ok(text.replace('\0', ""))
+        };
+        let text = disk::probe(&target, disk::TIMEOUT, read).await.ok_or_else(|| disk::unresponsive(&target))?;
+        text.map_err(|error| error.to_string())
     }
 
     /// Writes rules into the configuration, for the workspace with this root; `refuses`: into `deny`. After [`disk::TIMEOUT`] it
@@ -210,6 +241,20 @@ impl Policy {
             }
         });
         let _in_time = timeout(disk::TIMEOUT, kept).await;
+    }
+}
+
+impl ConfigStore {
+    /// The check of a reader that was permitted to read the directory `root`, under the rules of the configuration, of the
+    /// workspace's files, and of answers that count always. Blocks on the disk.
+    pub fn unasked(&self, tool: &str, root: &Path, workspace: &Workspace) -> Unasked {
+        let Ok(config) = self.current() else { return Unasked::unknown(tool, root, workspace) };
+        let files = self.workspace(workspace.rules_root());
+        let mut rules = rules(&config, files.as_deref());
+        if let Some(always) = config.always(workspace.rules_root()).filter(|always| !always.deny.is_empty()) {
+            rules.to_mut().deny.extend(always.deny.iter().cloned());
+        }
+        Unasked::of(&rules, tool, root, workspace)
     }
 }
 

@@ -10,13 +10,10 @@ use linger_protocol::session::Set;
 use super::{Caller, Services};
 use crate::agent::command::{self, Piece};
 use crate::agent::{FileKind, Library};
-use crate::question::permission::{CallInfo, Verdict};
 use crate::registry::place::HeldPlace;
 use crate::session::env::library::library;
 use crate::session::messages::{CallBasis, Command, KeyedReply, Named};
 use crate::sys::disk;
-use crate::tool::Access;
-use crate::tool::handle::Entry;
 
 /// The largest file that a command names, in bytes: about 24,000 tokens.
 const MAX_FILE: u64 = 96 << 10;
@@ -162,32 +159,8 @@ async fn read(services: &Services, basis: &CallBasis, file: &str) -> Result<Stri
         Some((below, home)) => home.join(below),
         None => workspace.cwd.join(file),
     };
-    let access = Access::Read(crate::tool::normalise(&path));
-    let policy = &services.env().policy;
-    let resolved = policy.resolve(&access, workspace).await.ok_or_else(|| disk::unresponsive(&workspace.cwd))?;
-    let call = CallInfo { tool: "read", changes: false, access };
-    match policy.decide(basis.settled(), &call, &resolved, workspace) {
-        Verdict::Allow { .. } => {}
-        Verdict::Ask { .. } => {
-            return Err(format!("@{file}: reading it would ask; a command reads what needs no permission"));
-        }
-        Verdict::Deny { reason, .. } => return Err(format!("@{file}: {reason}")),
-    }
-    let target = resolved.target().unwrap_or(&path).to_path_buf();
-    let opened = target.clone();
-    let read = move || -> std::io::Result<String> {
-        use std::io::Read as _;
-        let (file, _) = Entry::at(&opened)?.open()?;
-        let mut bytes = Vec::new();
-        file.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > MAX_FILE {
-            return Err(std::io::Error::other(format!("is larger than {MAX_FILE} bytes")));
-        }
-        let text = String::from_utf8(bytes).map_err(|_| std::io::Error::other("is not UTF-8 text"))?;
-        Ok(text.replace('\0', ""))
-    };
-    let text = disk::probe(&target, disk::TIMEOUT, read).await.ok_or_else(|| disk::unresponsive(&target))?;
-    let text = text.map_err(|error| format!("@{file}: {error}"))?;
+    let read = services.env().policy.read_unasked(basis.settled(), workspace, &path, MAX_FILE).await;
+    let text = read.map_err(|why| format!("@{file}: {why}"))?;
     let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
     Ok(format!("\n<file path=\"{}\">\n{text}{end}</file>\n", crate::tool::text::one_line(file)))
 }

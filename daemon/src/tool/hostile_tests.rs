@@ -87,11 +87,12 @@ fn no_argument_makes_a_tool_panic_and_every_refusal_is_short() {
     let (_dir, workspace) = test_workspace();
     let mut tried = 0;
     let more = super::set::two_that_find(builtin());
+    let hidden: Hidden = Arc::new(|_| false);
     let image: [Arc<dyn Tool>; 1] = [Arc::new(Image(Arc::new(Painter)))];
     for tool in builtin().into_iter().chain(image).chain(more) {
         for input in inputs(tool.as_ref()) {
             let shown: String = input.to_string().chars().take(80).collect();
-            let completed = if tool.completes() { tool.complete(&input, &workspace) } else { Ok(None) };
+            let completed = if tool.completes() { tool.complete(&input, &workspace, &hidden) } else { Ok(None) };
             let called = completed
                 .and_then(|completed| tool.prepare(completed.as_ref().unwrap_or(&input), &workspace))
                 .map(|call| (call.effects(), call.effects(), call.locations()));

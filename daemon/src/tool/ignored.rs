@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use super::file;
+use super::handle::Entry;
 use super::pattern::too_large;
 
 /// The most that a walk reads of such files, in bytes; those of the largest repositories have a tenth.
@@ -108,7 +108,8 @@ impl Cache {
     /// The rules of a file for what lies in `dir`. What is not there, or cannot be read, has none, and neither has a line that is no
     /// rule.
     fn rules(&mut self, dir: &Path, path: &Path) -> Gitignore {
-        let Ok(file) = file::open(path) else { return Gitignore::empty() };
+        // A link could lead anywhere, and what is left out would tell what is there. Git follows none either.
+        let Ok((file, _)) = Entry::at(path).and_then(|entry| entry.open()) else { return Gitignore::empty() };
         let mut bytes = Vec::new();
         // One more, to see whether it goes on.
         if file.take(self.bytes + 1).read_to_end(&mut bytes).is_err() {

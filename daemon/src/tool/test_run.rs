@@ -17,7 +17,7 @@ use super::command::{ShellCommand, check_command};
 use super::handle::Entry;
 use super::invalid::Invalid;
 use super::names::Takes;
-use super::types::{Call, Tool, ToolOutput};
+use super::types::{Call, Hidden, Tool, ToolOutput};
 use super::workspace::Workspace;
 use super::{args, path, text};
 
@@ -96,7 +96,7 @@ impl Tool for TestRun {
         true
     }
 
-    fn complete(&self, input: &Value, workspace: &Workspace) -> Result<Option<Value>, Invalid> {
+    fn complete(&self, input: &Value, workspace: &Workspace, hidden: &Hidden) -> Result<Option<Value>, Invalid> {
         let Args { command, path, filter, timeout_s } = args::parse(input)?;
         let refuse = |why: &str| Err(Invalid(format!("{why}; give the whole `command`")));
         if command.is_some() {
@@ -113,7 +113,7 @@ impl Tool for TestRun {
         if !dir.starts_with(&root) {
             return refuse("`path` is not in the workspace");
         }
-        let Some((project, command, option)) = find(&dir, &root) else {
+        let Some((project, command, option)) = find(&dir, &root, hidden) else {
             let shown = path::show(&workspace.cwd, &dir);
             return refuse(&format!("no test runner is known for {} or above", text::brief(&shown)));
         };
@@ -142,10 +142,12 @@ impl Tool for TestRun {
 }
 
 /// The nearest directory from `dir` up to `root` with a known test runner, the command, and its filter option. Blocks on the disk.
-fn find<'a>(dir: &'a Path, root: &Path) -> Option<(&'a Path, &'static str, &'static str)> {
+fn find<'a>(dir: &'a Path, root: &Path, hidden: &Hidden) -> Option<(&'a Path, &'static str, &'static str)> {
     let inside = |dir: &'a Path| dir.ancestors().take_while(|at| at.starts_with(root));
-    let text_of =
-        |file: &Path| Some(format!("\n{}", String::from_utf8_lossy(&Entry::at(file).ok()?.read(FILE_MAX).ok()??)));
+    let text_of = |file: &Path| {
+        let text = Entry::at(file).ok().filter(|_| !hidden(file))?.read(FILE_MAX).ok()??;
+        Some(format!("\n{}", String::from_utf8_lossy(&text)))
+    };
     // The script that `npm init` writes tests nothing.
     let says = |text: String, what: &str| text.contains(what) && !text.contains("no test specified");
     inside(dir).find_map(|at| {
@@ -209,8 +211,9 @@ mod tests {
             fs::create_dir_all(workspace.root.join(name).parent().unwrap()).unwrap();
             fs::write(workspace.root.join(name), text).unwrap();
         }
+        let none: Hidden = std::sync::Arc::new(|_| false);
         let command = |found: Option<Value>| found.unwrap()["command"].as_str().unwrap().to_owned();
-        let found = TestRun.complete(&input, &workspace).map_or_else(|why| why.0, command);
+        let found = TestRun.complete(&input, &workspace, &none).map_or_else(|why| why.0, command);
         assert!(found.starts_with(expect), "{found}: {files:?}");
     }
 

@@ -70,9 +70,9 @@ pub trait Tool: Send + Sync {
     fn completes(&self) -> bool {
         false
     }
-    /// Adds to the model's arguments what only the disk knows. The result is what is shown, permitted and run; absent if nothing is added.
-    /// Blocks.
-    fn complete(&self, _input: &Value, _: &Workspace) -> Result<Option<Value>, Invalid> {
+    /// Adds to the model's arguments what only the disk knows, without reading what is `hidden`. The result is what is shown,
+    /// permitted and run; absent if nothing is added. Blocks.
+    fn complete(&self, _input: &Value, _: &Workspace, _hidden: &Hidden) -> Result<Option<Value>, Invalid> {
         Ok(None)
     }
     /// Checks the arguments and gives the call that they mean.
@@ -152,7 +152,7 @@ pub struct Context {
     pub output: mpsc::Sender<OutputDelta>,
     /// Where the whole of an output that is too long goes.
     pub blobs: Blobs,
-    /// Whether a rule keeps this file from being read; for calls that read more than the path that was permitted.
+    /// Whether this file is kept from being read; for calls that read more than the path that was permitted.
     pub hidden: Hidden,
     /// Starts children in the directory and the environment of the session.
     pub spawn: Spawn,
@@ -238,7 +238,7 @@ pub struct Order {
 /// Has a task done, or joins what was begun before a restart, and gives the result of the call.
 pub type Delegate = Arc<dyn Fn(Order) -> BoxFuture<'static, ToolOutput> + Send + Sync>;
 
-/// Says whether a file is kept from being read.
+/// Says whether a file is not to be read without asking: a rule hides it, or it lies elsewhere than what was permitted.
 pub type Hidden = Arc<dyn Fn(&Path) -> bool + Send + Sync>;
 
 /// The result of a call.

@@ -50,6 +50,23 @@ pub struct Workspace {
 }
 
 impl Workspace {
+    /// The files of a workspace alone, for readers that belong to no session: nothing runs there.
+    pub fn of_files(root: &Path, cwd: &Path) -> Self {
+        Self {
+            cwd: cwd.to_path_buf(),
+            root: root.to_path_buf(),
+            is_seen: true,
+            bound_by: None,
+            env: Arc::default(),
+            secrets: SecretVariables::default(),
+            seen: Seen::default(),
+            added: AddedDirs::default(),
+            skills: Skills::default(),
+            notes: Notes::default(),
+            timeout_s: 0,
+        }
+    }
+
     /// Starts child processes of a session's tools here; `children` has those that outlive a call.
     pub fn spawn(&self, children: Children, session: Option<SessionId>) -> Spawn {
         let started_for = session.map_or(StartedFor::Daemon, StartedFor::Session);
@@ -97,6 +114,7 @@ impl Workspace {
             }
         }
     }
+
     /// The absolute path without `.` and `..` that a model's `path` means; `~` is the session's HOME.
     pub(crate) fn absolute(&self, path: &str) -> Result<PathBuf, Invalid> {
         if path.is_empty() {

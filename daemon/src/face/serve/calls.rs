@@ -74,7 +74,8 @@ impl Calls {
         let mut input = input.clone();
         if tool.completes() {
             let (tool, given, workspace) = (tool.clone(), input.clone(), self.workspace.clone());
-            let completed = task::spawn_blocking(move || tool.complete(&given, &workspace)).await;
+            let hidden = self.hidden(name, &Access::Read(workspace.root.clone()));
+            let completed = task::spawn_blocking(move || tool.complete(&given, &workspace, &hidden)).await;
             let completed = completed.map_err(|error| Invalid(format!("the tool failed: {error}")))??;
             if let Some(completed) = completed {
                 input = completed;

@@ -13,6 +13,7 @@ mod reading;
 mod rule;
 mod script;
 mod subcommand;
+mod unasked;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,9 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 pub use rule::{CallInfo, Rule, RuleError};
+#[cfg(test)]
+pub(crate) use unasked::planted;
+pub use unasked::{NotRead, OpenedFile, Unasked, hides};
 
 use crate::tool::added::AddedDirs;
 use crate::tool::image::NAME as IMAGE;
@@ -273,28 +277,6 @@ fn allow_each<'a>(rules: impl Iterator<Item = &'a Rule> + Clone, call: &CallInfo
         }
     }
     Some(matched)
-}
-
-/// The paths below `root` that rules hide from `tool`; for tools that read a whole tree.
-/// Hidden are paths that a deny rule matches, and paths that an ask rule matches unless that rule matches `root` too.
-/// Blocks on the disk.
-pub fn hides(
-    rules: &Rules,
-    tool: &str,
-    root: &Path,
-    workspace: &Workspace,
-) -> impl Fn(&Path) -> bool + Send + Sync + use<> {
-    let bases = PathBases::of(workspace, rules.home.as_deref());
-    let (tool, workspace) = (tool.to_owned(), workspace.clone());
-    let matches = move |rule: &Rule, path: &Path| {
-        ["read", tool.as_str()].into_iter().any(|tool| {
-            let call = CallInfo { tool, changes: false, access: Access::Read(path.to_path_buf()) };
-            rule.matches(&call, Target::of(&call.access, &workspace).as_ref(), &bases, Effect::Narrow)
-        })
-    };
-    let asked = rules.ask.iter().filter(|rule| !matches(rule, root));
-    let hidden: Vec<Rule> = rules.deny.iter().chain(asked).cloned().collect();
-    move |path| hidden.iter().any(|rule| matches(rule, path))
 }
 
 /// The rules that `allow_session` and `allow_always` add, one for each thing that the call touches: exactly this command, file or

@@ -15,7 +15,7 @@ use crate::session::calls::Runner;
 use crate::session::env::hooks::{Hooks, Refusal, Said, of_call};
 use crate::session::messages::TurnEnded;
 use crate::sys::disk;
-use crate::tool::{Call, Effects, Tool, ToolOutput, text};
+use crate::tool::{Access, Call, Effects, Tool, ToolOutput, text};
 
 /// How much of changed arguments the model is shown, in bytes: it has made the others.
 const MAX_NOTE: usize = 1 << 10;
@@ -78,8 +78,10 @@ impl Runner {
             return Ok(());
         }
         let (tool, given, workspace) = (tool.clone(), input.clone(), self.workspace.clone());
-        let completed =
-            disk::probe(&self.workspace.cwd, disk::TIMEOUT, move || tool.complete(&given, &workspace)).await;
+        let root = Access::Read(workspace.root.clone());
+        let hidden = self.env.policy.hidden(tool.name(), &root, &workspace);
+        let complete = move || tool.complete(&given, &workspace, &hidden);
+        let completed = disk::probe(&self.workspace.cwd, disk::TIMEOUT, complete).await;
         let not_run = |why: String| NotRun(Outcome::Invalid, format!("not run: {why}"));
         match completed {
             None => Err(not_run(disk::unresponsive(&self.workspace.cwd))),

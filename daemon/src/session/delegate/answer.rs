@@ -146,7 +146,7 @@ fn bounded(text: String) -> ToolOutput {
 }
 
 /// Looks each source up, and adds a caveat for each that is not there.
-async fn check_sources(answer: &mut Value, workspace: &Arc<Workspace>, cwd: &Path, hidden: Hidden) {
+pub(crate) async fn check_sources(answer: &mut Value, workspace: &Arc<Workspace>, cwd: &Path, hidden: Hidden) {
     let sources: Vec<(String, String)> = answer["sources"].as_array().map_or_else(Vec::new, |sources| {
         let text = |source: &Value, name: &str| source[name].as_str().unwrap_or_default().to_owned();
         sources.iter().take(MAX_SOURCES).map(|source| (text(source, "file"), text(source, "lines"))).collect()
@@ -166,8 +166,9 @@ async fn check_sources(answer: &mut Value, workspace: &Arc<Workspace>, cwd: &Pat
 /// What is wrong with a source. Blocks on the disk.
 fn wrong((file, lines): &(String, String), workspace: &Workspace, cwd: &Path, hidden: &Hidden) -> Option<String> {
     let shown = text::one_line(file);
-    let path: PathBuf = workspace.resolve(&normalise(&cwd.join(file)));
-    if !(workspace.contains(&path) || path.starts_with(cwd)) || hidden(&path) {
+    let named = normalise(&cwd.join(file));
+    let path: PathBuf = workspace.resolve(&named);
+    if !(workspace.contains(&path) || path.starts_with(cwd)) || hidden(&named) || hidden(&path) {
         return Some(format!("source {shown} is outside of the workspace and was not looked up"));
     }
     let Ok((opened, _)) = Entry::at(&path).and_then(|entry| entry.open()) else {

@@ -35,7 +35,9 @@ impl Turn {
         let (services, workspace) = (self.services.clone(), self.workspace.clone());
         task::spawn_blocking(move || {
             let library = Library::load(&services.config, &services.toolbox.agent_places(&workspace));
-            let instructions = instructions::load(Some(services.toolbox.config_dir()), &workspace.root, &workspace.cwd);
+            let unasked = services.policy.unasked(&workspace);
+            let own = services.toolbox.config_dir();
+            let instructions = instructions::load(Some(own), &workspace.root, &workspace.cwd, &unasked);
             Files { instructions, library, index: workspace.notes.index() }
         })
     }

@@ -7,7 +7,7 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `tool` | the tool `git`; `options`: which of its arguments run without asking; `inspection`: running those |
+//! | `tool` | the tool `git`; `options`: which of its arguments run without asking; `inspection`: running those; `paths`: the paths they name |
 //! | `checkpoint` | the state of a workspace at a moment, in a private git directory that stays |
 //! | `worktree` | directories and branches of children: making, committing, merging, removing |
 //! | `private` | private git directories: their layout and configuration; a mirror of a repository |
@@ -17,6 +17,7 @@
 pub mod checkpoint;
 mod inspection;
 mod options;
+mod paths;
 mod places;
 mod private;
 mod process;

@@ -175,6 +175,11 @@ fn option(arg: &str, tables: &[Table]) -> Option<(About, bool)> {
     if arg.contains("%G") {
         return None;
     }
+    // A width could ask for gigabytes of blanks.
+    let has_width = |date: &str| date.split('%').skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    if arg.strip_prefix("--date=").is_some_and(has_width) {
+        return None;
+    }
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     tables.iter().find_map(|table| {
         let words = |list: &'static str| list.split_ascii_whitespace();
@@ -274,6 +279,7 @@ mod tests {
             "blame --contents x y",
             "blame -S revs y",
             "blame --ignore-revs-file=x y",
+            "log --date=format:%900000000d",
             "status -v",
             "status --column",
             "log --open-files-in-pager",

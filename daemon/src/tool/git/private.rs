@@ -5,11 +5,12 @@
 //!
 //! A [`Mirror`] has the objects and references of a repository by links, and a copy of its index; it is removed after use. Only the
 //! repository's [`KEPT`] settings count there, which are about how files are stored. What leads out of the workspace is refused:
-//! links inside of `.git`, objects borrowed from another repository, and what [`Places`] refuses.
+//! links inside of `.git`, objects borrowed from another repository, and what [`Places`] refuses. So is what git would wait for, a
+//! FIFO; and what cannot be read is refused, not taken for absent.
 //! The directory of checkpoints stays; it has the same frame ([`lay_out`]), and objects and an index of its own.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -17,13 +18,19 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 
-use super::places::{Places, small};
+use super::places::{Places, if_there, only_files, small};
 use super::process::{Git, GitError, QUIET};
 use crate::sys::disk;
 use crate::tool::handle::Entry;
 
 /// The longest index that is copied, in bytes: about two million files.
 const INDEX_MAX: u64 = 256 << 20;
+
+/// How much of it is read at once.
+const INDEX_PART: usize = 64 << 10;
+
+/// The mode of a submodule in an index (gitformat-index(5)).
+const SUBMODULE: [u8; 4] = 0o160_000_u32.to_be_bytes();
 
 /// Settings of a repository that count, and what they may be; git cannot read some repositories without them.
 const KEPT: [(&str, &[&str]); 11] = [
@@ -72,6 +79,8 @@ pub(super) struct Mirror {
     pub(super) path: PathBuf,
     /// The configuration of the repository, which nothing has read yet.
     config: Vec<u8>,
+    /// Whether the index may have submodules.
+    pub(super) may_have_submodules: bool,
 }
 
 impl Mirror {
@@ -79,23 +88,15 @@ impl Mirror {
     pub(super) fn of(root: &Path) -> Result<Self, String> {
         let Places { own, common } = Places::of(root)?;
         let failed = |what: &'static str| move |error: io::Error| format!("{what} of the repository: {error}");
-        for (path, must) in [("objects", true), ("refs", true), ("objects/pack", false), ("objects/info", false)] {
-            is_directory(&common.join(path), must)?;
-        }
-        no_links(&common.join("objects"))?;
-        no_links(&common.join("objects/pack"))?;
-        if let Some(lent) = small(&common.join("objects/info/alternates"))
-            && !lent.is_empty()
-        {
-            return Err("it borrows objects of another repository (.git/objects/info/alternates)".to_owned());
-        }
+        check(&common)?;
         let dir = tempfile::Builder::new().prefix("linger-git-").tempdir().map_err(failed("the copy"))?;
         let path = dir.path().to_path_buf();
         let head = small(&own.join("HEAD")).ok_or("it has no readable .git/HEAD")?;
         lay_out(&path, &head, &[("core.repositoryformatversion", "0")]).map_err(failed("the copy"))?;
-        let config = small(&common.join("config")).unwrap_or_default();
-        let own_config = small(&own.join("config.worktree")).unwrap_or_default();
-        let mirror = Self { path, dir: Some(dir), config: [config, own_config].join(&b'\n') };
+        let config = if_there(&common.join("config"))?.unwrap_or_default();
+        let own_config = if_there(&own.join("config.worktree"))?.unwrap_or_default();
+        let config = [config, own_config].join(&b'\n');
+        let mut mirror = Self { path, dir: Some(dir), config, may_have_submodules: false };
         mirror.fill(&own, &common).map_err(failed("the copy"))?;
         Ok(mirror)
     }
@@ -115,8 +116,9 @@ impl Mirror {
         fs::write(self.path.join("config"), configuration(kept.into_iter().chain(MIRROR)))
     }
 
-    fn fill(&self, own: &Path, common: &Path) -> io::Result<()> {
-        let to = |name: &str| self.path.join(name);
+    fn fill(&mut self, own: &Path, common: &Path) -> io::Result<()> {
+        let path = self.path.clone();
+        let to = |name: &str| path.join(name);
         for dir in ["logs", "rebase-merge", "rebase-apply"] {
             let is_needed = !dir.starts_with("rebase") || own.join(dir).is_dir();
             if is_needed {
@@ -129,33 +131,58 @@ impl Mirror {
             }
         }
         for (file, from) in [("packed-refs", common), ("logs/HEAD", own)] {
-            if Entry::at(&from.join(file)).and_then(|entry| entry.open()).is_ok() {
-                symlink(from.join(file), to(file))?;
+            match Entry::at(&from.join(file)).and_then(|entry| entry.open()) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(unreadable(&from.join(file), &error)),
+                Ok(_) => symlink(from.join(file), to(file))?,
             }
         }
-        let copied = [("shallow", common), ("info/exclude", common), ("info/sparse-checkout", own)];
+        if let Some(shallow) = if_there(&common.join("shallow")).map_err(io::Error::other)? {
+            fs::write(to("shallow"), shallow)?;
+        }
+        let copied = [("info/exclude", common), ("info/sparse-checkout", own)];
         for (file, from) in copied.into_iter().chain(STATES.map(|file| (file, own))) {
             if let Some(bytes) = small(&from.join(file)) {
                 fs::write(to(file), bytes)?;
             }
         }
-        // A copy, for git may write it.
-        if let Ok((index, metadata)) = Entry::at(&own.join("index")).and_then(|entry| entry.open()) {
-            if metadata.len() > INDEX_MAX {
-                return Err(io::Error::other(format!("the index has more than {} MiB", INDEX_MAX >> 20)));
-            }
-            let mut copy = File::create(to("index"))?;
-            io::copy(&mut index.take(INDEX_MAX), &mut copy)?;
-            // Git looks again at files that are as new as the index: a newer copy would hide a change of the same moment.
-            copy.set_modified(metadata.modified()?)?;
+        match Entry::at(&own.join("index")).and_then(|entry| entry.open()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(unreadable(&own.join("index"), &error)),
+            Ok((index, metadata)) => self.copy_index(index, &metadata)?,
         }
         for entry in fs::read_dir(own)?.flatten() {
             let is_part = entry.file_name().as_encoded_bytes().starts_with(b"sharedindex.");
             if is_part && entry.file_type()?.is_file() {
                 symlink(entry.path(), self.path.join(entry.file_name()))?;
+                self.may_have_submodules = true;
             }
         }
         File::create(to("description"))?.flush()
+    }
+
+    /// Copies the index, for git may write it.
+    fn copy_index(&mut self, mut index: File, metadata: &Metadata) -> io::Result<()> {
+        if metadata.len() > INDEX_MAX {
+            return Err(io::Error::other(format!("the index has more than {} MiB", INDEX_MAX >> 20)));
+        }
+        let mut copy = File::create(self.path.join("index"))?;
+        let (mut part, mut kept, mut left) = (vec![0; INDEX_PART], 0, INDEX_MAX);
+        loop {
+            let read = index.read(part.get_mut(kept..).unwrap_or_default())?;
+            let read_to = kept + read;
+            let Some(new) = part.get(kept..read_to).filter(|new| !new.is_empty() && left > 0) else { break };
+            copy.write_all(new)?;
+            left = left.saturating_sub(new.len() as u64);
+            self.may_have_submodules |=
+                memchr::memmem::find(part.get(..read_to).unwrap_or_default(), &SUBMODULE).is_some();
+            // The end of this part may be the beginning of what is searched for.
+            let begin = read_to.saturating_sub(SUBMODULE.len() - 1);
+            part.copy_within(begin..read_to, 0);
+            kept = read_to - begin;
+        }
+        // Git looks again at files that are as new as the index: a newer copy would hide a change of the same moment.
+        copy.set_modified(metadata.modified()?)
     }
 }
 
@@ -171,7 +198,7 @@ impl Drop for Mirror {
 /// A [`Mirror`] whose configuration is complete, and git that works in it.
 #[derive(Debug)]
 pub(super) struct Private {
-    mirror: Mirror,
+    pub(super) mirror: Mirror,
     pub(super) git: Git,
     /// Directory of the worktree's own files in the real repository.
     pub(super) own: PathBuf,
@@ -194,6 +221,21 @@ impl Private {
     pub(super) fn on_own_index(mut self) -> Self {
         self.git = self.git.with("GIT_INDEX_FILE", self.own.join("index"));
         self
+    }
+
+    /// Fails if a submodule leads git elsewhere or would make it wait: git looks into each, whatever it is told to ignore.
+    pub(super) async fn check_submodules(&self) -> Result<(), String> {
+        if !self.mirror.may_have_submodules {
+            return Ok(());
+        }
+        let listed = self.git.run(&["ls-files", "--stage", "-z"]).await?;
+        // `MODE OBJECT STAGE<tab>PATH`: git-ls-files(1).
+        let submodules = listed.split('\0').filter(|line| line.starts_with("160000 "));
+        let at: Vec<PathBuf> =
+            submodules.filter_map(|line| Some(self.git.root.join(line.split_once('\t')?.1))).collect();
+        let look = move || at.iter().try_for_each(|at| check_submodule(at));
+        let looked = disk::probe(&self.git.root, disk::TIMEOUT, look).await;
+        looked.unwrap_or_else(|| Err(disk::unresponsive(&self.git.root)))
     }
 
     /// The settings of the repository: names in lower case, and values.
@@ -236,12 +278,35 @@ fn is_directory(path: &Path, must: bool) -> Result<(), String> {
     }
 }
 
-/// Fails if a link is in this directory; one that does not exist has none.
-fn no_links(dir: &Path) -> Result<(), String> {
-    let Ok(entries) = fs::read_dir(dir) else { return Ok(()) };
-    let is_link = |entry: &fs::DirEntry| entry.file_type().map_or(true, |kind| kind.is_symlink());
-    match entries.flatten().find(is_link) {
-        Some(link) => Err(format!("its {} is a link", link.path().display())),
-        None => Ok(()),
+/// Fails if the directory that all worktrees of a repository share has something that git would follow out of it or wait for.
+fn check(common: &Path) -> Result<(), String> {
+    for (path, must) in [("objects", true), ("refs", true), ("objects/pack", false), ("objects/info", false)] {
+        is_directory(&common.join(path), must)?;
     }
+    only_files(["objects", "refs", "logs", "reftable"].map(|directory| common.join(directory)).into())?;
+    match if_there(&common.join("objects/info/alternates"))? {
+        Some(lent) if !lent.is_empty() => {
+            Err("it borrows objects of another repository (.git/objects/info/alternates)".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Fails unless the submodule in this directory is not checked out, or has a repository that leads nowhere else.
+fn check_submodule(submodule: &Path) -> Result<(), String> {
+    let look = || match submodule.join(".git").symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error.to_string()),
+        Ok(_) => {
+            let Places { own, common } = Places::of(submodule)?;
+            small(&own.join("HEAD")).ok_or("it has no readable HEAD")?;
+            if_there(&common.join("packed-refs"))?;
+            check(&common)
+        }
+    };
+    look().map_err(|why| format!("of its submodule {}: {why}", submodule.display()))
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::other(format!("{} cannot be read: {error}", path.display()))
 }

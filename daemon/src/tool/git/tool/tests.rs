@@ -361,6 +361,216 @@ async fn what_a_rule_keeps_from_being_read_is_in_no_output() {
     assert!(it.look("log -p --all").await.contains("+needle"), "without a rule it is shown");
 }
 
+/// A secret beside the workspace, links to it that came with the repository, and one that a rule hides.
+const SECRETS: &str = "mkdir ../outside d; echo TOPSECRET > ../outside/secret; echo TOPSECRET > ../.hidden
+    mkdir h; echo tracked > h/secret; echo TOPSECRET > d/key; echo TOPSECRET > .env; git add -f h d; git commit -q -m links
+    rm -r h; ln -s ../outside h; ln -s / rootl; ln -s h twice; ln -s d inside; ln -s d/key filelink";
+
+#[tokio::test]
+async fn no_path_leads_git_through_a_link_to_a_file_that_was_not_checked() {
+    let it = repository().await;
+    it.sh(SECRETS).await;
+    let at = it.dir.path().canonicalize().unwrap();
+    let out = at.join("outside/secret");
+    for path in [
+        "h/secret".to_owned(),
+        "h//secret".to_owned(),
+        "./h/./secret".to_owned(),
+        "d/../h/secret".to_owned(),
+        "twice/secret".to_owned(),
+        format!("rootl{}", out.display()),
+        format!("rootl/proc/self/root{}", out.display()),
+        "inside/key".to_owned(),
+        "h/secret/".to_owned(),
+    ] {
+        for line in [
+            format!("diff HEAD:a.txt -- {path}"),
+            format!("diff HEAD:a.txt {path}"),
+            format!("diff --text HEAD:a.txt -- {path}"),
+            format!("diff -R HEAD:a.txt -- {path}"),
+            format!("diff HEAD~1:a.txt -- {path}"),
+            format!("blame {path}"),
+            format!("blame -p -- {path}"),
+            format!("diff -- {path} a.txt"),
+            format!("log -p -- {path}"),
+        ] {
+            let (text, _) = it.look_past(&line, &["d/key"]).await;
+            assert!(!text.contains("TOPSECRET"), "{line}: {text}");
+        }
+    }
+    let (text, is_error) = it.look_past("diff HEAD:a.txt -- h/secret", &[]).await;
+    let link = it.path("h").display().to_string();
+    assert_eq!((text, is_error), (format!("h/secret: its directory {link} is a link; name the file without it"), true));
+    // A file that is compared with a working file of its own is shown.
+    assert!(it.look("diff HEAD:h/secret -- a.txt").await.contains("+three"));
+    assert!(it.look("blame a.txt").await.contains("three"));
+}
+
+#[tokio::test]
+async fn a_path_is_taken_literally_whatever_magic_it_has() {
+    let it = repository().await;
+    it.sh(SECRETS).await;
+    let mut below = Repository { workspace: it.workspace.clone(), dir: tempfile::tempdir().unwrap() };
+    below.workspace.cwd = it.path("d");
+    for magic in [
+        ":(top).env",
+        ":(literal).env",
+        ":(top,literal).env",
+        ":(icase).ENV",
+        ":(glob).en?",
+        ":(glob)**/.env",
+        ":/.env",
+        ":.env",
+        ":(attr:!x).env",
+        ":(prefix:0).env",
+        ":!a.txt",
+        ":^a.txt",
+        ":(exclude)a.txt",
+        ".en?",
+        ".e*",
+        "[.]env",
+        "*",
+    ] {
+        for line in [
+            format!("diff HEAD:a.txt -- {magic}"),
+            format!("diff HEAD:a.txt {magic}"),
+            format!("blame {magic}"),
+            format!("blame -- {magic}"),
+            format!("diff -- {magic}"),
+            format!("log -p -- {magic}"),
+        ] {
+            for it in [&it, &below] {
+                let (text, _) = it.look_past(&line, &[".env", "d/key"]).await;
+                assert!(!text.contains("TOPSECRET") && !text.contains("BUG"), "{line}: {text}");
+            }
+        }
+    }
+    let (text, is_error) = it.look_past("diff -- *.txt", &[]).await;
+    let note = "[*.txt is taken literally, and there is no such file: name files and directories]";
+    assert!(!is_error && text.ends_with(note), "{text}");
+    it.sh("echo x > ':odd'; echo y > '[a]'; git add -f .; git commit -q -m odd; echo z >> ':odd'; echo z >> '[a]'")
+        .await;
+    for line in [
+        "diff -- :odd",
+        "diff HEAD -- [a]",
+        "diff HEAD~1 -- d/../a.txt",
+        "log --oneline -- ./a.txt",
+        "status -s -- :odd",
+    ] {
+        assert_eq!(it.look(line).await, it.sh(&format!("git --literal-pathspecs {line}")).await, "{line}");
+    }
+    assert_eq!(below.look("diff HEAD~1 -- ../a.txt").await, it.sh("cd d; git diff HEAD~1 -- ../a.txt").await);
+    assert_eq!(below.look("blame ../a.txt").await, it.sh("cd d; git blame ../a.txt").await);
+    assert_eq!(below.look("log --oneline HEAD -- .").await, it.sh("cd d; git log --oneline HEAD -- .").await);
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_of_a_repository_is_refused_and_not_taken_for_absent() {
+    let check = async |setup: &str, expect: &str| {
+        let it = repository().await;
+        it.sh("git init -q ../other; cd ../other; echo TOPSECRET > s; git add s; git commit -q -m TOPSECRET; cd ../w
+            git -C ../other rev-parse HEAD > ../commit; mkdir -p .git/objects/info; echo $PWD/../other/.git/objects > ../lent")
+            .await;
+        it.sh(setup).await;
+        let commit = fs::read_to_string(it.dir.path().join("commit")).unwrap();
+        for line in ["log -p --all".to_owned(), format!("show {}", commit.trim()), "status".to_owned()] {
+            let (text, is_error) = it.look_past(&line, &[]).await;
+            assert!(is_error && text.contains(expect) && !text.contains("TOPSECRET"), "{setup}: {line}: {text}");
+        }
+    };
+    check("ln -s ../../../../lent .git/objects/info/alternates", "is a link").await;
+    check("(cat ../lent; yes '' | head -c 1100000) > .git/objects/info/alternates", "has more than").await;
+    check("(yes '' | head -c 2000000; cat ../lent) > .git/objects/info/alternates", "has more than").await;
+    check("mkfifo .git/objects/info/alternates", "is not a regular file").await;
+    check("mkdir .git/objects/info/alternates; touch .git/objects/info/alternates/x", "cannot be read").await;
+    check("rm -r .git/objects/info; ln -s ../../../lent .git/objects/info", "is no directory").await;
+    check("ln -s $PWD/../other/.git .git/commondir", "leads elsewhere").await;
+    check("ln -s nowhere .git/commondir", "leads elsewhere").await;
+    check("rm .git/config; ln -s ../../other/.git/config .git/config", "config cannot be read").await;
+    check("ln -s ../../../other/.git/refs/heads .git/refs/other", "is a link").await;
+    check("ln -s ../../other/.git/packed-refs .git/packed-refs", "packed-refs cannot be read").await;
+    check("ln -s ../../other/.git/shallow .git/shallow", "shallow cannot be read").await;
+}
+
+#[tokio::test]
+async fn git_does_not_wait_for_a_fifo() {
+    for fifo in [
+        "objects/info/alternates",
+        "objects/info/commit-graph",
+        "objects/info/commit-graphs/commit-graph-chain",
+        "objects/pack/multi-pack-index",
+        "objects/pack/pack-1.idx",
+        "objects/aa/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb",
+        "refs/heads/side",
+        "refs/tags/v1",
+        "logs/refs/heads/side",
+        "logs/HEAD",
+        "packed-refs",
+        "shallow",
+        "config",
+        "config.worktree",
+        "index",
+        "commondir",
+    ] {
+        let it = repository().await;
+        it.sh(&format!("cd .git; mkdir -p $(dirname {fifo}); rm -f {fifo}; mkfifo {fifo}")).await;
+        let began = std::time::Instant::now();
+        let (text, is_error) = it.look_past("log --all", &[]).await;
+        assert!(is_error && text.ends_with("; run it with bash"), "{fifo}: {text}");
+        assert!(began.elapsed() < std::time::Duration::from_secs(20), "{fifo}");
+    }
+}
+
+#[tokio::test]
+async fn a_submodule_that_leads_elsewhere_is_refused() {
+    let setup = "git init -q ../other; cd ../other; git commit -q --allow-empty -m x; cd ../w; git init -q sub; cd sub
+        git commit -q --allow-empty -m x; cd ..; git add sub 2> /dev/null; git commit -q -m sub; cd sub
+        git commit -q --allow-empty -m y; cd ..";
+    let it = repository().await;
+    it.sh(setup).await;
+    assert_eq!(it.look("diff -- sub").await, it.sh("git diff -- sub").await);
+    let other = it.sh("git -C ../other rev-parse --short HEAD").await.trim().to_owned();
+    for lead in [
+        "rm -rf sub/.git; echo \"gitdir: $PWD/../other/.git\" > sub/.git",
+        "rm -rf sub/.git; ln -s ../../other/.git sub/.git",
+        "rm -rf sub/.git/refs; ln -s ../../../other/.git/refs sub/.git/refs",
+        "rm sub/.git/HEAD; mkfifo sub/.git/HEAD",
+    ] {
+        let it = repository().await;
+        it.sh(&format!("{setup}\n{lead}")).await;
+        let began = std::time::Instant::now();
+        for line in ["diff", "status", "diff HEAD~1"] {
+            let (text, is_error) = it.look_past(line, &[]).await;
+            assert!(!text.contains(&other), "{lead}: {line}: {text}");
+            assert!(is_error && text.contains("of its submodule "), "{lead}: {line}: {text}");
+        }
+        assert!(began.elapsed() < std::time::Duration::from_secs(20), "{lead}");
+    }
+}
+
+#[tokio::test]
+async fn a_submodule_is_no_way_into_another_repository() {
+    let mut it = repository().await;
+    it.sh("for n in a b; do git init -q ../$n; (cd ../$n; git commit -q --allow-empty -m secret-of-$n)
+        git -c protocol.file.allow=always submodule --quiet add ../$n $n; done; git init -q ../c
+        (cd ../c; git commit -q --allow-empty -m secret-of-c)")
+        .await;
+    let main = it.workspace.root.clone();
+    (it.workspace.root, it.workspace.cwd) = (main.join("a"), main.join("a"));
+    assert!(it.look("log").await.contains("secret-of-a"));
+    for lead in [
+        "echo 'gitdir: ../.git/modules/b' > .git".to_owned(),
+        "echo 'gitdir: ../.git/modules/a/../b' > .git".to_owned(),
+        "echo 'gitdir: ../.git' > .git".to_owned(),
+        "mv ../.git/modules ../gone; ln -s ../../c/.git ../.git/modules; echo 'gitdir: ../.git/modules' > .git"
+            .to_owned(),
+    ] {
+        it.sh(&lead).await;
+        let (text, is_error) = it.look_past("log --all", &[]).await;
+        assert!(is_error && text.contains("does not name this directory"), "{lead}: {text}");
+    }
+}
+
 #[tokio::test]
 async fn every_other_subcommand_is_a_command_of_words_and_no_shell() {
     let it = repository().await;

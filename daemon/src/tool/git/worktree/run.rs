@@ -1,7 +1,6 @@
 //! Git for worktrees: in the repository itself for what only git may write (worktrees, references), with nothing that touches a
 //! file's content; and in a mirror of it for everything else.
 
-use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +14,7 @@ use crate::sys::task;
 use crate::tool::git::places::Places;
 use crate::tool::git::private::Private;
 use crate::tool::git::process::Git;
+use crate::tool::handle::Entry;
 use crate::tool::workspace::Workspace;
 
 /// How long one call of git may take: a checkout of 100,000 files takes some ten seconds.
@@ -67,8 +67,8 @@ impl Repository {
     pub(super) async fn last_move(&self) -> Option<(String, String, String)> {
         let file = self.own.join("logs/HEAD");
         let end = disk::probe(&self.own, disk::TIMEOUT, move || {
-            let mut file = File::open(file).ok()?;
-            let from = file.metadata().ok()?.len().saturating_sub(LINE_MAX);
+            let (mut file, metadata) = Entry::at(&file).and_then(|entry| entry.open()).ok()?;
+            let from = metadata.len().saturating_sub(LINE_MAX);
             file.seek(SeekFrom::Start(from)).ok()?;
             let mut end = Vec::new();
             file.take(LINE_MAX).read_to_end(&mut end).ok()?;

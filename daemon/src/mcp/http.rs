@@ -239,7 +239,7 @@ impl Address {
         let (has_session, is_agreed) = (self.session.get().is_some(), self.protocol.get().is_some());
         let said = said.to_lowercase();
         let is_said = has_session && said.contains("session") || said.contains("initializ");
-        is_agreed && (is_said || has_session && status == StatusCode::NOT_FOUND)
+        is_agreed && (is_said || has_session && matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE))
     }
 
     /// Whether the server at this address is one of the transport before Streamable HTTP: a stream that begins with an endpoint.

@@ -182,19 +182,27 @@ fn tool(name: &str, item: &Value, problems: &mut Vec<String>) -> Result<ToolInfo
     let description = about("description").or_else(|| about("title")).or(title).unwrap_or(name);
     let read_only = item.pointer("/annotations/readOnlyHint").and_then(Value::as_bool).unwrap_or_default();
     let description = described(description);
-    let output_schema =
-        item.get("outputSchema").filter(|schema| !schema.is_null()).filter(|schema| match check(schema) {
-            Ok(()) => true,
-            Err(why) => {
-                problems.push(format!(
-                    "tool {}: its results are not checked: the output schema is unusable: {why}",
-                    shown(name)
-                ));
-                false
-            }
-        });
-    let output_schema = output_schema.cloned();
+    let output_schema = item.get("outputSchema").filter(|schema| !schema.is_null()).cloned().map(usable);
+    let output_schema = output_schema.filter(|schema| match check(schema) {
+        Ok(()) => true,
+        Err(why) => {
+            let told = format!("its results are not checked: the output schema is unusable: {why}");
+            problems.push(format!("tool {}: {told}", shown(name)));
+            false
+        }
+    });
     Ok(ToolInfo { tool: name.to_owned(), name: String::new(), description, schema, read_only, headers, output_schema })
+}
+
+/// An output schema, mended where it is none as it is: with `null` for what is absent.
+fn usable(schema: Value) -> Value {
+    match schema {
+        Value::Object(fields) if check(&Value::Object(fields.clone())).is_err() => {
+            let (mended, lost) = mended(fields.clone());
+            Value::Object(if lost.is_empty() { mended } else { fields })
+        }
+        other => other,
+    }
 }
 
 /// Finds the arguments that are wanted in headers (2026-07-28, "x-mcp-header"). Fails on one that cannot be in one: the revision
@@ -437,6 +445,13 @@ mod tests {
         let of = |schema: Value| listing(json!([{ "name": "x", "outputSchema": schema }]));
         let schema = json!({ "type": "object", "required": ["n"] });
         assert_eq!(of(schema.clone()).tools[0].output_schema, Some(schema));
+        let nulls = of(
+            json!({ "type": "object", "title": null, "properties": { "n": { "type": "integer", "minimum": null } } }),
+        );
+        assert_eq!(
+            nulls.tools[0].output_schema,
+            Some(json!({ "type": "object", "properties": { "n": { "type": "integer" } } }))
+        );
         let unusable = of(json!({ "type": "thing" }));
         assert_eq!((unusable.tools.len(), &unusable.tools[0].output_schema), (1, &None));
         assert!(unusable.problems[0].starts_with("tool `x`: its results are not checked: "), "{:?}", unusable.problems);

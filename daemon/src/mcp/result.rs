@@ -144,7 +144,9 @@ impl CallResult {
         let known = Content::of(&block).filter(|it| match it.kind() {
             "text" => it.text.is_some(),
             "resource" => it.resource.is_some(),
-            kind => matches!(kind, "image" | "audio" | "resource_link"),
+            "image" | "audio" => !it.data.is_empty(),
+            "resource_link" => !it.uri.is_empty() || !it.name.is_empty(),
+            _ => false,
         });
         match known {
             Some(known) => self.add(known),
@@ -501,6 +503,7 @@ mod tests {
         with(json!({ "type": "table", "rows": [1] }), r#"{"type":"table","rows":[1]}"#);
         with(json!({ "type": "resource", "resource": null }), r#"{"type":"resource","resource":null}"#);
         with(json!({ "type": "image", "data": [1] }), r#"{"type":"image","data":[1]}"#);
+        with(json!({ "type": "audio", "data": null }), r#"{"type":"audio","data":null}"#);
         with(json!([1, 2]), "[1,2]");
         with(json!({ "type": "film", "data": "x".repeat(2000) }), r#"{"type":"film","data":"[2000 bytes, left out]"}"#);
         let resource = json!({ "uri": "u", "text": "words", "blob": null, "mimeType": null });

@@ -112,6 +112,8 @@ struct ServerState {
     /// Not started again before.
     retry_at: Option<Instant>,
     error: Option<String>,
+    /// A turn has waited for its first list in vain: no other step waits for it.
+    is_late: bool,
     /// The last notices about it to turns.
     told: Vec<String>,
 }
@@ -167,6 +169,16 @@ impl Server {
     /// Why it failed last, if it runs nowhere since.
     pub(super) fn error(&self) -> Option<String> {
         self.state().error.clone()
+    }
+
+    /// Whether a turn has waited for its first list in vain.
+    pub(super) fn is_late(&self) -> bool {
+        self.state().is_late
+    }
+
+    /// A turn has waited for its first list in vain.
+    pub(super) fn set_late(&self) {
+        self.state().is_late = true;
     }
 
     /// The variables that it waits for.
@@ -456,7 +468,10 @@ impl Server {
         let late = || Err(format!("it did not start within {} s{}", limit.as_secs(), self.log.wrote(began)));
         let (connection, listing) = timeout(limit, start).await.unwrap_or_else(|_| late())?;
         tracing::info!(target: "mcp", server = self.name, pid = connection.pid, tools = listing.tools.len(), "started");
-        self.state().error = None;
+        {
+            let mut state = self.state();
+            (state.error, state.is_late) = (None, false);
+        }
         self.set_listing(listing);
         Ok(connection)
     }

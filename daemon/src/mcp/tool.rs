@@ -12,6 +12,7 @@ use super::connection::{CallError, Hears};
 use super::listing::ToolInfo;
 use super::peer::{Failure, Progress, ServerRequest};
 use super::result::CallResult;
+use super::schema::mended;
 use super::server::Server;
 use crate::sys::task;
 use crate::tool::output::Output;
@@ -224,7 +225,7 @@ impl Failed {
                 (Outcome::Ran, format!("not run: the MCP server {name} did not take the call: {why}"))
             }
             Failure::Forgotten => {
-                (Outcome::Ran, format!("not run: the MCP server {name} forgets each session at once"))
+                (Outcome::Ran, format!("not run: the MCP server {name} knows neither its session nor the new one"))
             }
             Failure::Lost(why) => {
                 (Outcome::Unknown, format!("interrupted, outcome unknown: the MCP server {name}: {why}"))
@@ -263,7 +264,11 @@ impl Hears for Following<'_> {
             .filter(|schema| !schema.is_null())
             .map(|schema| self.server.redacted(&schema.to_string()));
         let schema = schema.and_then(|schema| serde_json::from_str(&schema).ok());
-        let schema = schema.unwrap_or_else(|| json!({ "type": "object" }));
+        let schema = match schema {
+            // Where `null` is what is absent, it would be no schema.
+            Some(Value::Object(fields)) => Value::Object(mended(fields).0),
+            _ => json!({ "type": "object" }),
+        };
         // An address to visit cannot be shown.
         let is_form = params.get("mode").is_none_or(|mode| mode.is_null() || mode == "form");
         let usual = defaults(&schema);

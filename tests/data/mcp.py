@@ -237,6 +237,8 @@ class Handler(BaseHTTPRequestHandler):
         self.head(405)
 
     def do_DELETE(self):
+        if self.headers["Mcp-Session-Id"] not in connections:
+            return self.head(404)
         connections.remove(self.headers["Mcp-Session-Id"])
         self.head(200)
 

@@ -1,11 +1,16 @@
 """A scripted MCP server that wants a login, and its authorization server, at one address, which it prints.
 
 Tokens end at once where --short is given, so each is renewed before its use. A GET of /revoke makes every token invalid.
+With --secret KIND each client gets a secret, and has to prove itself so: `post`, `basic`, `both` (Basic, with `client_id` in the form
+too, as the official Python SDK wants it), or `either` (by the method of its registration). What is absent is `null` there.
 """
 import base64, hashlib, json, sys, urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 short = "--short" in sys.argv
+secret = sys.argv[sys.argv.index("--secret") + 1] if "--secret" in sys.argv else None
+METHODS = {"post": ["client_secret_post"], "basic": ["client_secret_basic"], "both": ["client_secret_basic"], "either": ["client_secret_post", "client_secret_basic"]}
+registered = {}
 codes, access, refresh = {}, set(), set()
 count = 0
 
@@ -21,6 +26,17 @@ def tokens():
         "token_type": "Bearer",
         "expires_in": 1 if short else 3600,
     }
+
+
+def proves(form, header):
+    """Whether a client proves itself as --secret wants it."""
+    basic = base64.b64encode(b"client-1:secret%201").decode()
+    in_header, in_form = header == "Basic " + basic, form.get("client_secret") == "secret 1"
+    has_id = form.get("client_id") == "client-1"
+    kind = secret if secret != "either" else {"client_secret_post": "post", "client_secret_basic": "both"}[registered["token_endpoint_auth_method"]]
+    if kind == "post":
+        return has_id and in_form and not header
+    return in_header and not in_form and has_id == (kind == "both")
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -50,6 +66,7 @@ class Handler(BaseHTTPRequestHandler):
                 "registration_endpoint": base + "/register",
                 "code_challenge_methods_supported": ["S256"],
                 "authorization_response_iss_parameter_supported": True,
+                **({"token_endpoint_auth_methods_supported": METHODS[secret], "scopes_supported": None} if secret else {}),
             })
         if url.path == "/authorize":
             assert query["resource"] == base + "/mcp" and query["code_challenge_method"] == "S256" and query["scope"] == "tools"
@@ -66,10 +83,14 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
         if self.path == "/register":
             asked = json.loads(body)
-            return self.say(201, dict(asked, client_id="client-1"))
+            registered.update(asked)
+            given = {"client_secret": "secret 1", "client_secret_expires_at": None} if secret else {"client_secret": None}
+            return self.say(201, dict(asked, client_id="client-1", **given))
         if self.path == "/token":
             form = dict(urllib.parse.parse_qsl(body))
-            if form.get("client_id") != "client-1" or form.get("resource") != base + "/mcp":
+            if secret and not proves(form, self.headers.get("Authorization", "")):
+                return self.say(401, {"error": "invalid_client", "error_description": None})
+            if not secret and form.get("client_id") != "client-1" or form.get("resource") != base + "/mcp":
                 return self.say(400, {"error": "invalid_client"})
             if form["grant_type"] == "refresh_token":
                 if form["refresh_token"] not in refresh:

@@ -19,6 +19,7 @@ mod idempotency;
 mod matrix;
 mod mcp;
 mod mcp_faults;
+mod mcp_odd;
 mod memory;
 mod order;
 mod permission;

@@ -60,10 +60,10 @@ async fn run_stream_prints_the_text_as_it_comes() {
 }
 
 #[tokio::test]
-async fn an_answer_without_a_word_is_said_to_be_empty_and_a_wait_is_told() {
-    let model = ModelServer::with([Reply::status(503), Reply::text("")]);
+async fn an_answer_without_a_word_twice_is_a_failure_and_a_wait_is_told() {
+    let model = ModelServer::with([Reply::status(503), Reply::text(""), Reply::text("")]);
     let daemon = Daemon::start(&model).await;
-    let output = daemon.cli(&["run", "hello"]).run().await.exits(0);
+    let output = daemon.cli(&["run", "hello"]).run().await.exits(1);
     assert_eq!(output.stdout, "");
     assert!(output.stderr.contains("; trying again in"), "{}", output.stderr);
     assert!(output.stderr.contains("the model's answer is empty"), "{}", output.stderr);

@@ -4,10 +4,11 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Command, Stdio};
 
-use linger_tests::harness::{Daemon, Setup};
+use linger_tests::harness::{Daemon, Setup, until};
 use linger_tests::model::{ModelServer, Reply};
 use serde_json::json;
 
+use crate::mcp_others::installed;
 use crate::shared::mcp::calls;
 
 /// The scripted servers; they end when dropped.
@@ -17,10 +18,15 @@ struct Servers {
 }
 
 impl Servers {
-    #[allow(clippy::disallowed_methods)] // Tests own the processes that they start.
     fn start(args: &[&str]) -> Self {
-        let mut command = Command::new("python3");
-        command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/data/oauth.py")).args(args).stdout(Stdio::piped());
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/data/oauth.py");
+        Self::run("python3", &[&[script], args].concat())
+    }
+
+    #[allow(clippy::disallowed_methods)] // Tests own the processes that they start.
+    fn run(program: &str, args: &[&str]) -> Self {
+        let mut command = Command::new(program);
+        command.args(args).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut base = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut base).unwrap();
@@ -85,6 +91,47 @@ async fn a_login_is_made_in_the_browser_renewed_and_asked_for_again_when_it_is_r
     daemon.cli(&["mcp", "login", "nobody"]).run().await.fails_with_hint(2);
     assert!(!daemon.log().contains("access-token") && !daemon.log().contains("refresh-token"));
     daemon.check(&[], &model);
+}
+
+/// Logs in at a server and calls its tool.
+async fn logs_in(servers: &Servers, what: &str) {
+    let model = ModelServer::scripted(|request| match request.after_tool() {
+        true => Reply::text("ok"),
+        false => calls("who", json!({})),
+    });
+    let config = format!("[mcp.s]\nurl = \"{}/mcp\"\n", servers.base);
+    let daemon = Daemon::start_with(&model, Setup { mode: "auto", config, ..Setup::default() }).await;
+    let browser = browser(&daemon);
+    let login = daemon.cli(&["mcp", "login", "s"]).env("BROWSER", &browser).run().await;
+    assert!(login.code == 0 && login.stderr.contains("logged in to s"), "{what}: {login:?}");
+    // With --short, each use renews the token first, with the same proof.
+    let run = daemon.cli(&["run", "--json", "go"]).run().await.exits(0);
+    assert!(run.stdout.contains("a person who has logged in"), "{what}: {run:?}");
+    assert!(!run.stdout.contains("secret 1") && !daemon.log().contains("secret 1"));
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn a_client_with_a_secret_proves_itself_as_the_server_wants_it() {
+    for kind in ["post", "basic", "both", "either"] {
+        logs_in(&Servers::start(&["--short", "--secret", kind]), kind).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_made_with_the_official_python_sdk_and_fastmcp_takes_a_login() {
+    let Some(place) = installed() else { return };
+    let python = place.join("venv/bin/python").display().to_string();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/data/sdk_oauth.py");
+    let servers = Servers::run(&python, &[script]);
+    until_it_answers(&servers.base).await;
+    logs_in(&servers, "FastMCP").await;
+}
+
+/// Waits until a server takes connections.
+async fn until_it_answers(base: &str) {
+    let host = base.strip_prefix("http://").unwrap();
+    until("the server answers", async || tokio::net::TcpStream::connect(host).await.ok().map(drop)).await;
 }
 
 /// The status line of a plain request.

@@ -24,6 +24,7 @@ use crate::provider::lister;
 use crate::provider::network::{Network, Variables};
 use crate::provider::public::PrivateHosts;
 use crate::provider::reached::Reached;
+use crate::provider::refused_tools::RefusedTools;
 use crate::sys::task;
 use crate::tool::Web;
 
@@ -55,6 +56,8 @@ pub struct Providers {
     environment: Environment,
     /// The addresses that have ever answered.
     pub reached: Arc<Reached>,
+    /// The tools that providers refuse.
+    pub refused_tools: RefusedTools,
     /// The HTTP clients; they survive a reload.
     clients: Clients,
     /// The catalogue, cached with its configuration: each step of each turn uses it.
@@ -75,6 +78,7 @@ impl Providers {
         let reached = Reached::open(config.places().reached());
         let providers = Self {
             reached,
+            refused_tools: RefusedTools::default(),
             config,
             keys,
             key_sources: Arc::new(key_sources),

@@ -3,12 +3,12 @@
 //! A [`Connection`] owns the child. It ends when it is closed or dropped, or when the server ends; every open request fails then.
 //! Deliberately absent: when a server is started, and who shares it.
 
+use std::pin::pin;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncWriteExt as _, BufReader};
@@ -21,15 +21,20 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::heard::Heard;
 use super::http::Address;
+use super::jsonrpc::Assembler;
 use super::lines::{Log, MAX_MESSAGE, next_line};
 use super::listing::{Listing, MAX_TOOLS, ToolInfo};
-use super::peer::{Call, CallEvent, Failure, Outgoing, Peer, Progress, ServerRequest, UNKNOWN_METHOD};
+use super::peer::{Call, CallEvent, Channel, Failure, Outgoing, Peer, Progress, ServerRequest, UNKNOWN_METHOD};
 use super::result::CallResult;
 use super::settings::{PER_REQUEST, PROTOCOL, ServerConfig};
 use crate::process::server::{Life, Server as Child, Spawn};
 use crate::sys::clock;
 use crate::sys::task;
 use crate::tool::BoxFuture;
+
+/// The hint for a server of the transport before Streamable HTTP.
+const OLDER: &str = "it speaks the older HTTP+SSE transport, which linger does not: `mcp-proxy` or `mcp-remote` translates, \
+    or the server has another address for Streamable HTTP, often /mcp";
 
 /// JSON-RPC's code for a revision of the protocol that a server does not speak.
 const UNSUPPORTED_VERSION: i64 = -32022;
@@ -47,54 +52,55 @@ const MAX_ERROR_LINE: usize = 64 << 10;
 /// How long a server that has ended may take to be read to its end, and one that has closed its output to end.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
+/// How long the rest of a message may take that was printed over several lines.
+const REST: Duration = Duration::from_secs(1);
+
 /// The most pages of a list of tools.
 const MAX_PAGES: usize = 64;
 
 /// The server's description of itself, from the handshake.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Info {
     /// The revision of the protocol that both speak.
     pub(super) protocol_version: String,
     /// Its name and version.
     pub(super) server_info: Implementation,
-    capabilities: Capabilities,
+    /// The `tools` of its capabilities; absent if it has none.
+    tools: Option<Value>,
 }
 
-/// A program's name and version.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
+/// A program's name and version; empty where it does not say.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Implementation {
     pub(super) name: String,
     pub(super) version: String,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
-struct Capabilities {
-    tools: Option<Value>,
+impl Implementation {
+    fn of(info: &Value) -> Self {
+        let text = |name: &str| match info.get(name) {
+            Some(Value::String(text)) => text.clone(),
+            Some(Value::Number(number)) => number.to_string(),
+            _ => String::new(),
+        };
+        Self { name: text("name"), version: text("version") }
+    }
 }
 
-/// The answer to `server/discover`.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Discovered {
-    supported_versions: Vec<String>,
-    #[serde(default)]
-    capabilities: Capabilities,
-    #[serde(default, rename = "_meta")]
-    meta: Value,
+/// The `tools` of the capabilities in an answer.
+fn tools_of(answer: &Value) -> Option<Value> {
+    answer.pointer("/capabilities/tools").filter(|tools| !tools.is_null() && **tools != false).cloned()
 }
 
 /// How a call ended that has no result.
 #[derive(Debug)]
 pub(super) enum CallError {
-    /// The server refused it.
-    Refused(String),
+    /// The server, or its answer, or the connection.
+    Failure(Failure),
+    /// It cannot go on: the server wants what linger does not give.
+    Unfit(String),
     /// Nothing was heard of it for too long.
     TimedOut,
-    /// The connection ended.
-    Ended(String),
 }
 
 /// Gets what comes of a call before its result.
@@ -156,7 +162,9 @@ impl Connection {
     ) -> Result<Self, String> {
         let (mut connection, queue, heard) = Self::new(None, roots, log);
         connection.run(address.clone().carry(queue, heard.clone()));
-        connection.begin(config).await?;
+        if let Err(why) = connection.begin(config).await {
+            return Err(if address.is_older().await { format!("{why}; {OLDER}") } else { why });
+        }
         if !connection.peer.is_per_request() {
             address.agreed(&connection.info.protocol_version);
             // It outlives the connection.
@@ -188,12 +196,14 @@ impl Connection {
             Some(PER_REQUEST) => self.discover().await,
             Some(_) => self.hello().await,
             None => match self.hello().await {
-                Err(refused @ Failure::Refused { .. }) => self.discover().await.map_err(|_| refused),
+                Err(refused @ (Failure::Refused { .. } | Failure::Unreadable(_) | Failure::NotTaken(_))) => {
+                    self.discover().await.map_err(|_| refused)
+                }
                 hello => hello,
             },
         };
         self.info = hello.map_err(|failure| failure.to_string())?;
-        let tells = self.info.capabilities.tools.as_ref().and_then(|tools| tools.get("listChanged"));
+        let tells = self.info.tools.as_ref().and_then(|tools| tools.get("listChanged"));
         if self.peer.is_per_request() && tells == Some(&Value::Bool(true)) {
             self.run(listen(self.peer.clone()));
         }
@@ -211,16 +221,15 @@ impl Connection {
             // One that speaks several revisions may have to be asked again; we speak this one alone.
             answer = self.peer.request("server/discover", json!({}), None).await;
         }
-        let answer = answer?;
-        let unreadable = |why: String| Failure::Ended(format!("its answer to `server/discover` {why}").into());
-        let found: Discovered =
-            serde_json::from_str(answer.get()).map_err(|error| unreadable(format!("cannot be read: {error}")))?;
-        if !found.supported_versions.iter().any(|version| version == PER_REQUEST) {
-            return Err(unreadable(format!("names no protocol that linger speaks ({PER_REQUEST})")));
+        let answer: Value = serde_json::from_str(answer?.get()).unwrap_or_default();
+        let versions = answer.get("supportedVersions").and_then(Value::as_array);
+        if !versions.is_some_and(|versions| versions.iter().any(|version| version == PER_REQUEST)) {
+            let why = format!("its answer to `server/discover` names no protocol that linger speaks ({PER_REQUEST})");
+            return Err(Failure::Ended(why.into()));
         }
-        let server_info = found.meta.get(key("serverInfo")).and_then(|info| Implementation::deserialize(info).ok());
-        let (server_info, capabilities) = (server_info.unwrap_or_default(), found.capabilities);
-        Ok(Info { protocol_version: PER_REQUEST.to_owned(), server_info, capabilities })
+        let server_info = answer.get("_meta").and_then(|meta| meta.get(key("serverInfo"))).map(Implementation::of);
+        let (server_info, tools) = (server_info.unwrap_or_default(), tools_of(&answer));
+        Ok(Info { protocol_version: PER_REQUEST.to_owned(), server_info, tools })
     }
 
     /// The handshake.
@@ -228,21 +237,30 @@ impl Connection {
         let params = json!({ "protocolVersion": PROTOCOL, "capabilities": capabilities(), "clientInfo": client() });
         let answer = self.peer.request("initialize", params, None).await?;
         self.peer.notify("notifications/initialized", json!({}));
-        serde_json::from_str(answer.get())
-            .map_err(|error| Failure::Ended(format!("its answer to `initialize` cannot be read: {error}").into()))
+        let answer: Value = serde_json::from_str(answer.get()).unwrap_or_default();
+        if !answer.is_object() {
+            return Err(Failure::Ended(format!("its answer to `initialize` is no object: {answer}").into()));
+        }
+        let protocol_version = answer.get("protocolVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let server_info = answer.get("serverInfo").map(Implementation::of).unwrap_or_default();
+        Ok(Info { protocol_version, server_info, tools: tools_of(&answer) })
     }
 
     /// Asks for its tools.
     pub(super) async fn list(&self, server: &str) -> Result<Listing, String> {
-        if self.info.capabilities.tools.is_none() {
+        if self.info.tools.is_none() {
             return Ok(Listing::default());
         }
         match self.pages("tools/list", "tools", MAX_TOOLS + 1).await {
-            Ok((items, whole)) => {
+            Ok((items, end)) => {
                 let mut listing = Listing::of(server, &items);
-                if !whole {
-                    listing.problems.push(format!("its tools after the first {MAX_PAGES} pages are left out"));
-                }
+                listing.problems.extend(match end {
+                    ListEnd::Whole => None,
+                    ListEnd::TooLong => Some(format!("its tools after the first {MAX_PAGES} pages are left out")),
+                    ListEnd::Circle => {
+                        Some("its list of tools goes in a circle: a page names itself as the next".to_owned())
+                    }
+                });
                 Ok(listing)
             }
             Err(Failure::Refused { code: UNKNOWN_METHOD, .. }) => Ok(Listing::default()),
@@ -250,22 +268,25 @@ impl Connection {
         }
     }
 
-    /// The items of a list that comes in pages, at most `max`, and whether that was all of its pages.
-    pub(super) async fn pages(&self, method: &str, key: &str, max: usize) -> Result<(Vec<Value>, bool), Failure> {
-        let (mut items, mut cursor) = (Vec::new(), None);
+    /// The items of a list that comes in pages, at most `max`, and how it ended.
+    pub(super) async fn pages(&self, method: &str, key: &str, max: usize) -> Result<(Vec<Value>, ListEnd), Failure> {
+        let mut items = Vec::new();
+        let mut cursors: Vec<Value> = Vec::new();
         for _ in 0..MAX_PAGES {
-            let params = cursor.map_or_else(|| json!({}), |cursor: Value| json!({ "cursor": cursor }));
-            let page: Value = serde_json::from_str(&self.ask(method, params).await?).unwrap_or_default();
-            let Some(listed) = page.get(key).and_then(Value::as_array) else {
-                return Err(Failure::Refused { code: 0, message: format!("its list of {key} cannot be read") });
+            let params = cursors.last().map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
+            let mut page: Value = serde_json::from_str(&self.ask(method, params).await?).unwrap_or_default();
+            let Some(listed) = page.get_mut(key).map(Value::take).and_then(items_of) else {
+                return Err(Failure::Unreadable(format!("its list of {key} is no list")));
             };
-            items.extend(listed.iter().take(max.saturating_sub(items.len())).cloned());
-            cursor = page.get("nextCursor").filter(|cursor| !cursor.is_null()).cloned();
-            if cursor.is_none() || items.len() >= max {
-                return Ok((items, true));
+            items.extend(listed.into_iter().take(max.saturating_sub(items.len())));
+            let cursor = page.get("nextCursor").filter(|cursor| !cursor.is_null() && **cursor != "").cloned();
+            let Some(cursor) = cursor.filter(|_| items.len() < max) else { return Ok((items, ListEnd::Whole)) };
+            if cursors.contains(&cursor) {
+                return Ok((items, ListEnd::Circle));
             }
+            cursors.push(cursor);
         }
-        Ok((items, false))
+        Ok((items, ListEnd::TooLong))
     }
 
     /// Asks for something that is no call of a tool, and gives the JSON of the answer.
@@ -292,20 +313,20 @@ impl Connection {
         for _ in 0..MAX_ROUNDS {
             let answer = self.call_once(params.clone(), headers.clone(), limit, heard).await?;
             let wanted = if self.peer.is_per_request() { wanted(answer.get()) } else { None };
-            let Some(wanted) = wanted else { return CallResult::parse(answer.get()).map_err(CallError::Refused) };
+            let Some(wanted) = wanted else { return Ok(CallResult::parse(answer.get())) };
             let responses = self.inputs(wanted.input_requests, heard).await?;
             if let Some(params) = params.as_object_mut() {
                 params.insert("inputResponses".to_owned(), Value::Object(responses));
                 params.extend(wanted.request_state.map(|state| ("requestState".to_owned(), state)));
             }
         }
-        Err(CallError::Refused(format!("it wanted input more than {MAX_ROUNDS} times")))
+        Err(CallError::Unfit(format!("it wanted input more than {MAX_ROUNDS} times")))
     }
 
     /// The input that a server wants before a call can go on; people may have to give it.
     async fn inputs(&self, wanted: Map<String, Value>, heard: &mut dyn Hears) -> Result<Map<String, Value>, CallError> {
         if wanted.len() > MAX_INPUTS {
-            return Err(CallError::Refused(format!("it wanted {} inputs at once", wanted.len())));
+            return Err(CallError::Unfit(format!("it wanted {} inputs at once", wanted.len())));
         }
         let mut given = Map::new();
         for (name, mut request) in wanted {
@@ -315,10 +336,10 @@ impl Connection {
                 "elicitation/create" => {
                     let params = request.get_mut("params").map(Value::take).unwrap_or_default();
                     let (reply, answer) = oneshot::channel();
-                    heard.asked(ServerRequest { method, params, reply }).await;
+                    heard.asked(ServerRequest { method, params, is_certain: true, reply }).await;
                     answer.await.unwrap_or_else(|_| json!({ "action": "cancel" }))
                 }
-                _ => return Err(CallError::Refused("it wanted an input that linger does not give".to_owned())),
+                _ => return Err(CallError::Unfit("it wanted an input that linger does not give".to_owned())),
             };
             given.insert(name, answer);
         }
@@ -344,15 +365,20 @@ impl Connection {
                         CallEvent::Progress(progress) => heard.progress(progress).await,
                         CallEvent::Asked(asked) => tokio::select! {
                             () = heard.asked(asked) => {}
-                            answer = &mut request => return answered(answer),
+                            answer = &mut request => return answer.map_err(CallError::Failure),
                         },
                     }
                     deadline = Instant::now() + limit;
                 }
-                answer = &mut request => return answered(answer),
+                answer = &mut request => return answer.map_err(CallError::Failure),
                 () = sleep_until(deadline) => return Err(CallError::TimedOut),
             }
         }
+    }
+
+    /// Whether it takes no requests any more.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.is_cancelled()
     }
 
     /// Waits until the server has ended, and says why.
@@ -378,20 +404,51 @@ fn capabilities() -> Value {
     json!({ "roots": {}, "elicitation": { "form": {} } })
 }
 
-/// A result that is none yet.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+/// The end of a list in pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ListEnd {
+    /// It came to its end, or has as many items as are wanted.
+    Whole,
+    /// It has more pages than are read.
+    TooLong,
+    /// A page names one that was read as the next.
+    Circle,
+}
+
+/// The items of a list. Some languages write an empty one as an object, and one that is not as an object with numbers for keys.
+fn items_of(list: Value) -> Option<Vec<Value>> {
+    let items = match list {
+        Value::Null => Vec::new(),
+        Value::Array(items) => items,
+        Value::Object(fields) if fields.keys().all(|key| key.parse::<u64>().is_ok()) => {
+            let mut numbered: Vec<(u64, Value)> =
+                fields.into_iter().filter_map(|(key, value)| Some((key.parse().ok()?, value))).collect();
+            numbered.sort_by_key(|(number, _)| *number);
+            numbered.into_iter().map(|(_, value)| value).collect()
+        }
+        _ => return None,
+    };
+    Some(items.into_iter().filter(|item| !item.is_null()).collect())
+}
+
+/// The input that a result wants which is none yet.
 struct InputRequired {
-    result_type: String,
-    #[serde(default)]
     input_requests: Map<String, Value>,
-    #[serde(default)]
     request_state: Option<Value>,
 }
 
 /// The input that a result wants, if it is none yet.
 fn wanted(result: &str) -> Option<InputRequired> {
-    serde_json::from_str(result).ok().filter(|wanted: &InputRequired| wanted.result_type == "input_required")
+    let mut result: Value = serde_json::from_str(result).ok()?;
+    if result.get("resultType")? != "input_required" {
+        return None;
+    }
+    let mut take = |name: &str| result.get_mut(name).map(Value::take).filter(|value| !value.is_null());
+    let input_requests = match take("inputRequests") {
+        Some(Value::Object(requests)) => requests,
+        _ => Map::new(),
+    };
+    Some(InputRequired { input_requests, request_state: take("requestState") })
 }
 
 /// Has a server without a handshake say when its tools change, as long as it does.
@@ -403,16 +460,8 @@ async fn listen(peer: Peer) {
                 tracing::debug!(target: "mcp", message, "a server does not say when its tools change");
                 return;
             }
-            Ok(_) | Err(Failure::Ended(_)) => sleep(LISTEN_PAUSE).await,
+            Ok(_) | Err(_) => sleep(LISTEN_PAUSE).await,
         }
-    }
-}
-
-fn answered(answer: Result<Box<RawValue>, Failure>) -> Result<Box<RawValue>, CallError> {
-    match answer {
-        Ok(result) => Ok(result),
-        Err(Failure::Refused { message, .. }) => Err(CallError::Refused(message)),
-        Err(Failure::Ended(why)) => Err(CallError::Ended(why.to_string())),
     }
 }
 
@@ -442,14 +491,28 @@ async fn write(mut queue: mpsc::Receiver<Outgoing>, mut input: pipe::Sender) {
     }
 }
 
-/// Reads messages to the end; fails on what is no message.
+/// Reads messages to the end.
 async fn read(output: pipe::Receiver, heard: Arc<Heard>) -> std::io::Result<()> {
     let mut output = BufReader::new(output);
+    let mut messages = Assembler::default();
     loop {
-        match next_line(&mut output, MAX_MESSAGE).await? {
-            Some(line) if line.iter().all(u8::is_ascii_whitespace) => {}
-            Some(line) => heard.line(&line),
-            None => return Ok(()),
+        let line = {
+            let mut next = pin!(next_line(&mut output, MAX_MESSAGE));
+            match timeout(if messages.holds() { REST } else { Duration::MAX }, &mut next).await {
+                Ok(line) => line?,
+                Err(_) => {
+                    messages.take().iter().for_each(|text| heard.line(text, Channel::Shared));
+                    next.await?
+                }
+            }
+        };
+        match line {
+            Some(line) if !messages.holds() && line.iter().all(u8::is_ascii_whitespace) => {}
+            Some(line) => messages.push(line).iter().for_each(|text| heard.line(text, Channel::Shared)),
+            None => {
+                messages.take().iter().for_each(|text| heard.line(text, Channel::Shared));
+                return Ok(());
+            }
         }
     }
 }

@@ -28,9 +28,9 @@ const SHOWN: usize = 300;
 #[derive(Default, Deserialize)]
 pub(super) struct Resource {
     pub(super) resource: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "nullable")]
     pub(super) authorization_servers: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "nullable")]
     pub(super) scopes_supported: Vec<String>,
 }
 
@@ -41,16 +41,35 @@ pub(super) struct Issuer {
     pub(super) authorization_endpoint: String,
     pub(super) token_endpoint: String,
     pub(super) registration_endpoint: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "nullable")]
     pub(super) code_challenge_methods_supported: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "nullable")]
     pub(super) scopes_supported: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "nullable")]
     pub(super) authorization_response_iss_parameter_supported: bool,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "nullable")]
     pub(super) token_endpoint_auth_methods_supported: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "nullable")]
     pub(super) client_id_metadata_document_supported: bool,
+}
+
+/// A field that may be `null`, which means that it is absent.
+fn nullable<'de, T: Default + Deserialize<'de>, D: serde::Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
+/// Why an answer has nothing of use.
+pub(super) struct Unanswered {
+    /// Whether the authorization server does not believe who the client is.
+    pub(super) is_client: bool,
+    /// For people.
+    pub(super) why: String,
+}
+
+impl From<String> for Unanswered {
+    fn from(why: String) -> Self {
+        Self { is_client: false, why }
+    }
 }
 
 /// Asks the server without a token.
@@ -123,17 +142,17 @@ async fn metadata<T: for<'a> Deserialize<'a>>(http: &Http, place: &Url) -> Resul
     let response = response.map_err(|error| error.without_url().to_string())?;
     match response.status() {
         status if status.is_client_error() => Ok(None),
-        _ => answer(response, place).await.map(Some),
+        _ => answer(response, place).await.map(Some).map_err(|unanswered| unanswered.why),
     }
 }
 
 /// Reads an answer. What it says is not quoted where it may hold a token.
-pub(super) async fn answer<T: for<'a> Deserialize<'a>>(mut response: Response, from: &Url) -> Result<T, String> {
+pub(super) async fn answer<T: for<'a> Deserialize<'a>>(mut response: Response, from: &Url) -> Result<T, Unanswered> {
     let (status, from) = (response.status(), from.authority().to_owned());
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| error.without_url().to_string())? {
         if body.len() + chunk.len() > MAX_ANSWER {
-            return Err(format!("{from} sent more than {MAX_ANSWER} bytes"));
+            return Err(format!("{from} sent more than {MAX_ANSWER} bytes").into());
         }
         body.extend_from_slice(&chunk);
     }
@@ -141,10 +160,17 @@ pub(super) async fn answer<T: for<'a> Deserialize<'a>>(mut response: Response, f
         let error: Value = serde_json::from_slice(&body).unwrap_or_default();
         let field = |name: &str| error.get(name).and_then(Value::as_str).map(shown);
         let said: Vec<String> = ["error", "error_description"].into_iter().filter_map(field).collect();
-        return Err(format!("{from} answered {status} {}", said.join(": ")).trim_end().to_owned());
+        let is_about_client = || said.iter().any(|said| said.contains("client"));
+        let is_client = match said.first().map(String::as_str) {
+            Some("invalid_client" | "unauthorized_client") => true,
+            Some("invalid_request") => is_about_client(),
+            _ => status == StatusCode::UNAUTHORIZED,
+        };
+        let why = format!("{from} answered {status} {}", said.join(": ")).trim_end().to_owned();
+        return Err(Unanswered { is_client, why });
     }
     serde_json::from_slice(&body).map_err(|error| {
-        format!("the answer of {from} cannot be read: line {}, column {}", error.line(), error.column())
+        format!("the answer of {from} cannot be read: line {}, column {}", error.line(), error.column()).into()
     })
 }
 

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::lines::Log;
-use super::peer::{Peer, Said};
+use super::peer::{Channel, Peer, Said};
 
 /// Takes what a server says.
 pub(super) struct Heard {
@@ -21,12 +21,23 @@ pub(super) struct Heard {
 }
 
 impl Heard {
-    /// Takes one message.
-    pub(super) fn line(&self, line: &[u8]) {
-        match self.peer.receive(&String::from_utf8_lossy(line)) {
-            None => {}
-            Some(Said::Garbage(line)) => self.log.add(&line),
-            Some(Said::Notified(method, params)) => match method.as_str() {
+    /// Takes what came on a channel: a message, or a batch of them.
+    pub(super) fn line(&self, line: &[u8], channel: Channel) {
+        for said in self.peer.receive(&String::from_utf8_lossy(line), channel) {
+            self.said(said);
+        }
+    }
+
+    /// The server has forgotten the session: the next request makes a new connection.
+    pub(super) fn forget(&self) {
+        self.peer.forget();
+        self.ended.cancel();
+    }
+
+    fn said(&self, said: Said) {
+        match said {
+            Said::Garbage(line) => self.log.add(&line),
+            Said::Notified(method, params) => match method.as_str() {
                 "notifications/tools/list_changed" => self.changed.notify_one(),
                 "notifications/message" => {
                     let level = params.get("level").and_then(Value::as_str).unwrap_or("info");

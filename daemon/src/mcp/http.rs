@@ -10,19 +10,19 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
-use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::challenge::Challenge;
 use super::heard::Heard;
+use super::jsonrpc;
 use super::lines::MAX_MESSAGE;
 use super::login::Logins;
-use super::peer::{About, Failure, Outgoing};
+use super::peer::{About, Channel, Failure, Outgoing};
 use super::settings::PER_REQUEST;
 use crate::diagnostics::secret::Secret;
 use crate::provider::Framing;
@@ -50,6 +50,12 @@ const MAX_RESUMES: usize = 5;
 
 /// The most bytes of an error's body that are shown.
 const SHOWN: usize = 300;
+
+/// How long a server may take to show that it is of the older transport.
+const PROBE: Duration = Duration::from_secs(3);
+
+/// The longest message that may be the error of a server that has forgotten the session, in bytes.
+const MAX_ERROR: usize = 4 << 10;
 
 /// The pauses before a stream is opened again: the first and shortest, so that no server makes the daemon spin, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -146,7 +152,7 @@ impl Address {
     /// Sends one message, and takes what comes because of it.
     async fn deliver(&self, Outgoing { text, id, dropped, about }: Outgoing, heard: &Heard) {
         let headers = self.headers(about.as_ref());
-        let exchange = self.exchange(text, headers, id.filter(|_| about.is_none()), heard);
+        let exchange = self.exchange(text, headers, Sent { id, resumes: about.is_none() }, heard);
         let delivered = match dropped {
             Some(dropped) => tokio::select! {
                 delivered = exchange => delivered,
@@ -155,32 +161,32 @@ impl Address {
             None => exchange.await,
         };
         let problem = delivered.err().unwrap_or_else(|| Problem::Lost("the answer ended before its result".to_owned()));
+        let is_forgotten = matches!(problem, Problem::Forgotten);
         match (id, problem) {
             // Nothing, if it has been answered.
-            (Some(id), Problem::Refused(message)) => heard.peer.lose(id, Failure::Refused { code: 0, message }),
-            (Some(id), Problem::Lost(why)) => heard.peer.lose(id, Failure::Ended(why.into())),
+            (Some(id), Problem::NotTaken(why)) => heard.peer.lose(id, Failure::NotTaken(why)),
+            (Some(id), Problem::Forgotten) => heard.peer.lose(id, Failure::Forgotten),
+            (Some(id), Problem::Lost(why)) => heard.peer.lose(id, Failure::Lost(why)),
             (None, problem) => tracing::debug!(target: "mcp", ?problem, "a message was not taken"),
+        }
+        if is_forgotten {
+            heard.forget();
         }
     }
 
     /// Sends a message and reads what comes because of it, until the request `resumes` is answered if the stream allows that.
-    async fn exchange(
-        &self,
-        text: String,
-        headers: HeaderMap,
-        resumes: Option<u64>,
-        heard: &Heard,
-    ) -> Result<(), Problem> {
-        let mut read = self.post(text, headers, heard).await?;
+    async fn exchange(&self, text: String, headers: HeaderMap, sent: Sent, heard: &Heard) -> Result<(), Problem> {
+        let mut read = self.post(text, headers, sent, heard).await?;
         let mut left = MAX_RESUMES;
-        while let (true, Some((event, pause))) = (resumes.is_some_and(|id| heard.peer.is_open(id)), &read.resume) {
+        let resumes = || sent.resumes && sent.id.is_some_and(|id| heard.peer.is_open(id));
+        while let (true, Some((event, pause))) = (resumes(), &read.resume) {
             let event = event.clone();
             if left == 0 {
                 break;
             }
             // A server may say `retry: 0`, and end each stream at once.
             sleep(pause.unwrap_or(FIRST_PAUSE).clamp(FIRST_PAUSE, LONGEST_PAUSE)).await;
-            let Some(again) = self.stream(Some(&event), heard).await else { break };
+            let Some(again) = self.stream(Some(&event), sent.stream(), heard).await else { break };
             let is_new = again.resume.as_ref().is_some_and(|(id, _)| *id != event);
             left = if is_new { MAX_RESUMES } else { left - 1 };
             read = StreamRead { resume: again.resume.or(read.resume), ..again };
@@ -188,7 +194,7 @@ impl Address {
         read.cut.map_or(Ok(()), |why| Err(Problem::Lost(why)))
     }
 
-    async fn post(&self, text: String, headers: HeaderMap, heard: &Heard) -> Result<StreamRead, Problem> {
+    async fn post(&self, text: String, headers: HeaderMap, sent: Sent, heard: &Heard) -> Result<StreamRead, Problem> {
         let token = self.token().await;
         let mut response = self.send(text.clone(), headers.clone(), token.as_ref()).await?;
         if let (Some(login), StatusCode::UNAUTHORIZED) = (&self.login, response.status()) {
@@ -200,28 +206,51 @@ impl Address {
                 response = self.send(text, headers, Some(&token)).await?;
             }
             if response.status() == StatusCode::UNAUTHORIZED {
-                return Err(Problem::Refused(login.refused(Challenge::of(response.headers()), heard)));
+                let is_challenge = response.headers().contains_key(WWW_AUTHENTICATE);
+                let challenge = Challenge::of(response.headers());
+                if !is_challenge && self.has_forgotten(StatusCode::UNAUTHORIZED, &body(response).await) {
+                    return Err(Problem::Forgotten);
+                }
+                return Err(Problem::NotTaken(login.refused(challenge, heard)));
             }
         }
         if let (Some(login), StatusCode::FORBIDDEN) = (&self.login, response.status()) {
             let challenge = Challenge::of(response.headers());
             if challenge.is_insufficient {
-                return Err(Problem::Refused(login.too_narrow(challenge)));
+                return Err(Problem::NotTaken(login.too_narrow(challenge)));
             }
         }
         if let Some(session) = response.headers().get(SESSION) {
             let _first = self.session.set(session.clone());
         }
-        let status = response.status();
-        if status == StatusCode::NOT_FOUND && self.session.get().is_some() {
-            heard.peer.end("it has forgotten the connection");
-            heard.ended.cancel();
-        }
-        if !status.is_success() {
-            self.refused(response, heard).await?;
+        if !response.status().is_success() {
+            self.refused(response, sent, heard).await?;
             return Ok(StreamRead::default());
         }
-        read(response, heard).await.map_err(Problem::Lost)
+        let has_forgotten = |message: &[u8]| {
+            let message = std::str::from_utf8(message).ok().filter(|it| it.len() <= MAX_ERROR && it.contains("error"));
+            message.is_some_and(|message| is_session_error(message) && self.has_forgotten(StatusCode::OK, message))
+        };
+        read(response, sent, heard, has_forgotten).await
+    }
+
+    /// Whether a refusal says that the server does not know the session, or this client, any more: after a restart.
+    fn has_forgotten(&self, status: StatusCode, said: &str) -> bool {
+        let (has_session, is_agreed) = (self.session.get().is_some(), self.protocol.get().is_some());
+        let said = said.to_lowercase();
+        let is_said = has_session && said.contains("session") || said.contains("initializ");
+        is_agreed && (is_said || has_session && matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE))
+    }
+
+    /// Whether the server at this address is one of the transport before Streamable HTTP: a stream that begins with an endpoint.
+    pub(super) async fn is_older(&self) -> bool {
+        let request = self.client.get(self.url.clone()).headers(self.headers(None)).header(ACCEPT, "text/event-stream");
+        let probe = async {
+            let mut response = bearer(request, self.token().await.as_ref()).send().await.ok()?;
+            let first = response.chunk().await.ok()??;
+            Some(String::from_utf8_lossy(&first).trim_start().starts_with("event: endpoint"))
+        };
+        timeout(PROBE, probe).await.ok().flatten().unwrap_or_default()
     }
 
     async fn token(&self) -> Option<Secret> {
@@ -233,19 +262,21 @@ impl Address {
         let request = self.client.post(self.url.clone()).headers(headers).header(CONTENT_TYPE, "application/json");
         let request = request.header(ACCEPT, "application/json, text/event-stream").body(text);
         bearer(request, token).send().await.map_err(|error| {
-            if error.is_connect() { Problem::Refused(why(&error)) } else { Problem::Lost(why(&error)) }
+            if error.is_connect() { Problem::NotTaken(why(&error)) } else { Problem::Lost(why(&error)) }
         })
     }
 
-    /// Reads an answer that is no success; it may hold a JSON-RPC error all the same.
-    async fn refused(&self, response: Response, heard: &Heard) -> Result<(), Problem> {
+    /// Takes an answer that is no success. A JSON-RPC error in it is the answer to what was sent, whatever its id.
+    async fn refused(&self, response: Response, sent: Sent, heard: &Heard) -> Result<(), Problem> {
         let status = response.status();
-        let body = whole(response).await.unwrap_or_default();
-        let body = String::from_utf8_lossy(&body);
-        if serde_json::from_str::<Value>(&body)
-            .is_ok_and(|value| value.get("error").is_some() && value.get("id").is_some())
-        {
-            heard.line(body.as_bytes());
+        let body = body(response).await;
+        let is_known = !matches!(status, StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS);
+        if is_known && self.has_forgotten(status, text::head(&body, MAX_ERROR)) {
+            return Err(Problem::Forgotten);
+        }
+        let is_login = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) && !body.contains("jsonrpc");
+        if let Some(id) = sent.id.filter(|_| !is_login && is_rpc_error(&body)) {
+            heard.line(body.as_bytes(), Channel::ReplyTo(id));
             return Ok(());
         }
         let hint = match status {
@@ -256,7 +287,8 @@ impl Address {
         let said = text::one_line(text::head(body.trim(), SHOWN));
         let why = format!("{} answered {status}: {said}{hint}", self.url.authority());
         // A server that failed may have done it.
-        Err(if status.is_client_error() { Problem::Refused(why) } else { Problem::Lost(why) })
+        let is_refusal = status.is_client_error() || status.is_redirection();
+        Err(if is_refusal { Problem::NotTaken(why) } else { Problem::Lost(why) })
     }
 
     /// Reads the server's own stream, if it has one, until the connection ends.
@@ -264,7 +296,7 @@ impl Address {
         let (mut pause, mut last) = (FIRST_PAUSE, None);
         loop {
             let began = Instant::now();
-            let Some(read) = self.stream(last.as_deref(), &heard).await else { return };
+            let Some(read) = self.stream(last.as_deref(), Channel::Shared, &heard).await else { return };
             pause = if began.elapsed() > LONGEST_PAUSE { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
             let wanted = read.resume.as_ref().and_then(|(_, wanted)| *wanted);
             last = read.resume.map(|(id, _)| id).or(last);
@@ -285,7 +317,7 @@ impl Address {
     }
 
     /// Reads a stream that the server has for us: its own, or after an event the rest of the one that had it. `None` if it has none.
-    async fn stream(&self, after: Option<&str>, heard: &Heard) -> Option<StreamRead> {
+    async fn stream(&self, after: Option<&str>, channel: Channel, heard: &Heard) -> Option<StreamRead> {
         let mut request = self.client.get(self.url.clone()).headers(self.headers(None));
         request = request.header(ACCEPT, "text/event-stream");
         if let Some(after) = after {
@@ -293,10 +325,12 @@ impl Address {
         }
         let token = self.token().await;
         Some(match bearer(request, token.as_ref()).send().await {
-            Ok(response) if response.status().is_success() => match read(response, heard).await {
-                Ok(read) => read,
-                Err(why) => StreamRead { cut: Some(why), resume: None },
-            },
+            Ok(response) if response.status().is_success() => read_events(response, |data| {
+                heard.line(data, channel);
+                true
+            })
+            .await
+            .unwrap_or_else(|why| StreamRead { cut: Some(why), resume: None }),
             Ok(_) => return None,
             Err(error) => StreamRead { cut: Some(why(&error)), resume: None },
         })
@@ -322,13 +356,55 @@ impl ServerLogin {
     }
 }
 
+/// A message that was sent.
+#[derive(Clone, Copy)]
+struct Sent {
+    /// The request that it is, if it wants an answer.
+    id: Option<u64>,
+    /// Whether its stream may be resumed.
+    resumes: bool,
+}
+
+impl Sent {
+    /// The channel of the stream that answers it.
+    fn stream(self) -> Channel {
+        self.id.map_or(Channel::Shared, Channel::StreamOf)
+    }
+
+    /// The channel of its whole answer.
+    fn reply(self) -> Channel {
+        self.id.map_or(Channel::Shared, Channel::ReplyTo)
+    }
+}
+
 /// Why a message has no answer.
 #[derive(Debug)]
 enum Problem {
     /// It was not taken.
-    Refused(String),
+    NotTaken(String),
+    /// The same, because the server does not know the session any more.
+    Forgotten,
     /// Whether it was taken is unknown.
     Lost(String),
+}
+
+/// Whether a body has a JSON-RPC error.
+fn is_rpc_error(body: &str) -> bool {
+    let Some(messages) = jsonrpc::read(body) else { return false };
+    messages.iter().any(|message| message.method.is_none() && message.error.is_some())
+}
+
+/// Whether a message is an error about the connection, and not about what was asked.
+fn is_session_error(message: &str) -> bool {
+    let read = jsonrpc::read(message).unwrap_or_default();
+    let [jsonrpc::Incoming { method: None, error: Some(error), .. }] = &read[..] else { return false };
+    let (code, said) = jsonrpc::described(error);
+    let said = said.to_lowercase();
+    // Those of JSON-RPC and its servers; the words may be a tool's own otherwise.
+    let is_servers = code == -32600 || (-32099..=-32000).contains(&code);
+    let is_session =
+        ["session id", "session-id", "mcp session", "session not found", "unknown session", "invalid session"];
+    is_servers && (said.contains("initializ") || is_session.iter().any(|words| said.contains(words)))
 }
 
 /// The part of an answer that was read.
@@ -357,21 +433,44 @@ fn encoded(value: &str) -> String {
     }
 }
 
-/// Takes the messages of a body: one, or a stream of events. Fails if it is too large.
-async fn read(mut response: Response, heard: &Heard) -> Result<StreamRead, String> {
+/// Takes the messages of a body: one, or a stream of events.
+async fn read(
+    response: Response,
+    sent: Sent,
+    heard: &Heard,
+    has_forgotten: impl Fn(&[u8]) -> bool,
+) -> Result<StreamRead, Problem> {
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if !kind.is_some_and(|kind| kind.starts_with("text/event-stream")) {
-        let body = whole(response).await?;
-        if !body.is_empty() {
-            heard.line(&body);
+        let body = whole(response).await.map_err(Problem::Lost)?;
+        if has_forgotten(&body) {
+            return Err(Problem::Forgotten);
+        }
+        if !body.trim_ascii().is_empty() {
+            heard.line(&body, sent.reply());
         }
         return Ok(StreamRead::default());
     }
+    let mut forgotten = false;
+    let read = read_events(response, |data| {
+        forgotten = has_forgotten(data);
+        if !forgotten {
+            heard.line(data, sent.stream());
+        }
+        !forgotten
+    });
+    let read = read.await;
+    if forgotten { Err(Problem::Forgotten) } else { read.map_err(Problem::Lost) }
+}
+
+/// Gives the data of each event to `on`, until that returns false. Fails if one is too large.
+async fn read_events(mut response: Response, mut on: impl FnMut(&[u8]) -> bool) -> Result<StreamRead, String> {
     let mut framer = Framer::new(Framing::Sse);
+    let mut goes_on = true;
     // Some servers begin with an event without data.
     let mut on = |_: &str, data: &str| {
-        if !data.is_empty() {
-            heard.line(data.as_bytes());
+        if goes_on && !data.is_empty() {
+            goes_on = on(data.as_bytes());
         }
     };
     let cut = loop {
@@ -383,6 +482,11 @@ async fn read(mut response: Response, heard: &Heard) -> Result<StreamRead, Strin
     };
     framer.finish(&mut on);
     Ok(StreamRead { resume: framer.resume().map(|(id, pause)| (id.to_owned(), pause)), cut })
+}
+
+/// The text of an answer that is no success; empty if it cannot be read.
+async fn body(response: Response) -> String {
+    String::from_utf8_lossy(&whole(response).await.unwrap_or_default()).into_owned()
 }
 
 async fn whole(mut response: Response) -> Result<Vec<u8>, String> {

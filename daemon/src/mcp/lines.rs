@@ -95,21 +95,42 @@ impl Log {
         self.lines().iter().cloned().collect()
     }
 
-    /// The last few since `at`, for an error: `; it wrote: …`.
+    /// The last few since `at`, for an error: `; it wrote: …`. Where one before them names the error, such as that of a trace, it comes
+    /// first.
     pub(super) fn tail(&self, at: u64) -> String {
         let lines = self.lines();
-        let last: Vec<&str> =
-            lines.iter().rev().take(TAIL_LINES).filter(|line| line.at >= at).map(|line| line.text.as_str()).collect();
-        if last.is_empty() {
-            String::new()
-        } else {
-            format!("; it wrote: {}", last.into_iter().rev().collect::<Vec<_>>().join(" | "))
-        }
+        let since: Vec<&str> = lines.iter().filter(|line| line.at >= at).map(|line| line.text.as_str()).collect();
+        let last = since.get(since.len().saturating_sub(TAIL_LINES)..).unwrap_or_default();
+        let before = since.get(..since.len() - last.len()).unwrap_or_default();
+        let has_reason = last.iter().any(|line| names_error(line));
+        let reason = before.iter().rev().find(|line| names_error(line)).filter(|_| !has_reason);
+        let told: Vec<&str> = reason.into_iter().chain(last).copied().collect();
+        if told.is_empty() { String::new() } else { format!("; it wrote: {}", told.join(" | ")) }
+    }
+
+    /// As [`Self::tail`], for a server that has not answered, and a hint if it speaks as language servers do.
+    pub(super) fn wrote(&self, at: u64) -> String {
+        let is_header = |line: &LogLine| {
+            let text = line.text.to_ascii_lowercase();
+            line.at >= at && text.contains("content-length:")
+        };
+        let has_headers = self.lines().iter().any(is_header);
+        let hint = "; it writes `Content-Length:` headers, and MCP has one message a line instead";
+        format!("{}{}", self.tail(at), if has_headers { hint } else { "" })
     }
 
     fn lines(&self) -> MutexGuard<'_, VecDeque<LogLine>> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a line says what went wrong, and not only where: `TypeError: …`, `Error: …`, `error[E0308]: …`.
+fn names_error(line: &str) -> bool {
+    line.match_indices("rror").any(|(at, word)| {
+        let rest = line.get(at + word.len()..).unwrap_or_default();
+        let is_word = line.get(..at).is_some_and(|before| before.ends_with(['E', 'e']));
+        is_word && (rest.starts_with(": ") || rest.starts_with('[') || rest.starts_with(" ["))
+    })
 }
 
 #[cfg(test)]
@@ -141,5 +162,21 @@ mod tests {
         assert_eq!((lines.len(), lines[0].text.as_str()), (LOG_LINES, "line 5\\u{1b}"));
         assert_eq!(log.tail(0), "; it wrote: line 502\\u{1b} | line 503\\u{1b} | line 504\\u{1b}");
         assert_eq!(log.tail(u64::MAX), "");
+    }
+
+    #[test]
+    fn the_reason_of_a_trace_is_told_although_it_is_not_its_end() {
+        let check = |lines: &[&str], expect: &str| {
+            let log = Log::default();
+            lines.iter().for_each(|line| log.add(line));
+            assert_eq!(log.tail(0), format!("; it wrote: {expect}"), "{lines:?}");
+        };
+        let node = ["throw e;", "TypeError [ERR_X]: no such thing", "    at a (b.js:1)", "  ]", "}", "Node.js v22.1.0"];
+        check(&node, "TypeError [ERR_X]: no such thing |   ] | } | Node.js v22.1.0");
+        check(&["Traceback", "  File x", "  y()", "KeyError: 'z'"], "  File x |   y() | KeyError: 'z'");
+        check(&["an error occurred", "a", "b", "c"], "a | b | c");
+        let log = Log::default();
+        log.add("Content-Length: 71\r");
+        assert!(log.wrote(0).contains("one message a line"), "{}", log.wrote(0));
     }
 }

@@ -2,10 +2,13 @@
 //!
 //! Pure. What cannot be made fit is left out, and a problem says so.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
+use super::schema::mended;
 use crate::provider::schema::check;
 use crate::question::permission::hash;
 use crate::tool::set::MCP;
@@ -19,6 +22,9 @@ const MAX_DESCRIPTION: usize = 8 << 10;
 
 /// The largest schema, in bytes: a few hundred arguments.
 const MAX_SCHEMA: usize = 64 << 10;
+
+/// What a schema lost when it was mended, in a problem, at most.
+const MAX_LOST: usize = 5;
 
 /// The longest name of a tool that all providers take.
 const MAX_NAME: usize = 64;
@@ -87,24 +93,38 @@ impl Listing {
     pub(super) fn of(server: &str, items: &[Value]) -> Self {
         let mut listing = Self::default();
         for item in items.iter().take(MAX_TOOLS) {
-            let name = item.get("name").and_then(Value::as_str).unwrap_or_default();
-            match tool(server, name, item, &mut listing.problems) {
-                Ok(tool) if listing.tools.iter().any(|known| known.name == tool.name) => {
-                    listing.problem(name, "is left out: another tool has the same name");
-                }
-                Ok(tool) => listing.tools.push(tool),
-                Err(why) => listing.problem(name, &format!("is left out: {why}")),
+            let name = match item.get("name") {
+                Some(Value::Number(number)) => number.to_string(),
+                name => name.and_then(Value::as_str).unwrap_or_default().to_owned(),
+            };
+            match tool(&name, item, &mut listing.problems) {
+                Ok(tool) => match listing.tools.iter().find(|known| known.tool == tool.tool) {
+                    // A server may list a page twice.
+                    Some(known) if *known == tool => {}
+                    Some(_) => listing.problem(&name, "is left out: another tool has the same name"),
+                    None => listing.tools.push(tool),
+                },
+                Err(why) => listing.problem(&name, &format!("is left out: {why}")),
             }
         }
         if items.len() > MAX_TOOLS {
             listing.problems.push(format!("only the first {MAX_TOOLS} of {} tools are used", items.len()));
         }
-        listing
+        listing.problems = once(listing.problems);
+        listing.renamed(server)
     }
 
     /// The same tools of a server with another name.
     pub(super) fn renamed(mut self, server: &str) -> Self {
-        self.tools.iter_mut().for_each(|tool| tool.name = wire_name(server, &tool.tool));
+        let is_exact = |tool: &ToolInfo| is_plain(&tool.tool);
+        let mut taken: BTreeSet<String> =
+            self.tools.iter().filter(|tool| is_exact(tool)).map(|tool| wire_name(server, &tool.tool)).collect();
+        for tool in &mut self.tools {
+            tool.name = wire_name(server, &tool.tool);
+            if !is_exact(tool) && !taken.insert(tool.name.clone()) {
+                tool.name = hashed_name(server, &tool.tool);
+            }
+        }
         self
     }
 
@@ -113,19 +133,42 @@ impl Listing {
     }
 }
 
-/// The name of a tool for models; at most [`MAX_NAME`] letters, digits, `_` and `-`.
-pub(super) fn wire_name(server: &str, tool: &str) -> String {
-    let fits = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
-    let name: String = format!("{MCP}{server}__").chars().chain(tool.chars().map(fits)).collect();
-    if name.len() <= MAX_NAME {
-        return name;
-    }
-    let hash = Sha256::digest(tool.as_bytes());
-    let hash: String = hash.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-    format!("{}_{hash}", text::head(&name, MAX_NAME - hash.len() - 1))
+/// Each text once, in order.
+fn once(texts: Vec<String>) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    texts.into_iter().filter(|text| seen.insert(text.clone())).collect()
 }
 
-fn tool(server: &str, name: &str, item: &Value, problems: &mut Vec<String>) -> Result<ToolInfo, String> {
+/// The letters of names that all providers take.
+fn fits(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
+/// Whether a tool's own name can be a part of the name for models as it is.
+fn is_plain(tool: &str) -> bool {
+    tool.chars().all(fits)
+}
+
+/// The name of a tool for models; at most [`MAX_NAME`] letters, digits, `_` and `-`. One of which nothing would be left has a hash.
+pub(super) fn wire_name(server: &str, tool: &str) -> String {
+    let name = readable_name(server, tool);
+    let says_nothing = !is_plain(tool) && !tool.chars().any(|c| c.is_ascii_alphanumeric());
+    if name.len() <= MAX_NAME && !says_nothing { name } else { hashed_name(server, tool) }
+}
+
+fn readable_name(server: &str, tool: &str) -> String {
+    format!("{MCP}{server}__").chars().chain(tool.chars().map(|c| if fits(c) { c } else { '_' })).collect()
+}
+
+/// The name for models with a hash of the tool's own name, so that it is like no other.
+fn hashed_name(server: &str, tool: &str) -> String {
+    let hash = Sha256::digest(tool.as_bytes());
+    let hash: String = hash.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    format!("{}_{hash}", text::head(&readable_name(server, tool), MAX_NAME - hash.len() - 1))
+}
+
+/// A tool as it is listed; its name for models is due.
+fn tool(name: &str, item: &Value, problems: &mut Vec<String>) -> Result<ToolInfo, String> {
     if name.is_empty() {
         return Err("it has no name".to_owned());
     }
@@ -138,19 +181,28 @@ fn tool(server: &str, name: &str, item: &Value, problems: &mut Vec<String>) -> R
     let title = item.pointer("/annotations/title").and_then(Value::as_str);
     let description = about("description").or_else(|| about("title")).or(title).unwrap_or(name);
     let read_only = item.pointer("/annotations/readOnlyHint").and_then(Value::as_bool).unwrap_or_default();
-    let (wire, description) = (wire_name(server, name), described(description));
-    let output_schema = item.get("outputSchema").filter(|schema| match check(schema) {
+    let description = described(description);
+    let output_schema = item.get("outputSchema").filter(|schema| !schema.is_null()).cloned().map(usable);
+    let output_schema = output_schema.filter(|schema| match check(schema) {
         Ok(()) => true,
         Err(why) => {
-            problems.push(format!(
-                "tool {}: its results are not checked: the output schema is unusable: {why}",
-                shown(name)
-            ));
+            let told = format!("its results are not checked: the output schema is unusable: {why}");
+            problems.push(format!("tool {}: {told}", shown(name)));
             false
         }
     });
-    let output_schema = output_schema.cloned();
-    Ok(ToolInfo { tool: name.to_owned(), name: wire, description, schema, read_only, headers, output_schema })
+    Ok(ToolInfo { tool: name.to_owned(), name: String::new(), description, schema, read_only, headers, output_schema })
+}
+
+/// An output schema, mended where it is none as it is: with `null` for what is absent.
+fn usable(schema: Value) -> Value {
+    match schema {
+        Value::Object(fields) if check(&Value::Object(fields.clone())).is_err() => {
+            let (mended, lost) = mended(fields.clone());
+            Value::Object(if lost.is_empty() { mended } else { fields })
+        }
+        other => other,
+    }
 }
 
 /// Finds the arguments that are wanted in headers (2026-07-28, "x-mcp-header"). Fails on one that cannot be in one: the revision
@@ -189,37 +241,52 @@ fn described(text: &str) -> String {
 
 /// A schema that every provider takes, or why there is none; `changed` hears what was dropped of it.
 fn schema(schema: &Value, mut changed: impl FnMut(String)) -> Result<Value, String> {
-    let mut schema = match schema {
-        Value::Null => json!({}),
-        Value::Object(_) => schema.clone(),
+    let size = schema.to_string().len();
+    let object = match schema {
+        Value::Null => Map::new(),
+        // Some languages write an empty object so.
+        Value::Array(items) if items.is_empty() => Map::new(),
+        Value::Object(fields) => fields.clone(),
         _ => return Err("its schema is no object".to_owned()),
     };
-    if schema.to_string().len() > MAX_SCHEMA {
+    if size > MAX_SCHEMA {
         return Err(format!("its schema has more than {MAX_SCHEMA} bytes"));
     }
-    if let Some(elsewhere) = reference(&schema) {
+    if let Some(elsewhere) = reference(schema) {
         return Err(format!("its schema refers to {}, which is not fetched", shown(elsewhere)));
     }
-    let Some(object) = schema.as_object_mut() else { return Err("its schema is no object".to_owned()) };
-    if object.get("type").is_some_and(|kind| kind != "object") {
+    let (mut object, lost) = mended(object);
+    if !lost.is_empty() {
+        let lost: Vec<String> = lost.into_iter().take(MAX_LOST).collect();
+        changed(format!("its schema is mended, because providers would refuse it: {}", lost.join(", ")));
+    }
+    let is_object = match object.get("type") {
+        None => true,
+        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "object"),
+        Some(kind) => kind == "object",
+    };
+    if !is_object {
         return Err("its arguments are no object".to_owned());
     }
-    object.remove("$schema");
+    object.insert("type".to_owned(), "object".into());
     // No provider takes these at the top.
     for key in ["anyOf", "oneOf", "allOf", "not", "enum"] {
         if object.remove(key).is_some() {
             changed(format!("`{key}` at the top of its schema is dropped: providers refuse it"));
         }
     }
-    object.entry("type").or_insert_with(|| "object".into());
     let properties = object.entry("properties").or_insert_with(|| json!({}));
     let Some(properties) = properties.as_object() else { return Err("its properties are no object".to_owned()) };
+    let known: BTreeSet<String> = properties.keys().cloned().collect();
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     let bad = |name: &&String| name.is_empty() || name.len() > MAX_ARGUMENT || !name.chars().all(is_name);
-    match properties.keys().find(bad) {
-        Some(name) => Err(format!("providers refuse the argument name {}", shown(name))),
-        None => Ok(schema),
+    if let Some(name) = properties.keys().find(bad) {
+        return Err(format!("providers refuse the argument name {}", shown(name)));
     }
+    if let Some(Value::Array(required)) = object.get_mut("required") {
+        required.retain(|name| name.as_str().is_some_and(|name| known.contains(name)));
+    }
+    Ok(Value::Object(object))
 }
 
 /// A `$ref` to another document.
@@ -257,6 +324,41 @@ mod tests {
     }
 
     #[test]
+    fn tools_whose_names_look_alike_are_all_there_in_any_order() {
+        let names = |given: &[&str]| {
+            let items = given.iter().map(|name| json!({ "name": name })).collect();
+            let listing = listing(items);
+            assert_eq!(listing.problems, [""; 0], "{given:?}");
+            let names: BTreeSet<String> = listing.tools.iter().map(|tool| tool.name.clone()).collect();
+            assert!(names.iter().all(|name| name.len() <= MAX_NAME && name.chars().all(fits)), "{names:?}");
+            assert_eq!(names.len(), given.len(), "{names:?}");
+            names
+        };
+        names(&["поиск", "обнов", "👍", "..."]);
+        let one = names(&["a.b", "a_b", "a b", "a/b"]);
+        assert!(one.contains("mcp__s__a_b"));
+        let other = names(&["a_b", "a b", "a.b", "a/b"]);
+        assert!(other.contains("mcp__s__a_b"));
+        assert_eq!(listing(json!([{ "name": "a b" }])).tools[0].name, "mcp__s__a_b");
+    }
+
+    #[test]
+    fn an_empty_object_may_be_written_as_a_list_or_null() {
+        for (schema, annotations) in [
+            (json!([]), json!([])),
+            (json!(null), json!(null)),
+            (json!({ "properties": [], "required": {} }), json!({})),
+        ] {
+            let item = json!({ "name": "x", "inputSchema": schema, "annotations": annotations, "outputSchema": null, "description": null });
+            let listing = listing(json!([item]));
+            assert_eq!(listing.problems, [""; 0], "{item}");
+            assert_eq!(listing.tools[0].schema, json!({ "type": "object", "properties": {} }), "{item}");
+        }
+        let nullable = listing(json!([{ "name": "x", "inputSchema": { "type": ["object", "null"] } }]));
+        assert_eq!(nullable.tools[0].schema["type"], "object");
+    }
+
+    #[test]
     fn a_tool_is_taken_as_it_is_listed() {
         let schema = json!({ "type": "object", "properties": { "a": { "type": "string" } }, "required": ["a"] });
         let listing = listing(json!([{
@@ -287,7 +389,8 @@ mod tests {
         let refuse = |schema: Value, problem: &str| {
             check(json!({ "name": "x", "inputSchema": schema }), 0, &format!("tool `x` is left out: {problem}"));
         };
-        refuse(json!([]), "its schema is no object");
+        refuse(json!(["a"]), "its schema is no object");
+        refuse(json!("{}"), "its schema is no object");
         refuse(json!({ "type": "string" }), "its arguments are no object");
         refuse(json!({ "properties": { "a b": {} } }), "providers refuse the argument name `a b`");
         refuse(
@@ -295,7 +398,7 @@ mod tests {
             "its schema refers to `http://h/x`, which is not fetched",
         );
         refuse(json!({ "title": "x".repeat(MAX_SCHEMA) }), "its schema has more than 65536 bytes");
-        let schema = json!({ "oneOf": [{}], "properties": { "a": { "$ref": "#/$defs/b" } } });
+        let schema = json!({ "oneOf": [{}], "properties": { "a": { "$ref": "#/$defs/b" } }, "$defs": { "b": {} } });
         let told = "tool `x`: `oneOf` at the top of its schema is dropped: providers refuse it";
         check(json!({ "name": "x", "inputSchema": schema }), 1, told);
     }
@@ -306,7 +409,10 @@ mod tests {
         let tool = version(json!({ "name": "x", "description": "reads" }));
         assert_eq!((tool.len(), version(json!({ "name": "y", "description": "reads" }))), (VERSION, tool.clone()));
         assert_ne!(version(json!({ "name": "x", "description": "writes" })), tool);
-        assert_ne!(version(json!({ "name": "x", "description": "reads", "inputSchema": { "required": ["a"] } })), tool);
+        assert_ne!(
+            version(json!({ "name": "x", "description": "reads", "inputSchema": { "properties": { "a": {} } } })),
+            tool
+        );
         let hint = json!({ "readOnlyHint": true });
         assert_ne!(version(json!({ "name": "x", "description": "reads", "annotations": hint })), tool);
     }
@@ -339,6 +445,13 @@ mod tests {
         let of = |schema: Value| listing(json!([{ "name": "x", "outputSchema": schema }]));
         let schema = json!({ "type": "object", "required": ["n"] });
         assert_eq!(of(schema.clone()).tools[0].output_schema, Some(schema));
+        let nulls = of(
+            json!({ "type": "object", "title": null, "properties": { "n": { "type": "integer", "minimum": null } } }),
+        );
+        assert_eq!(
+            nulls.tools[0].output_schema,
+            Some(json!({ "type": "object", "properties": { "n": { "type": "integer" } } }))
+        );
         let unusable = of(json!({ "type": "thing" }));
         assert_eq!((unusable.tools.len(), &unusable.tools[0].output_schema), (1, &None));
         assert!(unusable.problems[0].starts_with("tool `x`: its results are not checked: "), "{:?}", unusable.problems);
@@ -346,9 +459,9 @@ mod tests {
 
     #[test]
     fn two_tools_of_one_name_and_too_many_are_said() {
-        let twice = listing(json!([{ "name": "a b" }, { "name": "a_b" }]));
+        let twice = listing(json!([{ "name": "a" }, { "name": "a", "description": "another" }, { "name": "a" }]));
         assert_eq!(twice.tools.len(), 1);
-        assert_eq!(twice.problems, ["tool `a_b` is left out: another tool has the same name"]);
+        assert_eq!(twice.problems, ["tool `a` is left out: another tool has the same name"]);
         let many: Vec<Value> = (0..MAX_TOOLS + 1).map(|n| json!({ "name": format!("t{n}") })).collect();
         let listing = Listing::of("s", &many);
         assert_eq!(listing.tools.len(), MAX_TOOLS);

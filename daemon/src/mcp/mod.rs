@@ -10,11 +10,12 @@
 //! | `servers`, `configured` | all servers, and where they come from |
 //! | `server` | one server: its instances, restarts, idle end |
 //! | `connection`, `heard` | one instance: handshake, lists, calls; what it sends |
-//! | `peer`, `lines` | JSON-RPC; messages and log lines |
+//! | `peer`, `lines` | JSON-RPC: requests and their answers; log lines |
+//! | `jsonrpc` | messages of servers, read leniently; pure |
 //! | `http` | Streamable HTTP, for servers at an address |
 //! | `login`, `oauth` | logins at such servers; OAuth |
 //! | `challenge`, `discovery` | what a server says of the login that it wants, and where that is |
-//! | `listing`, `result` | tools and results made fit for providers; pure |
+//! | `listing`, `schema`, `result` | tools, their schemas and results made fit for providers; pure |
 //! | `tool` | a server's tool as a [`crate::tool::Tool`] |
 //! | `workspaces` | the servers of the files of workspaces |
 //! | `sessions` | the servers that clients bring for a session |
@@ -28,6 +29,7 @@ mod connection;
 mod discovery;
 mod heard;
 mod http;
+mod jsonrpc;
 mod lines;
 mod listing;
 mod login;
@@ -35,6 +37,7 @@ mod oauth;
 mod offers;
 mod peer;
 mod result;
+mod schema;
 mod server;
 mod servers;
 pub mod sessions;

@@ -11,12 +11,12 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use reqwest::Url;
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::challenge::{Challenge, union};
 use super::discovery::{
-    Http, Issuer, answer, authorization_server, bare, challenge, client, covers, parsed, resource, shown,
+    Http, Issuer, Unanswered, answer, authorization_server, bare, challenge, client, covers, parsed, resource, shown,
 };
 use super::settings::OAuth;
 use crate::diagnostics::secret::Secret;
@@ -84,9 +84,11 @@ impl Tokens {
     pub(super) async fn renewed(&self, http: &Http) -> Result<Self, String> {
         let refresh = self.refresh.as_deref().ok_or("there is no refresh token")?;
         let form = [("grant_type", "refresh_token"), ("refresh_token", refresh), ("resource", &self.resource)];
-        let answer = token(http, &self.endpoint, &self.registered, &form).await?;
+        let mut registered = self.registered.clone();
+        let answer = token(http, &self.endpoint, &mut registered, &form).await?;
         let refresh = answer.refresh_token.or_else(|| self.refresh.clone());
-        Ok(Self { access: answer.access_token, refresh, expires_at: ends(answer.expires_in), ..self.clone() })
+        let expires_at = ends(answer.expires_in.as_ref());
+        Ok(Self { access: answer.access_token, refresh, expires_at, registered, ..self.clone() })
     }
 }
 
@@ -118,9 +120,11 @@ pub(super) struct Pending {
 #[derive(Deserialize)]
 struct TokenAnswer {
     access_token: String,
-    token_type: String,
+    /// A bearer token without it.
+    token_type: Option<String>,
     refresh_token: Option<String>,
-    expires_in: Option<u64>,
+    /// Seconds: a number, or one written as text.
+    expires_in: Option<Value>,
 }
 
 /// The parameters of the redirect.
@@ -174,7 +178,7 @@ pub(super) async fn begin(http: &Http, server: &Url, redirect: &str, known: Know
     let scope = Some(scope).filter(|scope| !scope.is_empty());
     let has_offline = issuer.scopes_supported.iter().any(|scope| scope == OFFLINE);
     let scope = scope.map(|scope| if has_offline { union(&scope, OFFLINE) } else { scope });
-    let registered = registered(http, &issuer, redirect, known.client).await?;
+    let registered = registered(http, &issuer, Wanted { redirect, scope: scope.as_deref() }, known.client).await?;
     let (state, verifier) = (clock::random_word(STATE), clock::random_word(VERIFIER));
     let mut page = parsed(&issuer.authorization_endpoint)?;
     {
@@ -205,7 +209,7 @@ pub(super) async fn begin(http: &Http, server: &Url, redirect: &str, known: Know
 
 impl Pending {
     /// Gets tokens for the code that the browser brought.
-    pub(super) async fn finish(self, http: &Http, returned: Returned<'_>) -> Result<Tokens, String> {
+    pub(super) async fn finish(mut self, http: &Http, returned: Returned<'_>) -> Result<Tokens, String> {
         if returned.state != self.state {
             return Err("the answer of the browser belongs to another login".to_owned());
         }
@@ -225,11 +229,11 @@ impl Pending {
             ("code_verifier", &self.verifier),
             ("resource", &self.resource),
         ];
-        let answer = token(http, &self.endpoint, &self.registered, &form).await?;
+        let answer = token(http, &self.endpoint, &mut self.registered, &form).await?;
         Ok(Tokens {
             access: answer.access_token,
             refresh: answer.refresh_token,
-            expires_at: ends(answer.expires_in),
+            expires_at: ends(answer.expires_in.as_ref()),
             endpoint: self.endpoint,
             registered: self.registered,
             resource: self.resource,
@@ -238,8 +242,14 @@ impl Pending {
     }
 }
 
+/// The use that a client is registered for.
+struct Wanted<'a> {
+    redirect: &'a str,
+    scope: Option<&'a str>,
+}
+
 /// The client of the configuration, where the authorization server can know it; else one that registers itself.
-async fn registered(http: &Http, issuer: &Issuer, redirect: &str, client: OAuth) -> Result<Registered, String> {
+async fn registered(http: &Http, issuer: &Issuer, wanted: Wanted<'_>, client: OAuth) -> Result<Registered, String> {
     let OAuth { client_id, client_secret, issuer: only } = client;
     if let Some(only) = only.filter(|only| only.trim_end_matches('/') != issuer.issuer.trim_end_matches('/')) {
         let named = shown(&issuer.issuer);
@@ -254,21 +264,22 @@ async fn registered(http: &Http, issuer: &Issuer, redirect: &str, client: OAuth)
             let token_endpoint_auth_method = Some(proof(issuer, client_secret.is_some()).to_owned());
             Ok(Registered { client_id, client_secret, token_endpoint_auth_method })
         }
-        None => register(http, issuer, redirect).await,
+        None => register(http, issuer, wanted).await,
     }
 }
 
 /// How a client with or without a secret proves who it is.
 fn proof(issuer: &Issuer, has_secret: bool) -> &'static str {
     let takes = |method: &str| issuer.token_endpoint_auth_methods_supported.iter().any(|it| it == method);
-    match has_secret {
-        true if takes(BASIC) || !takes(POST) => BASIC,
-        true => POST,
-        false => PUBLIC,
+    match (has_secret, takes(POST)) {
+        (false, _) => PUBLIC,
+        // There are servers that want `client_id` in the form with Basic too.
+        (true, true) => POST,
+        (true, false) => BASIC,
     }
 }
 
-async fn register(http: &Http, issuer: &Issuer, redirect: &str) -> Result<Registered, String> {
+async fn register(http: &Http, issuer: &Issuer, wanted: Wanted<'_>) -> Result<Registered, String> {
     let Some(endpoint) = &issuer.registration_endpoint else {
         return Err(format!(
             "{} lets no client register itself; register one there, and put its `client_id` into the server's `oauth` table",
@@ -280,47 +291,102 @@ async fn register(http: &Http, issuer: &Issuer, redirect: &str) -> Result<Regist
     let supported = &issuer.token_endpoint_auth_methods_supported;
     let wants_secret = !supported.is_empty() && !supported.iter().any(|method| method == PUBLIC);
     let method = proof(issuer, wants_secret);
-    let client_of = json!({
+    let mut client_of = json!({
         "client_name": "linger",
-        "redirect_uris": [redirect],
+        "redirect_uris": [wanted.redirect],
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
         "token_endpoint_auth_method": method,
         "application_type": "native",
     });
+    if let (Some(fields), Some(scope)) = (client_of.as_object_mut(), wanted.scope) {
+        // There are servers that give a client no scope but those that it was registered with.
+        fields.insert("scope".to_owned(), scope.into());
+    }
     let request = client(http, &endpoint).await?.post(endpoint.clone()).header(CONTENT_TYPE, "application/json");
     let response = request.body(client_of.to_string()).send().await;
     let response = response.map_err(|error| error.without_url().to_string())?;
-    let registered: Registered = answer(response, &endpoint).await?;
+    let registered: Registered = answer(response, &endpoint).await.map_err(|unanswered| unanswered.why)?;
     let token_endpoint_auth_method = registered.token_endpoint_auth_method.or_else(|| Some(method.to_owned()));
     Ok(Registered { token_endpoint_auth_method, ..registered })
 }
 
+/// A way in which a client proves who it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Proof {
+    /// Its id in the form, and nothing more.
+    Id,
+    /// Id and secret in the form.
+    Form,
+    /// Both in a header.
+    Header,
+    /// The same, and the id in the form too: the official Python SDK wants it there.
+    HeaderAndId,
+}
+
+impl Registered {
+    /// The ways to try, in order: the one that was agreed on, and those that servers want instead.
+    fn proofs(&self) -> &'static [Proof] {
+        match (&self.client_secret, self.token_endpoint_auth_method.as_deref()) {
+            (None, _) => &[Proof::Id],
+            (Some(_), Some(PUBLIC)) => &[Proof::Id, Proof::Form],
+            (Some(_), Some(POST)) => &[Proof::Form, Proof::HeaderAndId, Proof::Header],
+            (Some(_), _) => &[Proof::Header, Proof::HeaderAndId, Proof::Form],
+        }
+    }
+}
+
+/// Asks for tokens. A server that does not believe the client is asked in the other ways too, and the one that works is kept.
 async fn token(
     http: &Http,
     endpoint: &str,
-    registered: &Registered,
+    registered: &mut Registered,
     form: &[(&str, &str)],
 ) -> Result<TokenAnswer, String> {
     let endpoint = parsed(endpoint)?;
-    let mut body = url::form(form);
-    let mut request = client(http, &endpoint).await?.post(endpoint.clone());
-    match (&registered.client_secret, registered.token_endpoint_auth_method.as_deref()) {
-        (Some(secret), Some(POST)) => {
-            body += &format!("&{}", url::form(&[("client_id", &registered.client_id), ("client_secret", secret)]));
+    let mut refused: Option<String> = None;
+    for proof in registered.proofs() {
+        match token_by(http, &endpoint, registered, *proof, form).await {
+            Ok(answer) => {
+                if *proof == Proof::Form {
+                    registered.token_endpoint_auth_method = Some(POST.to_owned());
+                }
+                return Ok(answer);
+            }
+            Err(Unanswered { is_client: true, why }) => drop(refused.get_or_insert(why)),
+            Err(Unanswered { why, .. }) => return Err(refused.unwrap_or(why)),
         }
-        (Some(secret), method) if method != Some(PUBLIC) => {
-            request = request.basic_auth(url::encoded(&registered.client_id), Some(url::encoded(secret)));
-        }
-        _ => body += &format!("&{}", url::form(&[("client_id", &registered.client_id)])),
+    }
+    Err(refused.unwrap_or_default())
+}
+
+async fn token_by(
+    http: &Http,
+    endpoint: &Url,
+    registered: &Registered,
+    proof: Proof,
+    form: &[(&str, &str)],
+) -> Result<TokenAnswer, Unanswered> {
+    let secret = registered.client_secret.as_deref().unwrap_or_default();
+    let mut form = form.to_vec();
+    if proof != Proof::Header {
+        form.push(("client_id", &registered.client_id));
+    }
+    if proof == Proof::Form {
+        form.push(("client_secret", secret));
+    }
+    let mut request = client(http, endpoint).await?.post(endpoint.clone());
+    if matches!(proof, Proof::Header | Proof::HeaderAndId) {
+        request = request.basic_auth(url::encoded(&registered.client_id), Some(url::encoded(secret)));
     }
     let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded").header(ACCEPT, "application/json");
-    let response = request.body(body).send().await.map_err(|error| error.without_url().to_string())?;
-    let tokens: TokenAnswer = answer(response, &endpoint).await?;
-    if tokens.token_type.eq_ignore_ascii_case("bearer") && !tokens.access_token.is_empty() {
+    let response = request.body(url::form(&form)).send().await.map_err(|error| error.without_url().to_string())?;
+    let tokens: TokenAnswer = answer(response, endpoint).await?;
+    let is_bearer = tokens.token_type.as_ref().is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
+    if is_bearer && !tokens.access_token.is_empty() {
         Ok(tokens)
     } else {
-        Err(format!("{} gave no bearer token", endpoint.authority()))
+        Err(format!("{} gave no bearer token", endpoint.authority()).into())
     }
 }
 
@@ -344,8 +410,12 @@ fn s256(verifier: &str) -> String {
     URL_SAFE_NO_PAD.encode(Sha256::digest(verifier.as_bytes()))
 }
 
-fn ends(expires_in: Option<u64>) -> Option<u64> {
-    expires_in.map(|seconds| clock::now().saturating_add(seconds.saturating_mul(1000)))
+fn ends(expires_in: Option<&Value>) -> Option<u64> {
+    let seconds = match expires_in? {
+        Value::String(text) => text.trim().parse().ok(),
+        number => number.as_f64().map(|seconds| seconds as u64),
+    };
+    seconds.map(|seconds: u64| clock::now().saturating_add(seconds.saturating_mul(1000)))
 }
 
 #[cfg(test)]
@@ -363,7 +433,8 @@ mod tests {
         check(&[], false, PUBLIC);
         check(&[], true, BASIC);
         check(&[POST], true, POST);
-        check(&[POST, BASIC], true, BASIC);
+        check(&[POST, BASIC], true, POST);
+        check(&[BASIC], true, BASIC);
         check(&["private_key_jwt"], true, BASIC);
     }
 

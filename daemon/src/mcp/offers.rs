@@ -76,7 +76,11 @@ impl Servers {
         let server = self.one(name, at)?;
         let failed = |why: String| OfferError::Failed(name.to_owned(), format!("{uri}: {why}"));
         let params = json!({ "uri": uri });
-        let answer = at.ask(&server, |connection| async move { connection.ask("resources/read", params).await }).await;
+        let ask = |connection: Arc<Connection>| {
+            let params = params.clone();
+            async move { connection.ask("resources/read", params).await }
+        };
+        let answer = at.ask(&server, ask).await;
         let result = CallResult::of_resource(&answer.map_err(failed)?).map_err(failed)?;
         let result = result.redacted(|text| server.redacted(text));
         Ok(blocks(&format!("resource @{name}:{uri}"), result))
@@ -105,7 +109,11 @@ impl Servers {
         }
         let failed = |why: String| OfferError::Failed(name.to_owned(), format!("{prompt}: {why}"));
         let params = json!({ "name": prompt, "arguments": given });
-        let answer = at.ask(&server, |connection| async move { connection.ask("prompts/get", params).await }).await;
+        let ask = |connection: Arc<Connection>| {
+            let params = params.clone();
+            async move { connection.ask("prompts/get", params).await }
+        };
+        let answer = at.ask(&server, ask).await;
         let result = CallResult::of_prompt(&answer.map_err(failed)?).map_err(failed)?;
         let result = result.redacted(|text| server.redacted(text));
         Ok(blocks(&format!("prompt /{name}:{prompt}"), result))
@@ -136,18 +144,23 @@ impl Place<'_> {
         ServersOf { root: Some(self.workspace.rules_root()), session: Some(self.session) }
     }
 
-    /// Asks a server, which may have to be started; it has the time of a start for its answer too.
+    /// Asks a server, which may have to be started; it has the time of a start for its answer too. One that has forgotten the
+    /// session is asked once more in a new one.
     async fn ask<T, F: Future<Output = Result<T, Failure>> + Send>(
         &self,
         server: &Arc<Server>,
-        question: impl FnOnce(Arc<Connection>) -> F + Send,
+        question: impl Fn(Arc<Connection>) -> F + Send + Sync,
     ) -> Result<T, String> {
-        let connection = server.connection(self.workspace, self.session).await?;
-        let _used = connection.used();
         let limit = server.config.start_timeout();
-        match timeout(limit, question(connection.clone())).await {
-            Ok(answer) => answer.map_err(|failure| failure.to_string()),
-            Err(_) => Err(format!("no answer within {} s", limit.as_secs())),
+        let mut again = true;
+        loop {
+            let connection = server.connection(self.workspace, self.session).await?;
+            let _used = connection.used();
+            match timeout(limit, question(connection.clone())).await {
+                Ok(Err(Failure::Forgotten)) if std::mem::take(&mut again) => {}
+                Ok(answer) => return answer.map_err(|failure| failure.to_string()),
+                Err(_) => return Err(format!("no answer within {} s", limit.as_secs())),
+            }
         }
     }
 }

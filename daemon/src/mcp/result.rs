@@ -3,10 +3,8 @@
 //! Pure. Deliberately absent: how much of the text a model reads (`tool::output`).
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
+use base64::engine::general_purpose::{STANDARD as BASE64, STANDARD_NO_PAD as BASE64_LENIENT};
 use linger_protocol::message::{ContentBlock, MAX_IMAGE, image_type};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::provider::schema::fits;
@@ -38,20 +36,17 @@ pub(super) struct CallResult {
     pub(super) structured: Option<Value>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct ToolResult {
-    content: Vec<Content>,
-    structured_content: Option<Value>,
-    is_error: bool,
-}
+/// The most bytes of a string in a block that is shown as its JSON; a longer one is a picture or a file.
+const MAX_STRING: usize = 1 << 10;
+
+/// The most values of structured content that are looked for in the text.
+const MAX_VALUES: usize = 1000;
 
 /// A block of any kind: what it is, its `type` says.
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Default)]
 struct Content {
     r#type: String,
-    text: String,
+    text: Option<String>,
     data: String,
     mime_type: String,
     uri: String,
@@ -61,20 +56,112 @@ struct Content {
     resource: Option<Box<Content>>,
 }
 
-impl CallResult {
-    /// Reads the result of a server; fails if it is none.
-    pub(super) fn parse(json: &str) -> Result<Self, String> {
-        let written: ToolResult = read(json)?;
-        let mut result = Self { is_error: written.is_error, ..Self::default() };
-        for block in written.content {
-            result.add(block);
+impl Content {
+    /// Reads a block, where `null` is what is absent. Fails on a field that is no text.
+    fn of(block: &Value) -> Option<Self> {
+        let fields = block.as_object()?;
+        let text = |name: &str| match fields.get(name) {
+            None | Some(Value::Null) => Some(None),
+            Some(Value::String(text)) => Some(Some(text.clone())),
+            Some(_) => None,
+        };
+        let resource = match fields.get("resource") {
+            None | Some(Value::Null) => None,
+            Some(inner) => Some(Box::new(Self::of(inner)?)),
+        };
+        let mime_type = text("mimeType")?.or(text("mime_type")?).unwrap_or_default();
+        Some(Self {
+            r#type: text("type")?.unwrap_or_default(),
+            text: text("text")?,
+            data: text("data")?.unwrap_or_default(),
+            mime_type,
+            uri: text("uri")?.unwrap_or_default(),
+            name: text("name")?.unwrap_or_default(),
+            description: text("description")?.unwrap_or_default(),
+            blob: text("blob")?,
+            resource,
+        })
+    }
+
+    /// What it is: some servers leave the type of a text away.
+    fn kind(&self) -> &str {
+        match self.r#type.as_str() {
+            "" if self.text.is_some() => "text",
+            kind => kind,
         }
+    }
+}
+
+impl CallResult {
+    /// Reads the result of a server. What cannot be read of it is shown as it is.
+    pub(super) fn parse(json: &str) -> Self {
+        let mut result = Self::default();
+        let mut written: Value = serde_json::from_str(json).unwrap_or_else(|_| json.into());
+        let Some(fields) = written.as_object_mut() else {
+            result.value(&written);
+            return result;
+        };
+        let mut take = |name: &str| fields.remove(name).filter(|value| !value.is_null());
+        result.is_error = match take("isError") {
+            Some(Value::Bool(is_error)) => is_error,
+            Some(Value::String(text)) => text.eq_ignore_ascii_case("true"),
+            Some(Value::Number(number)) => number.as_f64() != Some(0.0),
+            _ => false,
+        };
+        let structured = take("structuredContent");
+        let has_content = match take("content") {
+            Some(content) => {
+                result.blocks(content);
+                true
+            }
+            None => false,
+        };
         // A server that gives structured content should give it as text too.
-        if let Some(structured) = written.structured_content.as_ref().filter(|_| result.text.trim().is_empty()) {
+        if let Some(structured) = structured.as_ref().filter(|structured| !is_said(structured, &result.text)) {
             result.say(&structured.to_string());
         }
-        result.structured = written.structured_content;
-        Ok(result)
+        // The result of another protocol, or of an older revision: all of it is what there is.
+        let others = fields.keys().any(|key| !key.starts_with('_') && key != "resultType");
+        if !has_content && structured.is_none() && others {
+            result.value(&written);
+        }
+        result.structured = structured;
+        result
+    }
+
+    /// Adds all blocks of a `content`: a list, or only one of them.
+    fn blocks(&mut self, content: Value) {
+        match content {
+            Value::Array(blocks) => blocks.into_iter().for_each(|block| self.block(block)),
+            // Some languages write an empty list so.
+            Value::Object(fields) if fields.is_empty() => {}
+            block => self.block(block),
+        }
+    }
+
+    /// Adds a block; one that cannot be read is shown as its JSON.
+    fn block(&mut self, block: Value) {
+        let known = Content::of(&block).filter(|it| match it.kind() {
+            "text" => it.text.is_some(),
+            "resource" => it.resource.is_some(),
+            "image" | "audio" => !it.data.is_empty(),
+            "resource_link" => !it.uri.is_empty() || !it.name.is_empty(),
+            _ => false,
+        });
+        match known {
+            Some(known) => self.add(known),
+            None if is_empty_text(&block) => {}
+            None => self.value(&block),
+        }
+    }
+
+    /// Shows a value: a string as it is, anything else as JSON without its long strings.
+    fn value(&mut self, value: &Value) {
+        match value {
+            Value::Null => {}
+            Value::String(text) => self.say(text),
+            other => self.say(&shortened(other).to_string()),
+        }
     }
 
     /// The same with `redact` applied to each text that people or models read, and to each file that is text.
@@ -105,49 +192,38 @@ impl CallResult {
         }
     }
 
-    /// Parses the result of `resources/read`.
+    /// Parses the result of `resources/read`; fails if it has no contents.
     pub(super) fn of_resource(json: &str) -> Result<Self, String> {
-        #[derive(Deserialize)]
-        struct ReadResource {
-            contents: Vec<Content>,
-        }
-        let ReadResource { contents } = read(json)?;
         let mut result = Self::default();
-        for content in contents {
-            match content.blob {
-                Some(data) => result.image(&content.mime_type, data),
-                None => result.say(&content.text),
+        for content in list(json, "contents")? {
+            match Content::of(&content) {
+                Some(Content { blob: Some(data), mime_type, .. }) => result.image(&mime_type, data),
+                Some(Content { text: Some(text), .. }) => result.say(&text),
+                _ => result.value(&content),
             }
         }
         Ok(result)
     }
 
-    /// Parses the result of `prompts/get`; text that the model is to have said is marked.
+    /// Parses the result of `prompts/get`, where text that the model is to have said is marked; fails if it has no messages.
     pub(super) fn of_prompt(json: &str) -> Result<Self, String> {
-        #[derive(Deserialize)]
-        struct GotPrompt {
-            messages: Vec<Message>,
-        }
-        #[derive(Deserialize)]
-        struct Message {
-            #[serde(default)]
-            role: String,
-            content: Content,
-        }
-        let GotPrompt { messages } = read(json)?;
         let mut result = Self::default();
-        for Message { role, content } in messages {
-            if role == "assistant" {
+        for mut message in list(json, "messages")? {
+            if message.get("role").is_some_and(|role| role == "assistant") {
                 result.say("[the model's answer:]");
             }
-            result.add(content);
+            match message.get_mut("content").map(Value::take) {
+                Some(content) => result.blocks(content),
+                None => result.value(&message),
+            }
         }
         Ok(result)
     }
 
     fn add(&mut self, block: Content) {
-        match (block.r#type.as_str(), block.resource) {
-            ("text", _) => self.say(&block.text),
+        let kind = block.kind().to_owned();
+        match (kind.as_str(), block.resource) {
+            ("text", _) => self.say(&block.text.unwrap_or_default()),
             ("image", _) => {
                 self.keep(String::new(), &block.mime_type, &block.data);
                 self.image(&block.mime_type, block.data);
@@ -160,7 +236,7 @@ impl CallResult {
                         self.keep(name, &resource.mime_type, &data);
                         self.image(&resource.mime_type, data);
                     }
-                    None => self.say(&resource.text),
+                    None => self.say(&resource.text.unwrap_or_default()),
                 }
             }
             ("resource_link", _) => {
@@ -190,7 +266,7 @@ impl CallResult {
 
     /// Keeps a file; without a name it is called what it is.
     fn keep(&mut self, name: String, content_type: &str, data: &str) {
-        let Ok(bytes) = BASE64.decode(data) else { return };
+        let Some(bytes) = decoded(data) else { return };
         if bytes.is_empty() || self.made.len() >= MAX_IMAGES {
             return;
         }
@@ -206,8 +282,9 @@ impl CallResult {
         if size as u64 > MAX_IMAGE || self.images.len() >= MAX_IMAGES {
             return self.say(&format!("[{what} of {size} bytes, left out]"));
         }
-        match BASE64.decode(&data).ok().as_deref().and_then(image_type) {
-            Some(media_type) => self.images.push(ContentBlock::image(media_type, data)),
+        let decoded = decoded(&data);
+        match decoded.as_deref().and_then(|bytes| Some((image_type(bytes)?, BASE64.encode(bytes)))) {
+            Some((media_type, data)) => self.images.push(ContentBlock::image(media_type, data)),
             None => self.say(&format!("[{what} of {size} bytes, left out]")),
         }
     }
@@ -220,13 +297,86 @@ impl CallResult {
     }
 }
 
-/// Reads an object that a server gave.
-fn read<T: DeserializeOwned>(json: &str) -> Result<T, String> {
-    // Serde would read a list as fields in their order.
-    let is_object = json.trim_start().starts_with('{');
-    let read =
-        if is_object { serde_json::from_str(json) } else { Err(serde::de::Error::custom("it is not an object")) };
-    read.map_err(|error: serde_json::Error| format!("the server's result cannot be read: {error}"))
+/// Whether a block is a text that says nothing.
+fn is_empty_text(block: &Value) -> bool {
+    let says_nothing = || block.get("text").is_some_and(Value::is_null);
+    block.is_null() || block.get("type").is_some_and(|kind| kind == "text") && says_nothing()
+}
+
+/// The items of a list in a result; one alone may stand without it.
+fn list(json: &str, name: &str) -> Result<Vec<Value>, String> {
+    let mut written: Value =
+        serde_json::from_str(json).map_err(|error| format!("the server's result cannot be read: {error}"))?;
+    match written.get_mut(name).map(Value::take) {
+        Some(Value::Array(items)) => Ok(items),
+        Some(Value::Object(fields)) if fields.is_empty() => Ok(Vec::new()),
+        Some(item @ Value::Object(_)) => Ok(vec![item]),
+        _ => Err(format!("the server's result has no `{name}`")),
+    }
+}
+
+/// A value without its long strings.
+fn shortened(value: &Value) -> Value {
+    match value {
+        Value::String(text) if text.len() > MAX_STRING => format!("[{} bytes, left out]", text.len()).into(),
+        Value::Array(items) => items.iter().map(shortened).collect(),
+        Value::Object(fields) => {
+            Value::Object(fields.iter().map(|(name, value)| (name.clone(), shortened(value))).collect())
+        }
+        other => other.clone(),
+    }
+}
+
+/// Whether the text says the structured content too: as JSON, or with all its values in other words.
+fn is_said(structured: &Value, text: &str) -> bool {
+    if text.trim().is_empty() {
+        return false;
+    }
+    if serde_json::from_str::<Value>(text).is_ok_and(|said| said == *structured) {
+        return true;
+    }
+    let (mut values, lower) = (Vec::new(), text.to_lowercase());
+    collect(structured, &mut values);
+    let has = |value: &&Value| match value {
+        Value::String(said) => {
+            let quoted = Value::from(said.as_str()).to_string();
+            text.contains(said.as_str()) || text.contains(quoted.trim_matches('"'))
+        }
+        Value::Number(number) => {
+            text.contains(&number.to_string()) || number.as_f64().is_some_and(|it| text.contains(&it.to_string()))
+        }
+        other => lower.contains(&other.to_string()),
+    };
+    values.len() <= MAX_VALUES && values.iter().all(has)
+}
+
+/// The values in a value that are no lists or objects, and not `null`.
+fn collect<'a>(value: &'a Value, found: &mut Vec<&'a Value>) {
+    match value {
+        Value::Null => {}
+        Value::Array(items) => items.iter().for_each(|item| collect(item, found)),
+        Value::Object(fields) => fields.values().for_each(|value| collect(value, found)),
+        leaf => found.push(leaf),
+    }
+}
+
+/// The bytes of a file: base64, perhaps on several lines, without padding, for addresses, or in a `data:` address.
+fn decoded(data: &str) -> Option<Vec<u8>> {
+    let data = data.trim_start();
+    let data = match data.strip_prefix("data:") {
+        Some(address) => address.split_once(";base64,")?.1,
+        None => data,
+    };
+    let letters: String = data
+        .chars()
+        .filter(|c| !c.is_whitespace() && *c != '=')
+        .map(|c| match c {
+            '-' => '+',
+            '_' => '/',
+            c => c,
+        })
+        .collect();
+    BASE64_LENIENT.decode(letters).ok()
 }
 
 /// How many bytes these are in base64.
@@ -243,7 +393,7 @@ mod tests {
     const PNG: &str = "iVBORw0KGgoA";
 
     fn check(result: Value, text: &str, images: usize, is_error: bool) {
-        let parsed = CallResult::parse(&result.to_string()).unwrap();
+        let parsed = CallResult::parse(&result.to_string());
         assert_eq!((parsed.text.as_str(), parsed.images.len(), parsed.is_error), (text, images, is_error));
     }
 
@@ -256,7 +406,7 @@ mod tests {
         let bad = json!({ "type": "image", "data": "AAAA", "mimeType": "image/png" });
         check(json!({ "content": [bad] }), "[image/png of 3 bytes, left out]", 0, false);
         let link = json!({ "type": "resource_link", "uri": "file:///a", "name": "a", "mimeType": "text/plain" });
-        let links = CallResult::parse(&json!({ "content": [link] }).to_string()).unwrap().links;
+        let links = CallResult::parse(&json!({ "content": [link] }).to_string()).links;
         let expect = ContentBlock::ResourceLink {
             uri: "file:///a".to_owned(),
             name: "a".to_owned(),
@@ -275,12 +425,11 @@ mod tests {
         check(json!({ "content": [blob] }), "[resource u]", 1, false);
         let pdf = json!({ "type": "resource", "resource": { "uri": "x://d/a.pdf", "blob": "JVBERg==", "mimeType": "application/pdf" } });
         let image = json!({ "type": "image", "data": PNG, "mimeType": "image/png" });
-        let made = CallResult::parse(&json!({ "content": [pdf, image] }).to_string()).unwrap().made;
+        let made = CallResult::parse(&json!({ "content": [pdf, image] }).to_string()).made;
         let made: Vec<_> = made.iter().map(|it| (&*it.name, &*it.content_type, it.bytes.len())).collect();
         assert_eq!(made, [("a.pdf", "application/pdf", 4), ("image.png", "image/png", 9)]);
         let audio = json!({ "type": "audio", "data": "AAAAAA==", "mimeType": "audio/wav" });
         check(json!({ "content": [audio] }), "[audio audio/wav of 4 bytes, left out]", 0, false);
-        check(json!({ "content": [{ "type": "video" }] }), "[content of type `video`, left out]", 0, false);
     }
 
     #[test]
@@ -289,7 +438,7 @@ mod tests {
         let link = |mime: usize, description: usize| {
             let (mime, description) = ("m".repeat(mime), "d".repeat(description));
             let link = json!({ "type": "resource_link", "uri": "file:///a", "name": "a", "mimeType": mime, "description": description });
-            CallResult::parse(&json!({ "content": [link] }).to_string()).unwrap().links.len()
+            CallResult::parse(&json!({ "content": [link] }).to_string()).links.len()
         };
         let room = MAX_LINK - "file:///aa".len();
         assert_eq!((link(room, 0), link(room + 1, 0)), (1, 0));
@@ -304,7 +453,7 @@ mod tests {
             json!({ "type": "resource", "resource": resource })
         };
         let content = json!([blob(b"TOKEN=hunter2\n"), blob(b"\xff\x00")]);
-        let result = CallResult::parse(&json!({ "content": content }).to_string()).unwrap();
+        let result = CallResult::parse(&json!({ "content": content }).to_string());
         let result = result.redacted(|text| text.replace("hunter2", "<redacted>"));
         let made: Vec<_> = result.made.iter().map(|it| (&*it.name, &*it.content_type, &*it.bytes)).collect();
         let expect = |bytes: &'static [u8]| ("<redacted>.txt", "text/<redacted>", bytes);
@@ -314,7 +463,7 @@ mod tests {
     #[test]
     fn structured_content_is_held_against_the_schema_of_the_tool() {
         let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
-        let misfit = |result: Value| CallResult::parse(&result.to_string()).unwrap().misfit(&schema);
+        let misfit = |result: Value| CallResult::parse(&result.to_string()).misfit(&schema);
         assert_eq!(misfit(json!({ "content": [], "structuredContent": { "n": 1 } })), None);
         let wrong = misfit(json!({ "content": [], "structuredContent": { "n": "one" } })).unwrap();
         assert!(wrong.contains("integer"), "{wrong}");
@@ -328,7 +477,57 @@ mod tests {
         let structured = json!({ "b": 1, "a": [2] });
         check(json!({ "content": [], "structuredContent": structured }), r#"{"b":1,"a":[2]}"#, 0, false);
         let said = json!([{ "type": "text", "text": "said" }]);
-        check(json!({ "content": said, "structuredContent": structured }), "said", 0, false);
+        check(json!({ "content": said, "structuredContent": structured }), "said\n{\"b\":1,\"a\":[2]}", 0, false);
+        // What the text says already in other words is not said again.
+        let content = json!({ "rows": [{ "town": "Chur", "m": 593.0, "old": true }], "next": null });
+        let said = |text: &str| json!({ "content": [{ "type": "text", "text": text }], "structuredContent": content });
+        for text in ["Chur (True): 593 m", r#"{"next":null,"rows":[{"m":593.0,"old":true,"town":"Ch\u0075r"}]}"#] {
+            check(said(text), text, 0, false);
+        }
+        check(said("1 town"), &format!("1 town\n{content}"), 0, false);
+    }
+
+    #[test]
+    fn a_block_that_cannot_be_read_is_shown_as_its_json_and_the_rest_stays() {
+        let good = json!({ "type": "text", "text": "good", "annotations": null, "_meta": null });
+        let with = |block: Value, shown: &str| {
+            let expect = if shown.is_empty() { "good".to_owned() } else { format!("{shown}\ngood") };
+            check(json!({ "content": [block, good], "isError": null, "structuredContent": null }), &expect, 0, false);
+        };
+        with(json!(null), "");
+        with(json!({ "type": "text", "text": null }), "");
+        with(json!("bare"), "bare");
+        with(json!({ "text": "untyped" }), "untyped");
+        with(json!({ "type": "text", "text": 7 }), r#"{"type":"text","text":7}"#);
+        with(json!({ "type": "text" }), r#"{"type":"text"}"#);
+        with(json!({ "type": "table", "rows": [1] }), r#"{"type":"table","rows":[1]}"#);
+        with(json!({ "type": "resource", "resource": null }), r#"{"type":"resource","resource":null}"#);
+        with(json!({ "type": "image", "data": [1] }), r#"{"type":"image","data":[1]}"#);
+        with(json!({ "type": "audio", "data": null }), r#"{"type":"audio","data":null}"#);
+        with(json!([1, 2]), "[1,2]");
+        with(json!({ "type": "film", "data": "x".repeat(2000) }), r#"{"type":"film","data":"[2000 bytes, left out]"}"#);
+        let resource = json!({ "uri": "u", "text": "words", "blob": null, "mimeType": null });
+        with(json!({ "type": "resource", "resource": resource }), "[resource u]\nwords");
+        check(json!({ "content": { "type": "text", "text": "alone" } }), "alone", 0, false);
+        check(json!({ "content": "bare", "isError": "true" }), "bare", 0, true);
+        check(json!({ "content": null, "isError": 1 }), "", 0, true);
+        check(json!({ "content": {} }), "", 0, false);
+        check(json!({ "toolResult": "old" }), r#"{"toolResult":"old"}"#, 0, false);
+        check(json!({ "_meta": {}, "resultType": "complete" }), "", 0, false);
+        check(json!("done"), "done", 0, false);
+        check(json!([1]), "[1]", 0, false);
+        check(json!(null), "", 0, false);
+    }
+
+    #[test]
+    fn an_image_is_read_however_its_base64_is_written() {
+        let (head, tail) = PNG.split_at(5);
+        for data in [format!("{head}\n{tail}\r\n"), format!("data:image/png;base64,{PNG}"), PNG.replace('=', "")] {
+            let result = CallResult::parse(
+                &json!({ "content": [{ "type": "image", "data": data, "mimeType": "image/png" }] }).to_string(),
+            );
+            assert_eq!(result.images, [ContentBlock::image("image/png", PNG.to_owned())], "{data:?}");
+        }
     }
 
     #[test]
@@ -342,11 +541,5 @@ mod tests {
         let got = CallResult::of_prompt(&messages.to_string()).unwrap();
         assert_eq!(got.text, "ask\n[the model's answer:]\nsure");
         assert!(CallResult::of_prompt("{}").is_err() && CallResult::of_resource("[]").is_err());
-    }
-
-    #[test]
-    fn what_is_no_result_is_an_error() {
-        assert!(CallResult::parse("[]").is_err() && CallResult::parse(r#"{"content": 5}"#).is_err());
-        assert_eq!(CallResult::parse("{}").unwrap(), CallResult::default());
     }
 }

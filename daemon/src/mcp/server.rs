@@ -23,12 +23,13 @@ use super::http::{Address, ServerLogin};
 use super::lines::Log;
 use super::listing::Listing;
 use super::login::Logins;
+use super::peer::FORGOTTEN;
 use super::settings::{OAuth, ServerConfig, variable_of};
 use crate::diagnostics::secret::{Redactor, Secret, SecretVariables};
 use crate::process::ledger::StartedFor;
 use crate::process::server::{Children, Spawn};
 use crate::provider::keys::Keys;
-use crate::sys::{disk, task};
+use crate::sys::{clock, disk, task};
 use crate::tool::Workspace;
 
 /// Services that start and reach servers.
@@ -111,6 +112,8 @@ struct ServerState {
     /// Not started again before.
     retry_at: Option<Instant>,
     error: Option<String>,
+    /// A turn has waited for its first list in vain: no other step waits for it.
+    is_late: bool,
     /// The last notices about it to turns.
     told: Vec<String>,
 }
@@ -166,6 +169,16 @@ impl Server {
     /// Why it failed last, if it runs nowhere since.
     pub(super) fn error(&self) -> Option<String> {
         self.state().error.clone()
+    }
+
+    /// Whether a turn has waited for its first list in vain.
+    pub(super) fn is_late(&self) -> bool {
+        self.state().is_late
+    }
+
+    /// A turn has waited for its first list in vain.
+    pub(super) fn set_late(&self) {
+        self.state().is_late = true;
     }
 
     /// The variables that it waits for.
@@ -357,7 +370,9 @@ impl Server {
         }
         let (place, mut launch) = self.launch(workspace, session);
         let mut state = self.state();
-        if let Some(slot) = state.instances.get(&place) {
+        let has_ended =
+            |status: &InstanceStatus| matches!(status, InstanceStatus::Running(connection) if connection.has_ended());
+        if let Some(slot) = state.instances.get(&place).filter(|slot| !has_ended(&slot.status.borrow())) {
             return slot.status.clone();
         }
         state.last += 1;
@@ -423,7 +438,7 @@ impl Server {
                 let connection = Arc::new(connection);
                 status.send_replace(InstanceStatus::Running(connection.clone()));
                 tokio::select! {
-                    why = connection.ended() => self.failed(&why, began.elapsed() > STEADY),
+                    why = connection.ended() => self.lost(&why, began.elapsed() > STEADY),
                     () = self.follow(&connection) => {}
                     () = idle(&connection) => {
                         tracing::info!(target: "mcp", server = self.name, "ended: it was idle");
@@ -449,10 +464,14 @@ impl Server {
             let listing = connection.list(&self.name).await?;
             Ok((connection, listing))
         };
-        let late = || Err(format!("it did not start within {} s", limit.as_secs()));
+        let began = clock::now();
+        let late = || Err(format!("it did not start within {} s{}", limit.as_secs(), self.log.wrote(began)));
         let (connection, listing) = timeout(limit, start).await.unwrap_or_else(|_| late())?;
         tracing::info!(target: "mcp", server = self.name, pid = connection.pid, tools = listing.tools.len(), "started");
-        self.state().error = None;
+        {
+            let mut state = self.state();
+            (state.error, state.is_late) = (None, false);
+        }
         self.set_listing(listing);
         Ok(connection)
     }
@@ -506,6 +525,16 @@ impl Server {
             state.listing = Some(listing.clone());
         }
         (self.listed)(self, &listing);
+    }
+
+    /// A connection has ended by itself.
+    fn lost(&self, why: &str, was_steady: bool) {
+        if why == FORGOTTEN {
+            // It runs: the next call begins a new session, at once.
+            tracing::info!(target: "mcp", server = self.name, why, "a new session is due");
+        } else {
+            self.failed(why, was_steady);
+        }
     }
 
     fn failed(&self, why: &str, was_steady: bool) {

@@ -82,7 +82,7 @@ impl Servers {
         let needed = |server: &Arc<Server>| server.config.required || server.listing().is_none();
         let needed: Vec<Arc<Server>> = all.into_iter().filter(needed).collect();
         // All at once: the slowest is waited for, not the sum.
-        let fresh: Vec<bool> = needed.iter().map(|server| server.error().is_none()).collect();
+        let fresh: Vec<bool> = needed.iter().map(|server| server.error().is_none() && !server.is_late()).collect();
         needed.iter().for_each(|server| server.begin(workspace, session));
         let first_sight = Instant::now() + FIRST_SIGHT;
         for (server, fresh) in needed.into_iter().zip(fresh) {
@@ -94,7 +94,10 @@ impl Servers {
                 match timeout_at(first_sight, server.connection(workspace, session)).await {
                     Ok(Ok(_)) => {}
                     Ok(Err(why)) => notices.push(format!("the MCP server {name} cannot be started: {why}")),
-                    Err(_) => notices.push(format!("the MCP server {name} is still starting; its tools come later")),
+                    Err(_) => {
+                        server.set_late();
+                        notices.push(format!("the MCP server {name} is still starting; its tools come later"));
+                    }
                 }
             }
         }

@@ -10,8 +10,9 @@ use tokio::time::Instant;
 
 use super::connection::{CallError, Hears};
 use super::listing::ToolInfo;
-use super::peer::{Progress, ServerRequest};
+use super::peer::{Failure, Progress, ServerRequest};
 use super::result::CallResult;
+use super::schema::mended;
 use super::server::Server;
 use crate::sys::task;
 use crate::tool::output::Output;
@@ -22,6 +23,9 @@ use crate::tool::{
 
 /// The time between two lines of progress: each is a row in the store.
 const PROGRESS_PAUSE: Duration = Duration::from_millis(250);
+
+/// JSON-RPC's codes of requests that are not run: what cannot be read, what makes no sense, an unknown method, bad arguments.
+const REFUSALS: [i64; 4] = [-32700, -32600, -32601, -32602];
 
 /// The longest message of progress, in bytes: a line.
 const MAX_PROGRESS: usize = 512;
@@ -114,30 +118,18 @@ impl McpCall {
         let session = context.call.split('/').next().unwrap_or_default().to_owned();
         let ask = context.ask.clone();
         let mut output = Output::to(context.output, context.blobs);
-        let limit = self.server.config.timeout();
         let name = &self.server.name;
-        let connection = match self.server.connection(&self.workspace, &session).await {
-            Ok(connection) => connection,
-            Err(why) => {
-                let text = format!("not run: the MCP server {name} cannot be started: {why}");
-                return ToolOutput::error(self.server.redacted(&text));
-            }
-        };
         let mut following = Following { server: &self.server, ask, output: &mut output, shown: Shown::default() };
-        let called = connection.call(&self.tool, &self.input, limit, &mut following).await;
-        let result = match called {
-            Ok(result) => result,
-            Err(CallError::Refused(why)) => {
-                let text = format!("the MCP server {name} refused the call: {why}");
-                CallResult { text, is_error: true, ..CallResult::default() }
+        let result = match self.called(&session, &mut following).await {
+            Ok(mut result) => {
+                if result.is_error && result.text.trim().is_empty() {
+                    result.text = format!("[the tool failed without a reason: the MCP server {name} gave none]");
+                }
+                result
             }
-            Err(CallError::TimedOut) => {
-                let text = format!("[timed out: the MCP server {name} said nothing for {} s]", limit.as_secs());
-                return ToolOutput { outcome: Outcome::TimedOut, ..ToolOutput::error(text) };
-            }
-            Err(CallError::Ended(why)) => {
-                let text = format!("interrupted, outcome unknown: the MCP server {name} is gone: {why}");
-                return ToolOutput { outcome: Outcome::Unknown, ..ToolOutput::error(self.server.redacted(&text)) };
+            Err(failed) => {
+                let (outcome, text) = failed.told(name, self.server.config.timeout());
+                return ToolOutput { outcome, ..ToolOutput::error(self.server.redacted(&text)) };
             }
         };
         let (result, misfit) = self.checked(result).await;
@@ -166,6 +158,19 @@ impl McpCall {
         ToolOutput { content, is_error, output, whole, notices, made, ..ToolOutput::text("") }
     }
 
+    /// The server's result. A call that a server has not taken because it has forgotten the session is made once more in a new one.
+    async fn called(&self, session: &str, following: &mut Following<'_>) -> Result<CallResult, Failed> {
+        let limit = self.server.config.timeout();
+        let mut again = true;
+        loop {
+            let connection = self.server.connection(&self.workspace, session).await.map_err(Failed::NoConnection)?;
+            match connection.call(&self.tool, &self.input, limit, following).await {
+                Err(CallError::Failure(Failure::Forgotten)) if std::mem::take(&mut again) => {}
+                called => return called.map_err(Failed::Call),
+            }
+        }
+    }
+
     /// The result, and what is wrong with it by the tool's output schema.
     async fn checked(&self, result: CallResult) -> (CallResult, Option<String>) {
         let Some(schema) = self.tool.output_schema.clone() else { return (result, None) };
@@ -178,6 +183,57 @@ impl McpCall {
             let text = format!("the result cannot be checked: {error}");
             (CallResult { text, is_error: true, ..CallResult::default() }, None)
         })
+    }
+}
+
+/// Why a call has no result of its tool.
+enum Failed {
+    /// The server cannot be started or reached.
+    NoConnection(String),
+    Call(CallError),
+}
+
+impl Failed {
+    /// What became of the call as far as that is known, and what the model is told.
+    fn told(self, name: &str, limit: Duration) -> (Outcome, String) {
+        let error = match self {
+            Self::NoConnection(why) => {
+                return (Outcome::Ran, format!("not run: the MCP server {name} cannot be started: {why}"));
+            }
+            Self::Call(error) => error,
+        };
+        let failure = match error {
+            CallError::TimedOut => {
+                let text = format!("[timed out: the MCP server {name} said nothing for {} s]", limit.as_secs());
+                return (Outcome::TimedOut, text);
+            }
+            CallError::Unfit(why) => return (Outcome::Ran, format!("the call of the MCP server {name} failed: {why}")),
+            CallError::Failure(failure) => failure,
+        };
+        match failure {
+            Failure::Refused { code, message } if REFUSALS.contains(&code) => {
+                (Outcome::Ran, format!("the MCP server {name} refused the call: {message}"))
+            }
+            Failure::Refused { message, .. } => {
+                (Outcome::Ran, format!("the MCP server {name} answered with an error: {message}"))
+            }
+            Failure::Unreadable(text) => {
+                let text = format!("the MCP server {name} answered, but not so that the answer can be read: {text}");
+                (Outcome::Ran, text)
+            }
+            Failure::NotTaken(why) => {
+                (Outcome::Ran, format!("not run: the MCP server {name} did not take the call: {why}"))
+            }
+            Failure::Forgotten => {
+                (Outcome::Ran, format!("not run: the MCP server {name} knows neither its session nor the new one"))
+            }
+            Failure::Lost(why) => {
+                (Outcome::Unknown, format!("interrupted, outcome unknown: the MCP server {name}: {why}"))
+            }
+            Failure::Ended(why) => {
+                (Outcome::Unknown, format!("interrupted, outcome unknown: the MCP server {name} is gone: {why}"))
+            }
+        }
     }
 }
 
@@ -198,14 +254,23 @@ impl Hears for Following<'_> {
         })
     }
 
-    fn asked(&mut self, ServerRequest { method, params, reply }: ServerRequest) -> BoxFuture<'static, ()> {
+    fn asked(&mut self, asked: ServerRequest) -> BoxFuture<'static, ()> {
+        let ServerRequest { method, params, is_certain, reply } = asked;
         let text = params.get("message").and_then(Value::as_str).unwrap_or_default();
-        let text = self.server.redacted(&format!("the MCP server {} asks: {text}", self.server.name));
-        let schema = params.get("requestedSchema").map(|schema| self.server.redacted(&schema.to_string()));
+        let whose = if is_certain { "" } else { " (perhaps because of a call of another session)" };
+        let text = self.server.redacted(&format!("the MCP server {} asks{whose}: {text}", self.server.name));
+        let schema = params
+            .get("requestedSchema")
+            .filter(|schema| !schema.is_null())
+            .map(|schema| self.server.redacted(&schema.to_string()));
         let schema = schema.and_then(|schema| serde_json::from_str(&schema).ok());
-        let schema = schema.unwrap_or_else(|| json!({ "type": "object" }));
+        let schema = match schema {
+            // Where `null` is what is absent, it would be no schema.
+            Some(Value::Object(fields)) => Value::Object(mended(fields).0),
+            _ => json!({ "type": "object" }),
+        };
         // An address to visit cannot be shown.
-        let is_form = params.get("mode").is_none_or(|mode| mode == "form");
+        let is_form = params.get("mode").is_none_or(|mode| mode.is_null() || mode == "form");
         let usual = defaults(&schema);
         let asking = is_form.then(|| (self.ask)(Choice { text, wants: Wants::Fields(schema) }));
         Box::pin(async move {

@@ -42,6 +42,8 @@ const ERROR_BODY: Duration = Duration::from_secs(5);
 const BATCH: usize = 64 << 10;
 /// The timeout for the rest of a body after a complete answer, so that its connection can be reused.
 const DRAIN: Duration = Duration::from_secs(1);
+/// How long the end of a stream may take after the answer is over: some servers leave the connection open.
+const LAST_PIECE: Duration = Duration::from_secs(2);
 /// The largest `Retry-After` that is parsed, in seconds.
 const MAX_RETRY_AFTER: f64 = 30.0 * 86_400.0;
 
@@ -118,6 +120,8 @@ struct ResponseReader {
     decoder: Box<dyn Decoder>,
     /// Body bytes so far.
     received: usize,
+    /// When the stream is at its end, because the answer is over.
+    ends: Option<Instant>,
 }
 
 impl std::fmt::Debug for HttpStream {
@@ -199,6 +203,12 @@ impl HttpStream {
             AttemptState::Sending(..) | AttemptState::Ended => None,
         };
         let Deadline { at: deadline, is_hard, failure: late } = self.deadlines.next(now, gathered);
+        let deadline = match &mut self.state {
+            AttemptState::Reading(reading) if reading.decoder.is_finished() => {
+                deadline.min(*reading.ends.get_or_insert(now + LAST_PIECE))
+            }
+            _ => deadline,
+        };
         match &mut self.state {
             AttemptState::Ended => {}
             // A stream that always has data would never reach its timeout below.
@@ -224,8 +234,14 @@ impl HttpStream {
         *response.headers_mut() = HeaderMap::new();
         if let AttemptState::Sending(_, opening) = std::mem::replace(&mut self.state, AttemptState::Ended) {
             let (framer, decoder) = (Framer::new(opening.codec.framing()), opening.codec.decoder());
-            self.state =
-                AttemptState::Reading(Box::new(ResponseReader { response, opening, framer, decoder, received: 0 }));
+            self.state = AttemptState::Reading(Box::new(ResponseReader {
+                response,
+                opening,
+                framer,
+                decoder,
+                received: 0,
+                ends: None,
+            }));
         }
     }
 }
@@ -354,7 +370,13 @@ async fn send(endpoint: Endpoint, encoded: super::types::HttpRequest) -> Result<
     let target = Target::of(&endpoint, &encoded.path).await?;
     let request = post(&target, encoded.body, &encoded.headers);
     let response = send_authorized(&endpoint, &target, request, encoded.headers).await?;
-    let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let header = |name: &str| response.headers().get(name).and_then(|text| text.to_str().ok()).unwrap_or_default();
+    let packed = header("content-encoding").trim();
+    if !packed.is_empty() && !packed.eq_ignore_ascii_case("identity") {
+        let message = format!("the answer is compressed ({}), which was not asked for", one_line(packed));
+        return Err(failed(FailureClass::Rejected, message));
+    }
+    let kind = header("content-type");
     if !kind.starts_with("text/html") {
         return Ok(response);
     }

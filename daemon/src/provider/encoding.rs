@@ -255,6 +255,32 @@ mod tests {
     }
 
     #[test]
+    fn a_failed_result_is_one_in_each_format() {
+        let failed = |is_error: bool| {
+            let content = vec![ContentBlock::text("3 rows")];
+            [
+                user(vec![ContentBlock::text("hi")]),
+                assistant("p/m", vec![call("c1", "ls", json!({}), None)]),
+                user(vec![ContentBlock::ToolResult { call_id: "c1".into(), is_error, content }]),
+            ]
+        };
+        for kind in KINDS {
+            let codec = catalogue::codec(kind, Compat::NONE).unwrap();
+            let body = |messages: &[Message]| {
+                let encoded = Encoding::default().encode(codec.as_ref(), &request(messages));
+                String::from_utf8(encoded.body).unwrap()
+            };
+            let (bad, good) = (body(&failed(true)), body(&failed(false)));
+            let says = match kind {
+                ProviderKind::Anthropic => "\"is_error\":true",
+                ProviderKind::Gemini => "{\"error\":",
+                _ => "[failed] 3 rows",
+            };
+            assert!(bad.contains(says) && !good.contains(says), "{}: {bad}", kind.name());
+        }
+    }
+
+    #[test]
     fn short_names_are_nine_letters_or_digits_and_unique() {
         let call = |call_id: &str, id: &str| call(call_id, "ls", json!({}), Some(json!({ "id": id })));
         let mut names = CallNames::short();

@@ -4,6 +4,7 @@
 //! so the phrases are tables.
 //! Deliberately absent: transport errors (`transport_error`), and retries (`retry`).
 
+mod place;
 mod window;
 mod words;
 
@@ -13,7 +14,10 @@ use serde_json::Value;
 
 use super::types::{Failure, FailureClass, Parameter};
 use super::wire::with_good_escapes;
-use words::{ALTERNATE, ALTERNATE_HINT, HISTORY, IMAGES, NO_IMAGES, NOUNS, QUOTA, REASONING, TOO_LONG};
+use words::{
+    ALTERNATE, ALTERNATE_HINT, HISTORY, IMAGES, LENGTHS, LIMITS, NO_IMAGES, NOT_LENGTHS, NOUNS, QUOTA, REASONING,
+    TOO_LONG,
+};
 
 /// The longest error text that is passed on.
 const MAX_MESSAGE: usize = 600;
@@ -36,7 +40,9 @@ impl Failure {
         let parsed: Value = serde_json::from_str(&with_good_escapes(&text)).unwrap_or_default();
         // Google's compatible endpoint wraps its error in a list.
         let parsed = parsed.get(0).unwrap_or(&parsed);
-        let error = parsed.get("error").unwrap_or(parsed);
+        let usual = parsed.get("error").unwrap_or(parsed);
+        let flat = parsed.as_object().and_then(place::flat).filter(|_| error_text(usual).is_empty());
+        let error = flat.as_ref().unwrap_or(usual);
         let said = error_text(error);
         // The body may echo the request, which may contain any phrase.
         let told = if said.is_empty() { text.split(INPUT).next().unwrap_or_default() } else { &said };
@@ -55,6 +61,11 @@ impl Failure {
             (Some(kind), false) => format!("{status} {kind}: {said}"),
         };
         Self { class, message: advised(whole_line(&message)), retry_after: asked_wait(error) }
+    }
+
+    /// The failure in a piece of a stream that is called so, or in a whole body without a name; `None` if there is none in it.
+    pub(super) fn in_event(event: &str, data: &str) -> Option<Self> {
+        place::error_in(event, data).map(|error| Self::in_stream(&error))
     }
 
     /// The failure of an error within a stream.
@@ -121,7 +132,11 @@ fn kinds(error: &Value) -> Vec<&str> {
 
 /// The status in the code of an error in a stream: a number, or with LiteLLM a number as a string.
 fn status_of(error: &Value) -> Option<u16> {
-    match error.get("code")? {
+    status_in(error.get("code")?)
+}
+
+fn status_in(code: &Value) -> Option<u16> {
+    match code {
         Value::String(code) => as_status(code),
         code => as_status(&code.to_string()),
     }
@@ -174,7 +189,7 @@ fn classify(status: Option<u16>, kinds: &[&str], said: &str) -> FailureClass {
         return FailureClass::Rejected;
     }
     // Without a status, only a name tells that the request itself is refused.
-    let invalid = status.is_none() && is(&"invalid_request_error");
+    let invalid = status.is_none() && kinds.iter().any(|kind| class_of(kind) == Some(FailureClass::Rejected));
     let undecipherable = status.is_none() && is(&"invalid_encrypted_content");
     let says = |rows: &[&[&str]]| rows.iter().any(|row| row.iter().all(has));
     if (matches!(status, Some(400 | 422)) || invalid) && says(&REASONING) {
@@ -191,6 +206,10 @@ fn classify(status: Option<u16>, kinds: &[&str], said: &str) -> FailureClass {
     let refused = matches!(status, Some(400 | 415 | 422)) || invalid;
     if (refused && is_of_images(kinds, &said)) || (status == Some(500) && NO_IMAGES.iter().any(has)) {
         return FailureClass::Images;
+    }
+    let may_be = matches!(status, None | Some(400 | 413 | 422 | 500));
+    if may_be && is_of_length(&said) {
+        return FailureClass::PerhapsTooLong;
     }
     // Google answers a wrong key with 400.
     if said.contains("api key not valid") {
@@ -224,8 +243,31 @@ fn class_of(kind: &str) -> Option<FailureClass> {
         | "server_error"
         | "internal_error"
         | "internal_server_error" => Some(FailureClass::Overloaded),
-        _ => None,
+        _ => like(kind),
     }
+}
+
+/// The class of an error by a name that says the same in another spelling: `BadRequestError`, `ThrottlingException`.
+fn like(kind: &str) -> Option<FailureClass> {
+    let plain: String = kind.chars().filter(|c| c.is_ascii_alphanumeric()).map(|c| c.to_ascii_lowercase()).collect();
+    let has = |words: &[&str]| words.iter().any(|word| plain.contains(word));
+    if has(&["ratelimit", "throttl", "toomanyrequests", "overload", "unavailable", "internalserver", "timeout"]) {
+        Some(FailureClass::Overloaded)
+    } else if has(&["authenticat", "unauthorized", "apikey"]) {
+        Some(FailureClass::Auth)
+    } else if has(&["accessdenied", "forbidden", "permissiondenied"]) {
+        Some(FailureClass::Forbidden)
+    } else if has(&["badrequest", "invalidparam", "invalidrequest", "invalidargument", "validation"]) {
+        Some(FailureClass::Rejected)
+    } else {
+        None
+    }
+}
+
+/// Whether a refusal that is in no table may be one of a context that is too long. `said` is in lower case.
+fn is_of_length(said: &str) -> bool {
+    let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    has(&LENGTHS) && has(&LIMITS) && !has(&NOT_LENGTHS)
 }
 
 /// `message`, with advice about a setting in front, if one helps.

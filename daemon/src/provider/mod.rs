@@ -38,6 +38,7 @@ pub mod parameter;
 pub mod preset;
 pub mod public;
 pub mod reached;
+pub mod refused_tools;
 mod response_builder;
 pub mod responses;
 pub mod retry;
@@ -60,6 +61,7 @@ mod unstreamed;
 #[path = "../../../tests/src/model/wellformed/mod.rs"]
 pub mod wellformed;
 mod wire;
+pub mod written_call;
 
 pub use attempt::{Provider, Stream};
 pub use encoding::Encoding;
@@ -68,4 +70,4 @@ pub use types::{
     Codec, Decoder, Encoder, Failure, FailureClass, Framing, HttpRequest, ImageCodec, Images, Message, Request,
     RequestPrefix, Response, Stop, StreamEvent, ToolSpec,
 };
-pub(crate) use wire::{json_size, with_good_escapes};
+pub(crate) use wire::{json_size, unwrapped_arguments, with_good_escapes};

@@ -350,7 +350,9 @@ impl ResponseBuilder {
                 return self.fail(Failure { class: FailureClass::Rejected, message, retry_after: None }, out);
             }
             self.ended = true;
-            out.push(StreamEvent::Done(Response { content, stop: self.stop, usage: self.usage }));
+            let has_calls = content.iter().any(|block| matches!(block, ContentBlock::ToolUse { .. }));
+            let stop = if self.stop == Stop::NoCalls && has_calls { Stop::End } else { self.stop };
+            out.push(StreamEvent::Done(Response { content, stop, usage: self.usage }));
         }
     }
 

@@ -218,7 +218,7 @@ fn describe(request: &Request<'_>) -> String {
     lines.join("\n")
 }
 
-/// Each call has one result in the next message, and nothing is empty.
+/// Each call has one result in the next message, and no user's message is empty. An empty answer is left out by each format.
 fn check(request: &Request<'_>) {
     let asks = |content: &[ContentBlock]| -> Vec<CallId> {
         let call = |block: &ContentBlock| match block {
@@ -236,7 +236,8 @@ fn check(request: &Request<'_>) {
     };
     let mut open: Vec<CallId> = Vec::new();
     for message in request.messages {
-        assert!(!message.content.is_empty(), "an empty message: {:?}", request.messages);
+        let is_answer = message.role == Role::Assistant;
+        assert!(is_answer || !message.content.is_empty(), "an empty message: {:?}", request.messages);
         assert_eq!(gives(&message.content), open, "{:?}", request.messages);
         open = asks(&message.content);
     }

@@ -81,7 +81,7 @@ impl Opening {
             return None;
         }
         let answer: Value = serde_json::from_str(&with_good_escapes(&String::from_utf8_lossy(&self.whole))).ok()?;
-        let is_error = answer.get("error").is_some_and(|error| !error.is_null());
+        let is_error = Failure::in_event("", &answer.to_string()).is_some();
         (!is_error).then(|| self.codec.as_event(answer).to_string())
     }
 
@@ -90,11 +90,12 @@ impl Opening {
         if self.kind != BodyKind::Whole {
             return None;
         }
-        match (reason, serde_json::from_str::<Value>(&with_good_escapes(&String::from_utf8_lossy(&self.whole)))) {
-            (_, Ok(answer)) => {
-                // Responses say so of good answers too.
-                let error = answer.get(0).unwrap_or(&answer).get("error").filter(|error| !error.is_null());
-                Some(error.map_or_else(at_once, |error| self.said(Failure::in_stream(error))))
+        let whole = String::from_utf8_lossy(&self.whole);
+        let whole = with_good_escapes(&whole);
+        match (reason, serde_json::from_str::<serde::de::IgnoredAny>(&whole)) {
+            (_, Ok(_)) => {
+                let failure = Failure::in_event("", &whole);
+                Some(failure.map_or_else(at_once, |failure| self.said(failure)))
             }
             (Some(reason), Err(_)) => Some(reason.clone()),
             (None, Err(_)) => Some(self.said(failed(FailureClass::Stream, ""))),

@@ -17,6 +17,13 @@ const MAX_TOKENS: u64 = 1_000_000_000;
 /// The text of an otherwise empty tool result.
 const NO_OUTPUT: &str = "(no output)";
 
+/// The beginning of a failed result in formats that cannot say so otherwise.
+const FAILED: &str = "[failed] ";
+
+/// How results begin that say by themselves that the call failed or was not run, in lower case.
+const SAYS_FAILED: [&str; 8] =
+    ["[failed", "error", "fail", "not run", "[timed out", "interrupted", "[the tool failed", "denied"];
+
 /// The text of an otherwise empty user message.
 pub(super) const NOTHING_SAID: &str = "(an empty message)";
 
@@ -103,7 +110,10 @@ pub(super) fn tool_name(name: &str) -> String {
 pub(super) fn arguments(input: &Value) -> Value {
     match input {
         Value::Object(_) => without_nul_in(input),
-        Value::String(raw) => json!({ "invalid_arguments": without_nul(raw) }),
+        Value::String(raw) => match unwrapped_arguments(raw) {
+            Some(object) => without_nul_in(&object),
+            None => json!({ "invalid_arguments": without_nul(raw) }),
+        },
         other => json!({ "invalid_arguments": other.to_string() }),
     }
 }
@@ -138,6 +148,24 @@ pub(super) fn result_blocks(content: &[ContentBlock]) -> Vec<ContentBlock> {
         .collect();
     if blocks.is_empty() {
         blocks.push(ContentBlock::text(NO_OUTPUT));
+    }
+    blocks
+}
+
+/// The same for a format that has no field for failures: a failed result begins with a word that says so.
+pub(super) fn marked_result_blocks(content: &[ContentBlock], is_error: bool) -> Vec<ContentBlock> {
+    let mut blocks = result_blocks(content);
+    if !is_error {
+        return blocks;
+    }
+    match blocks.iter_mut().find_map(|block| if let ContentBlock::Text { text } = block { Some(text) } else { None }) {
+        Some(text) => {
+            let start: String = text.trim_start().chars().take(20).collect::<String>().to_ascii_lowercase();
+            if !SAYS_FAILED.iter().any(|words| start.starts_with(words)) {
+                text.insert_str(0, FAILED);
+            }
+        }
+        None => blocks.insert(0, ContentBlock::text(FAILED.trim_end())),
     }
     blocks
 }
@@ -183,6 +211,89 @@ pub(super) fn parse_arguments(raw: &str) -> Value {
     }
 }
 
+/// The object that a model's arguments are in all but their wrapping: as JSON in a string or in a list of its own, in a code fence,
+/// with raw line ends in strings, or the same twice.
+pub(crate) fn unwrapped_arguments(raw: &str) -> Option<Value> {
+    unwrapped(raw, MAX_WRAPPINGS)
+}
+
+/// The most wrappings around arguments.
+const MAX_WRAPPINGS: usize = 4;
+
+fn unwrapped(raw: &str, left: usize) -> Option<Value> {
+    let text = raw.trim().trim_start_matches('\u{feff}');
+    if text.is_empty() {
+        return Some(json!({}));
+    }
+    let left = left.checked_sub(1)?;
+    if let Some(inner) = in_fence(text) {
+        return unwrapped(inner, left);
+    }
+    let good = with_good_escapes(text);
+    let escaped = with_escaped_controls(&good);
+    match serde_json::from_str(&good).or_else(|_| serde_json::from_str(&escaped)) {
+        Ok(object @ Value::Object(_)) => Some(object),
+        Ok(Value::Null) => Some(json!({})),
+        Ok(Value::String(inner)) if inner.trim_start().starts_with(['{', '"', '[']) => unwrapped(&inner, left),
+        Ok(Value::Array(items)) => match &items[..] {
+            [object @ Value::Object(_)] => Some(object.clone()),
+            _ => None,
+        },
+        Ok(_) => None,
+        Err(_) => repeated(&escaped),
+    }
+}
+
+/// The text in a code fence that is all there is.
+pub(super) fn in_fence(text: &str) -> Option<&str> {
+    let inner = text.strip_prefix("```")?.strip_suffix("```")?;
+    let (first, rest) = inner.split_once('\n')?;
+    let is_language = first.trim().chars().all(|c| c.is_ascii_alphanumeric());
+    Some(if is_language { rest } else { inner })
+}
+
+/// The object that a text consists of several times, or that only tags of a model's template follow.
+fn repeated(text: &str) -> Option<Value> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    let first = values.next()?.ok().filter(Value::is_object)?;
+    loop {
+        let rest = text.get(values.byte_offset()..)?.trim();
+        if rest.is_empty() || is_tag(rest) {
+            return Some(first);
+        }
+        if values.next()?.ok()? != first {
+            return None;
+        }
+    }
+}
+
+/// Whether a text is the end of a template: `</tool_call>`, `<|im_end|>`.
+fn is_tag(text: &str) -> bool {
+    let inner = text.strip_prefix('<').and_then(|text| text.strip_suffix('>'));
+    inner.is_some_and(|inner| inner.starts_with(['/', '|']) && !inner.contains(['<', '{', '"']))
+}
+
+/// `text`, JSON, with control characters in its strings as escapes.
+fn with_escaped_controls(text: &str) -> Cow<'_, str> {
+    if !text.bytes().any(|byte| byte < b' ') {
+        return text.into();
+    }
+    let (mut out, mut in_string, mut is_escaped) = (String::with_capacity(text.len()), false, false);
+    for c in text.chars() {
+        match c {
+            '\0'..='\x1f' if in_string => out.push_str(&format!("\\u{:04x}", c as u32)),
+            _ => out.push(c),
+        }
+        (in_string, is_escaped) = match c {
+            _ if is_escaped => (in_string, false),
+            '\\' if in_string => (true, true),
+            '"' => (!in_string, false),
+            _ => (in_string, false),
+        };
+    }
+    out.into()
+}
+
 /// Raises `total` to the count at `pointer`: counts only grow within a response.
 pub(super) fn count(total: &mut u64, fields: &Value, pointer: &str) {
     let said = fields.pointer(pointer).and_then(|n| n.as_u64().or_else(|| n.as_f64().map(|n| n as u64)));
@@ -192,6 +303,57 @@ pub(super) fn count(total: &mut u64, fields: &Value, pointer: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn arguments_are_an_object_however_they_are_wrapped() {
+        let object = json!({"a": "x\ny", "b": [1]});
+        let plain = object.to_string();
+        for raw in [
+            plain.clone(),
+            Value::from(plain.as_str()).to_string(),
+            Value::from(Value::from(plain.as_str()).to_string()).to_string(),
+            format!("```json\n{plain}\n```"),
+            format!("```\n{plain}```"),
+            format!("[{plain}]"),
+            "{\"a\": \"x\ny\", \"b\": [1]}".to_owned(),
+            format!("{plain}{plain}"),
+            format!("{plain}\n{plain}\n{plain}"),
+            format!("{plain}</tool_call>"),
+            format!("{plain}<|im_end|>"),
+        ] {
+            assert_eq!(unwrapped_arguments(&raw), Some(object.clone()), "{raw}");
+            assert_eq!(arguments(&parse_arguments(&raw)), object, "{raw}");
+        }
+        for raw in ["", " ", "null", "{}", "\"{}\""] {
+            assert_eq!(unwrapped_arguments(raw), Some(json!({})), "{raw}");
+        }
+        for raw in [
+            "{\"a\": 1}{\"a\": 2}",
+            "{\"a\": \"cut",
+            "[1]",
+            "[{},{}]",
+            "\"text\"",
+            "\"\"",
+            "5",
+            "ls -l",
+            "{\"a\": 1} and so on",
+        ] {
+            assert_eq!(unwrapped_arguments(raw), None, "{raw}");
+        }
+    }
+
+    #[test]
+    fn a_failed_result_says_so_where_the_format_does_not() {
+        let check = |text: &str, expect: &str| {
+            let content: Vec<ContentBlock> = (!text.is_empty()).then(|| ContentBlock::text(text)).into_iter().collect();
+            assert_eq!(marked_result_blocks(&content, true), [ContentBlock::text(expect)]);
+            assert_eq!(marked_result_blocks(&content, false), result_blocks(&content));
+        };
+        check("", "[failed] (no output)");
+        check("3 rows", "[failed] 3 rows");
+        check("Error: no rows", "Error: no rows");
+        check("not run: denied", "not run: denied");
+    }
 
     #[test]
     fn bad_escapes_are_mended_and_good_ones_left() {

@@ -172,7 +172,7 @@ impl Completion {
             }
         }
         let stop_reason = match response.stop {
-            Stop::End | Stop::Paused => StopReason::EndTurn,
+            Stop::End | Stop::NoCalls | Stop::Paused => StopReason::EndTurn,
             Stop::MaxTokens => StopReason::MaxTokens,
             Stop::Refusal => StopReason::Refusal,
         };
@@ -210,6 +210,7 @@ fn status(class: FailureClass) -> u16 {
         FailureClass::Auth | FailureClass::Forbidden => 502,
         FailureClass::NotFound => 404,
         FailureClass::TooLong
+        | FailureClass::PerhapsTooLong
         | FailureClass::Images
         | FailureClass::History
         | FailureClass::Reasoning

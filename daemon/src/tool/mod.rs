@@ -24,6 +24,7 @@ pub mod diff;
 mod edit;
 mod fetch;
 mod file;
+mod fit;
 mod git;
 mod glob;
 mod grep;

@@ -1,5 +1,6 @@
 //! What tools, their calls and their results are: the ground of the room.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -92,16 +93,24 @@ pub struct SessionTraits<'a> {
     pub may_delegate: bool,
     /// Its model changes files by patches.
     pub writes_patches: bool,
+    /// The tools that its model's provider refuses; absent for none.
+    pub refused: Option<&'a BTreeSet<String>>,
 }
 
 impl SessionTraits<'_> {
     /// A session of which nothing is known but that a user started it.
-    pub const USUAL: SessionTraits<'static> =
-        SessionTraits { only: None, has_skills: false, has_notes: false, may_delegate: true, writes_patches: false };
+    pub const USUAL: SessionTraits<'static> = SessionTraits {
+        only: None,
+        has_skills: false,
+        has_notes: false,
+        may_delegate: true,
+        writes_patches: false,
+        refused: None,
+    };
 
     /// Whether its list of tools has this one.
     pub fn names(&self, tool: &str) -> bool {
-        is_among(self.only, tool)
+        is_among(self.only, tool) && !self.refused.is_some_and(|refused| refused.contains(tool))
     }
 }
 

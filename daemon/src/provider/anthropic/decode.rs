@@ -87,9 +87,10 @@ impl Decoder for MessagesDecoder {
         let data = self.answer.read(data);
         let event: MessagesEvent<'_> = match serde_json::from_str(&data) {
             Ok(event) => event,
-            Err(error) => {
-                return self.answer.unreadable("an event", &error, &data, out);
-            }
+            Err(error) => match Failure::in_event(name, &data) {
+                Some(failure) => return self.answer.fail(failure, out),
+                None => return self.answer.unreadable("an event", &error, &data, out),
+            },
         };
         match event.kind.as_ref() {
             "message_start" => self.count(event.message.as_ref().and_then(|message| message.get("usage"))),
@@ -109,9 +110,10 @@ impl Decoder for MessagesDecoder {
             "message_stop" => self.end(out),
             "error" => self.answer.fail(Failure::in_stream(&event.error.unwrap_or_default()), out),
             // llama.cpp's errors have a name and no `type`, or another one.
-            _ if name == "error" => {
-                let whole = || serde_json::from_str(&data).unwrap_or_default();
-                self.answer.fail(Failure::in_stream(&event.error.unwrap_or_else(whole)), out);
+            kind if kind.is_empty() || name == "error" => {
+                if let Some(failure) = Failure::in_event(name, &data) {
+                    self.answer.fail(failure, out);
+                }
             }
             // `ping`, and what may be added.
             _ => {}

@@ -189,6 +189,35 @@ async fn silence_is_a_timeout_unless_the_answer_was_complete() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_over_does_not_wait_for_the_end_of_its_stream() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let patient = Timeouts { idle: Duration::from_secs(600), ..Timeouts::default() };
+    let endpoint = Endpoint { limits: patient, ..endpoint(format!("http://{}/v1", listener.local_addr().unwrap())) };
+    let server = async {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let _request = socket.read(&mut vec![0; 64 << 10]).await.unwrap();
+        socket.write_all(format!("HTTP/1.1 {STREAM}\r\n\r\n{HI}{STOP}").as_bytes()).await.unwrap();
+        let _ = socket.read(&mut [0; 1]).await; // Until the client goes.
+    };
+    let client = async {
+        let began = Instant::now();
+        let mut stream = start(&endpoint);
+        (all(&mut stream).await, began.elapsed())
+    };
+    let ((events, took), ()) = tokio::join!(client, server);
+    assert!(matches!(events.last(), Some(StreamEvent::Done(_))), "{events:?}");
+    assert!(took >= LAST_PIECE && took < Duration::from_secs(60), "{took:?}");
+}
+
+#[tokio::test]
+async fn a_compressed_answer_is_told_as_what_it_is() {
+    let head = "200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: br";
+    check(head, "\u{1f}\u{8b}", FailureClass::Rejected, "the answer is compressed (br), which was not asked for").await;
+    let (events, _) = exchange(&format!("{STREAM}\r\ncontent-encoding: identity"), &format!("{HI}{STOP}"), true).await;
+    assert!(matches!(events.last(), Some(StreamEvent::Done(_))), "{events:?}");
+}
+
+#[tokio::test]
 async fn calls_that_are_dropped_lose_nothing_and_do_not_extend_the_silence() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut stream = start(&endpoint(format!("http://{}", listener.local_addr().unwrap())));

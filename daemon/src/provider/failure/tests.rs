@@ -358,3 +358,45 @@ fn what_was_sent_and_is_given_back_is_not_taken_for_a_reason() {
     assert_eq!(Failure::of_response(422, cut.as_bytes()).class, FailureClass::Rejected);
     assert_eq!(Failure::of_response(400, br#"{"errors": ["prompt is too long"]}"#).class, FailureClass::TooLong);
 }
+
+#[test]
+fn a_length_that_is_refused_in_other_words_may_be_the_contexts() {
+    fn check(status: u16, said: &str, class: FailureClass) {
+        let body = json!({"error": {"message": said}}).to_string();
+        assert_eq!(Failure::of_response(status, body.as_bytes()).class, class, "{status} {said}");
+    }
+    for said in [
+        "Prompt exceeds max length",
+        "length of prompt_tokens (41000) must be less than max_seq_len (40960).",
+        "Input Tokens Exceeded: Number of input tokens exceeds maximum length. Please update the input to try again.",
+        "the number of input tokens 9100 cannot exceed the total tokens limit 8192 for this model",
+        "The sum of prompt length (9000) and query length (0) should not exceed max_num_tokens (4096)",
+        "Input length (33100 tokens) exceeds the maximum allowed length (32768 tokens).",
+        "requested input length 70000 exceeds maximum input length 65536",
+        "Too many input tokens. Max input tokens: 24000, request input token count: 25117",
+        "tokens in request more than max tokens allowed",
+        "Prompt is 9000 tokens and exceeds the max context window of 8192",
+    ] {
+        check(400, said, FailureClass::TooLong);
+    }
+    for said in [
+        "the conversation is larger than the model can take: limit 9000",
+        "sequence length 40000 is greater than 32768",
+        "your prompt does not fit: 9000 of at most 8000 tokens",
+        "Context overflow",
+    ] {
+        check(400, said, FailureClass::PerhapsTooLong);
+        check(422, said, FailureClass::PerhapsTooLong);
+        check(429, said, FailureClass::Overloaded);
+        check(403, said, FailureClass::Forbidden);
+    }
+    for said in [
+        "max_tokens is too large: 100000. This model supports at most 16384 completion tokens",
+        "the number of tools exceeds the limit of 128",
+        "temperature must be at most 2",
+        "Invalid schema for function 'x': too many tokens",
+        "you exceeded the tokens per minute",
+    ] {
+        check(400, said, FailureClass::Rejected);
+    }
+}

@@ -27,6 +27,9 @@ const BEFORE: [&str; 15] = [
     "tokens >",
 ];
 
+/// How providers say that two numbers in a message are the size of a request and the limit that it is over.
+const OVER: [&str; 7] = ["exceed", "less than", "longer than", "more than", "greater than", "larger than", "too many"];
+
 /// Phrases after the number.
 const AFTER: [&str; 2] = [" maximum context length", " maximum"];
 
@@ -37,7 +40,27 @@ pub(super) fn named(message: &str) -> Option<u64> {
     let sum = text.split_once("exceed context limit").and_then(|(_, rest)| number(rest.split_once('>')?.1));
     let before = || BEFORE.iter().find_map(|phrase| number(text.split_once(phrase)?.1));
     let after = || AFTER.iter().find_map(|phrase| last_number(text.split_once(phrase)?.0));
-    sum.or_else(before).or_else(after).filter(|window| (MIN_WINDOW..=MAX_WINDOW).contains(window))
+    let is_plausible = |window: &u64| (MIN_WINDOW..=MAX_WINDOW).contains(window);
+    sum.or_else(before).or_else(after).filter(is_plausible).or_else(|| smaller(&text).filter(is_plausible))
+}
+
+/// The smaller of the only two numbers in a text that may be sizes: in whichever words, what was sent is more than the limit.
+fn smaller(text: &str) -> Option<u64> {
+    if !OVER.iter().any(|phrase| text.contains(phrase)) {
+        return None;
+    }
+    let is_part = |c: char| is_of_number(c) || c.is_alphanumeric() || c == '-' || c == '.';
+    let words = text.split(|c: char| !is_part(c)).map(|word| word.trim_matches(['.', ',']));
+    let is_number = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit()) && word.chars().all(is_of_number);
+    let numbers: Vec<u64> = words
+        .filter(is_number)
+        .filter_map(|word| digits(word.chars()))
+        .filter(|number| *number >= MIN_WINDOW)
+        .collect();
+    match numbers[..] {
+        [one, other] if one != other => Some(one.min(other)),
+        _ => None,
+    }
 }
 
 /// The number near the beginning of `text`; its digits may be grouped.
@@ -88,6 +111,17 @@ mod tests {
         check("prompt token count of 140000 exceeds the limit of 128000", Some(128_000));
         check("too many tokens: total number of tokens in the prompt cannot exceed 4081", Some(4081));
         check("Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 40000", Some(30_000));
+        check("length of prompt_tokens (41000) must be less than max_seq_len (40960).", Some(40_960));
+        check("the number of input tokens 9,100 cannot exceed the total tokens limit 8,192", Some(8192));
+        check(
+            "The sum of prompt length (9000) and query length (0) should not exceed max_num_tokens (4096)",
+            Some(4096),
+        );
+        check("Input length (33100 tokens) exceeds the maximum allowed length (32768 tokens)", Some(32_768));
+        check("requested input length 70000 exceeds maximum input length 65536", Some(65_536));
+        check("Too many input tokens. Max input tokens: 24000, request input token count: 25117", Some(24_000));
+        check("400: 9000 tokens is more than 8000 of 7000", None);
+        check("model gpt-4096-8192 was sent 9000 tokens, which is too many", None);
         check("prompt too long; exceeded max context length by 4 tokens", None);
         check("invalid params, context window exceeds limit (2013)", None);
         check("the maximum context length is 8 tokens", None);

@@ -1,7 +1,7 @@
 //! The words by which it is known what a provider complains about, in lower case. Data.
 
 /// How providers say that the context does not fit, in lower case.
-pub(super) const TOO_LONG: [&str; 32] = [
+pub(super) const TOO_LONG: [&str; 48] = [
     // Anthropic, and Bedrock with its models.
     "prompt is too long",
     "input is too long",
@@ -40,18 +40,85 @@ pub(super) const TOO_LONG: [&str; 32] = [
     "prompt token count of",
     "too many tokens: total",
     "exceed max message tokens",
+    // Z.ai, SiliconFlow, watsonx, TensorRT-LLM, SGLang, Baidu, MLX, DeepInfra, and Bedrock with Amazon's own models.
+    "prompt exceeds max length",
+    "must be less than max_seq_len",
+    "exceeds max_seq_len",
+    "total tokens limit",
+    "exceed max_num_tokens",
+    "exceeds the maximum allowed length",
+    "prompt_tokens_too_long",
+    "max context window",
+    "exceeds maximum input length",
+    "input tokens exceeded",
+    "exceeds maximum length",
+    "too many input tokens",
+    "more than max tokens allowed",
+    "token_quantity_exceeded",
+    "context length is too long",
+    "context window is too small",
     // A rate limit that one request exceeds will not be met by waiting.
     "request too large for",
 ];
 
+/// What a refusal of a context that is too long is about, in words that no table has: one of these,
+pub(super) const LENGTHS: [&str; 8] =
+    ["token", "context", "prompt", "input length", "sequence length", "seq_len", "conversation", "length of input"];
+
+/// one of these,
+pub(super) const LIMITS: [&str; 15] = [
+    "exceed",
+    "too long",
+    "too large",
+    "too many",
+    "too big",
+    "maximum",
+    "limit",
+    "less than",
+    "more than",
+    "longer than",
+    "larger than",
+    "greater than",
+    "at most",
+    "overflow",
+    "does not fit",
+];
+
+/// and none of these, which have limits of their own.
+pub(super) const NOT_LENGTHS: [&str; 21] = [
+    "per minute",
+    "per day",
+    "rate limit",
+    "quota",
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "maxoutputtokens",
+    "completion tokens",
+    "output tokens",
+    "budget",
+    "temperature",
+    "schema",
+    "tools",
+    "function",
+    "image",
+    "stop sequence",
+    "logprob",
+    "api key",
+    "access token",
+    "expired",
+];
+
 /// How providers say that quota or credit is used up: no wait of minutes helps.
-pub(super) const QUOTA: [&str; 9] = [
+pub(super) const QUOTA: [&str; 11] = [
     "insufficient_quota",
     "billing_error",
     "billing_not_active",
     "exceeded your current quota, please check your plan",
     "credit balance is too low",
     "insufficient balance",
+    "insufficient_balance",
+    "arrearage",
     "insufficient credits",
     "requires more credits",
     "payment required",

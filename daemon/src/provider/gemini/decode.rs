@@ -86,18 +86,22 @@ struct Call<'a> {
 }
 
 impl Decoder for GeminiDecoder {
-    fn feed(&mut self, _event: &str, data: &str, out: &mut Vec<StreamEvent>) {
+    fn feed(&mut self, event: &str, data: &str, out: &mut Vec<StreamEvent>) {
         if self.answer.ended {
             return;
         }
         let data = self.answer.read(data);
         let chunk: Chunk<'_> = match serde_json::from_str(&data) {
             Ok(chunk) => chunk,
-            Err(error) => {
-                return self.answer.unreadable("a chunk", &error, &data, out);
-            }
+            Err(error) => match Failure::in_event(event, &data) {
+                Some(failure) => return self.answer.fail(failure, out),
+                None => return self.answer.unreadable("a chunk", &error, &data, out),
+            },
         };
-        if let Some(error) = chunk.error {
+        if let Some(failure) = chunk.candidates.is_none().then(|| Failure::in_event(event, &data)).flatten() {
+            return self.answer.fail(failure, out);
+        }
+        if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
             return self.answer.fail(Failure::in_stream(&error), out);
         }
         if let Some(usage) = chunk.usage_metadata {

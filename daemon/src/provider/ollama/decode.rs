@@ -65,13 +65,15 @@ impl Decoder for OllamaDecoder {
         let data = wire::with_good_escapes(data);
         let line: ResponseLine<'_> = match serde_json::from_str(&data) {
             Ok(line) => line,
-            Err(error) => {
-                return self.answer.unreadable("a line", &error, &data, out);
-            }
+            Err(error) => match Failure::in_event("", &data) {
+                Some(failure) => return self.answer.fail(failure, out),
+                None => return self.answer.unreadable("a line", &error, &data, out),
+            },
         };
         // Such a line has nothing else.
-        if let Some(error) = line.error {
-            return self.answer.fail(Failure::in_stream(&error), out);
+        let may_fail = line.error.is_some() || (line.message.is_none() && line.done.is_none());
+        if let Some(failure) = may_fail.then(|| Failure::in_event("", &data)).flatten() {
+            return self.answer.fail(failure, out);
         }
         if let Some(message) = line.message {
             self.message(message, out);

@@ -98,9 +98,9 @@ fn user_messages(message: &Message, names: &CallNames, known: &Images, messages:
     let (mut texts, mut images, mut answers) = (Vec::new(), Vec::new(), false);
     for block in &message.content {
         match block {
-            ContentBlock::ToolResult { call_id, content, .. } => {
+            ContentBlock::ToolResult { call_id, content, is_error } => {
                 answers = true;
-                let blocks = wire::result_blocks(content);
+                let blocks = wire::marked_result_blocks(content, *is_error);
                 let mut said: Vec<&str> = blocks.iter().filter_map(ContentBlock::as_text).collect();
                 let before = images.len();
                 for image in blocks.iter().filter_map(|block| image(block, known)) {

@@ -50,14 +50,11 @@ const MAX_DETAILS: usize = 10_000;
 #[derive(Deserialize)]
 struct Chunk<'a> {
     #[serde(borrow)]
-    choices: Option<Vec<Choice<'a>>>,
+    choices: Option<Vec<Option<Choice<'a>>>>,
     usage: Option<Value>,
     error: Option<Value>,
-}
-
-/// Whether `error` of a chunk is one: some servers send an empty one with each chunk.
-fn is_error(error: &Value) -> bool {
-    !matches!(error, Value::Bool(false)) && error != "" && error != &json!({})
+    /// MiniMax's.
+    base_resp: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -69,6 +66,7 @@ struct Choice<'a> {
     message: Option<Delta<'a>>,
     #[serde(borrow)]
     finish_reason: Option<Text<'a>>,
+    error: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -112,7 +110,7 @@ struct FunctionDelta<'a> {
 }
 
 impl Decoder for ChatDecoder {
-    fn feed(&mut self, _event: &str, data: &str, out: &mut Vec<StreamEvent>) {
+    fn feed(&mut self, event: &str, data: &str, out: &mut Vec<StreamEvent>) {
         if self.answer.ended {
             return;
         }
@@ -125,17 +123,24 @@ impl Decoder for ChatDecoder {
         let data = self.answer.read(data);
         let chunk: Chunk<'_> = match serde_json::from_str(&data) {
             Ok(chunk) => chunk,
-            Err(error) => {
-                return self.answer.unreadable("a chunk", &error, &data, out);
-            }
+            Err(error) => match Failure::in_event(event, &data) {
+                Some(failure) => return self.answer.fail(failure, out),
+                None => return self.answer.unreadable("a chunk", &error, &data, out),
+            },
         };
-        if let Some(error) = chunk.error.filter(is_error) {
-            return self.answer.fail(Failure::in_stream(&error), out);
+        let choice = chunk.choices.into_iter().flatten().flatten().next();
+        // Some vendors have an error flat in the place of choices, or beside them.
+        let may_fail = choice.is_none() || event == "error" || chunk.error.is_some() || chunk.base_resp.is_some();
+        if let Some(failure) = may_fail.then(|| Failure::in_event(event, &data)).flatten() {
+            return self.answer.fail(failure, out);
         }
         if let Some(usage) = chunk.usage {
             self.count(&usage);
         }
-        for choice in chunk.choices.unwrap_or_default().into_iter().take(1) {
+        if let Some(choice) = choice {
+            if let Some(error) = choice.error.filter(|error| !error.is_null()) {
+                return self.answer.fail(Failure::in_stream(&error), out);
+            }
             self.seen = true;
             let whole = choice.message.filter(|_| self.answer.gathered() == 0);
             if let Some(delta) = choice.delta.or(whole) {
@@ -147,7 +152,8 @@ impl Decoder for ChatDecoder {
                     "length" => self.answer.stop = Stop::MaxTokens,
                     "content_filter" => self.answer.stop = Stop::Refusal,
                     "error" => self.answer.fail_malformed("the provider ended the answer with an error", out),
-                    // `stop`, `tool_calls`, and others.
+                    "tool_calls" | "function_call" => self.answer.stop = Stop::NoCalls,
+                    // `stop`, and others.
                     _ => {}
                 }
             }
@@ -160,6 +166,10 @@ impl Decoder for ChatDecoder {
         } else {
             self.answer.fail_malformed("the answer broke off", out);
         }
+    }
+
+    fn is_finished(&self) -> bool {
+        self.finished && !self.answer.ended
     }
 
     fn usage(&self) -> Usage {

@@ -167,9 +167,9 @@ impl ChatEncoder {
         let mut parts = Vec::new();
         let mut answers = false;
         for block in &message.content {
-            let ContentBlock::ToolResult { call_id, content, .. } = block else { continue };
+            let ContentBlock::ToolResult { call_id, content, is_error } = block else { continue };
             answers = true;
-            let blocks = wire::result_blocks(content);
+            let blocks = wire::marked_result_blocks(content, *is_error);
             let images = blocks.iter().filter(|block| block.as_text().is_none()).filter_map(part);
             let before = parts.len();
             parts.extend(images);

@@ -50,7 +50,7 @@ struct ResponsesEvent<'a> {
 }
 
 impl Decoder for ResponsesDecoder {
-    fn feed(&mut self, _event: &str, data: &str, out: &mut Vec<StreamEvent>) {
+    fn feed(&mut self, name: &str, data: &str, out: &mut Vec<StreamEvent>) {
         // Some servers end this format like Chat Completions.
         if self.answer.ended || data.trim() == "[DONE]" {
             return;
@@ -58,9 +58,10 @@ impl Decoder for ResponsesDecoder {
         let data = self.answer.read(data);
         let event: ResponsesEvent<'_> = match serde_json::from_str(&data) {
             Ok(event) => event,
-            Err(error) => {
-                return self.answer.unreadable("an event", &error, &data, out);
-            }
+            Err(error) => match Failure::in_event(name, &data) {
+                Some(failure) => return self.answer.fail(failure, out),
+                None => return self.answer.unreadable("an event", &error, &data, out),
+            },
         };
         let (index, delta) = (event.output_index.unwrap_or_default(), event.delta.unwrap_or_default().0);
         match event.kind.as_ref() {
@@ -89,7 +90,11 @@ impl Decoder for ResponsesDecoder {
                 self.answer.fail(Failure::in_stream(&event.error.unwrap_or(flat)), out);
             }
             // llama.cpp's errors have no `type`.
-            "" if event.error.is_some() => self.answer.fail(Failure::in_stream(&event.error.unwrap_or_default()), out),
+            kind if kind.is_empty() || name == "error" => {
+                if let Some(failure) = Failure::in_event(name, &data) {
+                    self.answer.fail(failure, out);
+                }
+            }
             // Created, queued, in progress, ends of parts, and later additions.
             _ => {}
         }

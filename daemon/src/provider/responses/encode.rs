@@ -113,9 +113,9 @@ fn user_items(message: &Message, names: &CallNames, images: &Images, input: &mut
     let part = |block: &ContentBlock| part(block, images);
     let mut answers = false;
     for block in &message.content {
-        let ContentBlock::ToolResult { call_id, content, .. } = block else { continue };
+        let ContentBlock::ToolResult { call_id, content, is_error } = block else { continue };
         answers = true;
-        let blocks = wire::result_blocks(content);
+        let blocks = wire::marked_result_blocks(content, *is_error);
         let texts: Vec<&str> = blocks.iter().filter_map(ContentBlock::as_text).collect();
         let has_only_texts = texts.len() == blocks.len();
         let output =

@@ -134,6 +134,10 @@ pub trait Decoder: Send {
     fn finish(&mut self, out: &mut Vec<StreamEvent>);
     /// The tokens counted so far, for an answer that never ends.
     fn usage(&self) -> Usage;
+    /// Whether the answer is over, and only its end in the stream is due.
+    fn is_finished(&self) -> bool {
+        false
+    }
     /// How much of the answer there is; grows with every piece of it, and with nothing that only says that the provider lives.
     fn gathered(&self) -> usize;
 }

@@ -40,6 +40,8 @@ pub enum FailureClass {
     NotFound,
     /// The context is larger than the model's window.
     TooLong,
+    /// Perhaps that: the words are in no table, and speak of lengths and limits.
+    PerhapsTooLong,
     /// The model refuses images, or one of these.
     Images,
     /// The provider refuses its own items of earlier messages: signatures, identifiers, the order of calls and results.
@@ -66,7 +68,9 @@ impl FailureClass {
             Self::Auth => "check the key: `linger key list` shows its source",
             Self::Network => "check [network] in config.toml and run `linger doctor`, then prompt again",
             Self::NotFound => "check the model's name and base_url",
-            Self::TooLong => "choose a model with a larger window, or start a new session with a summary of this one",
+            Self::TooLong | Self::PerhapsTooLong => {
+                "choose a model with a larger window, or start a new session with a summary of this one"
+            }
             Self::Images => "choose a model that takes images",
             Self::History => {
                 "summarise the history with /compact, choose another model with /model, or start a new session"

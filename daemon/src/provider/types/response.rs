@@ -72,6 +72,8 @@ pub enum Stop {
     MaxTokens,
     /// It refused to answer.
     Refusal,
+    /// It says that it calls tools, and has called none.
+    NoCalls,
     /// Its provider stopped in the middle of what it runs itself: it is asked again, with this answer at the end of the context.
     Paused,
 }

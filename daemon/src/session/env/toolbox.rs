@@ -138,7 +138,15 @@ impl Toolbox {
         let tokens = window / 100 * u64::from(self.config.mcp_direct_percent());
         let tools = self.servers.tools_in(root, session.as_str());
         let room = usize::try_from(tokens.saturating_mul(BYTES_PER_TOKEN)).unwrap_or(usize::MAX);
-        let traits = SessionTraits { only, writes_patches: self.providers.patches(model), ..traits };
+        let provider = model.split('/').next().unwrap_or_default();
+        let schema = |tool: &str| tools.current().get(tool).map(|tool| tool.schema());
+        let refused = self.providers.refused_tools.of(provider, schema);
+        let traits = SessionTraits {
+            only,
+            writes_patches: self.providers.patches(model),
+            refused: (!refused.is_empty()).then_some(&refused),
+            ..traits
+        };
         tools.of(&traits, std::slice::from_ref(&self.image_tool), room)
     }
 }

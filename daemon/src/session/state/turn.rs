@@ -33,6 +33,9 @@ pub struct Effort {
     /// Whether the provider was unreachable for the summary; reset by a restart.
     #[serde(skip)]
     pub unreached: bool,
+    /// Whether old text was cut off without a summary; reset by a restart.
+    #[serde(skip)]
+    pub cut_off: bool,
 }
 
 /// An unfinished turn.

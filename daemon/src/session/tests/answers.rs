@@ -191,3 +191,49 @@ async fn images_that_a_model_refuses_are_left_out_and_the_step_is_repeated() {
     user: what is this? [an image was left out: the model did not take it]
     "#);
 }
+
+#[tokio::test]
+async fn an_answer_that_is_none_is_asked_for_once_more() {
+    let written = "<tool_call>\n{\"name\": \"ls\", \"arguments\": {}}\n</tool_call>";
+    for first in [
+        Answer::text(""),
+        Answer::text(" \n"),
+        Answer::text("").thinks("hm"),
+        Answer::text("").thinks(written),
+        Answer::text(written),
+        Answer::text("{\"name\": \"bash\", \"arguments\": {\"command\": \"ls\"}}"),
+        Answer::text("I look at the files.").stops(Stop::NoCalls),
+    ] {
+        let mut scene = Scene::auto([first, Answer::text("done")]).await;
+        scene.turn("go").await;
+        let transcript = scene.transcript().await;
+        assert!(transcript.ends_with("turn_finished end_turn after 2"), "{transcript}");
+        assert_eq!(scene.count("user asks to go on").await, 1, "{transcript}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_none_twice_ends_the_turn_as_failed() {
+    let mut scene = Scene::auto([Answer::text(""), Answer::text("").thinks("hm"), Answer::text("again")]).await;
+    scene.turn("go").await;
+    insta::assert_snapshot!(scene.transcript().await, @r#"
+    prompt_accepted p1 queue "go"
+    t1 turn_started p1
+    t1 message m1 user: "go"
+    t1 message m2 model:
+    t1 message m3 user asks to go on: "Your answer was empty. If there is more to do, call a tool; otherwise give your answer as text."
+    t1 message m4 model: (hm)
+    t1 turn_finished error after 2: the model's answer is empty
+    "#);
+    scene.turn("go on").await;
+    assert_eq!(scene.count("t2 turn_finished end_turn after 1").await, 1);
+    let written = "[ls(path=\".\")]";
+    let answers = [Answer::text(written), Answer::call("ls", json!({})), Answer::text(written), Answer::text(written)];
+    let mut scene = Scene::auto(answers).await;
+    scene.turn("go").await;
+    let transcript = scene.transcript().await;
+    assert!(
+        transcript.ends_with("error after 4: the model wrote a tool call as text, which nothing runs"),
+        "{transcript}"
+    );
+}

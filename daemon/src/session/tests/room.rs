@@ -226,3 +226,62 @@ async fn output_is_trimmed_while_that_shortens_what_is_refused() {
     assert!(lines.ends_with("turn_finished end_turn after 5"), "{lines}");
     assert_eq!(scene.env.providers.window("mock/m"), Some(3000));
 }
+
+#[tokio::test]
+async fn a_prompt_that_is_too_large_does_not_stop_the_ones_after_it() {
+    let too_long = || Answer::fails(FailureClass::TooLong, "too long");
+    let no_summary = Answer::fails(FailureClass::Rejected, "not today");
+    let mut scene = Scene::auto([too_long(), too_long(), no_summary, Answer::text("fine"), Answer::text("more")]).await;
+    scene.turn(&"huge ".repeat(90_000)).await;
+    scene.turn("small").await;
+    let transcript = scene.transcript().await;
+    let second = transcript.lines().filter(|line| line.starts_with("t2")).collect::<Vec<_>>().join("\n");
+    insta::assert_snapshot!(second, @r#"
+    t2 turn_started p2
+    t2 message m2 user: "small"
+    t2 compaction_started too_long 1 messages through m1
+    t2 compaction_failed mock: not today
+    t2 compaction_started too_long 1 messages through m1
+    t2 notice -: no summary could be written and the context is too long: older messages (1) were cut without one; they stay in the log
+    t2 compacted through m1: [No summary could be written. The older messages were cut by the program; this is what is left of th...
+    t2 message m3 model: "fine"
+    t2 turn_finished end_turn after 1
+    "#);
+    let request = scene.last_request();
+    assert!(request.contains("cut by the program") && request.ends_with("user: small"), "{request}");
+    assert!(request.len() < 300_000, "{}", request.len());
+    // It counts after a restart of the daemon too.
+    scene.crash().await;
+    scene.turn("next").await;
+    assert!(scene.last_request().contains("cut by the program") && scene.last_request().contains("fine"));
+}
+
+#[tokio::test]
+async fn where_no_summary_can_be_written_old_text_is_cut_off() {
+    for fails in [
+        Answer::fails(FailureClass::Rejected, "not today"),
+        Answer::fails(FailureClass::TooLong, "too long"),
+        Answer::text(""),
+        Answer::text(&long("a summary that is longer than all").repeat(20)),
+    ] {
+        let too_long = Answer::fails(FailureClass::PerhapsTooLong, "400: the prompt has too many tokens");
+        let answers = [Answer::text(&long("one")), Answer::text(&long("two")), too_long, fails, Answer::text("three")];
+        let mut scene = Scene::auto(answers).await;
+        scene.turn(&long("first").repeat(9)).await;
+        scene.turn(&long("second").repeat(9)).await;
+        scene.turn("third").await;
+        let transcript = scene.transcript().await;
+        assert!(transcript.ends_with("t3 turn_finished end_turn after 1"), "{transcript}");
+        assert_eq!(scene.count("t3 compacted through").await, 1, "{transcript}");
+        assert_eq!(scene.count("older messages (4) were cut without one").await, 1, "{transcript}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_that_was_about_something_else_is_told_as_it_is() {
+    let refused = || Answer::fails(FailureClass::PerhapsTooLong, "400: the limit of tokens is odd");
+    let mut scene = Scene::auto([refused(), refused()]).await;
+    scene.turn("hi").await;
+    let transcript = scene.transcript().await;
+    assert!(transcript.ends_with("turn_finished error after 0: mock: 400: the limit of tokens is odd"), "{transcript}");
+}

@@ -152,3 +152,51 @@ async fn more_calls_than_a_step_may_have_are_refused() {
     t1 tool_finished c130 invalid "not run: an answer may have 128 calls; make the others in the next one"
     "#);
 }
+
+#[tokio::test]
+async fn names_and_arguments_that_are_right_in_another_wrapping_are_taken() {
+    let calls = [
+        Answer::call("functions.write", json!({ "path": "a", "content": "one\n", "explanation": "to see" })),
+        Answer::call("Read", json!({ "arguments": { "path": "a", "limit": "1" } })),
+        Answer::call("read", Value::from("```json\n{\"path\": \"a\"}\n```")),
+        Answer::call(
+            "bash<|channel|>commentary",
+            json!({ "command": "cat a", "timeout_s": "9", "security_risk": "low" }),
+        ),
+    ];
+    let mut scene = Scene::auto(calls.into_iter().chain([Answer::text("done")])).await;
+    scene.turn("go").await;
+    let transcript = scene.transcript().await;
+    let finished: Vec<&str> = transcript.lines().filter(|line| line.contains("tool_finished")).collect();
+    assert!(finished.len() == 4 && finished.iter().all(|line| line.contains(" ran ")), "{transcript}");
+    assert_eq!(scene.count("tool_started c1 write a").await, 1, "{transcript}");
+}
+
+#[tokio::test]
+async fn a_tool_whose_schema_is_refused_is_left_out_and_the_prompt_goes_on() {
+    let refused =
+        || Answer::fails(FailureClass::Rejected, "400: Invalid schema for function 'glob': array schema missing items");
+    let mut scene = Scene::auto([refused(), Answer::text("done"), Answer::text("again")]).await;
+    scene.turn("go").await;
+    let transcript = scene.transcript().await;
+    assert!(transcript.ends_with("turn_finished end_turn after 1"), "{transcript}");
+    assert_eq!(scene.count("asking again without the tool glob").await, 1, "{transcript}");
+    // From now on, and no other tool.
+    scene.turn("more").await;
+    let offered = scene.env.toolbox.offered(false, 0);
+    let tools = scene.env.toolbox.tools_of("mock/m", (scene.dir.path(), &scene.id), None, offered);
+    assert!(tools.get("glob").is_none() && tools.get("grep").is_some());
+    let others = scene.env.toolbox.tools_of("other/m", (scene.dir.path(), &scene.id), None, offered);
+    assert!(others.get("glob").is_some());
+}
+
+#[tokio::test]
+async fn a_server_that_leaves_the_tools_out_is_told_of_once() {
+    let mut scene = Scene::auto([Answer::text("one").counts(120, 3), Answer::text("two").counts(140, 3)]).await;
+    scene.turn("go").await;
+    scene.turn("go on").await;
+    assert_eq!(scene.count("seems to leave the tools out").await, 1, "{}", scene.transcript().await);
+    let mut scene = Scene::auto([Answer::text("one").counts(5000, 3)]).await;
+    scene.turn("go").await;
+    assert_eq!(scene.count("seems to leave the tools out").await, 0);
+}

@@ -3,7 +3,9 @@
 //! What may be done and what of it is any use is decided in [`compaction`]; here the model is asked, and events are written.
 //! Each is committed before the next request is sent, as it is what makes that request another than the one before.
 
-use linger_protocol::event::{Compacted, CompactionFailed, CompactionStarted, EventBody, Trigger, Trimmed};
+use linger_protocol::event::{
+    Compacted, CompactionFailed, CompactionStarted, EventBody, Level, Notice, Trigger, Trimmed,
+};
 use linger_protocol::id::{MessageId, PromptId};
 use linger_protocol::message::{ContentBlock, Usage};
 
@@ -26,6 +28,12 @@ const TRANSCRIPT_REFUSED: u64 = 45;
 
 /// Why there is no summary when the model was changed while its key was waited for.
 const OTHER_MODEL: &str = "another model was chosen meanwhile";
+
+/// The part of the room that is kept of text that is cut off, in percent.
+const KEPT_OF_CUT: u64 = 12;
+
+/// The beginning of what stands for text that was cut off.
+const CUT_OFF: &str = "[No summary could be written. The older messages were cut by the program; this is what is left of them, with gaps.]";
 
 /// What a user can do who asked in vain.
 const HINT: &str = "ask again in a while, choose another model with /model, or start a new session";
@@ -120,6 +128,45 @@ impl Turn {
         self.emit
             .committed_event(EventBody::Trimmed(Trimmed { calls, images, native, tokens_before: tokens, tokens_after }))
             .await?;
+        Ok(true)
+    }
+
+    /// Replaces old messages by a few of their words, because no summary came and the request is still too long; whether that makes
+    /// it shorter.
+    pub(super) async fn cut_off(&mut self, step: &mut Step) -> Result<bool, TurnEnded> {
+        self.effort.cut_off = true;
+        let (tokens, overhead) = (step.tokens(), step.overhead());
+        let estimated = step.context.estimated() + overhead;
+        let limit = self.window().map_or(tokens, |window| window.min(tokens));
+        // Where the provider counts more than was estimated, there is room for less.
+        let room = limit.saturating_sub(overhead).min(limit.saturating_mul(estimated) / tokens.max(1));
+        let Some(cut) = compaction::cut_off(&step.context.marks, room) else { return Ok(false) };
+        let through = cut.checked_sub(1).and_then(|last| step.context.marks.get(last)?.id.clone());
+        let Some(through) = through else { return Ok(false) };
+        let old = step.context.messages.get(..cut).unwrap_or_default();
+        let left = compaction::transcript(old, compaction::bytes(room * KEPT_OF_CUT / 100));
+        let summary = format!("{CUT_OFF}\n\n{}", left.trim_end());
+        let gone: u64 = step.context.marks.iter().take(cut).map(|mark| mark.tokens).sum();
+        let come = estimate(&user(vec![ContentBlock::text(format!("{}{summary}", context::SUMMARY))]));
+        let tokens_after = compaction::after(tokens, estimated, gone, come);
+        if !compaction::is_worth(tokens, tokens_after) {
+            return Ok(false);
+        }
+        tracing::warn!(target: "context", session = %self.session, messages = cut, tokens, tokens_after, "cut off without a summary");
+        let messages = cut as u32;
+        let (trigger, prompt) = (Trigger::TooLong, None);
+        let started = CompactionStarted { trigger, prompt: prompt.clone(), through: through.clone(), messages, tokens };
+        self.emit.send(vec![EventBody::CompactionStarted(started)], false, None)?;
+        let text = format!(
+            "no summary could be written and the context is too long: older messages ({messages}) were cut without one; they stay in the log"
+        );
+        self.emit.send(vec![EventBody::Notice(warning(text))], false, None)?;
+        step.context.compact(&through, &summary, tokens_after, None);
+        step.encoding = Encoding::default();
+        let (tokens_before, model, usage) = (tokens, None, None);
+        let compacted = Compacted { prompt, through, messages, summary, tokens_before, tokens_after, model, usage };
+        self.emit.committed_event(EventBody::Compacted(compacted)).await?;
+        self.remember(step).await?;
         Ok(true)
     }
 
@@ -239,6 +286,7 @@ impl Turn {
                 let unreached = !matches!(
                     class,
                     FailureClass::TooLong
+                        | FailureClass::PerhapsTooLong
                         | FailureClass::Images
                         | FailureClass::History
                         | FailureClass::Reasoning
@@ -296,4 +344,9 @@ impl Turn {
             transcript.trim_end()
         )
     }
+}
+
+/// A warning that no program acts on.
+pub(super) fn warning(text: String) -> Notice {
+    Notice { level: Level::Warning, code: None, text, until_at: None, since_at: None }
 }

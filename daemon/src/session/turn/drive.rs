@@ -14,6 +14,7 @@ use super::shape::{self, Fit};
 use super::step::Step;
 use super::{Opening, Purpose, Thought, Turn, TurnEnded};
 use crate::fault;
+use crate::provider::written_call::written_call;
 use crate::provider::{Failure, FailureClass, Message, Response, Stop};
 use crate::session::calls;
 use crate::session::calls::Begun;
@@ -44,6 +45,18 @@ const MAX_CONTINUED: u32 = 3;
 /// The message to a model whose answer was cut.
 const CONTINUE: &str = "Your answer was cut at the token limit. Continue it exactly where it stopped, without an introduction and \
                         without repeating anything.";
+
+/// Why a turn ends whose answers are none, and what to do.
+const EMPTY: &str = "the model's answer is empty";
+const CALL_AS_TEXT: &str = "the model wrote a tool call as text, which nothing runs";
+const NO_ANSWER: &str = "prompt again, or choose another model; a server of your own may need an option for tools (vLLM: \
+                         --enable-auto-tool-choice and --tool-call-parser, llama.cpp: --jinja)";
+
+/// The messages to a model with such an answer.
+const ANSWER_AGAIN: &str =
+    "Your answer was empty. If there is more to do, call a tool; otherwise give your answer as text.";
+const CALL_AGAIN: &str = "Nothing was run: your answer has a tool call in its text, or announces one and has none. Call the tool \
+                          by the interface for tools, or give your answer as text.";
 
 impl Turn {
     pub(super) async fn drive(&mut self, mut opening: Box<Opening>) -> Result<(), TurnEnded> {
@@ -119,6 +132,7 @@ impl Turn {
                     return Ok(());
                 }
             } else {
+                self.nudged = false;
                 let run = (calls, HashMap::new(), &HashMap::new());
                 Box::pin(self.run_calls(&mut step, run, stop == Stop::MaxTokens)).await?;
             }
@@ -165,8 +179,19 @@ impl Turn {
     /// An answer without calls ends the turn, unless a prompt steers, it does not fit the schema, or its check fails;
     /// whether it did.
     async fn answer_over(&mut self, stop: Stop, step: &mut Step) -> Result<bool, TurnEnded> {
+        let fault = if matches!(stop, Stop::End | Stop::NoCalls) { self.fault_of_answer(stop, step) } else { None };
+        if let Some((fault, asked)) = fault.filter(|_| !self.nudged) {
+            tracing::warn!(target: "turn", session = %self.session, fault, "asked once more");
+            self.nudged = true;
+            self.say(Asks::GoOn, asked.to_owned(), step).await?;
+            return Ok(false);
+        }
         let next = match stop {
-            Stop::End => match self.fits(step).await? {
+            Stop::End | Stop::NoCalls if fault.is_some() => {
+                let fault = fault.map(|(fault, _)| fault).unwrap_or_default();
+                self.end(StopReason::Error, fault, NO_ANSWER).await?
+            }
+            Stop::End | Stop::NoCalls => match self.fits(step).await? {
                 Fit::Yes(answer) => match self.check(step).await? {
                     Checked::Passed => {
                         self.emit.boundary(Some(Ending { answer, ..Ending::plain(StopReason::EndTurn) })).await?
@@ -197,6 +222,31 @@ impl Turn {
         Ok(false)
     }
 
+    /// Why an answer without calls is none, and what the model is asked then: it says nothing, or has a call in it that nothing
+    /// runs. An answer that has to fit a schema is judged by that.
+    fn fault_of_answer(&self, stop: Stop, step: &Step) -> Option<(&'static str, &'static str)> {
+        let last = step.context.messages.last().filter(|_| self.shape.is_none())?;
+        let text = text_of(&last.content);
+        let thought = last.content.iter().filter_map(|block| match block {
+            ContentBlock::Thinking { text, .. } => Some(text.as_str()),
+            _ => None,
+        });
+        let written = if text.trim().is_empty() { thought.collect::<Vec<_>>().join("\n") } else { text.clone() };
+        let names: Vec<&str> = step.tools.iter().map(|tool| tool.name()).collect();
+        let is_nothing = |block: &ContentBlock| match block {
+            ContentBlock::Text { text } => text.trim().is_empty(),
+            ContentBlock::Thinking { .. } | ContentBlock::Opaque { .. } => true,
+            _ => false,
+        };
+        if written_call(&written, &names).is_some() || stop == Stop::NoCalls {
+            Some((CALL_AS_TEXT, CALL_AGAIN))
+        } else if last.content.iter().all(is_nothing) {
+            Some((EMPTY, ANSWER_AGAIN))
+        } else {
+            None
+        }
+    }
+
     /// Whether the model is asked to continue its answer: not one of thinking alone, which would be cut again, nor one that a
     /// provider holds to a schema, which would begin again.
     fn continues(&self, step: &Step) -> bool {
@@ -217,7 +267,7 @@ impl Turn {
         let new = !next.prompts.is_empty() || next.news.is_some();
         for (id, content) in next.prompts {
             let opens = std::mem::replace(&mut self.purpose, Purpose::Answer) == Purpose::Compact;
-            (self.effort, self.continued) = (Effort::default(), 0);
+            (self.effort, self.continued, self.nudged) = (Effort::default(), 0, false);
             step.context.push(id, user(content), opens);
         }
         if let Some((id, content)) = next.news {
@@ -260,7 +310,7 @@ impl Turn {
         let end = match stop {
             Stop::MaxTokens => AnswerEnd::Cut,
             Stop::Paused => AnswerEnd::Paused,
-            Stop::End | Stop::Refusal => AnswerEnd::Whole,
+            Stop::End | Stop::NoCalls | Stop::Refusal => AnswerEnd::Whole,
         };
         let model = self.model.clone();
         let body = EventBody::assistant_message(MessageId::default(), content, model.clone(), usage, end);
@@ -276,7 +326,7 @@ impl Turn {
     }
 
     /// The tools that the session has at the moment.
-    fn tools_now(&self) -> Arc<ToolSet> {
+    pub(super) fn tools_now(&self) -> Arc<ToolSet> {
         let offered = self.services.toolbox.offered(self.skills.is_some(), self.depth);
         self.services.toolbox.tools_of(
             &self.model,

@@ -104,6 +104,8 @@ pub struct Turn {
     effort: Effort,
     /// How often the answer was continued that was cut at the token limit.
     continued: u32,
+    /// Whether the model was asked once more, because its answer was none.
+    nudged: bool,
     /// What happens while the provider cannot answer.
     policy: OutagePolicy,
     /// The failed attempts of the current step.
@@ -200,6 +202,7 @@ impl Turn {
             steps: turn.steps,
             max_steps: state.progress.budget.size.max_steps,
             continued: turn.answer.continued,
+            nudged: false,
             policy: state.settings.outage.clone(),
             outage: Outage::of(&turn),
             nudge,

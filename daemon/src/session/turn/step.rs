@@ -5,11 +5,13 @@ use std::sync::Arc;
 use linger_protocol::event::{EventBody, Level, NoticeCode};
 use linger_protocol::id::MessageId;
 
+use super::compact::warning;
 use super::request::{Ask, End, ModelResponse, Refused};
 use super::shape::Strategy;
 use super::{Thought, Turn, TurnEnded, rejected};
 use crate::provider::output_schema::OutputSchema;
 use crate::provider::parameter::Parameter;
+use crate::provider::refused_tools;
 use crate::provider::tools::ToolSpecs;
 use crate::provider::{Encoding, Failure, FailureClass};
 use crate::session::context::compaction::{Action, Need};
@@ -59,21 +61,29 @@ impl Turn {
     pub(super) async fn step(&mut self, step: &mut Step) -> Result<Option<Result<ModelResponse, Failure>>, TurnEnded> {
         let mut need = self.need(step);
         let mut too_long: Option<(Failure, Shown)> = None;
+        // Room was made once for a failure that perhaps is about that.
+        let mut guessed = false;
         loop {
             let made_room = match self.effort.next(need) {
                 Action::Compact => Box::pin(self.compact(need, step)).await?,
                 Action::Trim => self.trim(need, step).await?,
+                Action::CutOff => Box::pin(self.cut_off(step)).await?,
                 Action::Ask => {
                     match self.ask_model(step).await? {
                         End::Answered(mut answer) => {
                             self.learn_list(&mut answer).await;
+                            self.say_tools_left_out(step, &answer)?;
                             return Ok(Some(Ok(answer)));
                         }
                         End::StartOver => {
                             self.superseded(too_long.and_then(|(_, shown)| shown))?;
                             return Ok(None);
                         }
-                        End::Failed(refused) if refused.failure.class == FailureClass::TooLong => {
+                        End::Failed(refused)
+                            if refused.failure.class == FailureClass::TooLong
+                                || (refused.failure.class == FailureClass::PerhapsTooLong
+                                    && !std::mem::replace(&mut guessed, true)) =>
+                        {
                             self.learn_window(&refused.failure);
                             too_long = Some((refused.failure, refused.shown));
                             need = Need::TooLong;
@@ -88,6 +98,9 @@ impl Turn {
                 }
                 Action::GiveUp => {
                     let Some((failure, _)) = too_long else { return Ok(Some(Err(rejected(NO_ROOM.to_owned())))) };
+                    if failure.class == FailureClass::PerhapsTooLong {
+                        return Ok(Some(Err(Failure { class: FailureClass::Rejected, ..failure })));
+                    }
                     return Ok(Some(Err(Failure { message: format!("{}; {NO_ROOM}", failure.message), ..failure })));
                 }
             };
@@ -113,6 +126,11 @@ impl Turn {
     async fn adapt(&mut self, refused: Refused, step: &mut Step) -> Result<Result<(), Failure>, TurnEnded> {
         let Refused { failure, shown, thinks, reasons } = refused;
         match failure.class {
+            FailureClass::Rejected | FailureClass::PerhapsTooLong | FailureClass::Parameter(_)
+                if self.leaves_out_tool(&failure, step)? =>
+            {
+                self.superseded(shown)?;
+            }
             FailureClass::Images if !step.context.with_images().is_empty() => {
                 self.leave_out_images(step).await?;
                 self.superseded(shown)?;
@@ -176,6 +194,46 @@ impl Turn {
     /// Whether requests can go without a refused parameter.
     fn leaves_out(&self, parameter: Parameter) -> bool {
         self.services.providers.catalogue().is_ok_and(|catalogue| catalogue.leave_out(&self.model, parameter))
+    }
+
+    /// Whether the next request goes without a tool whose schema the provider has refused; says so.
+    fn leaves_out_tool(&mut self, failure: &Failure, step: &mut Step) -> Result<bool, TurnEnded> {
+        let tools = step.tools.clone();
+        let Some(name) = refused_tools::named(&failure.message, tools.specs()) else { return Ok(false) };
+        let Some(schema) = tools.get(name).map(|tool| tool.schema()) else { return Ok(false) };
+        let provider = self.model.split('/').next().unwrap_or_default();
+        if !self.env.providers.refused_tools.add(provider, name, schema) {
+            return Ok(false);
+        }
+        self.tools = self.tools_now();
+        step.tools = self.tools.clone();
+        let text = format!(
+            "{}; asking again without the tool {name}, which {provider} does not get any more",
+            failure.message
+        );
+        self.emit.notice(Level::Warning, NoticeCode::Retry, text)?;
+        Ok(step.tools.get(name).is_none())
+    }
+
+    /// Warns once if the server of the model has evidently left the tools out of what the model reads.
+    fn say_tools_left_out(&self, step: &Step, answer: &ModelResponse) -> Result<(), TurnEnded> {
+        let tools: u64 = step.tools.specs().sizes().map(of_bytes).sum();
+        let rest = of_bytes(step.system.len()) + step.context.estimated();
+        let counted = answer.response.usage.input_tokens;
+        let is_sent = step.strategy != Strategy::Alone;
+        if !is_sent
+            || !refused_tools::are_left_out(counted, rest, tools)
+            || !self.env.providers.refused_tools.is_news(&self.model)
+        {
+            return Ok(());
+        }
+        let text = format!(
+            "{} counted {counted} tokens for a request with tools of about {tools}: its server seems to leave the tools out, so the \
+             model can call none. Its template may lack them; llama.cpp needs --jinja, vLLM --enable-auto-tool-choice and \
+             --tool-call-parser",
+            self.model
+        );
+        self.emit.send(vec![EventBody::Notice(warning(text))], false, None)
     }
 
     /// Says what is left out from now on, and the setting for it.

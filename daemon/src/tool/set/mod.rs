@@ -16,13 +16,14 @@ use linger_protocol::message::HostedTool;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::fit;
 use super::invalid::Invalid;
 use super::names::PROGRAM_PREFIX;
 pub use super::names::{MCP, Names, Takes};
 use super::text;
 use super::types::{SessionTraits, Tool};
-use crate::provider::ToolSpec;
 use crate::provider::tools::ToolSpecs;
+use crate::provider::{ToolSpec, unwrapped_arguments};
 use call_tool::CallTool;
 use find_tools::FindTools;
 
@@ -89,14 +90,46 @@ impl ToolSet {
     }
 
     /// The tool and the arguments that a call means: those that `call_tool` names, also in a set that lacks it, because a call may
-    /// be older than the set.
+    /// be older than the set. A name or arguments that are right in all but their wrapping are taken.
     pub fn meant(&self, name: String, input: Value) -> Result<(String, Value), Invalid> {
-        if name == call_tool::NAME && !input.is_string() { call_tool::meant(&input) } else { Ok((name, input)) }
+        let name = self.known_name(name);
+        let input = match input {
+            Value::String(raw) => unwrapped_arguments(&raw).unwrap_or(Value::String(raw)),
+            input => input,
+        };
+        let (name, input) = if name == call_tool::NAME && !input.is_string() {
+            let (name, input) = call_tool::meant(&input)?;
+            (self.known_name(name), input)
+        } else {
+            (name, input)
+        };
+        let input = match self.get(&name) {
+            Some(tool) => fit::arguments(&tool.schema(), input),
+            None => input,
+        };
+        Ok((name, input))
+    }
+
+    /// The name of a tool that a name means; itself if there is none.
+    fn known_name(&self, name: String) -> String {
+        if self.by_name.contains_key(&name) || name == call_tool::NAME {
+            return name;
+        }
+        let known = fit::name(&name, self.tools.iter().map(|tool| tool.name()));
+        known.map_or(name, str::to_owned)
     }
 
     /// The tool with this name. The error is for a model that called one which does not exist, or not any more.
     pub fn find(&self, name: &str) -> Result<&Arc<dyn Tool>, Invalid> {
         self.get(name).ok_or_else(|| {
+            let server = name.strip_prefix(MCP).and_then(|rest| rest.split("__").next()).unwrap_or_default();
+            let prefix = format!("{MCP}{server}__");
+            if !server.is_empty() && !self.tools.iter().any(|tool| tool.name().starts_with(&prefix)) {
+                let (name, server) = (text::brief(name), text::brief(server));
+                return Invalid(format!(
+                    "there is no tool `{name}`: the MCP server {server} has none here; it may not be running"
+                ));
+            }
             let names: Vec<&str> = self.tools.iter().map(|tool| tool.name()).collect();
             let near = text::did_you_mean(name, &names);
             let names: Vec<&str> = self.specs.iter().map(|spec| spec.name.as_str()).collect();

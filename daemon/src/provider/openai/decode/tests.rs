@@ -387,3 +387,24 @@ fn calls_without_end_end_the_answer_and_are_not_gathered() {
     assert_eq!(out, [failed(FailureClass::Rejected, "the answer has more than 512 blocks")]);
     assert_eq!(decoder.calls.len(), 513);
 }
+
+#[test]
+fn a_choice_that_is_null_is_none_and_one_with_an_error_says_why() {
+    let null = json!({"choices": [null]});
+    let stopped = done(vec![ContentBlock::text("hi")]);
+    check(&[null.clone(), content("hi"), null, end("stop")], DONE, &[text(0, "hi"), stopped]);
+    let error = json!({"code": 503, "message": "no worker is free"});
+    let broken = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "error", "error": error}]});
+    check(&[broken], DONE, &[failed(FailureClass::Overloaded, "no worker is free")]);
+}
+
+#[test]
+fn calls_that_are_announced_and_not_there_are_told() {
+    let stops = |stop: Stop| {
+        StreamEvent::Done(Response { content: vec![ContentBlock::text("I look.")], stop, ..Response::default() })
+    };
+    for reason in ["tool_calls", "function_call"] {
+        check(&[content("I look."), end(reason)], DONE, &[text(0, "I look."), stops(Stop::NoCalls)]);
+    }
+    check(&[content("I look."), end("stop")], DONE, &[text(0, "I look."), stops(Stop::End)]);
+}

@@ -62,6 +62,8 @@ pub enum Action {
     Compact,
     /// Trim older output.
     Trim,
+    /// Cut old text off, without a summary.
+    CutOff,
     /// Send the request.
     Ask,
     /// Fail.
@@ -80,6 +82,7 @@ impl Effort {
             (_, Some(_)) if !self.trimmed => Action::Trim,
             (Need::Full, Some(false)) => Action::Ask,
             (Need::TooLong, _) if !self.exhausted => Action::Trim,
+            (Need::TooLong, _) if !self.cut_off => Action::CutOff,
             (Need::TooLong, _) => Action::GiveUp,
         }
     }
@@ -132,6 +135,17 @@ pub fn cut(marks: &[Mark], room: u64, refused: bool) -> Option<usize> {
     (cut >= first && cut <= marks.len() && replaced.saturating_mul(WORTH) >= room.min(all)).then_some(cut)
 }
 
+/// How many of the first messages to cut off where no summary comes: as few as leave a rest that fits in half of `room`, in tokens.
+/// Also prompts that were never answered go, because one of them may be what does not fit; the last message stays.
+pub fn cut_off(marks: &[Mark], room: u64) -> Option<usize> {
+    let first = 1 + usize::from(marks.first().is_some_and(|mark| mark.part == Part::Summary));
+    // Results cannot stand without the answer before them.
+    let may_begin = |at: &usize| marks.get(*at).is_some_and(|mark| matches!(mark.part, Part::Prompt(_) | Part::Answer));
+    let tail = |at: usize| marks.iter().skip(at).map(|mark| mark.tokens).sum::<u64>();
+    let places: Vec<usize> = (first..marks.len()).filter(may_begin).collect();
+    places.iter().find(|at| tail(**at) <= room / 2).or(places.last()).copied()
+}
+
 /// The summary in a response, or why to reject it. `replaced`: the tokens it would replace.
 pub fn judge(response: &Response, replaced: u64) -> Result<String, &'static str> {
     let text = text_of(&response.content);
@@ -140,9 +154,9 @@ pub fn judge(response: &Response, replaced: u64) -> Result<String, &'static str>
         Stop::Refusal => Err("the model refused to write a summary"),
         Stop::MaxTokens => Err("the summary was cut at the model's token limit"),
         Stop::Paused => Err("the provider paused in the middle of the summary"),
-        Stop::End if text.is_empty() => Err("the model wrote no summary"),
-        Stop::End if of_bytes(text.len()) >= replaced => Err(NOT_SHORTER),
-        Stop::End => Ok(text.to_owned()),
+        Stop::End | Stop::NoCalls if text.is_empty() => Err("the model wrote no summary"),
+        Stop::End | Stop::NoCalls if of_bytes(text.len()) >= replaced => Err(NOT_SHORTER),
+        Stop::End | Stop::NoCalls => Ok(text.to_owned()),
     }
 }
 

@@ -256,6 +256,37 @@ fn the_oldest_output_goes_first_and_small_results_stay() {
 }
 
 #[test]
+fn where_no_summary_comes_as_little_as_possible_is_cut_off_and_the_last_message_stays() {
+    let context = |sizes: &[(char, usize)]| {
+        let mut context = Context::default();
+        for (n, (what, size)) in sizes.iter().enumerate() {
+            let (id, name) = (MessageId(format!("m{n}")), format!("c{n}"));
+            let text = vec![ContentBlock::text("x".repeat(*size))];
+            let (message, opens) = match what {
+                'p' => (message(Role::User, text), true),
+                'c' => (message(Role::Assistant, vec![call(&name, json!({}))]), false),
+                'r' => (message(Role::User, vec![result(&format!("c{}", n - 1), &"x".repeat(*size))]), false),
+                _ => (message(Role::Assistant, text), false),
+            };
+            context.push(id, message, opens);
+        }
+        context
+    };
+    let check = |sizes: &[(char, usize)], room: u64, expect: Option<usize>| {
+        assert_eq!(cut_off(&context(sizes).marks, room), expect, "{sizes:?}");
+    };
+    // A prompt that was never answered may be what does not fit.
+    check(&[('p', 90_000), ('p', 30)], 2000, Some(1));
+    check(&[('p', 30)], 2000, None);
+    check(&[], 2000, None);
+    check(&[('p', 30), ('a', 9000), ('p', 30), ('a', 30), ('p', 30)], 2000, Some(2));
+    check(&[('p', 30), ('a', 30), ('p', 9000)], 2000, Some(2));
+    // Results stay with the answer before them.
+    check(&[('p', 9000), ('c', 0), ('r', 30)], 2000, Some(1));
+    check(&[('p', 30), ('c', 0), ('r', 9000)], 2000, Some(1));
+}
+
+#[test]
 fn without_a_summary_a_step_is_asked_for_as_it_is_and_output_left_out_only_if_that_is_refused() {
     let effort = Effort { compacted: Some(false), unreached: true, ..Effort::default() };
     assert_eq!((effort.next(Need::Full), effort.next(Need::TooLong)), (Action::Ask, Action::Trim));
@@ -271,7 +302,7 @@ proptest! {
         unreached in any::<bool>(),
     ) {
         let mut effort = Effort::default();
-        let (mut compactions, mut trims, mut asks) = (0, 0, 0);
+        let (mut compactions, mut trims, mut cuts, mut asks) = (0, 0, 0, 0);
         let mut refused = false;
         let mut ended = false;
         for (full, works, fits) in outcomes {
@@ -289,6 +320,11 @@ proptest! {
                     (effort.trimmed, effort.exhausted) = (true, !shortens);
                     shortens
                 }
+                Action::CutOff => {
+                    cuts += 1;
+                    effort.cut_off = true;
+                    works
+                }
                 Action::Ask => {
                     asks += 1;
                     refused = !fits;
@@ -296,7 +332,7 @@ proptest! {
                     false
                 }
                 Action::GiveUp => {
-                    prop_assert!(compactions == 1 && effort.exhausted, "nothing was left untried");
+                    prop_assert!(compactions == 1 && effort.exhausted && cuts == 1, "nothing was left untried");
                     ended = true;
                     false
                 }
@@ -305,7 +341,7 @@ proptest! {
             if ended { break; }
         }
         prop_assert!(ended, "after {} compactions, {} trims, {} requests", compactions, trims, asks);
-        prop_assert!(compactions <= 1 && trims <= 4 && asks <= trims + 2);
+        prop_assert!(compactions <= 1 && trims <= 4 && cuts <= 1 && asks <= trims + cuts + 2);
     }
 
     #[test]

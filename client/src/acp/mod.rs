@@ -125,7 +125,7 @@ impl Bridge {
                     self.line(&text)?;
                 }
                 Event::Line(InputLine::Garbled) => {
-                    return Err(Failure::usage("a line on standard input is too long or not UTF-8"));
+                    return Err(Failure::usage("a line on standard input is too long"));
                 }
                 Event::Line(InputLine::End) | Event::Signal(_) => return Ok(Exit::GOOD),
                 Event::Incoming(_, Incoming::Event(notification, _)) => self.event(&notification)?,

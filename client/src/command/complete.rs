@@ -150,6 +150,8 @@ fn candidates(words: &[String], names: impl Fn(Names) -> Vec<Candidate>) -> Vec<
     };
     // The shell completes file names itself.
     found.retain(|it| it.value.starts_with(':') || it.value.starts_with(current.as_str()));
+    // Shells that keep the order have the exact name first.
+    found.sort_by_key(|it| it.value != *current);
     found
 }
 
@@ -310,7 +312,7 @@ mod tests {
         assert_eq!(found("linger run --mod"), ["--model", "--mode"]);
         assert_eq!(found("linger run --mode "), ["ask", "edit", "auto", "plan"]);
         assert_eq!(found("linger run --mode=a"), ["--mode=ask", "--mode=auto"]);
-        assert_eq!(found("linger run --mode ask --mode"), ["--model", "--mode"]);
+        assert_eq!(found("linger run --mode ask --mode"), ["--mode", "--model"]);
         assert_eq!(found("linger export --format "), ["md", "jsonl"]);
         assert_eq!(found("linger --color n"), ["never"]);
         assert_eq!(found("linger run -C "), [":dirs"]);

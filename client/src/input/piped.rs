@@ -24,6 +24,12 @@ impl Taken {
     }
 }
 
+/// A line with bytes that are no UTF-8, made one that no JSON parser takes: its sender is told, and nothing of it is carried out
+/// with other characters than were meant.
+fn text_of(bytes: &[u8]) -> String {
+    format!("\u{fffd}{}", String::from_utf8_lossy(bytes))
+}
+
 /// Starts the thread that reads the lines.
 pub(crate) fn read(sender: Sender<Event>) -> Taken {
     let (permits, taken) = mpsc::sync_channel(AHEAD);
@@ -32,14 +38,17 @@ pub(crate) fn read(sender: Sender<Event>) -> Taken {
         loop {
             let mut line = Vec::new();
             let read = input.by_ref().take(LONGEST).read_until(b'\n', &mut line);
-            let event = match (read, String::from_utf8(line)) {
-                (Ok(0) | Err(_), _) => Event::Line(InputLine::End),
-                (Ok(_), Ok(text)) if text.ends_with('\n') && text.trim().is_empty() => continue,
-                (Ok(_), Ok(text)) if text.ends_with('\n') || (text.len() as u64) < LONGEST => {
+            let is_whole = line.ends_with(b"\n") || (line.len() as u64) < LONGEST;
+            // Bytes that are no UTF-8 are replaced: the line answers for itself, and the next one is read.
+            let text = String::from_utf8(line).unwrap_or_else(|error| text_of(error.as_bytes()));
+            let event = match read {
+                Ok(0) | Err(_) => Event::Line(InputLine::End),
+                Ok(_) if text.ends_with('\n') && text.trim().is_empty() => continue,
+                Ok(_) if is_whole => {
                     Event::Line(InputLine::Text { typed: text.clone(), text, steer: false, request: None })
                 }
-                // Too long, or no text: what follows cannot be told from the rest of it.
-                _ => Event::Line(InputLine::Garbled),
+                // What follows cannot be told from the rest of it.
+                Ok(_) => Event::Line(InputLine::Garbled),
             };
             let ends = matches!(event, Event::Line(InputLine::End | InputLine::Garbled));
             if permits.send(()).is_err() || sender.send(event).is_err() || ends {

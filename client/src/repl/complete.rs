@@ -126,11 +126,14 @@ fn is_server(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
 }
 
-/// Prefix matches; if none, fuzzy matches.
+/// Prefix matches, the shortest first, so the exact name is the first; if none, fuzzy matches.
 fn among(start: usize, word: &str, choices: Vec<Choice>) -> Completions {
-    let (begin, rest): (Vec<_>, Vec<_>) = choices.into_iter().partition(|choice| choice.text.starts_with(word));
+    let (mut begin, rest): (Vec<_>, Vec<_>) = choices.into_iter().partition(|choice| choice.text.starts_with(word));
+    if !word.is_empty() {
+        begin.sort_by_key(|choice| choice.text.len());
+    }
     let rest = if begin.is_empty() { rest } else { Vec::new() };
-    let mut others: Vec<_> = rest.into_iter().filter_map(|it| Some((files::score(word, &it.text)?, it))).collect();
+    let mut others: Vec<_> = rest.into_iter().filter_map(|it| Some((files::rank(word, &it.text)?, it))).collect();
     others.sort_by_key(|(score, _)| *score);
     Completions { start, begin, others: others.into_iter().map(|(_, choice)| choice).collect() }
 }

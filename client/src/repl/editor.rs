@@ -297,7 +297,10 @@ fn in_editor(text: &str) -> Result<String, String> {
         match status {
             Err(error) => Err(format!("{editor}: {error}")),
             Ok(status) if !status.success() => Err(format!("{editor} ended with {status}; the line is as it was")),
-            Ok(_) => std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display())),
+            // An editor may save in another encoding: what is no UTF-8 is seen in the line and can be mended there.
+            Ok(_) => std::fs::read(&path)
+                .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+                .map_err(|error| format!("{}: {error}", path.display())),
         }
     };
     let edited = run();

@@ -82,9 +82,9 @@ fn fuzzy(text: &str, places: &[PathBuf]) -> Vec<String> {
         return Vec::new();
     }
     for place in places {
-        let mut found: Vec<(u32, usize, String)> = walk(place, text.contains("/.") || text.starts_with('.'))
+        let mut found: Vec<((u8, u32), usize, String)> = walk(place, text.contains("/.") || text.starts_with('.'))
             .into_iter()
-            .filter_map(|name| Some((score(text, &name)?, name.len(), name)))
+            .filter_map(|name| Some((rank(text, &name)?, name.len(), name)))
             .collect();
         if !found.is_empty() {
             found.sort_unstable();
@@ -140,6 +140,26 @@ fn entries(directory: &Path) -> Vec<(String, PathBuf, bool)> {
         .collect();
     entries.sort_unstable();
     entries
+}
+
+/// The place of a name in a list for a text: the exact name first, then names that begin with it, shorter ones first, then those
+/// with its letters, nearest first. Only the last part of a path counts as its name too. `None` if it has not those letters.
+pub(super) fn rank(text: &str, name: &str) -> Option<(u8, u32)> {
+    let far = score(text, name)?;
+    let (text, name) = (text.to_lowercase(), name.to_lowercase());
+    let last = name.rsplit('/').next().unwrap_or_default();
+    let length = |name: &str| u32::try_from(name.len()).unwrap_or(u32::MAX);
+    Some(if name == text {
+        (0, 0)
+    } else if last == text {
+        (1, length(&name))
+    } else if name.starts_with(&text) {
+        (2, length(&name))
+    } else if last.starts_with(&text) {
+        (3, length(last))
+    } else {
+        (4, far)
+    })
 }
 
 /// How far a name is from a text whose letters it has in order, in any case; `None` if it has not. Less is nearer: letters that
@@ -200,7 +220,7 @@ mod tests {
         check("see @one", 5, &["one.png"], &[]);
         check("see @on", 5, &["on\\ two.png", "one.png"], &[]);
         check("see @\"on t", 6, &["on two.png"], &[]);
-        check("@s", 1, &["src/", "sub/"], &["src/main.rs", "src/model/mod.rs", "sub/ä\\ 1.png"]);
+        check("@s", 1, &["src/", "sub/"], &["src/main.rs", "sub/ä\\ 1.png", "src/model/mod.rs"]);
         check("@src/", 1, &["src/main.rs", "src/model/"], &["src/model/mod.rs"]);
         check("@main", 1, &[], &["src/main.rs"]);
         check("@Srmd", 1, &[], &["src/model/mod.rs"]);

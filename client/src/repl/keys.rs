@@ -34,6 +34,9 @@ const TYPED_BEFORE: Duration = Duration::from_millis(100);
 /// it, and not to a question that has just come.
 const TYPING: Duration = Duration::from_secs(1);
 
+/// The longest pause within a sequence of the terminal: it sends one in one go, and no person types that fast.
+const SEQUENCE_PAUSE: Duration = Duration::from_millis(30);
+
 /// Keys that begin a line while vi's commands are typed: they allow nothing there.
 const VI_BEGINS: &str = "aAsS";
 
@@ -54,6 +57,15 @@ pub(super) enum Ending {
     Pick,
     /// With Ctrl-D.
     Leave,
+}
+
+/// The rest of an unknown sequence of the terminal, such as its answer to a program that was killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SequenceRest {
+    /// Numbers and one letter.
+    Parameters,
+    /// Text, until its end mark.
+    Text,
 }
 
 /// The key bindings and their state; shared with the editor's thread.
@@ -83,6 +95,8 @@ struct LineState {
     count: u64,
     /// Text that was pasted into the line.
     pastes: Pastes,
+    /// The rest of a sequence of the terminal that means nothing to the line, and when its last part came.
+    sequence: Option<(SequenceRest, Instant)>,
     /// The list that Tab opens.
     completer: Completer,
     /// The list that the line chooses from.
@@ -110,6 +124,7 @@ impl Keys {
             held: None,
             count: 0,
             pastes: Pastes::default(),
+            sequence: None,
             completer: Completer::default(),
             picker: None,
             writing: false,
@@ -270,9 +285,43 @@ impl Keys {
         Some(Cmd::AcceptLine)
     }
 
+    /// A part of a sequence of the terminal that means nothing to the line; `None` if the key is none.
+    fn of_sequence(&self, KeyEvent(code, modifiers): KeyEvent) -> Option<Cmd> {
+        let mut state = self.lock();
+        let rest = state.sequence.take().filter(|(_, at)| at.elapsed() < SEQUENCE_PAUSE).map(|(rest, _)| rest);
+        let next = match (rest, code, modifiers) {
+            // The end of a text is BEL, or ESC and a backslash.
+            (Some(SequenceRest::Text), KeyCode::Char('G'), Modifiers::CTRL)
+            | (Some(SequenceRest::Text), KeyCode::Char('\\'), Modifiers::ALT)
+            | (Some(SequenceRest::Text), KeyCode::Char('\u{9c}'), _)
+            | (Some(SequenceRest::Parameters), KeyCode::Char('@'..='~'), Modifiers::NONE) => None,
+            (Some(SequenceRest::Text), ..) => rest,
+            (Some(SequenceRest::Parameters), KeyCode::Char(' '..='?'), Modifiers::NONE) => rest,
+            (_, KeyCode::UnknownEscSeq | KeyCode::Char('\u{9b}'), _) => Some(SequenceRest::Parameters),
+            (_, KeyCode::Char(']' | 'P' | 'X' | '^' | '_'), Modifiers::ALT)
+            | (_, KeyCode::Char('\u{90}' | '\u{98}' | '\u{9d}' | '\u{9e}' | '\u{9f}'), _) => Some(SequenceRest::Text),
+            _ => return None,
+        };
+        state.sequence = next.map(|next| (next, Instant::now()));
+        Some(Cmd::Noop)
+    }
+
     /// A key of a paste, between the marks that the terminal sets; `None` if it is no such key.
     fn pasted(&self, KeyEvent(code, modifiers): KeyEvent, line: &str) -> Option<Cmd> {
         let mut state = self.lock();
+        let is_interrupt = (code, modifiers) == (KeyCode::Char('C'), Modifiers::CTRL);
+        if code != KeyCode::BracketedPasteEnd && state.pastes.is_broken_off(is_interrupt) {
+            let text = state.pastes.end(line).unwrap_or_default();
+            return Some(match (code, modifiers) {
+                (KeyCode::BracketedPasteStart, _) => {
+                    state.pastes.begin();
+                    Cmd::Insert(1, text)
+                }
+                (KeyCode::Char(c), Modifiers::NONE) => Cmd::Insert(1, format!("{text}{c}")),
+                // The key has shown what came; pressed again it does what it does.
+                _ => Cmd::Insert(1, text),
+            });
+        }
         let c = match (code, modifiers) {
             (KeyCode::BracketedPasteStart, _) => {
                 let held = state.held.take();
@@ -283,7 +332,9 @@ impl Keys {
                 return Some(state.pastes.end(line).map_or(Cmd::Noop, |text| Cmd::Insert(1, text)));
             }
             (KeyCode::Char(c), Modifiers::NONE) => Some(c),
-            (KeyCode::Enter, _) | (KeyCode::Char('J'), Modifiers::CTRL) => Some('\n'),
+            // A pair of both is one line break.
+            (KeyCode::Enter, _) => Some('\r'),
+            (KeyCode::Char('J'), Modifiers::CTRL) => Some('\n'),
             (KeyCode::Tab, _) => Some('\t'),
             // Of other keys a paste has none that means text.
             _ => None,
@@ -317,8 +368,9 @@ impl Keys {
 
     fn key(&self, key: KeyEvent, line: &str) -> Option<Cmd> {
         let KeyEvent(code, modifiers) = key;
-        if let Some(command) = self.pasted(key, line).or_else(|| self.picking(key)) {
-            return Some(command);
+        let command = self.pasted(key, line).or_else(|| self.of_sequence(key)).or_else(|| self.picking(key));
+        if command.is_some() {
+            return command;
         }
         let held = self.lock().held;
         if held.is_some() && code == KeyCode::Enter && modifiers == Modifiers::NONE {
@@ -492,6 +544,9 @@ mod tests {
         (Keys::new(sender, above, style, false), events)
     }
 
+    const PASTE_START: KeyEvent = KeyEvent(KeyCode::BracketedPasteStart, Modifiers::NONE);
+    const PASTE_END: KeyEvent = KeyEvent(KeyCode::BracketedPasteEnd, Modifiers::NONE);
+
     const fn key(c: char) -> KeyEvent {
         KeyEvent(KeyCode::Char(c), Modifiers::NONE)
     }
@@ -513,16 +568,101 @@ mod tests {
     #[test]
     fn what_is_pasted_answers_and_ends_nothing() {
         let (keys, events) = keys(true);
-        assert_eq!(keys.key(KeyEvent(KeyCode::BracketedPasteStart, Modifiers::NONE), ""), Some(Cmd::Noop));
+        assert_eq!(keys.key(PASTE_START, ""), Some(Cmd::Noop));
         for typed in
             [key('y'), KeyEvent(KeyCode::Enter, Modifiers::NONE), KeyEvent(KeyCode::Char('C'), Modifiers::CTRL)]
         {
             assert_eq!(keys.key(typed, ""), Some(Cmd::Noop));
         }
-        let end = keys.key(KeyEvent(KeyCode::BracketedPasteEnd, Modifiers::NONE), "");
+        let end = keys.key(PASTE_END, "");
         assert_eq!(end, Some(Cmd::Insert(1, "y\n".to_owned())));
         assert_eq!(keys.whole("y\n"), ("y\n".to_owned(), true));
         assert!(events.try_recv().is_err());
+    }
+
+    #[test]
+    fn both_parts_of_a_line_end_of_windows_are_one_line_break() {
+        let (keys, _events) = keys(true);
+        let line_feed = KeyEvent(KeyCode::Char('J'), Modifiers::CTRL);
+        let enter = KeyEvent(KeyCode::Enter, Modifiers::NONE);
+        for (ends, text) in [
+            (vec![enter, line_feed], "a\nb"),
+            (vec![enter], "a\nb"),
+            (vec![line_feed], "a\nb"),
+            (vec![enter, line_feed, enter, line_feed], "a\n\nb"),
+            (vec![line_feed, enter], "a\n\nb"),
+        ] {
+            keys.key(PASTE_START, "");
+            let typed = std::iter::once(key('a')).chain(ends).chain([key('b')]);
+            typed.for_each(|typed| drop(keys.key(typed, "")));
+            assert_eq!(keys.key(PASTE_END, ""), Some(Cmd::Insert(1, text.to_owned())));
+        }
+    }
+
+    #[test]
+    fn a_paste_whose_end_does_not_come_ends_after_a_silence_and_keeps_what_came() {
+        let (keys, _events) = keys(false);
+        let interrupt = KeyEvent(KeyCode::Char('C'), Modifiers::CTRL);
+        let backdate = |by: Duration| keys.lock().pastes.backdate(by);
+        for (silence, next, text) in [
+            (Duration::from_secs(2), key('c'), "abc"),
+            (Duration::from_secs(2), KeyEvent(KeyCode::Enter, Modifiers::NONE), "ab"),
+            (Duration::from_millis(200), interrupt, "ab"),
+        ] {
+            keys.key(PASTE_START, "");
+            keys.key(key('a'), "");
+            keys.key(key('b'), "");
+            backdate(silence);
+            assert_eq!(keys.key(next, ""), Some(Cmd::Insert(1, text.to_owned())));
+            // The line takes keys again.
+            assert_eq!(keys.key(key('x'), text), None);
+        }
+        // A pasted Ctrl-C is no pressed one.
+        keys.key(PASTE_START, "");
+        keys.key(key('a'), "");
+        assert_eq!(keys.key(interrupt, ""), Some(Cmd::Noop));
+        assert_eq!(keys.key(PASTE_END, ""), Some(Cmd::Insert(1, "a".to_owned())));
+    }
+
+    #[test]
+    fn an_answer_of_the_terminal_is_dropped_whole() {
+        let alt = |c| KeyEvent(KeyCode::Char(c), Modifiers::ALT);
+        let unknown = KeyEvent(KeyCode::UnknownEscSeq, Modifiers::NONE);
+        let bell = KeyEvent(KeyCode::Char('G'), Modifiers::CTRL);
+        let cases: [(KeyEvent, &str, Option<KeyEvent>); 8] = [
+            (alt(']'), "11;rgb:1e1e/1e1e/1e1e", Some(alt('\\'))),
+            (alt(']'), "11;rgb:yyyy/0/0", Some(bell)),
+            (alt('P'), ">|tmux 3.3a", Some(alt('\\'))),
+            (alt('_'), "Gi=1;OK", Some(alt('\\'))),
+            (unknown, "62;22c", None),
+            (unknown, "0;10;5M", None),
+            (unknown, "2026;2$y", None),
+            (key('\u{9b}'), "31m", None),
+        ];
+        for (begin, text, end) in cases {
+            // At a question that `y` answers, and in a line.
+            for line in ["", "text"] {
+                let (keys, events) = keys(true);
+                for typed in std::iter::once(begin).chain(text.chars().map(key)).chain(end) {
+                    assert_eq!(keys.key(typed, line), Some(Cmd::Noop), "{typed:?} of {text}");
+                }
+                assert_eq!(keys.key(key('q'), line), None, "after {text}");
+                assert!(events.try_recv().is_err(), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_typed_after_an_unknown_key_is_a_part_of_the_line() {
+        let (keys, _events) = keys(true);
+        for begin in [KeyEvent(KeyCode::UnknownEscSeq, Modifiers::NONE), KeyEvent(KeyCode::Char('P'), Modifiers::ALT)] {
+            keys.key(begin, "a");
+            let later = Instant::now().checked_sub(SEQUENCE_PAUSE * 2);
+            let mut state = keys.lock();
+            state.sequence = state.sequence.zip(later).map(|((rest, _), later)| (rest, later));
+            drop(state);
+            assert_eq!(keys.key(key('1'), "a"), None);
+        }
     }
 
     #[test]

@@ -1,16 +1,26 @@
 //! Pasted text: one of many lines stands in the line as `[42 lines pasted]`, and is put in its place when the line is complete.
 
+use std::time::{Duration, Instant};
+
 /// Lines of a paste that are shown as they are; more would push the text off the screen that it is about.
 const SHOWN_LINES: usize = 5;
 
 /// Characters of a paste that are shown as they are: some rows of a terminal.
 const SHOWN_CHARS: usize = 1000;
 
+/// The silence after which a paste whose end did not come has ended: a terminal sends it in one go.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// The silence before Ctrl-C that tells one that was pressed from one that was pasted.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// Text that was pasted into the line being read.
 #[derive(Debug, Default)]
 pub(super) struct Pastes {
     /// The text that is just coming in, between the terminal's marks.
     coming: Option<String>,
+    /// When its last character came.
+    last: Option<Instant>,
     /// Placeholders in the line, and the texts they stand for.
     kept: Vec<(String, String)>,
     /// Whether anything was pasted into this line.
@@ -22,6 +32,13 @@ impl Pastes {
     pub(super) fn begin(&mut self) {
         self.any = true;
         self.coming = Some(String::new());
+        self.last = Some(Instant::now());
+    }
+
+    /// Whether a key belongs to no paste, although the end of the one that began did not come: it follows a silence.
+    pub(super) fn is_broken_off(&self, is_interrupt: bool) -> bool {
+        let least = if is_interrupt { PAUSE } else { SILENCE };
+        self.coming.is_some() && self.last.is_some_and(|last| last.elapsed() >= least)
     }
 
     /// Takes the next character; false if nothing is being pasted.
@@ -29,6 +46,7 @@ impl Pastes {
         match &mut self.coming {
             Some(coming) => {
                 coming.extend(c);
+                self.last = Some(Instant::now());
                 true
             }
             None => false,
@@ -37,7 +55,7 @@ impl Pastes {
 
     /// The paste is complete: what stands in the line for it, of which `line` has others.
     pub(super) fn end(&mut self, line: &str) -> Option<String> {
-        // Windows' line ends are one.
+        // Windows' line ends are one line break.
         let text = self.coming.take()?.replace("\r\n", "\n").replace('\r', "\n");
         let lines = text.lines().count();
         if lines <= SHOWN_LINES && text.chars().count() <= SHOWN_CHARS {
@@ -52,6 +70,12 @@ impl Pastes {
         let name = std::iter::once(format!("[{what} pasted]")).chain(names).find(|name| !is_taken(name))?;
         self.kept.push((name.clone(), text));
         Some(name)
+    }
+
+    /// The last character came this much earlier.
+    #[cfg(test)]
+    pub(super) fn backdate(&mut self, by: Duration) {
+        self.last = self.last.and_then(|last| last.checked_sub(by));
     }
 
     /// Whether the line ends with the placeholder of a paste, which is deleted as a whole.

@@ -1,6 +1,6 @@
 //! A list to choose from: what is typed narrows it, the arrows and Tab move in it, Enter takes what is marked. Pure.
 
-use super::files::score;
+use super::files::{rank, score};
 use super::menu::Choice;
 
 #[derive(Clone, Debug, Default)]
@@ -36,9 +36,8 @@ impl Picker {
     fn filter(&mut self, text: &str) {
         let text = text.trim();
         let fits = |choice: &Choice| {
-            let own = score(text, &choice.text);
-            // What is said about it counts less.
-            own.or_else(|| score(text, &choice.note).map(|cost| cost + 100))
+            // A match of its note counts less.
+            rank(text, &choice.text).or_else(|| score(text, &choice.note).map(|cost| (u8::MAX, cost)))
         };
         let mut fitting: Vec<_> = self.choices.iter().filter_map(|choice| Some((fits(choice)?, choice))).collect();
         if !text.is_empty() {
@@ -100,6 +99,17 @@ mod tests {
     fn picker() -> Picker {
         let choices = [("mock/large", "dear"), ("mock/small", "cheap"), ("other/large", "")];
         Picker::new("model", choices.map(|(text, note)| Choice::new(text, note)).to_vec(), Some("mock/small"))
+    }
+
+    #[test]
+    fn the_exact_name_comes_first_then_names_that_begin_so_then_the_rest() {
+        let names = ["my-api-two", "api-server", "x/api", "api-2", "a-p-i", "api"];
+        let mut picker = Picker::new("session", names.map(|name| Choice::new(name, "")).to_vec(), None);
+        picker.filter("api");
+        let found: Vec<&str> = picker.list().0.iter().map(|choice| choice.text.as_str()).collect();
+        assert_eq!(found, ["api", "x/api", "api-2", "api-server", "my-api-two", "a-p-i"]);
+        picker.filter("API");
+        assert_eq!(picker.chosen(), Some("api"));
     }
 
     #[test]

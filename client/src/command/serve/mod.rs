@@ -42,7 +42,7 @@ pub(super) fn run(answer: bool) -> Result<Exit, Failure> {
                 server.line(&text)?;
             }
             Some(Event::Line(InputLine::Garbled)) => {
-                return Err(Failure::usage("standard input has a line that is too long or not UTF-8"));
+                return Err(Failure::usage("standard input has a line that is too long"));
             }
             Some(Event::Line(InputLine::End) | Event::Signal(_)) => return Ok(Exit::GOOD),
             Some(Event::Incoming(_, Incoming::Any(..))) | None => server.check_waits()?,

@@ -79,7 +79,7 @@ impl Runner {
         }
         let (tool, given, workspace) = (tool.clone(), input.clone(), self.workspace.clone());
         let root = Access::Read(workspace.root.clone());
-        let hidden = self.env.policy.hidden(tool.name(), &root, &workspace);
+        let hidden = self.services.policy.hidden(tool.name(), &root, &workspace);
         let complete = move || tool.complete(&given, &workspace, &hidden);
         let completed = disk::probe(&self.workspace.cwd, disk::TIMEOUT, complete).await;
         let not_run = |why: String| NotRun(Outcome::Invalid, format!("not run: {why}"));

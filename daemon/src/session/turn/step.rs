@@ -202,7 +202,7 @@ impl Turn {
         let Some(name) = refused_tools::named(&failure.message, tools.specs()) else { return Ok(false) };
         let Some(schema) = tools.get(name).map(|tool| tool.schema()) else { return Ok(false) };
         let provider = self.model.split('/').next().unwrap_or_default();
-        if !self.env.providers.refused_tools.add(provider, name, schema) {
+        if !self.services.providers.refused_tools.add(provider, name, schema) {
             return Ok(false);
         }
         self.tools = self.tools_now();
@@ -223,7 +223,7 @@ impl Turn {
         let is_sent = step.strategy != Strategy::Alone;
         if !is_sent
             || !refused_tools::are_left_out(counted, rest, tools)
-            || !self.env.providers.refused_tools.is_news(&self.model)
+            || !self.services.providers.refused_tools.is_news(&self.model)
         {
             return Ok(());
         }

@@ -21,7 +21,7 @@ use super::create::{ID, MAX_SESSIONS};
 use super::place::HeldPlace;
 use crate::agent::role::stricter;
 use crate::session::Draft;
-use crate::session::actor::Actor;
+use crate::session::actor::{Actor, NewSession};
 use crate::session::messages::{Author, Command, GoBack, KeyedReply};
 use crate::session::reading::line::{Known, Line, Point, is_on_line};
 use crate::session::state::State;
@@ -241,9 +241,9 @@ impl Registry {
         tracing::info!(target: "session", session = %id, %origin, seq = point.seq, "forked");
         let (done, committed) = oneshot::channel();
         let commands = self.mailboxes.add_new(id.clone())?;
-        let begun = (state.before_fork(point.seq), forked, more.into_iter().collect());
-        let shared = (env.clone(), self.clone() as Arc<_>);
-        let actor = Actor::fork(shared, id.clone(), begun, (&variables, workspace), outcome, done);
+        let new = NewSession { id: id.clone(), variables: &variables, workspace, outcome };
+        let before = state.before_fork(point.seq);
+        let actor = Actor::fork(env.clone(), self.clone(), new, before, forked, more, done);
         match committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into()))) {
             Ok(()) => {
                 task::spawn(Box::new(actor).run(None, commands));

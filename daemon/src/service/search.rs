@@ -74,7 +74,7 @@ pub async fn search(services: &Services, caller: &Caller, params: Search) -> Res
     let (mut rows, mut skip, mut behind) = (Vec::new(), 0, 0);
     let mut sessions: HashMap<SessionId, Option<SessionRow>> = HashMap::new();
     while rows.len() < limit && skip < MAX_MATCHES {
-        let matches = services.search.find(query(&terms), among.clone(), (BATCH, skip)).await?;
+        let matches = services.search.find(query(&terms), among.clone(), BATCH, skip).await?;
         behind = matches.behind;
         let is_last = matches.events.len() < BATCH;
         skip += BATCH;

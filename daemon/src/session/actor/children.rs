@@ -195,7 +195,7 @@ impl Actor {
         while self.followers.tasks.try_join_next().is_some() {}
         let (env, host, parent) = (self.env.clone(), self.host.clone(), self.id.clone());
         let workspace = self.workspace.clone();
-        self.followers.tasks.spawn(async move { follow(&env, &host, (parent, workspace), child, is_off).await });
+        self.followers.tasks.spawn(async move { follow(&env, &host, parent, workspace, child, is_off).await });
     }
 
     /// Whether the session has spent its budget.
@@ -223,7 +223,8 @@ const FIRST_TURN: &str = "t1";
 async fn follow(
     env: &Arc<Env>,
     host: &Arc<dyn Host>,
-    (parent, workspace): (SessionId, Arc<Workspace>),
+    parent: SessionId,
+    workspace: Arc<Workspace>,
     mut update: ChildUpdate,
     is_off: bool,
 ) {
@@ -266,8 +267,7 @@ async fn follow(
         tell(&update, None).await;
     }
     let (cwd, own) = follower.form();
-    let place = (&workspace, cwd.as_path());
-    let output = answer::result(&env.policy, place, &update, follower.ending(), own, None).await;
+    let output = answer::result(&env.policy, &workspace, &cwd, &update, follower.ending(), own, None).await;
     let output = answer::with_worktree(output, follower.tidy().await.as_ref());
     tell(&update, Some(answer::later(&update, &output))).await;
 }

@@ -183,6 +183,18 @@ pub struct Actor {
     followers: children::Followers,
 }
 
+/// A session that is to be created.
+pub struct NewSession<'a> {
+    /// Its id, which no session had before.
+    pub id: SessionId,
+    /// The variables of its tools.
+    pub variables: &'a BTreeMap<String, String>,
+    /// Where its tools work.
+    pub workspace: Arc<Workspace>,
+    /// The outcome of the request, if that has a key.
+    pub outcome: Option<Fold>,
+}
+
 /// Clears the "cannot write" report of a session when its actor ends.
 struct ClearUnwritten {
     found: KnownDamage,
@@ -206,8 +218,8 @@ impl Actor {
         }
         // The daemon's own log has no directory.
         let cwd = if id.is_daemon() { Path::new("/") } else { &state.identity.cwd };
-        let within = (disk::SHORT_TIMEOUT, state.task.bound_by());
-        let mut workspace = env.workspaces.workspace_within(&id, cwd, variables, within).await;
+        let (limit, bound_by) = (disk::SHORT_TIMEOUT, state.task.bound_by());
+        let mut workspace = env.workspaces.workspace_within(&id, cwd, variables, limit, bound_by).await;
         workspace.notes.is_child = state.identity.parent.is_some();
         let workspace = Arc::new(workspace);
         if !id.is_daemon() {
@@ -217,7 +229,7 @@ impl Actor {
         }
         let log = Log::new(id.clone(), state.progress.head, Vec::new());
         workspace.added.set(&state.settings.directories);
-        let mut actor = Self::new(id, (env, host), log, state, workspace);
+        let mut actor = Self::new(env, host, log, state, workspace);
         actor.configure_servers();
         actor.keep_within_parent().await?;
         if let Err(error) = actor.finish_undo().await {
@@ -231,30 +243,23 @@ impl Actor {
 
     /// Creates the actor of a new session and queues its first events; `done` gets the result of the commit.
     pub fn create(
-        shared: (Arc<Env>, Arc<dyn Host>),
-        id: SessionId,
-        (created, said): (EventBody, Vec<EventBody>),
-        (env, workspace): (&BTreeMap<String, String>, Arc<Workspace>),
-        outcome: Option<Fold>,
+        env: Arc<Env>,
+        host: Arc<dyn Host>,
+        new: NewSession<'_>,
+        events: Vec<EventBody>,
         done: oneshot::Sender<Result<(), StoreError>>,
     ) -> Self {
+        let NewSession { id, variables, workspace, outcome } = new;
         let log = Log::new(id.clone(), 0, Vec::new());
-        let environment = environment(env);
-        let mut actor = Self::new(id, shared, log, State::default(), workspace);
-        let folds = std::iter::once(environment).chain(outcome).collect();
+        let mut actor = Self::new(env, host, log, State::default(), workspace);
+        let folds = std::iter::once(environment(variables)).chain(outcome).collect();
         fault::point("actor.create");
-        let drafts = std::iter::once(created).chain(said).map(Draft::new).collect();
-        actor.append(drafts, folds, true, Some(done));
+        actor.append(events.into_iter().map(Draft::new).collect(), folds, true, Some(done));
         actor
     }
 
-    fn new(
-        id: SessionId,
-        (env, host): (Arc<Env>, Arc<dyn Host>),
-        log: Arc<Log>,
-        state: State,
-        workspace: Arc<Workspace>,
-    ) -> Self {
+    fn new(env: Arc<Env>, host: Arc<dyn Host>, log: Arc<Log>, state: State, workspace: Arc<Workspace>) -> Self {
+        let id = log.session.clone();
         let recorded = record::Recorded::new(env.queued_bytes.share());
         Self {
             id,

@@ -1,4 +1,4 @@
-//! Mode `plan`: what the model is told of it, and the question whether its plan is carried out.
+//! Mode `plan`: the messages to the model about it, and the question whether its plan is carried out.
 //!
 //! The question holds up nothing and is asked with the end of a turn, so it is durable and any client answers it; a person's next
 //! prompt or another mode withdraws it. An answer, the mode and the next prompt are one write.
@@ -11,13 +11,13 @@ use super::*;
 use crate::question;
 use crate::session::state::QuestionState;
 
-/// What the model is told when the mode is `plan`.
+/// The message to the model when the mode becomes `plan`.
 const PLANS: &str = "[mode plan] The user wants a plan first, and nothing is to be changed now: calls that change something are \
                      refused. Read what you need with read, ls, glob, grep and git; bash takes only plain commands that read, such \
                      as cat, find or wc, without redirections, and the user is asked about them. Then answer with the plan: what you \
                      would change, where, and how you would check it. The user decides whether you go on.";
 
-/// What the model is told when that is over.
+/// The end of the message to the model when mode `plan` is over.
 const PLANS_NO_MORE: &str = "you may make changes now, as far as the user allows them.";
 
 /// The prompt of an answer that lets it go on.
@@ -27,7 +27,7 @@ const CARRY_OUT: &str = "The plan is accepted: carry it out.";
 const NOT_YET: &str = "not_yet";
 
 impl Actor {
-    /// What the model has to be told of the mode.
+    /// The message about the mode that the model has not had yet, if one is due.
     pub(super) fn mode_news(&self) -> Option<String> {
         match (self.state.settings.mode == Mode::Plan, self.state.history.plan_told) {
             (true, false) => Some(PLANS.to_owned()),

@@ -13,19 +13,23 @@ use crate::sys::task;
 
 /// The longest focus of a compaction, in bytes: a few pages.
 const MAX_FOCUS: usize = 16 << 10;
+
 /// A checked prompt.
 struct Accepted {
     content: Vec<ContentBlock>,
     when: When,
     /// Whether it is a compaction.
     compact: bool,
-    /// The output schema.
+    /// The schema of the answer, if it has one.
     schema: Option<Value>,
     /// The check that has to pass.
     until: Option<session::Until>,
     /// The command that it named.
     named: Option<Named>,
+    /// The blobs that `content` names.
+    blobs: Vec<Held>,
 }
+
 impl Actor {
     pub(super) async fn prompt(&mut self, mut request: Box<PromptRequest>) {
         request.key = request.key.filter(|_| !fault::bug("I5"));
@@ -69,8 +73,9 @@ impl Actor {
             schema: asked,
             until: prompt.until,
             named,
+            blobs,
         };
-        self.accept(accepted, blobs, (key, by), reply);
+        self.accept(accepted, key, by, reply);
     }
 
     /// A compaction is queued like a prompt: it waits, survives a restart and is cancelled like one.
@@ -91,8 +96,9 @@ impl Actor {
         if let Err(error) = self.may_compact(&content) {
             return respond(reply, Err(error));
         }
-        let accepted = Accepted { content, when: When::Steer, compact: true, schema: None, until: None, named: None };
-        self.accept(accepted, Vec::new(), (key, by), reply);
+        let (schema, until, named, blobs) = (None, None, None, Vec::new());
+        let accepted = Accepted { content, when: When::Steer, compact: true, schema, until, named, blobs };
+        self.accept(accepted, key, by, reply);
     }
 
     fn may_compact(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
@@ -117,13 +123,8 @@ impl Actor {
     }
 
     /// Queues a prompt, and starts it if the session is idle.
-    fn accept(
-        &mut self,
-        Accepted { content, when, compact, schema, until, named }: Accepted,
-        blobs: Vec<Held>,
-        (key, by): (Option<Key>, Author),
-        reply: Reply<Prompted>,
-    ) {
+    fn accept(&mut self, accepted: Accepted, key: Option<Key>, by: Author, reply: Reply<Prompted>) {
+        let Accepted { content, when, compact, schema, until, named, blobs } = accepted;
         fault::point("actor.prompt");
         if !compact {
             self.withdraw_plan("another prompt came");
@@ -265,9 +266,9 @@ impl Actor {
     async fn see_workspace(&mut self) {
         if !self.workspace.is_seen {
             let env = BTreeMap::clone(&self.workspace.env);
-            let within = (disk::SHORT_TIMEOUT, self.state.task.bound_by());
-            let mut workspace =
-                self.env.workspaces.workspace_within(&self.id, &self.state.identity.cwd, env, within).await;
+            let (cwd, bound_by) = (&self.state.identity.cwd, self.state.task.bound_by());
+            let workspaces = &self.env.workspaces;
+            let mut workspace = workspaces.workspace_within(&self.id, cwd, env, disk::SHORT_TIMEOUT, bound_by).await;
             workspace.notes.is_child = self.state.identity.parent.is_some();
             self.workspace = Arc::new(workspace);
             self.workspace.added.set(&self.state.settings.directories);

@@ -22,7 +22,7 @@ struct Effects {
     close_checkpoint: bool,
 }
 
-/// What the actor remembers of the events that it has recorded.
+/// Data about recorded events: results of open calls, the history, usage, and the size of the queue.
 pub(super) struct Recorded {
     /// Results of open calls, until all have one and become a message.
     results: HashMap<CallId, ContentBlock>,
@@ -194,7 +194,9 @@ impl Actor {
             task::spawn(async move {
                 let stored = stored.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
                 let result = stored.map(|()| resolution).map_err(RpcError::from);
-                askers.into_iter().for_each(|reply| respond(reply, result.clone()));
+                for reply in askers {
+                    respond(reply, result.clone());
+                }
             });
         }
     }

@@ -38,6 +38,8 @@ pub(super) fn respond_all(replies: Vec<Reply<()>>, committed: oneshot::Receiver<
     task::spawn(async move {
         let result = committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
         let late = |error| RpcError::from(error).hint(CANCELLED_LATER);
-        replies.into_iter().for_each(|reply| respond(reply, result.clone().map_err(late)));
+        for reply in replies {
+            respond(reply, result.clone().map_err(late));
+        }
     });
 }

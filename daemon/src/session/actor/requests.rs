@@ -49,7 +49,7 @@ impl Actor {
         Ok(AttachPoint { log: self.log.clone(), changed, at, head, open, missing, person })
     }
 
-    /// Takes the values of secret variables that the session was created with, and where the user's desktop is.
+    /// Takes a client's values of the session's secret variables, and the address of its desktop.
     pub(super) fn bring(&mut self, env: &BTreeMap<String, String>) {
         if env.is_empty() {
             return;
@@ -64,12 +64,13 @@ impl Actor {
         }
     }
 
-    /// What decides about its calls.
+    /// The tools, mode and rules that decide about the session's calls.
     pub(super) fn call_basis(&self) -> CallBasis {
         CallBasis {
             tools: self.env.toolbox.tools_of(
                 &self.state.settings.model,
-                (self.workspace.rules_root(), &self.id),
+                self.workspace.rules_root(),
+                &self.id,
                 self.state.settings.tools.as_deref(),
                 self.offered(),
             ),
@@ -206,7 +207,8 @@ impl Actor {
                     resolved.origin.clone(),
                     self.env.toolbox.setup(
                         &resolved,
-                        (self.workspace.rules_root(), &self.id),
+                        self.workspace.rules_root(),
+                        &self.id,
                         now.as_deref(),
                         self.offered(),
                     ),
@@ -253,12 +255,12 @@ impl Actor {
         self.review();
     }
 
-    /// What the session has of the tools that only some have.
+    /// The traits on which optional tools depend: skills, notes, and whether it may delegate.
     pub(super) fn offered(&self) -> SessionTraits<'static> {
         self.env.toolbox.offered(self.state.has_skills(), self.state.task.depth())
     }
 
-    /// Has the MCP servers that a client brought.
+    /// Configures the MCP servers that a client brought.
     pub(super) fn configure_servers(&mut self) {
         let (root, given) = (self.workspace.rules_root(), &self.state.settings.mcp_servers);
         self.servers.0 = self.env.toolbox.servers.configure_session(self.id.as_str(), root, given);
@@ -348,8 +350,8 @@ pub fn add_directories(all: &mut Vec<PathBuf>, more: &[PathBuf]) -> Result<(), R
             all.push(dir.clone());
         }
     }
-    match all.len() > MAX_ADDED {
-        true => Err(RpcError::new(Code::TooMuch, format!("a session may have {MAX_ADDED} added directories"))),
-        false => Ok(()),
+    if all.len() > MAX_ADDED {
+        return Err(RpcError::new(Code::TooMuch, format!("a session may have {MAX_ADDED} added directories")));
     }
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! Taking up what a daemon that died left behind, and starting anew after a failed write.
+//! Continuing after a crash of the daemon, and reloading after a failed write.
 
 use super::*;
 use linger_protocol::event::{PromptAccepted, SessionChanged};
@@ -7,7 +7,7 @@ use crate::log::push_piece;
 use crate::session::state::recovery::Cause;
 use crate::store::Store;
 
-/// What the actor remembers of its writes.
+/// The state of the actor's writes: uncommitted outcomes, the last recovery, and a cancel that is not written yet.
 #[derive(Default)]
 pub(super) struct Writes {
     /// Outcomes that may not be committed yet.
@@ -35,14 +35,16 @@ impl Writes {
 }
 
 impl Actor {
-    /// Goes on with what was left behind when the daemon died, or a write failed.
+    /// Continues the session after a restart of the daemon, or after a failed write.
     pub(super) async fn take_up(&mut self, cause: Cause) -> Result<(), StoreError> {
         self.read_queue().await?;
         self.weigh();
         let pieces = self.env.store.scratch(self.id.clone()).await?;
         let turn = self.state.turn.as_ref().map(|turn| turn.id.clone());
         let mut streams = Vec::new();
-        pieces.into_iter().for_each(|piece| push_piece(&mut streams, turn.as_ref(), piece));
+        for piece in pieces {
+            push_piece(&mut streams, turn.as_ref(), piece);
+        }
         self.log.tail().streams = streams;
         self.end_background();
         let cancelled = self.take_cancelled().await?;
@@ -143,7 +145,7 @@ impl Actor {
         Ok(results)
     }
 
-    /// A write failed: what was folded since is not stored. Stops, and starts anew from the store after a while.
+    /// A write failed: the events folded since are not stored. Stops the turn; after a while the session is loaded again.
     pub(super) fn fail(&mut self) {
         self.writes.remembered.clear();
         if let Some(why) = self.log.write_error() {
@@ -243,7 +245,7 @@ impl Actor {
         !is_at_git && Instant::now() + *wait >= *until + WRITE_RETRY[0]
     }
 
-    /// Starts anew; if that fails the next pause is longer, but not after a request (`asked`). Git must be done.
+    /// Reloads the session; if that fails, the next pause is longer, but not after a request (`asked`). Git must be done.
     pub(super) async fn mend(&mut self, asked: bool) {
         let Phase::Failed(waited, ..) = self.phase else { return };
         if let Err(error) = self.start_anew().await {
@@ -294,7 +296,7 @@ impl Actor {
     }
 }
 
-/// The requests for a cancel, which have their answer.
+/// The keys of a cancel as requests whose replies nobody awaits: they have had an error.
 fn unheard(cancelled: Option<Cancelled>) -> Vec<KeyedReply> {
     let keys = cancelled.into_iter().flat_map(|cancelled| cancelled.keys);
     keys.map(|key| KeyedReply { key: Some(key), reply: oneshot::channel().0 }).collect()

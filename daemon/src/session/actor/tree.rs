@@ -5,21 +5,23 @@ use linger_protocol::tree::{Forked, RewindDone, Rewound, Uncompacted};
 use super::*;
 
 impl Actor {
-    /// Creates the actor of a fork whose log ends with the events of `before`, and queues its first own events; `done` gets the
-    /// result of the commit.
+    /// Creates the actor of a fork whose log ends with the events of `before`, and queues its first own events, `forked` and `more`;
+    /// `done` gets the result of the commit.
     pub fn fork(
-        shared: (Arc<Env>, Arc<dyn Host>),
-        id: SessionId,
-        (before, forked, more): (State, Forked, Vec<Draft>),
-        (env, workspace): (&BTreeMap<String, String>, Arc<Workspace>),
-        outcome: Option<Fold>,
+        env: Arc<Env>,
+        host: Arc<dyn Host>,
+        new: NewSession<'_>,
+        before: State,
+        forked: Forked,
+        more: Option<Draft>,
         done: oneshot::Sender<Result<(), StoreError>>,
     ) -> Self {
-        let log = Log::new(id.clone(), before.progress.head, Vec::new());
+        let NewSession { id, variables, workspace, outcome } = new;
+        let log = Log::new(id, before.progress.head, Vec::new());
         let origin = Fold::Shared(forked.origin.session.0.clone(), before.progress.head);
-        let folds = [origin, environment(env)].into_iter().chain(outcome).collect();
+        let folds = [origin, environment(variables)].into_iter().chain(outcome).collect();
         workspace.added.set(&forked.additional_directories);
-        let mut actor = Self::new(id, shared, log, before, workspace);
+        let mut actor = Self::new(env, host, log, before, workspace);
         fault::point("actor.fork");
         let begun = Draft::new(EventBody::Forked(Box::new(forked)));
         actor.append(std::iter::once(begun).chain(more).collect(), folds, true, Some(done));
@@ -51,7 +53,8 @@ impl Actor {
     /// Takes back a compaction, unless something has happened since that was checked.
     pub(super) async fn uncompact(
         &mut self,
-        (taken, head): (Uncompacted, u64),
+        taken: Uncompacted,
+        head: u64,
         key: Option<Key>,
         by: Author,
         reply: Reply<Uncompacted>,

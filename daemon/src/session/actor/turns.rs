@@ -93,7 +93,8 @@ impl Actor {
         let own = self.state.settings.outage.own_model.clone().unwrap_or_else(|| self.state.settings.model.clone());
         let setup = self.env.toolbox.setup(
             resolved,
-            (self.workspace.rules_root(), &self.id),
+            self.workspace.rules_root(),
+            &self.id,
             self.state.settings.tools.as_deref(),
             self.offered(),
         );
@@ -108,7 +109,8 @@ impl Actor {
         let resolved = self.env.providers.model(Some(self.state.settings.outage.own_model.as_ref()?)).ok()?;
         let setup = self.env.toolbox.setup(
             &resolved,
-            (self.workspace.rules_root(), &self.id),
+            self.workspace.rules_root(),
+            &self.id,
             self.state.settings.tools.as_deref(),
             self.offered(),
         );
@@ -172,7 +174,7 @@ impl Actor {
         self.notify_of_end(stop_reason, compacts);
     }
 
-    /// Starts a turn for the next queued prompt, unless it is held and there is no `word`.
+    /// Starts a turn for the next queued prompt; a held one only with `word`, a new prompt.
     pub(super) fn start_next(&mut self, word: bool) {
         if self.state.turn.is_none() && (word || !self.state.queue.held) {
             drop(self.start_first(Vec::new(), false));
@@ -222,12 +224,17 @@ impl Actor {
         }
         let (sender, messages) = mpsc::unbounded_channel();
         let streams = self.log.tail().open();
-        let known = (&self.state, self.recorded.past(), streams.as_slice());
         let nudge = Arc::new(Notify::new());
-        let ends = (sender, nudge.clone());
-        let shared = (self.env.turns.clone(), self.host.clone(), self.workspace.clone(), self.background.jobs());
-        let turn = turn::Turn::run(self.id.clone(), shared, known, ends);
-        let task = task::spawn(turn);
+        let handles = turn::TurnHandles {
+            session: self.id.clone(),
+            services: self.env.turns.clone(),
+            host: self.host.clone(),
+            workspace: self.workspace.clone(),
+            jobs: self.background.jobs(),
+            messages: sender,
+            nudge: nudge.clone(),
+        };
+        let task = task::spawn(turn::Turn::run(handles, &self.state, self.recorded.past(), &streams));
         fault::point("actor.turn.spawned");
         self.phase = Phase::Running(Box::new(Running::new(task, messages, nudge)));
     }
@@ -262,7 +269,9 @@ impl Actor {
             Phase::Stopping(task, earlier) => {
                 let then = match (earlier, then) {
                     (Then::Cancel(all), then @ Then::Remove(_)) => {
-                        all.into_iter().for_each(|asked| respond(asked.reply, Ok(())));
+                        for asked in all {
+                            respond(asked.reply, Ok(()));
+                        }
                         then
                     }
                     (Then::Remove(mut all), Then::Remove(more)) => {
@@ -271,7 +280,9 @@ impl Actor {
                     }
                     (Then::Remove(all), then) => {
                         let error = RpcError::new(Code::Ending, "the daemon is ending");
-                        all.into_iter().for_each(|asked| respond(asked.reply, Err(error.clone())));
+                        for asked in all {
+                            respond(asked.reply, Err(error.clone()));
+                        }
                         then
                     }
                     (_, then) => then,
@@ -332,7 +343,9 @@ impl Actor {
                     self.env.store.found.readable(&self.id);
                 }
                 let result = removed.map_err(RpcError::from);
-                replies.into_iter().for_each(|reply| respond(reply, result.clone()));
+                for reply in replies {
+                    respond(reply, result.clone());
+                }
                 if !gone {
                     // The session still exists, and its turn was stopped.
                     self.close_turn(Vec::new());
@@ -374,12 +387,14 @@ impl Actor {
         let drafts = self.close("interrupted by the user");
         self.append(drafts, Vec::new(), false, None);
         let prompts: Vec<Queued> = self.state.queue.steering().cloned().collect();
-        prompts.into_iter().for_each(|prompt| drop(self.prompt_message(prompt)));
+        for prompt in prompts {
+            drop(self.prompt_message(prompt));
+        }
         self.spawn_turn();
     }
 }
 
-/// What the message of a prompt asks in the user's place, if it has a child's words.
+/// The mark of a message whose prompt has a child's words.
 fn of_child(child: Option<SessionId>) -> Option<Asks> {
     child.map(|_| Asks::Child)
 }

@@ -25,7 +25,7 @@ const PAGE: usize = 1 << 20;
 /// Files that an error names.
 const NAMED: usize = 5;
 
-/// What to put back.
+/// The changes to undo or redo.
 struct Target {
     /// The turn, if all of its changes are meant.
     step: Option<TurnId>,
@@ -33,9 +33,9 @@ struct Target {
     file: Option<PathBuf>,
     /// In the order in which they were made.
     changes: Vec<FileChange>,
-    /// The blobs of what commands changed.
+    /// The blobs with former contents of files that commands changed.
     held: Vec<Held>,
-    /// What commands changed and cannot be put back.
+    /// Changes of commands that cannot be restored.
     failed: Vec<NotRestored>,
 }
 
@@ -132,7 +132,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Finds what is meant.
+    /// Finds the changes that a request means.
     async fn target(&self, asked: &Undo, redo: bool) -> Result<Target, RpcError> {
         let Undo { call, file, .. } = asked;
         let (call, file) = (call.clone(), file.as_ref().map(|file| self.state.identity.cwd.join(file)));
@@ -141,7 +141,7 @@ impl Actor {
                 let idle = RpcError::new(Code::Idle, format!("session {} has nothing to do again", self.id));
                 return Err(idle.hint("a change of the model since the undo ends that"));
             };
-            let made = self.changes((*seq, *seq), true).await?;
+            let made = self.changes(*seq, *seq, true).await?;
             let changes = made.into_iter().flat_map(|made| made.changes).collect();
             let step = step.as_ref().map(|step| step.turn.clone());
             return Ok(Target { step, call, file, changes, held: Vec::new(), failed: Vec::new() });
@@ -152,7 +152,7 @@ impl Actor {
         };
         for Step { turn, first, last, .. } in self.state.undo.steps.iter().rev() {
             let is_whole = call.is_none() && file.is_none();
-            let calls = self.changes((*first, *last), is_whole).await?.into_iter();
+            let calls = self.changes(*first, *last, is_whole).await?.into_iter();
             let meant = calls.filter(|made| call.is_none() || made.call.as_ref() == call.as_ref());
             let is_meant = |path: &Path| real.as_ref().is_none_or(|names| names.iter().any(|file| file == path));
             let (mut changes, mut held, mut failed) = (Vec::new(), Vec::new(), Vec::new());
@@ -180,7 +180,7 @@ impl Actor {
     }
 
     /// The changes of calls, or of an undo, between two events. A checkpoint that is gone is an error if all are `needed`.
-    async fn changes(&self, (first, last): (u64, u64), needed: bool) -> Result<Vec<Made>, RpcError> {
+    async fn changes(&self, first: u64, last: u64, needed: bool) -> Result<Vec<Made>, RpcError> {
         let (mut found, mut after) = (Vec::new(), first.saturating_sub(1));
         loop {
             let kinds = &["tool_finished", "undone", "checkpoint"];
@@ -211,7 +211,7 @@ impl Actor {
         }
     }
 
-    /// What differs from one checkpoint to the next.
+    /// The changes between a checkpoint and the one before it.
     async fn of_commands(&self, taken: &Checkpoint) -> Result<Made, String> {
         let Checkpoint { checkpoint, root, call_id, since, .. } = taken;
         let since = since.as_deref().unwrap_or_default();
@@ -244,9 +244,10 @@ impl Actor {
         self.look(move |token| {
             let (mut made, mut failed) = (Vec::new(), Vec::new());
             for change in changes {
-                let done = match token.is_cancelled() {
-                    true => Err("the disk did not answer in time".to_owned()),
-                    false => restore::make(&change, &workspace, &blobs),
+                let done = if token.is_cancelled() {
+                    Err("the disk did not answer in time".to_owned())
+                } else {
+                    restore::make(&change, &workspace, &blobs)
                 };
                 match done {
                     Ok(()) => made.push(change),
@@ -279,7 +280,7 @@ impl Actor {
     }
 }
 
-/// What a request comes to, and its commit.
+/// The reply to a request, and its commit; absent for a repeated request.
 type Waits = (Restored, Option<oneshot::Receiver<Result<(), StoreError>>>);
 
 fn answer(reply: Reply<Restored>, done: Result<Waits, RpcError>) {

@@ -29,19 +29,25 @@ const PAGE: usize = 1 << 20;
 pub(super) struct AtGit {
     task: JoinHandle<()>,
     worked: oneshot::Receiver<Worked>,
-    /// Whether a prompt or an answer since then starts held prompts.
-    starts_held: bool,
-    /// Prompts to a session in a worktree.
+    behind: BehindGit,
+}
+
+/// The prompts that wait for git.
+#[derive(Default)]
+pub(super) struct BehindGit {
+    /// New prompts to a session in a worktree.
     prompts: Vec<Box<PromptRequest>>,
+    /// Whether held prompts start too: a prompt or an answer came meanwhile.
+    starts_held: bool,
 }
 
 impl AtGit {
-    /// What git did, once it is done; absent if its task has panicked.
+    /// The result, once git is done; absent if its task has panicked.
     pub(super) async fn next(&mut self) -> Option<Box<Worked>> {
         (&mut self.worked).await.ok().map(Box::new)
     }
 
-    /// What git did, if it is done and its task has not panicked.
+    /// The result, if git is done and its task has not panicked.
     pub(super) fn try_next(&mut self) -> Option<Worked> {
         self.worked.try_recv().ok()
     }
@@ -58,16 +64,24 @@ impl AtGit {
 
     /// A prompt or an answer starts held prompts once git is done.
     pub(super) fn start_held(&mut self) {
-        self.starts_held = true;
+        self.behind.starts_held = true;
     }
 
     /// Refuses the prompts that wait.
     pub(super) fn refuse_prompts(&mut self, error: &RpcError) {
-        self.prompts.drain(..).for_each(|asked| respond(asked.reply, Err(error.clone())));
+        self.behind.refuse(error);
     }
 }
 
-/// What git did, and the request for it.
+impl BehindGit {
+    fn refuse(&mut self, error: &RpcError) {
+        for asked in self.prompts.drain(..) {
+            respond(asked.reply, Err(error.clone()));
+        }
+    }
+}
+
+/// The result of git, with the request for it.
 pub(super) enum Worked {
     /// Removed a worktree, or found that it stays.
     Tidied(Worktree, Result<bool, String>, Reply<Option<Worktree>>),
@@ -111,12 +125,8 @@ struct MergeRecord {
 }
 
 impl Actor {
-    /// Has git work in a task of its own.
-    fn at_git(
-        &mut self,
-        (prompts, starts_held): (Vec<Box<PromptRequest>>, bool),
-        work: impl Future<Output = Worked> + Send + 'static,
-    ) {
+    /// Runs git in a task of its own.
+    fn start_git(&mut self, behind: BehindGit, work: impl Future<Output = Worked> + Send + 'static) {
         let (done, worked) = oneshot::channel();
         let id = self.id.clone();
         let task = task::spawn(async move {
@@ -125,10 +135,10 @@ impl Actor {
                     .refuse(RpcError::new(Code::UnknownSession, format!("session {id} was removed while git worked")));
             }
         });
-        self.phase = Phase::Git(Box::new(AtGit { task, worked, starts_held, prompts }));
+        self.phase = Phase::Git(Box::new(AtGit { task, worked, behind }));
     }
 
-    /// Keeps what git did until it can be recorded.
+    /// Keeps the result of git until it can be recorded.
     pub(super) fn keep_worked(&mut self, worked: Option<Box<Worked>>) {
         let Phase::Failed(_, _, Some(at_git)) = &mut self.phase else { return };
         let (done, kept) = oneshot::channel();
@@ -142,7 +152,7 @@ impl Actor {
     /// Whether a prompt starts, or is accepted, once git is done.
     pub(super) fn has_prompt_behind_git(&self) -> bool {
         let Phase::Git(at_git) = &self.phase else { return false };
-        !at_git.prompts.is_empty() || self.has_prompt_for(at_git.starts_held)
+        !at_git.behind.prompts.is_empty() || self.has_prompt_for(at_git.behind.starts_held)
     }
 
     /// Cancels what waits for git as if git had not held it up: the next prompt is a turn that ends as cancelled, further ones are
@@ -150,8 +160,7 @@ impl Actor {
     pub(super) fn cancel_behind_git(&mut self, asked: KeyedReply) {
         let Phase::Git(mut at_git) = std::mem::replace(&mut self.phase, Phase::Idle) else { return };
         at_git.refuse_prompts(&self.cancelled_prompt());
-        let is_due = self.has_prompt_for(at_git.starts_held);
-        at_git.starts_held = false;
+        let is_due = self.has_prompt_for(std::mem::take(&mut at_git.behind.starts_held));
         // Its commit is that of its end.
         if is_due && self.announce_turn(Vec::new(), false, oneshot::channel().0) {
             self.close_turn(vec![asked]);
@@ -161,12 +170,13 @@ impl Actor {
         self.phase = Phase::Git(at_git);
     }
 
-    /// Goes on after git has worked.
+    /// Continues after git is done.
     pub(super) async fn worked(&mut self, worked: Option<Worked>) {
-        let Some((prompts, starts_held)) = self.take_worked(worked) else { return };
-        if self.lacks_worktree() && (!prompts.is_empty() || self.has_prompt_for(starts_held)) {
-            return self.make_worktree_again(prompts, starts_held);
+        let Some(behind) = self.take_worked(worked) else { return };
+        if self.lacks_worktree() && (!behind.prompts.is_empty() || self.has_prompt_for(behind.starts_held)) {
+            return self.make_worktree_again(behind);
         }
+        let BehindGit { prompts, starts_held } = behind;
         for request in prompts {
             self.take(Box::new(Command::Prompt(request))).await;
         }
@@ -183,35 +193,34 @@ impl Actor {
         if matches!(self.phase, Phase::Failed(..)) {
             return drop(worked.map(|worked| worked.refuse(self.unwritten())));
         }
-        for asked in self.take_worked(worked.ok()).into_iter().flat_map(|(prompts, _)| prompts) {
-            respond(asked.reply, Err(RpcError::new(Code::Ending, "the daemon is ending")));
+        if let Some(mut behind) = self.take_worked(worked.ok()) {
+            behind.refuse(&RpcError::new(Code::Ending, "the daemon is ending"));
         }
     }
 
-    /// Records what git did, and answers the request for it; nothing if its task has panicked. Gives the prompts that wait, and
-    /// whether held ones start.
-    pub(super) fn take_worked(&mut self, worked: Option<Worked>) -> Option<(Vec<Box<PromptRequest>>, bool)> {
+    /// Records the result of git, and answers the request for it; without a result its task has panicked. Returns the prompts that
+    /// wait, unless they were refused.
+    pub(super) fn take_worked(&mut self, worked: Option<Worked>) -> Option<BehindGit> {
         let Phase::Git(..) = self.phase else { return None };
         let Phase::Git(at_git) = std::mem::replace(&mut self.phase, Phase::Idle) else { return None };
-        let AtGit { prompts, starts_held, .. } = *at_git;
+        let mut behind = at_git.behind;
         match worked {
             Some(Worked::Tidied(worktree, tidied, reply)) => self.tidied(worktree, tidied, reply),
             Some(Worked::Committed(worktree, done, reply)) => self.committed(&worktree, done, reply),
             Some(Worked::Merged(asked, taken, done)) => self.merge_done(*asked, taken, done),
             Some(Worked::MadeAgain(Ok(made))) => drop(self.worktree_is(made)),
             Some(Worked::MadeAgain(Err(error))) => {
-                prompts.into_iter().for_each(|asked| respond(asked.reply, Err(error.clone())));
+                behind.refuse(&error);
                 return None;
             }
             None => {
                 let text = "internal error in the daemon";
                 tracing::error!(target: "worktree", session = %self.id, text);
-                let error = RpcError::new(Code::Internal, text);
-                prompts.into_iter().for_each(|asked| respond(asked.reply, Err(error.clone())));
+                behind.refuse(&RpcError::new(Code::Internal, text));
                 return None;
             }
         }
-        Some((prompts, starts_held))
+        Some(behind)
     }
 
     fn has_prompt_for(&self, starts_held: bool) -> bool {
@@ -227,7 +236,7 @@ impl Actor {
             return respond(reply, Ok(Some(worktree)));
         }
         let (env, workspace) = (self.env.clone(), self.workspace.clone());
-        self.at_git((Vec::new(), false), async move {
+        self.start_git(BehindGit::default(), async move {
             let tidied = env.worktrees.tidy(&worktree, &workspace).await;
             Worked::Tidied(worktree, tidied, reply)
         });
@@ -257,17 +266,17 @@ impl Actor {
     pub(super) fn wait_for_worktree(&mut self, asked: Box<PromptRequest>) -> Option<Box<PromptRequest>> {
         let (has_own, is_away) = (self.state.task.worktree().is_some(), self.lacks_worktree());
         match &mut self.phase {
-            Phase::Git(at_git) if has_own && at_git.prompts.len() >= MAX_PROMPTS => {
+            Phase::Git(at_git) if has_own && at_git.behind.prompts.len() >= MAX_PROMPTS => {
                 let much = format!("{MAX_PROMPTS} prompts wait for the git worktree of session {} already", self.id);
                 respond(asked.reply, Err(RpcError::new(Code::TooMuch, much).hint("try again in a moment")));
                 None
             }
             Phase::Git(at_git) if has_own => {
-                at_git.prompts.push(asked);
+                at_git.behind.prompts.push(asked);
                 None
             }
             Phase::Idle if is_away => {
-                self.make_worktree_again(vec![asked], false);
+                self.make_worktree_again(BehindGit { prompts: vec![asked], starts_held: false });
                 None
             }
             _ => Some(asked),
@@ -275,12 +284,10 @@ impl Actor {
     }
 
     /// Makes the worktree again that was removed because it had no changes.
-    fn make_worktree_again(&mut self, prompts: Vec<Box<PromptRequest>>, starts_held: bool) {
+    fn make_worktree_again(&mut self, behind: BehindGit) {
         let (env, id, variables) = (self.env.clone(), self.id.clone(), BTreeMap::clone(&self.workspace.env));
         let parent = self.state.identity.parent.clone().unwrap_or_default();
-        self.at_git((prompts, starts_held), async move {
-            Worked::MadeAgain(made_again(&env, &id, parent, variables).await)
-        });
+        self.start_git(behind, async move { Worked::MadeAgain(made_again(&env, &id, parent, variables).await) });
     }
 
     /// Commits what is in the worktree, and gives its latest commit.
@@ -296,7 +303,7 @@ impl Actor {
         let agent = self.state.task.delegated.as_ref().map(|of| of.agent.clone()).unwrap_or_default();
         let message = message(&name, &format!("Made by the agent {agent} of linger in session {}.", self.id));
         let (env, workspace) = (self.env.clone(), self.workspace.clone());
-        self.at_git((Vec::new(), false), async move {
+        self.start_git(BehindGit::default(), async move {
             let done = env.worktrees.commit(&worktree, &workspace, &message).await;
             Worked::Committed(worktree, done, reply)
         });
@@ -331,7 +338,7 @@ impl Actor {
         let open = self.state.undo.open.as_deref().cloned();
         let (env, workspace, id) = (self.env.clone(), self.workspace.clone(), self.id.clone());
         let asked = Box::new(MergeAsked { work, key, by, reply });
-        self.at_git((Vec::new(), false), async move {
+        self.start_git(BehindGit::default(), async move {
             // What its own calls changed is told apart from what is merged.
             let taken = match open {
                 Some(OpenCheckpoint { before, .. }) => Some(after(&env.calls.checkpoints, &workspace, before).await),
@@ -412,7 +419,7 @@ impl Actor {
         self.state.turn.is_some() || !self.state.queue.prompts.is_empty()
     }
 
-    /// The error of what cannot be done while git works.
+    /// The error for a request that has to wait for git.
     pub(super) fn git_is_busy(&self) -> Option<RpcError> {
         let busy = || RpcError::new(Code::Busy, format!("git is at work for session {}", self.id));
         matches!(self.phase, Phase::Git(_)).then(|| busy().hint("try again in a moment"))
@@ -461,8 +468,8 @@ async fn made_again(
         let gone = RpcError::new(Code::NoWorkspace, format!("session {parent}, whose worktree this was, is gone"));
         return Err(gone.hint(elsewhere));
     };
-    let within = (disk::SHORT_TIMEOUT, of_parent.task.bound_by());
-    let parent = env.workspaces.workspace_within(child, &of_parent.identity.cwd, variables, within).await;
+    let (cwd, bound_by) = (&of_parent.identity.cwd, of_parent.task.bound_by());
+    let parent = env.workspaces.workspace_within(child, cwd, variables, disk::SHORT_TIMEOUT, bound_by).await;
     let made = env.worktrees.make(&parent, child).await;
     made.map_err(|why| RpcError::new(Code::NoWorkspace, why).hint(elsewhere))
 }

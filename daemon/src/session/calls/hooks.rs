@@ -29,12 +29,12 @@ pub(super) struct Prepared {
     pub(super) hooked: Hooked,
 }
 
-/// What hooks add to a call's result.
+/// Additions of hooks to a call's result.
 #[derive(Default)]
 pub(super) struct Hooked {
-    /// Those that run after it; none for a call from before a restart.
+    /// The hooks after the call; absent without any, and for a call from before a restart.
     after: Option<Hooks>,
-    /// What the model is told of changed arguments.
+    /// The note to the model about arguments that a hook changed.
     note: Option<String>,
 }
 
@@ -85,7 +85,9 @@ impl Runner {
             None => Err(not_run(disk::unresponsive(&self.workspace.cwd))),
             Some(Err(invalid)) => Err(not_run(invalid.0)),
             Some(Ok(completed)) => {
-                completed.into_iter().for_each(|completed| *input = completed);
+                if let Some(completed) = completed {
+                    *input = completed;
+                }
                 Ok(())
             }
         }
@@ -108,7 +110,8 @@ impl Runner {
     pub(super) async fn add_hooked(
         &self,
         Hooked { after, note }: Hooked,
-        (tool, input): (&str, &Value),
+        tool: &str,
+        input: &Value,
         output: &mut ToolOutput,
     ) -> Result<(), TurnEnded> {
         output.content.extend(note.map(ContentBlock::text));

@@ -120,6 +120,18 @@ enum Slot {
     Done(ContentBlock),
 }
 
+/// The result of a call, with the data that only the log gets.
+struct CallResult {
+    outcome: Outcome,
+    output: ToolOutput,
+    /// The images of `output`.
+    blobs: Vec<Held>,
+    /// The files that the call was about.
+    locations: Vec<Location>,
+    /// How long it ran; 0 for a call that did not run.
+    ms: u64,
+}
+
 impl Slot {
     /// Whether it has yet to run, and may then change one of `targets`, or show it to the model.
     fn may_touch(&self, targets: &Targets) -> bool {
@@ -164,7 +176,7 @@ impl Runner {
                 }
                 None => match begun.get(&call_id) {
                     Some(begun) => self.prepare_begun(call_id, name, input, *begun)?,
-                    None => self.prepare(call_id, name, input, (cut, &slots)).await?,
+                    None => self.prepare(call_id, name, input, cut, &slots).await?,
                 },
             });
         }
@@ -221,7 +233,8 @@ impl Runner {
         id: CallId,
         name: String,
         input: Value,
-        (cut, earlier): (bool, &[Slot]),
+        cut: bool,
+        earlier: &[Slot],
     ) -> Result<Slot, TurnEnded> {
         let refuse = |text: String| self.refuse(id.clone(), &name, Outcome::Invalid, text).map(Slot::Done);
         if cut {
@@ -352,21 +365,22 @@ impl Runner {
         };
         let Checked { id, tool, targets, effects, begun, preview, call, hooked, input, .. } = checked;
         let began = Instant::now();
-        let output = match can_begin {
-            true => self.run_call(&id, (&tool, targets.clone()), &effects, begun, call).await?,
-            false => ToolOutput::error(disk::unresponsive(&self.workspace.cwd)),
+        let output = if can_begin {
+            self.run_call(&id, &tool, targets.clone(), &effects, begun, call).await?
+        } else {
+            ToolOutput::error(disk::unresponsive(&self.workspace.cwd))
         };
-        let (mut output, images) = self.stow(output).await;
+        let (mut output, blobs) = self.stow(output).await;
         self.keep_made(&tool, &mut output).await;
         if can_begin {
-            self.add_hooked(hooked, (&tool, &input), &mut output).await?;
+            self.add_hooked(hooked, &tool, &input, &mut output).await?;
         }
-        let (outcome, took) = (output.outcome, began.elapsed());
+        let (outcome, ms) = (output.outcome, began.elapsed().as_millis() as u64);
         fault::point("call.finished");
         self.checkpoint_after(before).await?;
         let mut locations = preview.locations;
         place(&mut locations, &output.changes, &targets);
-        self.finish(id, &tool, (took.as_millis() as u64, locations), outcome, output, images)
+        self.finish(id, &tool, CallResult { outcome, output, blobs, locations, ms })
     }
 
     /// The reason why a call must not run, if any.
@@ -440,7 +454,8 @@ impl Runner {
     async fn run_call(
         &self,
         id: &CallId,
-        (tool, targets): (&str, Targets),
+        tool: &str,
+        targets: Targets,
         effects: &Effects,
         begun: Option<Begun>,
         call: Box<dyn Call>,
@@ -516,18 +531,13 @@ impl Runner {
 
     /// The result of a call that does not run.
     fn refuse(&self, call_id: CallId, tool: &str, outcome: Outcome, text: String) -> Result<ContentBlock, TurnEnded> {
-        self.finish(call_id, tool, (0, Vec::new()), outcome, ToolOutput::error(text), Vec::new())
+        let (output, blobs, locations) = (ToolOutput::error(text), Vec::new(), Vec::new());
+        self.finish(call_id, tool, CallResult { outcome, output, blobs, locations, ms: 0 })
     }
 
-    fn finish(
-        &self,
-        call_id: CallId,
-        tool: &str,
-        (ms, locations): (u64, Vec<Location>),
-        outcome: Outcome,
-        mut output: ToolOutput,
-        mut blobs: Vec<Held>,
-    ) -> Result<ContentBlock, TurnEnded> {
+    /// Records the result of a call, which becomes a block of the results' message.
+    fn finish(&self, call_id: CallId, tool: &str, result: CallResult) -> Result<ContentBlock, TurnEnded> {
+        let CallResult { outcome, mut output, mut blobs, locations, ms } = result;
         let size = request_size(&output.content);
         if self.size.fetch_add(size, Ordering::Relaxed) + size > MAX_RESULTS {
             self.size.fetch_sub(size, Ordering::Relaxed);

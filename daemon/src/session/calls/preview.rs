@@ -1,4 +1,4 @@
-//! What a call is about and would change, as far as that can be told before it runs: for those who decide on it.
+//! Previews of calls, for whoever decides on them: the files, and the changes as far as they are known before a call runs.
 
 use std::io;
 
@@ -21,7 +21,9 @@ impl Runner {
         let look = move || {
             let kept: io::Result<Vec<KeptChange>> =
                 call.preview(&targets).iter().map(|change| change.keep(&blobs)).collect();
-            kept.unwrap_or_default().into_iter().for_each(|kept| preview.add(kept, &targets));
+            for kept in kept.unwrap_or_default() {
+                preview.add(kept, &targets);
+            }
             preview.refusal = call.refusal(&targets);
             (call, preview)
         };

@@ -346,7 +346,7 @@ fn result_for(block: &ContentBlock) -> Option<&CallId> {
 /// The placeholder of an image that the model refused.
 const NO_IMAGE: &str = "[an image was left out: the model did not take it]";
 
-/// What a model reads of resources, and of links to them.
+/// Replaces resources, and links to them, by the text that a model reads.
 fn resource_to_text(block: &mut ContentBlock) {
     match block {
         ContentBlock::ToolResult { content, .. } => content.iter_mut().for_each(resource_to_text),
@@ -469,7 +469,9 @@ impl Builder {
                 if role == Role::User {
                     context.results.clear();
                 }
-                usage.filter(|_| !interrupted).into_iter().for_each(|usage| context.measure(usage));
+                if let Some(usage) = usage.filter(|_| !interrupted) {
+                    context.measure(usage);
+                }
             }
             EventBody::MessageSuperseded { message } => {
                 // Search from the end: its step is the latest.
@@ -487,7 +489,9 @@ impl Builder {
             }
             // Without a model nothing was old enough; the next step checks again.
             EventBody::CompactionFailed(CompactionFailed { tokens, model, .. }) => {
-                model.into_iter().for_each(|model| context.gave_up(tokens, model));
+                if let Some(model) = model {
+                    context.gave_up(tokens, model);
+                }
             }
             EventBody::Trimmed(Trimmed { images, .. }) if !images.is_empty() => context.leave_out_images(&images),
             EventBody::Trimmed(Trimmed { native, .. }) if !native.is_empty() => context.leave_out_native(&native),

@@ -43,7 +43,7 @@ const REMOVED: &str = "the session was removed";
 pub struct Ending {
     /// The stop reason; absent if it never began, or the session is gone.
     pub reason: Option<StopReason>,
-    /// What was wrong.
+    /// The problem; absent if the task ended well.
     pub detail: Option<String>,
     /// The value that fits the schema.
     pub answer: Option<Value>,
@@ -60,7 +60,7 @@ pub enum Seen {
     Nothing,
 }
 
-/// What is known of a child from its events. Pure.
+/// The progress of a child, folded from its events. Pure.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Progress {
     /// The prompt with its task.

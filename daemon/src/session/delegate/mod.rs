@@ -34,7 +34,7 @@ use crate::tool::delegate::{Delegate, Order};
 use crate::tool::{ToolOutput, Workspace};
 use follow::{Follower, Seen};
 
-/// Has the tasks of one step's calls done.
+/// Delegates the tasks of one step's calls.
 #[derive(Clone)]
 pub struct Delegation {
     store: Store,
@@ -62,7 +62,7 @@ impl Delegation {
         Self { store, policy, host, emit, workspace: workspace.clone(), session: session.clone(), places }
     }
 
-    /// What a call delegates with.
+    /// The function with which a call delegates.
     pub fn of_call(&self, call: &CallId) -> Delegate {
         let (this, call) = (self.clone(), call.clone());
         Arc::new(move |order| {
@@ -73,17 +73,18 @@ impl Delegation {
 
     /// Fails with what the model is told.
     async fn run(&self, call: &CallId, order: Order) -> Result<ToolOutput, String> {
-        let _place = match order.background {
+        let _place = if order.background {
             // Its call ends at once.
-            true => None,
-            false => Some(self.places.acquire().await.map_err(|error| error.to_string())?),
+            None
+        } else {
+            Some(self.places.acquire().await.map_err(|error| error.to_string())?)
         };
         let basis = self.basis(call, order.background).await?;
         let mut update = match basis.known.clone() {
             Some(known) => known,
             None => self.make(call, &order, basis).await?,
         };
-        let prompt = |cwd: &Path, worktree: Option<&Worktree>| prompt_of(&order, (&self.workspace.cwd, cwd), worktree);
+        let prompt = |cwd: &Path, worktree: Option<&Worktree>| prompt_of(&order, &self.workspace.cwd, cwd, worktree);
         let mut follower = Follower::attach(&self.store, &self.host, &update.child).await?;
         follower.ask_once(&self.session, prompt).await.map_err(|error| error.message)?;
         if order.background {
@@ -105,13 +106,13 @@ impl Delegation {
             }
         }
         let (cwd, own) = follower.form();
-        let place = (&self.workspace, cwd.as_path());
-        let output = answer::result(&self.policy, place, &update, follower.ending(), own, why).await;
+        let ending = follower.ending();
+        let output = answer::result(&self.policy, &self.workspace, &cwd, &update, ending, own, why).await;
         // After its sources were looked up, which may be there.
         Ok(answer::with_worktree(output, follower.tidy().await.as_ref()))
     }
 
-    /// What the actor gives to the child of a call.
+    /// Asks the actor for the settings of a call's child, or for the child that the call has already.
     async fn basis(&self, call: &CallId, background: bool) -> Result<Basis, String> {
         let (reply, answer) = oneshot::channel();
         let asked = TurnMessage::Delegate(call.clone(), background, reply);
@@ -171,11 +172,12 @@ fn describe(error: &RpcError) -> String {
 }
 
 /// The child's prompt; `cwd` is where it is, and `above` where its parent is.
-fn prompt_of(order: &Order, (above, cwd): (&Path, &Path), worktree: Option<&Worktree>) -> session::Prompt {
+fn prompt_of(order: &Order, above: &Path, cwd: &Path, worktree: Option<&Worktree>) -> session::Prompt {
     let moved = |path: &Path| path.strip_prefix(above).map_or_else(|_| path.to_path_buf(), |below| cwd.join(below));
-    let place = match order.directory.as_path() == above {
-        true => String::new(),
-        false => format!("\n\nWork in {}.", moved(&order.directory).display()),
+    let place = if order.directory.as_path() == above {
+        String::new()
+    } else {
+        format!("\n\nWork in {}.", moved(&order.directory).display())
     };
     let own = worktree.map_or_else(String::new, |worktree| {
         format!(
@@ -228,7 +230,7 @@ mod tests {
                 ("general".to_owned(), "look".to_owned(), vec!["a".to_owned(), "/w/b".to_owned()]);
             let (schema, background, directory) = (None, false, directory.into());
             let order = Order { agent, task, files, directory, schema, background, worktree: None };
-            text_of(&prompt_of(&order, (Path::new("/w"), Path::new(cwd)), worktree).content.into_blocks())
+            text_of(&prompt_of(&order, Path::new("/w"), Path::new(cwd), worktree).content.into_blocks())
         };
         let plain = said("/w", "/w", None);
         assert!(plain.starts_with("look\n\nBegin with these files:\na\n/w/b\n"), "{plain}");

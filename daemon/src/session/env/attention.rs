@@ -57,7 +57,7 @@ const SESSION: &str = "LINGER_SESSION";
 const NEWS: &str = "LINGER_ATTENTION";
 const URL: &str = "LINGER_URL";
 
-/// What is told.
+/// The reason for a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
     /// A question waits.
@@ -85,7 +85,7 @@ impl News {
     }
 }
 
-/// What is known of one session.
+/// The notifications about one session, and how far it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     /// The last event when the last terminal of a person left or came, and when that was.
@@ -122,7 +122,7 @@ pub fn due(waiting: &[QuestionId], note: &Note, again_after_ms: Option<u64>, now
     Some(((note.told_at + after).min(now + after), true))
 }
 
-/// What people were told; shared by all sessions.
+/// The notes of all sessions, in a file, and the limits on notifications.
 #[derive(Debug)]
 pub struct Attention {
     file: PathBuf,
@@ -135,7 +135,7 @@ pub struct Attention {
 }
 
 impl Attention {
-    /// What the file says; nothing if it cannot be read.
+    /// Reads the notes from `file`; there are none if that fails.
     pub fn open(file: PathBuf) -> Arc<Self> {
         let notes = read(&file).unwrap_or_default();
         let (writes, recent) = (Mutex::default(), Mutex::default());
@@ -235,15 +235,15 @@ impl Attention {
     }
 }
 
-/// What a notification is about: its session, that one's name and title, and where it is answered. The title is the user's own first
-/// prompt.
+/// The subject of a notification: a session with its name and title, and the page where it is answered. The title is the user's
+/// own first prompt.
 #[derive(Clone, Debug)]
 pub struct About {
-    /// The session.
+    /// The id; the program gets it as `LINGER_SESSION`.
     pub session: SessionId,
     /// Its name, or its id.
     pub label: String,
-    /// Its title.
+    /// Its title; empty without one.
     pub title: String,
     /// The page about it, if others reach the gateway.
     pub url: Option<String>,

@@ -26,7 +26,7 @@ const ROOT: &str = "LINGER_WORKSPACE";
 /// How much of a command its errors show, in characters.
 const SHOWN: usize = 60;
 
-/// What a hook said.
+/// The output of a hook that did not refuse.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Said {
     /// Text for the model.
@@ -61,7 +61,7 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    /// Those of a session.
+    /// The hooks that a session's workspace has.
     pub fn of(services: &CallServices, workspace: &Workspace, session: &SessionId) -> Self {
         let hooks = services.policy.hooks(workspace);
         let mut spawn = workspace.spawn(services.children.clone(), Some(session.clone()));
@@ -73,13 +73,13 @@ impl Hooks {
         Self { hooks, session: session.clone(), spawn }
     }
 
-    /// No hook.
+    /// An empty list, for an event of the daemon itself.
     pub fn none(services: &CallServices, workspace: &Workspace, session: &SessionId) -> Self {
         let spawn = workspace.spawn(services.children.clone(), Some(session.clone()));
         Self { hooks: Arc::default(), session: session.clone(), spawn }
     }
 
-    /// Those of this event that are `about` it.
+    /// Keeps the hooks for `event` that `about` accepts.
     pub fn only(self, event: HookEvent, about: impl Fn(&Hook) -> bool) -> Self {
         let hooks = self.hooks.iter().filter(|hook| hook.event == event && about(hook)).cloned().collect();
         Self { hooks, ..self }
@@ -90,8 +90,8 @@ impl Hooks {
         self.hooks.iter().any(|hook| hook.event == event)
     }
 
-    /// Runs those of `event` that are `about` it, in order, each with these fields. A refusal ends it. Arguments that one changes
-    /// are those that the next one gets.
+    /// Runs the hooks for `event` that `about` accepts, in order, each with these fields. The first refusal ends the run. A hook
+    /// gets the arguments as the one before it changed them.
     pub async fn run(
         &self,
         event: HookEvent,
@@ -149,7 +149,7 @@ impl Hooks {
     }
 }
 
-/// What the output of a hook says.
+/// Parses the output of a hook that exited with 0; fails if it has the form of another program.
 fn said(event: HookEvent, output: &[u8]) -> Result<Said, String> {
     let output = String::from_utf8_lossy(output);
     let output = output.trim();

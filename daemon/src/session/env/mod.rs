@@ -57,9 +57,9 @@ pub struct Env {
     pub toolbox: Arc<Toolbox>,
     /// The workspaces, with what is in memory for them.
     pub workspaces: Workspaces,
-    /// What turns use.
+    /// The part of these services that turns get.
     pub turns: Arc<TurnServices>,
-    /// What tool calls use.
+    /// The part of these services that tool calls get.
     pub calls: Arc<CallServices>,
     /// Session names that are not stored yet.
     pub names: Names,
@@ -67,7 +67,7 @@ pub struct Env {
     pub questions: PendingQuestions,
     /// The total size of queued prompts.
     pub queued_bytes: QueuedBytes,
-    /// What people were told of sessions, and how far they read.
+    /// Notifications sent to people, and how far they have read each session.
     pub attention: Arc<Attention>,
     /// The git worktrees of children.
     pub worktrees: Worktrees,

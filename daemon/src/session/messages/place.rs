@@ -35,7 +35,7 @@ pub enum PlaceKind {
 
 /// A request that takes its place.
 pub struct EnterRequest {
-    /// Its place.
+    /// The place that its later commands name.
     pub place: PlaceId,
     /// Its purpose.
     pub kind: PlaceKind,
@@ -55,7 +55,7 @@ pub struct Began {
 pub enum PlaceStep {
     /// A command, after which the place goes on.
     Command(Box<Command>),
-    /// The last command.
+    /// A command, with which the place ends.
     Last(Box<Command>),
     /// There is nothing more to do.
     End,

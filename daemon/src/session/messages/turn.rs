@@ -46,7 +46,7 @@ pub enum TurnMessage {
     Runs(oneshot::Sender<Vec<Run>>),
     /// The model cannot answer, for this reason: this other one stands in until the next turn.
     FallBack(Box<Resolved>, String),
-    /// What a call gets to make a child, or the one that it has; whether it works in the background.
+    /// Ask for the settings of a call's child, or for the child that it has; true for one in the background.
     Delegate(CallId, bool, oneshot::Sender<Result<Basis, String>>),
     /// How the child of a call gets on; replies whether the budget is spent, to the first once it is on disk.
     Child(Box<ChildUpdate>, oneshot::Sender<bool>),
@@ -65,9 +65,9 @@ pub enum Fragment {
     Answer {
         /// The block's index in the answer.
         block: u32,
-        /// Its kind.
+        /// Text, thinking, or a part of a hosted tool.
         kind: PieceKind,
-        /// The text.
+        /// The next part of the block.
         text: String,
     },
     /// Arguments of a call of the streaming answer, which gets its id with the first of them.
@@ -76,16 +76,16 @@ pub enum Fragment {
         block: u32,
         /// The tool.
         name: String,
-        /// The text.
+        /// The next part of the arguments, in JSON.
         text: String,
     },
     /// Output of a call.
     Output {
-        /// The call.
+        /// The call that wrote it.
         call: CallId,
         /// Where it begins in the output, in bytes; a gap marks dropped output.
         offset: u64,
-        /// The text.
+        /// The next part of the output.
         text: String,
     },
 }
@@ -93,7 +93,7 @@ pub enum Fragment {
 /// How a turn ends.
 #[derive(Clone, Debug)]
 pub struct Ending {
-    /// The stop reason.
+    /// Recorded in `turn_finished`; an error or a cancel holds the queued prompts back.
     pub reason: StopReason,
     /// The problem, or the limit that was reached.
     pub detail: Option<String>,
@@ -117,7 +117,7 @@ impl Ending {
 pub struct NextStep {
     /// Steering prompts, as messages of the log.
     pub prompts: Vec<(MessageId, Vec<ContentBlock>)>,
-    /// What the model is told of commands in the background, as a message of the log.
+    /// News for the model (ended commands, undone changes, its mode), as a message of the log.
     pub news: Option<(MessageId, Vec<ContentBlock>)>,
     /// `provider/model` from now on.
     pub model: String,
@@ -129,7 +129,7 @@ pub struct NextStep {
     pub shape: Option<Shape>,
     /// The session's effort.
     pub thinking: Thinking,
-    /// What happens while the provider cannot answer.
+    /// The policy while the provider cannot answer.
     pub outage: OutagePolicy,
     /// The session's own limit of steps.
     pub max_steps: Option<u32>,
@@ -142,6 +142,6 @@ pub struct NextStep {
 pub struct Wanted {
     /// The prompt that requests it.
     pub prompt: PromptId,
-    /// What the summary should focus on; may be empty.
+    /// The focus of the summary; may be empty.
     pub focus: String,
 }

@@ -33,7 +33,7 @@ pub struct Point {
     pub prompt: Option<(PromptId, String)>,
 }
 
-/// What is known of a session at a point of its line.
+/// The turns and the context size at a point of a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     /// The turn that has not ended there.
@@ -48,7 +48,7 @@ pub struct Known {
 pub struct Line<'a> {
     /// The database.
     pub store: &'a Store,
-    /// The session.
+    /// The session whose log is read.
     pub id: SessionId,
     /// Its state, as it is stored.
     pub state: &'a State,
@@ -95,7 +95,7 @@ impl Line<'_> {
         Ok(rows)
     }
 
-    /// What is known at a point.
+    /// The turns and the context size at a point.
     pub async fn known(&self, point: &Point) -> Result<Known, StoreError> {
         if point.seq == self.state.progress.head && self.state.turn.is_none() {
             let began = (self.state.progress.counts.turns > 0).then_some(self.state.progress.before_turn);
@@ -233,9 +233,10 @@ impl Line<'_> {
 
     fn unknown(&self, what: &str, named: &str) -> RpcError {
         let text = format!("session {} has no {what} '{named}' in its conversation", self.id);
-        let hint = match self.state.history.passed_over.skipped.is_empty() {
-            true => format!("`linger log {}` shows its messages", self.id),
-            false => "it went back; what it left is in its forks: `linger ls --tree`".to_owned(),
+        let hint = if self.state.history.passed_over.skipped.is_empty() {
+            format!("`linger log {}` shows its messages", self.id)
+        } else {
+            "it went back; what it left is in its forks: `linger ls --tree`".to_owned()
         };
         RpcError::new(Code::UnknownMessage, text).hint(hint)
     }
@@ -246,7 +247,7 @@ struct Back<'a> {
     line: &'a Line<'a>,
     /// The next one to read.
     until: u64,
-    /// Those that are read, the latest last.
+    /// Events read ahead, the latest last.
     page: Vec<Event>,
 }
 

@@ -103,7 +103,7 @@ pub enum Batch {
     Large(usize),
 }
 
-/// What follows a cursor.
+/// The part of the log after a cursor.
 enum Unread {
     /// Events; at the head also the open streams, and whether they are complete.
     Here(Vec<Arc<Stored>>, Option<(Vec<OpenStream>, bool)>),
@@ -131,7 +131,7 @@ impl Subscription {
         }
     }
 
-    /// Its session.
+    /// The session that it reads.
     pub fn session(&self) -> &SessionId {
         &self.log.session
     }
@@ -255,9 +255,9 @@ impl Subscription {
                 let complete = streams.as_ref().is_some_and(|(_, whole)| *whole);
                 let now = clock::now();
                 for OpenStream { turn, pieces, .. } in streams.into_iter().flat_map(|(streams, _)| streams) {
-                    pieces
-                        .into_iter()
-                        .for_each(|piece| push_piece(&mut self.at, piece, now, turn.as_ref(), &mut shown));
+                    for piece in pieces {
+                        push_piece(&mut self.at, piece, now, turn.as_ref(), &mut shown);
+                    }
                 }
                 Ok((Batch::Shown(shown), complete))
             }
@@ -308,12 +308,12 @@ impl Subscription {
         let mut left = BATCH;
         let mut fresh = Vec::new();
         for stream in streams {
-            let at = self.at.within(&stream.id);
+            let (block, offset) = self.at.within(&stream.id);
             let mut pieces = VecDeque::new();
             let mut whole = true;
             let committed = stream.committed();
             for (piece, text, start) in
-                committed.filter_map(|(piece, text)| Some((piece, text, start_after(piece, at)?)))
+                committed.filter_map(|(piece, text)| Some((piece, text, start_after(piece, block, offset)?)))
             {
                 let text = text.get(start..).unwrap_or_default();
                 let end = (0..=left.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
@@ -358,9 +358,9 @@ fn cannot_write(why: &str) -> EventBody {
 fn push_event(position: &mut Position, deltas: bool, stored: &Arc<Stored>, shown: &mut Vec<Shown>) {
     if let Some(stream) = &stored.stream {
         if deltas && !fault::bug("I3") {
-            let at = position.within(stream);
+            let (block, offset) = position.within(stream);
             let (pieces, turn) = closed_pieces(stored);
-            for piece in pieces.iter().filter_map(|piece| after(piece, at)) {
+            for piece in pieces.iter().filter_map(|piece| after(piece, block, offset)) {
                 push_piece(position, piece, stored.at, turn.as_ref(), shown);
             }
         }
@@ -396,7 +396,7 @@ fn push_piece(position: &mut Position, piece: Piece, at: u64, turn: Option<&Turn
 }
 
 /// The index in the text of `piece` that follows block and offset.
-fn start_after(piece: &Piece, (block, offset): (u32, u64)) -> Option<usize> {
+fn start_after(piece: &Piece, block: u32, offset: u64) -> Option<usize> {
     if piece.block < block || (piece.block == block && piece.end() <= offset) {
         return None;
     }
@@ -405,8 +405,8 @@ fn start_after(piece: &Piece, (block, offset): (u32, u64)) -> Option<usize> {
 }
 
 /// The part of `piece` after block and offset.
-fn after(piece: &Piece, at: (u32, u64)) -> Option<Piece> {
-    let start = start_after(piece, at)?;
+fn after(piece: &Piece, block: u32, offset: u64) -> Option<Piece> {
+    let start = start_after(piece, block, offset)?;
     let text = piece.text.get(start..)?.to_owned();
     Some(Piece {
         stream: piece.stream.clone(),
@@ -463,22 +463,22 @@ fn closed_pieces(stored: &Stored) -> (Vec<Piece>, Option<TurnId>) {
 pub async fn known(log: &Log, store: &Store, at: &Position) -> Result<bool, StoreError> {
     let (head, open) = {
         let tail = log.tail();
-        let open = |(stream, at): (&String, &(u32, u64))| {
+        let open = |(stream, (block, offset)): (&String, &(u32, u64))| {
             let stream = tail.streams.iter().find(|open| open.id == *stream)?;
-            Some(reaches(stream.committed(), *at))
+            Some(reaches(stream.committed(), *block, *offset))
         };
         (tail.head, at.streams.iter().map(open).collect::<Vec<_>>())
     };
     if at.seq > head {
         return Ok(false);
     }
-    for ((stream, position), open) in at.streams.iter().zip(open) {
+    for ((stream, (block, offset)), open) in at.streams.iter().zip(open) {
         let reached = match open {
             Some(reached) => reached,
             None => match store.closing(log.session.clone(), stream.clone()).await? {
                 // Streamed output may be gone; text and thinking are kept.
                 Some(stored) if stored.kind == "tool_finished" => stored.seq > at.seq,
-                Some(stored) => stored.seq > at.seq && reaches(whole(&closed_pieces(&stored).0), *position),
+                Some(stored) => stored.seq > at.seq && reaches(whole(&closed_pieces(&stored).0), *block, *offset),
                 None => false,
             },
         };
@@ -495,7 +495,7 @@ fn whole(pieces: &[Piece]) -> impl Iterator<Item = (&Piece, &str)> {
 }
 
 /// Whether the stream reaches block and offset, at a character boundary.
-fn reaches<'a>(mut pieces: impl Iterator<Item = (&'a Piece, &'a str)>, (block, offset): (u32, u64)) -> bool {
+fn reaches<'a>(mut pieces: impl Iterator<Item = (&'a Piece, &'a str)>, block: u32, offset: u64) -> bool {
     pieces.any(|(piece, text)| {
         // A call with one key twice has less text than was shown of it.
         let is_call = matches!(piece.kind, PieceKind::Call(_));
@@ -515,7 +515,7 @@ mod tests {
 
     #[track_caller]
     fn check(at: (u32, u64), expect: Option<(u64, &str)>) {
-        let got = after(&piece(1, 4, "abcd"), at).map(|piece| (piece.offset, piece.text));
+        let got = after(&piece(1, 4, "abcd"), at.0, at.1).map(|piece| (piece.offset, piece.text));
         assert_eq!(got.as_ref().map(|(offset, text)| (*offset, text.as_str())), expect, "{at:?}");
     }
 
@@ -533,7 +533,7 @@ mod tests {
     #[test]
     fn a_cursor_between_the_bytes_of_a_character_is_not_known() {
         let pieces = [piece(0, 0, "aé")];
-        let reach = |offset| reaches(whole(&pieces), (0, offset));
+        let reach = |offset| reaches(whole(&pieces), 0, offset);
         assert_eq!([0, 1, 2, 3, 4].map(reach), [true, true, false, true, false]);
     }
 }

@@ -29,7 +29,7 @@ const WAITING: [&str; 1] = ["bash_output"];
 pub struct Made {
     /// The hash of tool and arguments.
     hash: u32,
-    /// What it does, in a line for people.
+    /// A description for people, of one line.
     about: String,
     /// Whether its tool waits for something else.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -66,7 +66,7 @@ struct Done {
     about: String,
 }
 
-/// What repeats.
+/// A repetition that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Circle {
     /// These calls, with the same results, [`TIMES`] times.

@@ -70,7 +70,7 @@ pub struct State {
     pub settings: Family<Settings>,
     /// The constant part of its requests.
     pub prefix: Family<Prefix>,
-    /// Its titles.
+    /// The beginning of its first prompt, and a title from a model.
     pub title: Family<Title>,
     /// The parts of its history that its model no longer reads, or was told.
     pub history: Family<History>,

@@ -27,7 +27,7 @@ pub struct Queue {
 /// A queued prompt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Queued {
-    /// The prompt.
+    /// Its id: `p` and a number.
     pub prompt: PromptId,
     /// The seq of its `prompt_accepted`.
     pub seq: u64,

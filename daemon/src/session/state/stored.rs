@@ -45,7 +45,7 @@ impl State {
         self.clone().fold_of(true)
     }
 
-    /// What has changed since the last call, for the store. If it cannot be written the state must be loaded again.
+    /// Takes the changes since the last call, for the store. If they cannot be written, the state must be loaded again.
     pub fn take_changes(&mut self) -> Fold {
         self.fold_of(false)
     }

@@ -20,7 +20,7 @@ use crate::session::state::until::UntilState;
 /// After this many crashes without a finished step a turn is offered, not resumed.
 const MAX_CRASHES: u32 = 3;
 
-/// What a step has tried to make room.
+/// The tries of a step to make room in the context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Effort {
     /// Whether the summary succeeded; absent if none was tried.
@@ -38,7 +38,7 @@ pub struct Effort {
 /// An unfinished turn.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
-    /// The turn.
+    /// Its id: `t` and a number.
     pub id: TurnId,
     /// The prompt that it answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -192,7 +192,7 @@ pub struct Compaction {
 /// A tool call of the current step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Call {
-    /// The call.
+    /// Its id: `c` and a number.
     pub id: CallId,
     /// Whether it has started.
     #[serde(default, skip_serializing_if = "is_default")]

@@ -1,4 +1,4 @@
-//! What can be undone and done again of the changes of files: a part of the state, with its bounds. Pure.
+//! File changes that can be undone and redone: a part of the state, with its bounds. Pure.
 
 use linger_protocol::checkpoint::Checkpoint;
 use linger_protocol::event::{Event, EventBody, FileChange, Notice, NoticeCode, Outcome, ToolFinished};
@@ -27,7 +27,7 @@ pub struct UndoState {
     /// The steps with changes, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
-    /// What was undone and can be done again, the latest last.
+    /// Undone changes that can be redone, the latest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undone: Vec<Undone>,
     /// The seq of an `undo_started` that has not ended.
@@ -45,7 +45,7 @@ pub struct UndoState {
     /// Whether people were told that no checkpoint can be taken.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub told: bool,
-    /// What the model is to be told.
+    /// News for the model, at most `MAX_NEWS`; cleared once it was told.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub news: Vec<String>,
 }
@@ -53,16 +53,16 @@ pub struct UndoState {
 /// A checkpoint before a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenCheckpoint {
-    /// The checkpoint.
+    /// Taken before the call started.
     pub before: Checkpoint,
-    /// The turn.
+    /// The turn of the call.
     pub turn: Option<TurnId>,
 }
 
 /// The changes of one turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// The turn.
+    /// The turn that made them.
     pub turn: TurnId,
     /// The seq of its first `tool_finished` with changes.
     pub first: u64,
@@ -72,7 +72,7 @@ pub struct Step {
     pub bytes: u64,
 }
 
-/// What was undone.
+/// Undone changes that can be redone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Undone {
     /// The seq of its `undone`, which has the changes.
@@ -163,7 +163,7 @@ impl UndoState {
     }
 }
 
-/// What the model is told of a merge.
+/// The news of a merge, for the model.
 fn told_of_merge(merged: &Merged) -> String {
     let Merged { child, agent, branch, commit, files, count, .. } = merged;
     let named: Vec<String> = files.iter().take(MAX_TOLD).map(|file| one_line(&file.to_string_lossy())).collect();
@@ -176,7 +176,7 @@ fn told_of_merge(merged: &Merged) -> String {
     )
 }
 
-/// What the model is told.
+/// The news of an undo or a redo, for the model; `None` if no file changed.
 fn told(redo: bool, changes: &[FileChange]) -> Option<String> {
     if changes.is_empty() {
         return None;

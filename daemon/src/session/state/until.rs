@@ -21,7 +21,7 @@ const MAX_COMMAND: usize = 4 << 10;
 /// The check of a turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UntilState {
-    /// The command.
+    /// A command line, at most 4 KiB.
     pub command: String,
     /// How often its failure is the next prompt at most.
     pub tries: u32,

@@ -16,10 +16,10 @@ use crate::tool::text::tail;
 /// How much of a check's output the model reads, in bytes: the end of it has the verdict, and the whole is with the call.
 const MAX_OUTPUT: usize = 16 << 10;
 
-/// What to do when the check still fails.
+/// The hint when the check still fails.
 pub(super) const HINT: &str = "look at what it says, and prompt again to continue";
 
-/// What came of a check.
+/// The result of a check.
 pub(super) enum Checked {
     /// It passed, or there is none.
     Passed,
@@ -73,7 +73,7 @@ impl Turn {
     }
 }
 
-/// What a check did that did not pass.
+/// The description of a check that did not pass.
 fn describe(outcome: Option<Outcome>) -> &'static str {
     match outcome {
         Some(Outcome::TimedOut) => "took too long and was ended",

@@ -27,7 +27,7 @@ const TRANSCRIPT_REFUSED: u64 = 45;
 /// Why there is no summary when the model was changed while its key was waited for.
 const OTHER_MODEL: &str = "another model was chosen meanwhile";
 
-/// What a user can do who asked in vain.
+/// The hint when a requested compaction fails.
 const HINT: &str = "ask again in a while, choose another model with /model, or start a new session";
 
 /// A compaction that is to be made.
@@ -78,14 +78,14 @@ impl Turn {
         self.services.providers.window(&self.model)
     }
 
-    /// Does what a user asked for: has a summary written, or leaves out older output; if neither comes to be, why not and what to do.
+    /// Carries out a requested compaction, by a summary or by leaving out older output; returns reason and hint if both fail.
     pub(super) async fn compact_as_asked(
         &mut self,
         wanted: Wanted,
         step: &mut Step,
     ) -> Result<Option<(String, &'static str)>, TurnEnded> {
         let Wanted { prompt, focus } = wanted;
-        let made = self.summarise((Trigger::Asked, Some(prompt), focus), step).await?;
+        let made = self.summarise(Trigger::Asked, Some(prompt), focus, step).await?;
         match made {
             Ok(()) => Ok(None),
             Err(vain) if !vain.unreached && self.trim(Need::Full, step).await? => Ok(None),
@@ -96,7 +96,7 @@ impl Turn {
     /// Has a summary written because a step needs room; whether there is more of it now.
     pub(super) async fn compact(&mut self, need: Need, step: &mut Step) -> Result<bool, TurnEnded> {
         let trigger = if need == Need::TooLong { Trigger::TooLong } else { Trigger::Full };
-        let made = self.summarise((trigger, None, String::new()), step).await?;
+        let made = self.summarise(trigger, None, String::new(), step).await?;
         self.effort.compacted = Some(made.is_ok());
         self.effort.unreached = made.as_ref().is_err_and(|vain| vain.unreached);
         Ok(made.is_ok())
@@ -152,7 +152,9 @@ impl Turn {
     /// Has a summary written and goes on from it.
     async fn summarise(
         &mut self,
-        (trigger, prompt, focus): (Trigger, Option<PromptId>, String),
+        trigger: Trigger,
+        prompt: Option<PromptId>,
+        focus: String,
         step: &mut Step,
     ) -> Result<Result<(), Vain>, TurnEnded> {
         let (tokens, estimated) = (step.tokens(), step.context.estimated() + step.overhead());
@@ -271,14 +273,15 @@ impl Turn {
         })
     }
 
-    /// What the model is asked that writes the summary.
+    /// The request to the model that writes the summary.
     fn request(&self, plan: &Plan, old: &[Message]) -> String {
         let refused = plan.trigger == Trigger::TooLong;
         let room = match self.window() {
             Some(window) => {
-                let room = match refused {
-                    true => window.min(plan.estimated) * TRANSCRIPT_REFUSED / 100,
-                    false => window * TRANSCRIPT / 100,
+                let room = if refused {
+                    window.min(plan.estimated) * TRANSCRIPT_REFUSED / 100
+                } else {
+                    window * TRANSCRIPT / 100
                 };
                 // Where the provider counts more than was estimated, it will do so again.
                 room.min(room * plan.estimated / plan.tokens.max(1))

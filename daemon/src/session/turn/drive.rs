@@ -26,13 +26,13 @@ use crate::session::state::undo::OpenCheckpoint;
 use crate::sys::clock;
 use crate::tool::set::ToolSet;
 
-/// What to do when a turn has come to one of its limits.
+/// The hint when a turn has reached one of its limits.
 const GO_ON: &str = "prompt again to continue";
 
-/// What to do when a required server is missing.
+/// The hint when a required server is missing.
 const NO_SERVER: &str = "`linger mcp logs` shows what it wrote; then prompt again";
 
-/// What to do when a session's agent is gone.
+/// The hint when a session's agent is gone.
 const NO_AGENT: &str = "`linger agents list` shows which there are, `linger trust` what changed; then prompt again";
 
 /// Why a turn ends whose last answer is not whole.
@@ -119,8 +119,8 @@ impl Turn {
                     return Ok(());
                 }
             } else {
-                let run = (calls, HashMap::new(), &HashMap::new());
-                Box::pin(self.run_calls(&mut step, run, stop == Stop::MaxTokens)).await?;
+                let (results, begun, cut) = (HashMap::new(), HashMap::new(), stop == Stop::MaxTokens);
+                Box::pin(self.run_calls(&mut step, calls, results, &begun, cut)).await?;
             }
         }
     }
@@ -155,7 +155,7 @@ impl Turn {
                 // It may have run.
                 results.entry(call.clone()).or_insert_with(|| context::lost_result(call));
             });
-            self.run_calls(step, (open, results, &begun), stop == Stop::MaxTokens).await?;
+            self.run_calls(step, open, results, &begun, stop == Stop::MaxTokens).await?;
         }
         let is_answer = step.context.messages.last().is_some_and(|last| last.role == Role::Assistant);
         // If it was stopped between its answer and its end, only the end is missing.
@@ -230,7 +230,7 @@ impl Turn {
         Ok(next.compact)
     }
 
-    /// What a user can do about a failure.
+    /// The hint about a failure.
     fn hint(&self, failure: &Failure) -> String {
         let catalogue = self.services.providers.catalogue().ok().filter(|_| failure.class == FailureClass::NotFound);
         let near = catalogue.and_then(|catalogue| catalogue.near_model(&self.model));
@@ -271,7 +271,9 @@ impl Turn {
             self.continued = 0;
         }
         step.context.push(id, Message { role: Role::Assistant, content, origin: Some(model) }, false);
-        usage.into_iter().for_each(|usage| step.context.measure(usage));
+        if let Some(usage) = usage {
+            step.context.measure(usage);
+        }
         Ok(())
     }
 
@@ -280,13 +282,14 @@ impl Turn {
         let offered = self.services.toolbox.offered(self.skills.is_some(), self.depth);
         self.services.toolbox.tools_of(
             &self.model,
-            (self.workspace.rules_root(), &self.session),
+            self.workspace.rules_root(),
+            &self.session,
             self.only.as_deref(),
             offered,
         )
     }
 
-    /// What runs the calls of a step.
+    /// A runner for the calls of a step.
     pub(super) fn runner(&self) -> calls::Runner {
         calls::Runner {
             services: self.services.calls.clone(),
@@ -306,7 +309,9 @@ impl Turn {
     async fn run_calls(
         &mut self,
         step: &mut Step,
-        (calls, results, begun): (Vec<ContentBlock>, HashMap<CallId, ContentBlock>, &HashMap<CallId, Begun>),
+        calls: Vec<ContentBlock>,
+        results: HashMap<CallId, ContentBlock>,
+        begun: &HashMap<CallId, Begun>,
         cut: bool,
     ) -> Result<(), TurnEnded> {
         let content = self.runner().run(calls, results, begun, cut).await?;

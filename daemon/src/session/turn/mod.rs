@@ -100,11 +100,11 @@ pub struct Turn {
     steps: u32,
     /// The session's own limit of steps.
     max_steps: Option<u32>,
-    /// What the current step did to make room.
+    /// The tries of the current step to make room in the context.
     effort: Effort,
     /// How often the answer was continued that was cut at the token limit.
     continued: u32,
-    /// What happens while the provider cannot answer.
+    /// The policy while the provider cannot answer.
     policy: OutagePolicy,
     /// The failed attempts of the current step.
     outage: Outage,
@@ -117,15 +117,15 @@ pub struct Turn {
     skills: Option<String>,
     /// How far the session is from one that a user started.
     depth: u32,
-    /// What its model is told of the agents that it can delegate to.
+    /// The list of agents in the system prompt; empty if it cannot delegate.
     agents: String,
-    /// What makes children.
+    /// The registry, which makes children.
     host: Arc<dyn Host>,
     /// The index of notes that the system prompt has.
     memory: Option<state::MemoryIndex>,
-    /// The system prompt without it.
+    /// The system prompt without the index of notes.
     system: Arc<str>,
-    /// What that has beside the daemon's own, as the session's creator wrote it.
+    /// The session creator's addition to the system prompt.
     added_system: Option<String>,
     /// The agent that the session is.
     role: Option<Role>,
@@ -137,9 +137,27 @@ pub struct Turn {
     told: Arc<AtomicBool>,
 }
 
+/// The handles that a turn gets from its actor.
+pub struct TurnHandles {
+    /// The session whose turn it is.
+    pub session: SessionId,
+    /// The shared services for turns and calls.
+    pub services: Arc<TurnServices>,
+    /// The registry.
+    pub host: Arc<dyn Host>,
+    /// Where its calls work.
+    pub workspace: Arc<Workspace>,
+    /// Starts commands in the background.
+    pub jobs: Jobs,
+    /// The way back to the actor.
+    pub messages: mpsc::UnboundedSender<Box<TurnMessage>>,
+    /// Notified to end a wait for a provider that cannot answer.
+    pub nudge: Arc<Notify>,
+}
+
 /// The input of a turn.
 struct Opening {
-    /// What of the log is passed over.
+    /// The events of the log that a context leaves out.
     passed_over: state::tree::PassedOver,
     /// The history kept by the actor.
     past: Past,
@@ -158,15 +176,17 @@ struct Opening {
 impl Turn {
     /// Runs a turn until it ends; the actor hears of the end by message.
     pub fn run(
-        session: SessionId,
-        (services, host, workspace, jobs): (Arc<TurnServices>, Arc<dyn Host>, Arc<Workspace>, Jobs),
-        (state, past, streams): (&State, Past, &[OpenStream]),
-        (messages, nudge): (mpsc::UnboundedSender<Box<TurnMessage>>, Arc<Notify>),
+        handles: TurnHandles,
+        state: &State,
+        past: Past,
+        streams: &[OpenStream],
     ) -> impl Future<Output = ()> + Send + 'static {
+        let TurnHandles { session, services, host, workspace, jobs, messages, nudge } = handles;
         let turn = state.turn.clone().into_value().unwrap_or_default();
         let tools = services.toolbox.tools_of(
             &state.settings.model,
-            (workspace.rules_root(), &session),
+            workspace.rules_root(),
+            &session,
             state.settings.tools.as_deref(),
             services.toolbox.offered(state.has_skills(), state.task.depth()),
         );

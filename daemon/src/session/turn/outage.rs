@@ -85,7 +85,8 @@ impl Turn {
         &mut self,
         refused: Refused,
         resolved: &Resolved,
-        (begun, is_shown): (bool, bool),
+        begun: bool,
+        is_shown: bool,
     ) -> Result<Option<End>, TurnEnded> {
         let (failure, shown) = (&refused.failure, &refused.shown);
         let answered_before = resolved.address().is_none_or(|address| self.services.providers.reached.has(&address));

@@ -29,7 +29,7 @@ pub(super) struct Ask<'a> {
     pub(super) system: &'a str,
     pub(super) tools: &'a ToolSpecs,
     pub(super) messages: &'a [Message],
-    /// The output schema.
+    /// The schema that the answer must fit, if any.
     pub(super) shape: Option<OutputSchema<'a>>,
     /// Whether the answer is a message of the session and is shown while it streams.
     pub(super) shown: bool,
@@ -135,8 +135,8 @@ impl Turn {
                 attempt, "sent");
             let (began, prices) = (Instant::now(), resolved.facts.prices);
             let mut meter = Meter { begun: false, usage: None, prices, began, first_byte_ms: None };
-            let stream = self.start(ask, (&resolved, &provider), encoding).await;
-            let ended = self.attempt(stream, &mut meter, (ask.shown, ask.shape.is_some())).await?;
+            let stream = self.start(ask, &resolved, &provider, encoding).await;
+            let ended = self.attempt(stream, &mut meter, ask.shown, ask.shape.is_some()).await?;
             if let Some(address) = resolved.address().filter(|_| has_answered(&ended, &meter)) {
                 self.services.providers.reached.add(&address);
             }
@@ -182,7 +182,7 @@ impl Turn {
             }
             attempt += 1;
             let refused = Refused { failure, shown, thinks, reasons };
-            if let Some(end) = Box::pin(self.wait_out(refused, &resolved, (meter.begun, ask.shown))).await? {
+            if let Some(end) = Box::pin(self.wait_out(refused, &resolved, meter.begun, ask.shown)).await? {
                 return Ok(AskOutcome { end, broke_off });
             }
         }
@@ -197,12 +197,7 @@ impl Turn {
     }
 
     /// Sends one attempt.
-    async fn start(
-        &self,
-        ask: &Ask<'_>,
-        (resolved, provider): (&Resolved, &Provider),
-        encoding: &mut Encoding,
-    ) -> Stream {
+    async fn start(&self, ask: &Ask<'_>, resolved: &Resolved, provider: &Provider, encoding: &mut Encoding) -> Stream {
         let &Ask { system, tools, messages, shape, .. } = ask;
         let effort = self.effort_of_thought();
         let encoded = provider.encoded(&RequestPrefix { origin: &resolved.origin, system, tools }, encoding);
@@ -260,7 +255,8 @@ impl Turn {
         &mut self,
         mut stream: Stream,
         meter: &mut Meter,
-        (is_shown, is_shaped): (bool, bool),
+        is_shown: bool,
+        is_shaped: bool,
     ) -> Result<Result<Response, Failure>, TurnEnded> {
         loop {
             let mut fragments = Vec::new();

@@ -25,7 +25,7 @@ const NOTHING_LEFT: &str = "cannot leave out more of the history";
 /// The parts of a turn's requests.
 pub(super) struct Step {
     pub(super) system: Arc<str>,
-    /// The tools.
+    /// The tool set; replaced only between two steps.
     pub(super) tools: Arc<ToolSet>,
     pub(super) context: Context,
     /// The encoded part of the context.

@@ -23,7 +23,7 @@ use crate::agent::role::stricter;
 use crate::session::Draft;
 use crate::session::actor::{Actor, NewSession};
 use crate::session::messages::{Author, Command, GoBack, KeyedReply};
-use crate::session::reading::line::{Known, Line, Point, is_on_line};
+use crate::session::reading::line::{Line, Point, PointInfo, is_on_line};
 use crate::session::state::State;
 use crate::session::state::tree::MAX_SKIPPED;
 use crate::store::idempotency::Key;
@@ -209,7 +209,7 @@ impl Registry {
         while env.store.is_beginning_of(&id).await? {
             id = SessionId(clock::random_word(ID));
         }
-        let Known { turn, before_turn, context_tokens } = line.known(&point).await?;
+        let PointInfo { turn, before_turn, context_tokens } = line.known(&point).await?;
         let variables: std::collections::BTreeMap<String, String> = serde_json::from_str(&row.env).unwrap_or_default();
         env.workspaces.secrets_of(origin).copy_to(&env.workspaces.secrets_of(&id));
         if allows.added {

@@ -9,13 +9,13 @@ use crate::tool::Invalid;
 use crate::tool::background::{self, Ended, Report, Start};
 
 /// The commands in the background; they end with the actor.
-pub(super) struct Background {
+pub(super) struct BackgroundJobs {
     jobs: Jobs,
     /// Starts that are wanted, and ends.
     reports: mpsc::UnboundedReceiver<Box<Report>>,
 }
 
-impl Background {
+impl BackgroundJobs {
     /// The next start that is wanted, or end.
     pub(super) async fn next(&mut self) -> Option<Box<Report>> {
         self.reports.recv().await
@@ -42,7 +42,7 @@ impl Background {
     }
 }
 
-impl Default for Background {
+impl Default for BackgroundJobs {
     fn default() -> Self {
         let (jobs, reports) = Jobs::new();
         Self { jobs, reports }

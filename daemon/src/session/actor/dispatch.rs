@@ -24,8 +24,8 @@ impl Actor {
             command if self.id.is_daemon() && !command.is_for_daemon() => return command.refuse(self.not_for_daemon()),
             command => command,
         };
-        if self.may_be_mended() && !matches!(command, Command::Attach(..) | Command::Pause(_)) {
-            self.mend(true).await;
+        if self.may_resync() && !matches!(command, Command::Attach(..) | Command::Pause(_)) {
+            self.resync(true).await;
         }
         match command {
             Command::Attach(after, person, env, reply) => respond(reply, self.attach(after, person, &env).await),

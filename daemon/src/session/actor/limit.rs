@@ -13,7 +13,12 @@ use crate::session::state::QuestionState;
 
 impl Actor {
     /// Fails if an answer decides more than its limit allows.
-    pub(super) fn is_within(&self, limit: AnswerLimit, asked: &QuestionState, answer: &Answer) -> Result<(), RpcError> {
+    pub(super) fn check_limit(
+        &self,
+        limit: AnswerLimit,
+        asked: &QuestionState,
+        answer: &Answer,
+    ) -> Result<(), RpcError> {
         let AnswerLimit::Grant { commands, most } = limit else { return Ok(()) };
         let refuse = |what: String| {
             Err(RpcError::new(Code::NotAllowed, what).hint("answer it in a terminal: `linger inbox` lists what waits"))

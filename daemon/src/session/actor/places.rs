@@ -147,8 +147,8 @@ impl Actor {
     }
 
     async fn enter(&mut self, entry: EnterRequest) {
-        if self.may_be_mended() {
-            self.mend(true).await;
+        if self.may_resync() {
+            self.resync(true).await;
         }
         if let Some(error) = self.why_not(&entry) {
             return respond(entry.began, Err(error));
@@ -203,12 +203,12 @@ impl Actor {
 
     async fn placed(&mut self, place: PlaceId, step: PlaceStep) {
         let is_held = self.places.has(&place);
-        let (command, goes_on) = match step {
+        let (command, stays_open) = match step {
             PlaceStep::Command(command) => (Some(command), true),
             PlaceStep::Last(command) => (Some(command), false),
             PlaceStep::End => (None, false),
         };
-        if !goes_on {
+        if !stays_open {
             self.places.end(&place);
         }
         match command {

@@ -40,10 +40,10 @@ impl Actor {
     /// business, and a session for one prompt is over.
     pub(super) fn plan_question(&self, reason: StopReason, compacts: bool) -> Option<Draft> {
         let is_plan = self.state.settings.mode == Mode::Plan && reason == StopReason::EndTurn && !compacts;
-        let goes_on = self.state.queue.prompts.iter().any(|queued| !queued.compact);
+        let continues = self.state.queue.prompts.iter().any(|queued| !queued.compact);
         let is_own = self.state.identity.parent.is_none()
             && !(self.state.identity.one_shot && self.state.settings.name.is_none());
-        if !is_plan || goes_on || !is_own || self.state.open_questions().count() >= question::MAX_OPEN {
+        if !is_plan || continues || !is_own || self.state.open_questions().count() >= question::MAX_OPEN {
             return None;
         }
         let option = |mode: Mode| QuestionOption::new(&mode.to_string(), &format!("Go on in mode {mode}"));
@@ -88,8 +88,8 @@ impl Actor {
         };
         let mut drafts = vec![Draft::new(asked.resolved(given, process))];
         drafts.extend(mode.map(|mode| Draft::new(EventBody::mode_changed(mode))));
-        let goes_on = !content.is_empty();
-        if goes_on {
+        let continues = !content.is_empty();
+        if continues {
             let prompt = PromptId(format!("p{}", self.state.progress.counts.prompts + 1));
             let (when, by, compact, schema, until, command) = (When::Queue, Some(name), false, None, None, None);
             drafts.push(Draft::new(EventBody::PromptAccepted(PromptAccepted {
@@ -112,10 +112,10 @@ impl Actor {
         fault::point("actor.answered");
         self.append(drafts, outcome.into_iter().collect(), true, Some(done));
         respond_when(reply, committed, ());
-        if let (true, Phase::Git(at_git)) = (goes_on, &mut self.phase) {
-            at_git.start_held();
+        if let (true, Phase::Git(git)) = (continues, &mut self.phase) {
+            git.start_held();
         }
-        if goes_on && matches!(self.phase, Phase::Idle) {
+        if continues && matches!(self.phase, Phase::Idle) {
             self.start_next(true);
         }
     }

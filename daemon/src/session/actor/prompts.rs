@@ -49,7 +49,7 @@ impl Actor {
         if let Err(error) = self.keep_within_parent().await {
             return respond(reply, Err(error.into()));
         }
-        self.bring(&prompt.env);
+        self.take_variables(&prompt.env);
         let content = prompt.content.into_blocks();
         if let Some(why) = prompt.until.as_ref().and_then(|until| may_check(until).err()) {
             return respond(reply, Err(RpcError::new(Code::BadPrompt, why).hint("nothing was started")));
@@ -159,14 +159,14 @@ impl Actor {
         self.append(vec![accepted], outcome.into_iter().collect(), true, Some(done));
         respond_when(reply, committed, prompted);
         if when == When::Steer && !compact {
-            self.steered(&author);
+            self.answer_circles(&author);
         }
         match (&mut self.phase, when) {
             (Phase::Running(_), When::Interrupt) => self.stop(Then::Interrupt),
             // Someone is there: a turn that waits for its provider tries at once.
             (Phase::Running(running), _) => running.nudge(),
             // Held prompts start when git is done.
-            (Phase::Git(at_git), _) => at_git.start_held(),
+            (Phase::Git(git), _) => git.start_held(),
             (Phase::Idle, _) if self.state.turn.is_some() => drop(self.resume_interrupted(Vec::new())),
             (Phase::Idle, _) => self.start_next(true),
             _ => {}
@@ -277,7 +277,7 @@ impl Actor {
 
     /// Checks the bounds on queued prompts.
     pub(super) fn may_wait(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
-        let waiting: usize = self.state.queue.prompts.iter().map(weight).sum();
+        let waiting: usize = self.state.queue.prompts.iter().map(queued_size).sum();
         if !self.env.queued_bytes.has_room(size(content)) {
             let limit = format!("all sessions together already have {MAX_TOTAL} bytes of queued prompts");
             return Err(RpcError::new(Code::TooMuch, limit).hint("wait until some have started, or cancel"));
@@ -301,7 +301,7 @@ impl Actor {
 }
 
 /// The memory of a queued prompt, in bytes; images count with their encoded size.
-pub(super) fn weight(queued: &Queued) -> usize {
+pub(super) fn queued_size(queued: &Queued) -> usize {
     size(&queued.content) + queued.schema.as_deref().map_or(0, json_size)
 }
 

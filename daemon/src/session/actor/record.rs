@@ -1,6 +1,6 @@
 //! Recording: numbers events, folds them into the state, and queues both at the store.
 
-use super::prompts::weight;
+use super::prompts::queued_size;
 use super::*;
 use crate::session::state::Reaction;
 use crate::store::Spent;
@@ -149,7 +149,7 @@ impl Actor {
             events.push(Arc::new(stored));
             written.push(event.body);
         }
-        self.weigh();
+        self.update_queue_size();
         folds.extend(effects.folds);
         folds.insert(0, self.state.take_changes());
         self.env.store.append(Append {
@@ -162,10 +162,10 @@ impl Actor {
             done,
         });
         if effects.follow_children {
-            self.tend_children();
+            self.follow_children();
         }
         if effects.close_checkpoint {
-            self.tend_checkpoint();
+            self.start_checkpoint();
         }
         self.answer_askers(effects.resolved);
         written
@@ -228,8 +228,8 @@ impl Actor {
     }
 
     /// Updates the bound on queued prompts.
-    pub(super) fn weigh(&mut self) {
-        self.recorded.queued.set(self.state.queue.prompts.iter().map(weight));
+    pub(super) fn update_queue_size(&mut self) {
+        self.recorded.queued.set(self.state.queue.prompts.iter().map(queued_size));
     }
 
     /// Adds the usage so far to an interrupted answer or summary.
@@ -373,8 +373,8 @@ pub(super) fn message_of(body: EventBody) -> Option<(MessageId, Vec<ContentBlock
 }
 
 /// The notice about an unknown model.
-pub fn unknown_model(doubt: &str) -> EventBody {
-    notice(Level::Warning, NoticeCode::UnknownModel, doubt)
+pub fn unknown_model(warning: &str) -> EventBody {
+    notice(Level::Warning, NoticeCode::UnknownModel, warning)
 }
 
 /// The notice about an effort without effect.

@@ -43,18 +43,18 @@ impl Actor {
         };
         fault::point("actor.attach");
         let open = self.state.open_questions().map(|asked| asked.id.clone()).collect();
-        self.bring(env);
+        self.take_variables(env);
         let missing = self.environment().missing;
         let person = person.then(|| self.person_attached());
         Ok(AttachPoint { log: self.log.clone(), changed, at, head, open, missing, person })
     }
 
     /// Takes a client's values of the session's secret variables, and the address of its desktop.
-    pub(super) fn bring(&mut self, env: &BTreeMap<String, String>) {
+    pub(super) fn take_variables(&mut self, env: &BTreeMap<String, String>) {
         if env.is_empty() {
             return;
         }
-        self.attending.bring(env);
+        self.attendance.set_desktop(env);
         let Ok(config) = self.env.config.current() else { return };
         let (secret, _) = self.workspace.secrets.names(&self.workspace.env);
         for (name, value) in env.iter().filter(|(name, value)| secret.contains(name) && value.len() <= MAX_VALUE) {
@@ -215,8 +215,8 @@ impl Actor {
                 )
             })
             .unzip();
-        let doubt = model.as_deref().and_then(|model| self.env.providers.warning(model));
-        let doubt = doubt.map(|doubt| Draft::new(unknown_model(&doubt)));
+        let warning = model.as_deref().and_then(|model| self.env.providers.warning(model));
+        let warning = warning.map(|warning| Draft::new(unknown_model(&warning)));
         let changed = EventBody::SessionChanged(SessionChanged {
             model,
             mode: set.mode,
@@ -242,7 +242,7 @@ impl Actor {
         if set.mode.is_some_and(|mode| mode != Mode::Plan) {
             self.withdraw_plan("the mode is another one");
         }
-        let drafts = std::iter::once(Draft::new(changed)).chain(doubt).chain(idle).collect();
+        let drafts = std::iter::once(Draft::new(changed)).chain(warning).chain(idle).collect();
         let (done, committed) = oneshot::channel();
         self.append(drafts, outcome.into_iter().collect(), true, Some(done));
         respond_holding(reply, committed, (), named);

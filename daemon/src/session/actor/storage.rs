@@ -12,8 +12,8 @@ use crate::store::Store;
 pub(super) struct Writes {
     /// Outcomes that may not be committed yet.
     remembered: Vec<Outcome>,
-    /// The wait after the last failed write, and the time when writing worked again.
-    mended: Option<(Duration, Instant)>,
+    /// The wait after the last failed write, and the time when writing result again.
+    last_resync: Option<(Duration, Instant)>,
     /// A cancelled turn whose end could not be written yet; it does not run.
     cancelled: Option<Cancelled>,
 }
@@ -36,9 +36,9 @@ impl Writes {
 
 impl Actor {
     /// Continues the session after a restart of the daemon, or after a failed write.
-    pub(super) async fn take_up(&mut self, cause: Cause) -> Result<(), StoreError> {
+    pub(super) async fn recover(&mut self, cause: Cause) -> Result<(), StoreError> {
         self.read_queue().await?;
-        self.weigh();
+        self.update_queue_size();
         let pieces = self.env.store.scratch(self.id.clone()).await?;
         let turn = self.state.turn.as_ref().map(|turn| turn.id.clone());
         let mut streams = Vec::new();
@@ -53,14 +53,14 @@ impl Actor {
             self.start_next(false);
             // The start of the turn was not written either.
             if self.state.turn.as_ref().is_some_and(|turn| is_of(&turn.id)) {
-                self.stop(Then::Cancel(unheard(cancelled)));
+                self.stop(Then::Cancel(answered_cancels(cancelled)));
             }
             return Ok(());
         };
         let results = self.stored_results(turn).await?;
         self.recorded.set_results(results);
         if is_of(&turn.id) {
-            self.close_turn(unheard(cancelled));
+            self.close_turn(answered_cancels(cancelled));
             return Ok(());
         }
         let plan = recovery::plan(&self.state, &self.log.tail().open(), cause);
@@ -153,7 +153,7 @@ impl Actor {
         }
         // Those that are stored are asked anew.
         self.env.questions.remove_all(&self.id);
-        let again = self.writes.mended.filter(|(_, at)| at.elapsed() < CALM);
+        let again = self.writes.last_resync.filter(|(_, at)| at.elapsed() < CALM);
         let wait = again.map_or(WRITE_RETRY[0], |(wait, _)| (wait * 2).min(WRITE_RETRY[1]));
         match std::mem::replace(&mut self.phase, Phase::Failed(wait, Instant::now() + wait, None)) {
             Phase::Running(running) => drop(running.abort()),
@@ -164,9 +164,9 @@ impl Actor {
                 }
             }
             // Git goes on: what it has begun is not left half done, and is recorded when writing works.
-            Phase::Git(mut at_git) => {
-                at_git.refuse_prompts(&self.unwritten());
-                self.phase = Phase::Failed(wait, Instant::now() + wait, Some(at_git));
+            Phase::Git(mut git) => {
+                git.refuse_prompts(&self.unwritten());
+                self.phase = Phase::Failed(wait, Instant::now() + wait, Some(git));
             }
             Phase::Idle | Phase::Stopping(..) | Phase::Failed(..) => {}
         }
@@ -216,8 +216,8 @@ impl Actor {
     pub(super) async fn cancel_later(&mut self, asked: KeyedReply) {
         let Some(KeyedReply { key, reply }) = self.first_time(asked).await else { return };
         self.note_cancel(key);
-        if self.may_be_mended() {
-            self.mend(true).await;
+        if self.may_resync() {
+            self.resync(true).await;
         }
         if matches!(self.phase, Phase::Failed(..)) {
             return respond(reply, Err(self.later()));
@@ -239,16 +239,16 @@ impl Actor {
     }
 
     /// Whether a request need not wait for the next try: the last one was a while ago, and git is done.
-    pub(super) fn may_be_mended(&self) -> bool {
-        let Phase::Failed(wait, until, at_git) = &self.phase else { return false };
-        let is_at_git = at_git.as_ref().is_some_and(|at_git| !at_git.is_done());
-        !is_at_git && Instant::now() + *wait >= *until + WRITE_RETRY[0]
+    pub(super) fn may_resync(&self) -> bool {
+        let Phase::Failed(wait, until, git) = &self.phase else { return false };
+        let git_runs = git.as_ref().is_some_and(|git| !git.is_done());
+        !git_runs && Instant::now() + *wait >= *until + WRITE_RETRY[0]
     }
 
     /// Reloads the session; if that fails, the next pause is longer, but not after a request (`asked`). Git must be done.
-    pub(super) async fn mend(&mut self, asked: bool) {
+    pub(super) async fn resync(&mut self, asked: bool) {
         let Phase::Failed(waited, ..) = self.phase else { return };
-        if let Err(error) = self.start_anew().await {
+        if let Err(error) = self.reload().await {
             let wait = if asked { waited } else { (waited * 2).min(WRITE_RETRY[1]) };
             if error.is_damage() {
                 self.log.fail();
@@ -259,12 +259,12 @@ impl Actor {
             if wait > waited {
                 tracing::error!(target: "session", session = %self.id, %error, next_try_s = wait.as_secs(), "still cannot be written");
             }
-            let at_git = if let Phase::Failed(_, _, at_git) = &mut self.phase { at_git.take() } else { None };
-            self.phase = Phase::Failed(wait, Instant::now() + wait, at_git);
+            let git = if let Phase::Failed(_, _, git) = &mut self.phase { git.take() } else { None };
+            self.phase = Phase::Failed(wait, Instant::now() + wait, git);
         }
     }
 
-    async fn start_anew(&mut self) -> Result<(), StoreError> {
+    async fn reload(&mut self) -> Result<(), StoreError> {
         // It is refused, and so was everything that was queued before it.
         let _refused = self.barrier().await;
         let row = self.env.store.session(self.id.clone()).await?;
@@ -282,22 +282,22 @@ impl Actor {
         written.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())))?;
         self.log.write_succeeded();
         self.env.store.found.written(&self.id);
-        self.writes.mended = Some((waited, Instant::now()));
+        self.writes.last_resync = Some((waited, Instant::now()));
         let phase = std::mem::replace(&mut self.phase, Phase::Idle);
         self.record_merge_again();
-        if let Phase::Failed(_, _, Some(mut at_git)) = phase {
-            // Git is done: a channel that has nothing belongs to a task that has panicked, which `take_worked` says.
-            let worked = at_git.try_next();
-            self.phase = Phase::Git(at_git);
-            self.take_worked(worked);
+        if let Phase::Failed(_, _, Some(mut git)) = phase {
+            // Git is done: a channel that has nothing belongs to a task that has panicked, which `record_git` says.
+            let result = git.try_next();
+            self.phase = Phase::Git(git);
+            self.record_git(result);
         }
         self.state.waiting().iter().for_each(|(question, _)| self.env.questions.add(question, &self.id));
-        self.take_up(Cause::Storage).await
+        self.recover(Cause::Storage).await
     }
 }
 
 /// The keys of a cancel as requests whose replies nobody awaits: they have had an error.
-fn unheard(cancelled: Option<Cancelled>) -> Vec<KeyedReply> {
+fn answered_cancels(cancelled: Option<Cancelled>) -> Vec<KeyedReply> {
     let keys = cancelled.into_iter().flat_map(|cancelled| cancelled.keys);
     keys.map(|key| KeyedReply { key: Some(key), reply: oneshot::channel().0 }).collect()
 }

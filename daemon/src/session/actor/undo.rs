@@ -10,7 +10,7 @@ use linger_protocol::session::{Redo, Restored, Undo};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::session::state::undo::{MAX_BYTES, Step, Undone};
+use crate::session::state::undo::{MAX_BYTES, UndoStep, Undone};
 use crate::store::blob::Held;
 use crate::tool::change::KeptChange;
 use crate::tool::checkpoint::Restorable;
@@ -26,7 +26,7 @@ const PAGE: usize = 1 << 20;
 const NAMED: usize = 5;
 
 /// The changes to undo or redo.
-struct Target {
+struct UndoTarget {
     /// The turn, if all of its changes are meant.
     step: Option<TurnId>,
     call: Option<CallId>,
@@ -41,7 +41,7 @@ struct Target {
 
 /// Changes of one call, or of an undo.
 #[derive(Default)]
-struct Made {
+struct CallChanges {
     call: Option<CallId>,
     changes: Vec<FileChange>,
     held: Vec<Held>,
@@ -133,7 +133,7 @@ impl Actor {
     }
 
     /// Finds the changes that a request means.
-    async fn target(&self, asked: &Undo, redo: bool) -> Result<Target, RpcError> {
+    async fn target(&self, asked: &Undo, redo: bool) -> Result<UndoTarget, RpcError> {
         let Undo { call, file, .. } = asked;
         let (call, file) = (call.clone(), file.as_ref().map(|file| self.state.identity.cwd.join(file)));
         if redo {
@@ -144,13 +144,13 @@ impl Actor {
             let made = self.changes(*seq, *seq, true).await?;
             let changes = made.into_iter().flat_map(|made| made.changes).collect();
             let step = step.as_ref().map(|step| step.turn.clone());
-            return Ok(Target { step, call, file, changes, held: Vec::new(), failed: Vec::new() });
+            return Ok(UndoTarget { step, call, file, changes, held: Vec::new(), failed: Vec::new() });
         }
         let real = match &file {
             Some(file) => Some(self.real(file.clone()).await?),
             None => None,
         };
-        for Step { turn, first, last, .. } in self.state.undo.steps.iter().rev() {
+        for UndoStep { turn, first, last, .. } in self.state.undo.steps.iter().rev() {
             let is_whole = call.is_none() && file.is_none();
             let calls = self.changes(*first, *last, is_whole).await?.into_iter();
             let meant = calls.filter(|made| call.is_none() || made.call.as_ref() == call.as_ref());
@@ -162,7 +162,7 @@ impl Actor {
                 held.extend(made.held);
             }
             if !changes.is_empty() || !failed.is_empty() {
-                return Ok(Target { step: is_whole.then(|| turn.clone()), call, file, changes, held, failed });
+                return Ok(UndoTarget { step: is_whole.then(|| turn.clone()), call, file, changes, held, failed });
             }
         }
         let what = match (&call, &file) {
@@ -180,7 +180,7 @@ impl Actor {
     }
 
     /// The changes of calls, or of an undo, between two events. A checkpoint that is gone is an error if all are `needed`.
-    async fn changes(&self, first: u64, last: u64, needed: bool) -> Result<Vec<Made>, RpcError> {
+    async fn changes(&self, first: u64, last: u64, needed: bool) -> Result<Vec<CallChanges>, RpcError> {
         let (mut found, mut after) = (Vec::new(), first.saturating_sub(1));
         loop {
             let kinds = &["tool_finished", "undone", "checkpoint"];
@@ -188,10 +188,10 @@ impl Actor {
             for stored in page.iter().filter(|stored| stored.seq <= last) {
                 match serde_json::from_str::<Event>(&stored.data).map(|event| event.body) {
                     Ok(EventBody::ToolFinished(ToolFinished { call_id, changes, .. })) => {
-                        found.push(Made { call: Some(call_id), changes, ..Made::default() });
+                        found.push(CallChanges { call: Some(call_id), changes, ..CallChanges::default() });
                     }
                     Ok(EventBody::Undone { changes, .. }) if first == last => {
-                        found.push(Made { changes, ..Made::default() });
+                        found.push(CallChanges { changes, ..CallChanges::default() });
                     }
                     Ok(EventBody::Checkpoint(taken)) if taken.changed > 0 => match self.of_commands(&taken).await {
                         Err(why) if needed => {
@@ -212,36 +212,36 @@ impl Actor {
     }
 
     /// The changes between a checkpoint and the one before it.
-    async fn of_commands(&self, taken: &Checkpoint) -> Result<Made, String> {
+    async fn of_commands(&self, taken: &Checkpoint) -> Result<CallChanges, String> {
         let Checkpoint { checkpoint, root, call_id, since, .. } = taken;
         let since = since.as_deref().unwrap_or_default();
         let blobs = &self.env.store.blobs;
         let made = self.env.calls.checkpoints.restorable(&self.workspace, root, since, checkpoint, blobs).await?;
         let Restorable { changes, held, failed } = made;
-        Ok(Made { call: Some(call_id.clone()), changes, held, failed })
+        Ok(CallChanges { call: Some(call_id.clone()), changes, held, failed })
     }
 
     /// The file that is meant by a name, which may be a link, and that link.
     async fn real(&self, file: PathBuf) -> Result<[PathBuf; 2], RpcError> {
         let workspace = self.workspace.clone();
-        let look = move || {
+        let probe = move || {
             let link = file.parent().zip(file.file_name()).map(|(above, name)| workspace.resolve(above).join(name));
             [workspace.resolve(&file), link.unwrap_or(file)]
         };
-        let real = disk::probe(&self.state.identity.cwd, disk::SHORT_TIMEOUT, look).await;
+        let real = disk::probe(&self.state.identity.cwd, disk::SHORT_TIMEOUT, probe).await;
         real.ok_or_else(|| unresponsive(&self.state.identity.cwd))
     }
 
     async fn plan(&self, changes: &[FileChange], force: bool) -> Result<Plan, RpcError> {
         let (workspace, blobs, changes) = (self.workspace.clone(), self.env.store.blobs.clone(), changes.to_vec());
-        let looked = self.look(move |token| restore::plan(&changes, &workspace, &blobs, force, token)).await?;
+        let looked = self.run_on_disk(move |token| restore::plan(&changes, &workspace, &blobs, force, token)).await?;
         looked.map_err(|error| StoreError::from(error).into())
     }
 
     /// Makes the changes; gives those that are made, and those that failed.
     async fn make(&self, changes: Vec<FileChange>) -> Result<(Vec<FileChange>, Vec<NotRestored>), RpcError> {
         let (workspace, blobs) = (self.workspace.clone(), self.env.store.blobs.clone());
-        self.look(move |token| {
+        self.run_on_disk(move |token| {
             let (mut made, mut failed) = (Vec::new(), Vec::new());
             for change in changes {
                 let done = if token.is_cancelled() {
@@ -260,7 +260,7 @@ impl Actor {
     }
 
     /// Runs `work` on a thread that may block, and tells it to stop when it takes too long.
-    async fn look<T: Send + 'static>(
+    async fn run_on_disk<T: Send + 'static>(
         &self,
         work: impl FnOnce(&CancellationToken) -> T + Send + 'static,
     ) -> Result<T, RpcError> {

@@ -18,7 +18,7 @@ impl Runner {
             return Some((call, preview));
         }
         let (targets, blobs) = (targets.clone(), self.services.store.blobs.clone());
-        let look = move || {
+        let probe = move || {
             let kept: io::Result<Vec<KeptChange>> =
                 call.preview(&targets).iter().map(|change| change.keep(&blobs)).collect();
             for kept in kept.unwrap_or_default() {
@@ -27,6 +27,6 @@ impl Runner {
             preview.refusal = call.refusal(&targets);
             (call, preview)
         };
-        disk::probe(&self.workspace.cwd, disk::TIMEOUT, look).await
+        disk::probe(&self.workspace.cwd, disk::TIMEOUT, probe).await
     }
 }

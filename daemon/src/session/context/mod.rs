@@ -3,7 +3,7 @@
 //! The history never changes: superseded messages are dropped, compacted ones replaced by their summary, trimmed output by a
 //! placeholder; results that are not a message yet are returned separately. A turn applies its own changes with the same functions,
 //! so that a loaded context equals a live one.
-//! After events lost to damage, the next message is adapted to the last one ([`Context::mend`]).
+//! After events lost to damage, the next message is adapted to the last one ([`Context::fill_gap`]).
 //! The codecs apply the rules of their formats.
 
 pub mod compaction;
@@ -132,7 +132,7 @@ impl Context {
             leave_out_native(&mut message);
         }
         if self.gap {
-            self.mend(&id, &mut message);
+            self.fill_gap(&id, &mut message);
             if message.content.is_empty() {
                 return;
             }
@@ -157,7 +157,7 @@ impl Context {
 
     /// Adapts a message to the last one after lost events: missing results get a placeholder, results without a call are dropped, and
     /// a placeholder separates two answers.
-    fn mend(&mut self, id: &MessageId, message: &mut Message) {
+    fn fill_gap(&mut self, id: &MessageId, message: &mut Message) {
         let calls: Vec<CallId> = call_ids(&open_calls(&self.messages)).collect();
         let had = message.content.iter().any(|block| result_for(block).is_some());
         let mut results: HashMap<CallId, ContentBlock> = HashMap::new();

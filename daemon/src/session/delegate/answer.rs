@@ -9,7 +9,7 @@ use linger_protocol::message::{ContentBlock, StopReason};
 use linger_protocol::worktree::Worktree;
 use serde_json::{Value, json};
 
-use super::follow::Ending;
+use super::follow::ChildEnding;
 use crate::config::Policy;
 use crate::sys::disk;
 use crate::tool::handle::Entry;
@@ -83,7 +83,7 @@ pub async fn result(
     workspace: &Arc<Workspace>,
     cwd: &Path,
     update: &ChildUpdate,
-    ending: Ending,
+    ending: ChildEnding,
     own: bool,
     why: Option<&str>,
 ) -> ToolOutput {
@@ -97,19 +97,19 @@ pub async fn result(
     };
     let is_misfit = ending.detail.as_deref().is_some_and(|detail| detail.starts_with(MISFIT));
     match ending {
-        Ending { reason: Some(StopReason::EndTurn), answer: Some(answer), .. } if own => {
+        ChildEnding { reason: Some(StopReason::EndTurn), answer: Some(answer), .. } if own => {
             said(json!({ "answer": answer }))
         }
-        Ending { reason: Some(StopReason::EndTurn), answer: Some(mut answer), .. } => {
+        ChildEnding { reason: Some(StopReason::EndTurn), answer: Some(mut answer), .. } => {
             let hidden = policy.hidden("read", &Access::Read(cwd.to_path_buf()), workspace);
             check_sources(&mut answer, workspace, cwd, hidden).await;
             said(answer)
         }
-        Ending { text, .. } if is_misfit && !own && !text.trim().is_empty() => {
+        ChildEnding { text, .. } if is_misfit && !own && !text.trim().is_empty() => {
             let caveat = "it did not answer in the form that was asked for";
             said(json!({ "answer": text, "sources": [], "confidence": "low", "caveats": [caveat] }))
         }
-        Ending { reason, detail, text, .. } => {
+        ChildEnding { reason, detail, text, .. } => {
             let how = match reason {
                 Some(StopReason::Cancelled) => "was cancelled".to_owned(),
                 Some(StopReason::MaxSteps) => "took as many steps as it may".to_owned(),

@@ -27,12 +27,14 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::config::Policy;
 use crate::session::env::{Host, TurnServices};
-use crate::session::messages::{Author, Basis, Child, Command, Emitter, KeyedReply, PromptRequest, Reply, TurnMessage};
+use crate::session::messages::{
+    Author, Child, ChildSettings, Command, Emitter, KeyedReply, PromptRequest, Reply, TurnMessage,
+};
 use crate::store::Store;
 use crate::store::idempotency::Key;
 use crate::tool::delegate::{Delegate, Order};
 use crate::tool::{ToolOutput, Workspace};
-use follow::{Follower, Seen};
+use follow::Follower;
 
 /// Delegates the tasks of one step's calls.
 #[derive(Clone)]
@@ -86,14 +88,13 @@ impl Delegation {
         };
         let prompt = |cwd: &Path, worktree: Option<&Worktree>| prompt_of(&order, &self.workspace.cwd, cwd, worktree);
         let mut follower = Follower::attach(&self.store, &self.host, &update.child).await?;
-        follower.ask_once(&self.session, prompt).await.map_err(|error| error.message)?;
+        follower.give_task(&self.session, prompt).await.map_err(|error| error.message)?;
         if order.background {
             return Ok(answer::handle(&update));
         }
         let mut why = None;
         loop {
-            let seen = follower.next(&mut update).await;
-            if let Seen::Nothing = seen {
+            if !follower.next(&mut update).await {
                 continue;
             }
             let is_over_budget = self.tell(update.clone()).await?;
@@ -109,11 +110,11 @@ impl Delegation {
         let ending = follower.ending();
         let output = answer::result(&self.policy, &self.workspace, &cwd, &update, ending, own, why).await;
         // After its sources were looked up, which may be there.
-        Ok(answer::with_worktree(output, follower.tidy().await.as_ref()))
+        Ok(answer::with_worktree(output, follower.remove_worktree().await.as_ref()))
     }
 
     /// Asks the actor for the settings of a call's child, or for the child that the call has already.
-    async fn basis(&self, call: &CallId, background: bool) -> Result<Basis, String> {
+    async fn basis(&self, call: &CallId, background: bool) -> Result<ChildSettings, String> {
         let (reply, answer) = oneshot::channel();
         let asked = TurnMessage::Delegate(call.clone(), background, reply);
         self.emit.tell(asked).map_err(|_| ENDED.to_owned())?;
@@ -121,8 +122,8 @@ impl Delegation {
     }
 
     /// Makes the child, and records that before it has a task: one whose parent does not know of it does nothing.
-    async fn make(&self, call: &CallId, order: &Order, basis: Basis) -> Result<ChildUpdate, String> {
-        let Basis { create, model, mode, depth, .. } = basis;
+    async fn make(&self, call: &CallId, order: &Order, basis: ChildSettings) -> Result<ChildUpdate, String> {
+        let ChildSettings { create, model, mode, depth, .. } = basis;
         if order.worktree == Some(true) && mode == Mode::Plan {
             return Err(
                 "not run: in mode plan nothing changes, so there is no worktree; delegate without one".to_owned()

@@ -124,7 +124,7 @@ pub fn due(waiting: &[QuestionId], note: &Note, again_after_ms: Option<u64>, now
 
 /// The notes of all sessions, in a file, and the limits on notifications.
 #[derive(Debug)]
-pub struct Attention {
+pub struct Notifications {
     file: PathBuf,
     notes: Mutex<BTreeMap<SessionId, Note>>,
     /// Held while the file is written.
@@ -134,7 +134,7 @@ pub struct Attention {
     running: Semaphore,
 }
 
-impl Attention {
+impl Notifications {
     /// Reads the notes from `file`; there are none if that fails.
     pub fn open(file: PathBuf) -> Arc<Self> {
         let notes = read(&file).unwrap_or_default();
@@ -209,10 +209,10 @@ impl Attention {
     }
 
     /// Runs what the settings say, one program after the other. Failures are in the log file alone.
-    pub async fn tell(&self, settings: &Settings, news: News, about: About, spawn: Spawn) {
+    pub async fn tell(&self, settings: &Settings, news: News, about: NotificationSubject, spawn: Spawn) {
         // It is never closed.
         let Ok(_place) = self.running.acquire().await else { return };
-        let About { session, label, title, url } = about;
+        let NotificationSubject { session, label, title, url } = about;
         let title: String = text::one_line(&title).chars().filter(|c| !c.is_control()).take(MAX_TITLE).collect();
         // It begins with a word of ours: no title is an option of the program.
         let body = if title.is_empty() { format!("session {label}") } else { format!("session {label}: {title}") };
@@ -238,7 +238,7 @@ impl Attention {
 /// The subject of a notification: a session with its name and title, and the page where it is answered. The title is the user's
 /// own first prompt.
 #[derive(Clone, Debug)]
-pub struct About {
+pub struct NotificationSubject {
     /// The id; the program gets it as `LINGER_SESSION`.
     pub session: SessionId,
     /// Its name, or its id.
@@ -321,7 +321,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn many_sessions_are_no_storm() {
-        let attention = Attention::open(PathBuf::from("/nonexistent"));
+        let attention = Notifications::open(PathBuf::from("/nonexistent"));
         for _ in 0..MAX_IN_WINDOW {
             attention.admit().unwrap();
         }
@@ -335,12 +335,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("lingerd.attention");
         let (one, other) = (SessionId::from("s1"), SessionId::from("s2"));
-        let attention = Attention::open(file.clone());
+        let attention = Notifications::open(file.clone());
         attention.has_read(&one, 7);
         attention.change(&one, |note| note.told = vec!["q1".into()]);
         attention.has_read(&other, 3);
         attention.forget(&other);
-        let written = || Attention::open(file.clone());
+        let written = || Notifications::open(file.clone());
         while written().note(&one).told.is_empty() || written().left(&other).is_some() {
             tokio::task::yield_now().await;
         }
@@ -349,6 +349,6 @@ mod tests {
         assert_eq!(next.note(&other), Note::default());
         let broken = dir.path().join("broken");
         std::fs::write(&broken, "{").unwrap();
-        assert_eq!(Attention::open(broken).left(&one), None);
+        assert_eq!(Notifications::open(broken).left(&one), None);
     }
 }

@@ -28,7 +28,7 @@ const SHOWN: usize = 60;
 
 /// The output of a hook that did not refuse.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Said {
+pub struct HookOutput {
     /// Text for the model.
     pub added: Option<String>,
     /// Other arguments for the call.
@@ -41,11 +41,11 @@ pub struct Refusal {
     /// Why, for the model and for people.
     pub why: String,
     /// Whether the hook said so.
-    pub is_meant: bool,
+    pub is_refusal: bool,
 }
 
 /// The fields of a call.
-pub fn of_call(tool: &str, input: &Value) -> Map<String, Value> {
+pub fn call_fields(tool: &str, input: &Value) -> Map<String, Value> {
     [("tool_name", Value::from(tool)), ("tool_input", input.clone())]
         .map(|(name, it)| (name.to_owned(), it))
         .into_iter()
@@ -97,10 +97,10 @@ impl Hooks {
         event: HookEvent,
         mut fields: Map<String, Value>,
         about: impl Fn(&Hook) -> bool,
-    ) -> Result<Said, Refusal> {
-        let mut all = Said::default();
+    ) -> Result<HookOutput, Refusal> {
+        let mut all = HookOutput::default();
         for hook in self.hooks.iter().filter(|hook| hook.event == event && about(hook)) {
-            let Said { added, input } = self.one(hook, &fields).await?;
+            let HookOutput { added, input } = self.run_one(hook, &fields).await?;
             if let Some(added) = added {
                 let before = all.added.take().map(|before| before + "\n").unwrap_or_default();
                 all.added = Some(text::head(&(before + &added), MAX_ADDED).to_owned());
@@ -113,7 +113,7 @@ impl Hooks {
         Ok(all)
     }
 
-    async fn one(&self, hook: &Hook, fields: &Map<String, Value>) -> Result<Said, Refusal> {
+    async fn run_one(&self, hook: &Hook, fields: &Map<String, Value>) -> Result<HookOutput, Refusal> {
         let mut input = json!({
             "hook_event_name": hook.event.common_name(),
             "event": hook.event.name(),
@@ -125,7 +125,7 @@ impl Hooks {
         }
         let failed = |why: String| {
             let command: String = text::one_line(&hook.command).chars().take(SHOWN).collect();
-            Refusal { why: format!("the hook `{command}` {why}"), is_meant: false }
+            Refusal { why: format!("the hook `{command}` {why}"), is_refusal: false }
         };
         let input = Input::Bytes(input.to_string().into_bytes());
         let process = self.spawn.shell(&hook.command, input, Stderr::Apart).await;
@@ -140,9 +140,9 @@ impl Hooks {
         };
         tracing::info!(target: "hook", session = %self.session, event = hook.event.name(), command = hook.command, code, "ran");
         match code {
-            Some(0) => said(hook.event, &finished.output).map_err(failed),
-            Some(2) if stderr.is_empty() => Err(Refusal { is_meant: true, ..failed("refuses".to_owned()) }),
-            Some(2) => Err(Refusal { why: stderr.to_owned(), is_meant: true }),
+            Some(0) => parse_output(hook.event, &finished.output).map_err(failed),
+            Some(2) if stderr.is_empty() => Err(Refusal { is_refusal: true, ..failed("refuses".to_owned()) }),
+            Some(2) => Err(Refusal { why: stderr.to_owned(), is_refusal: true }),
             Some(code) => Err(failed(format!("failed with exit code {code}: {stderr}"))),
             None => Err(failed("was killed".to_owned())),
         }
@@ -150,7 +150,7 @@ impl Hooks {
 }
 
 /// Parses the output of a hook that exited with 0; fails if it has the form of another program.
-fn said(event: HookEvent, output: &[u8]) -> Result<Said, String> {
+fn parse_output(event: HookEvent, output: &[u8]) -> Result<HookOutput, String> {
     let output = String::from_utf8_lossy(output);
     let output = output.trim();
     match event {
@@ -158,17 +158,17 @@ fn said(event: HookEvent, output: &[u8]) -> Result<Said, String> {
             let value: Value =
                 serde_json::from_str(output).map_err(|error| format!("wrote what is no JSON: {error}"))?;
             match value.get("tool_input") {
-                Some(input @ Value::Object(_)) => Ok(Said { input: Some(input.clone()), added: None }),
+                Some(input @ Value::Object(_)) => Ok(HookOutput { input: Some(input.clone()), added: None }),
                 Some(_) => Err("wrote a `tool_input` that is no object".to_owned()),
-                None if value.as_object().is_some_and(serde_json::Map::is_empty) => Ok(Said::default()),
+                None if value.as_object().is_some_and(serde_json::Map::is_empty) => Ok(HookOutput::default()),
                 // JSON in another program's form may mean to refuse the call.
                 None => Err("wrote JSON without `tool_input`; exit code 2 refuses a call".to_owned()),
             }
         }
         HookEvent::AfterCall | HookEvent::Prompt if !output.is_empty() => {
-            Ok(Said { added: Some(text::head(output, MAX_ADDED).to_owned()), input: None })
+            Ok(HookOutput { added: Some(text::head(output, MAX_ADDED).to_owned()), input: None })
         }
-        _ => Ok(Said::default()),
+        _ => Ok(HookOutput::default()),
     }
 }
 
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn json_in_the_form_of_another_program_does_not_allow_the_call() {
         let check = |output: &str, expect: Result<Option<Value>, &str>| {
-            let said = said(HookEvent::BeforeCall, output.as_bytes()).map(|said| said.input);
+            let said = parse_output(HookEvent::BeforeCall, output.as_bytes()).map(|said| said.input);
             match (said, expect) {
                 (Err(said), Err(words)) => assert!(said.contains(words), "{output}: {said}"),
                 (said, expect) => assert_eq!(said.ok(), expect.ok(), "{output}"),

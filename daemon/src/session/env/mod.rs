@@ -31,7 +31,7 @@ use crate::tool::checkpoint::Checkpoints;
 use crate::tool::set::Tools;
 use crate::tool::worktree::Worktrees;
 use crate::tool::{BoxFuture, Workspace};
-use attention::Attention;
+use attention::Notifications;
 use names::Names;
 use queued_bytes::QueuedBytes;
 pub use services::{CallServices, RunningCalls, TurnServices};
@@ -68,7 +68,7 @@ pub struct Env {
     /// The total size of queued prompts.
     pub queued_bytes: QueuedBytes,
     /// Notifications sent to people, and how far they have read each session.
-    pub attention: Arc<Attention>,
+    pub attention: Arc<Notifications>,
     /// The git worktrees of children.
     pub worktrees: Worktrees,
 }
@@ -124,7 +124,7 @@ impl Env {
             calls: calls.clone(),
         });
         Self {
-            attention: Attention::open(places.attention()),
+            attention: Notifications::open(places.attention()),
             worktrees: Worktrees::below(places.worktrees(), children),
             workspaces: Workspaces::new(places.clone(), config.clone(), providers.clone(), toolbox.clone()),
             names: Names::default(),

@@ -37,7 +37,7 @@ impl Child {
 
 /// The settings that a child takes from its parent.
 #[derive(Clone, Debug)]
-pub struct Basis {
+pub struct ChildSettings {
     /// The parameters of the new session: effort, tools, directories and so on.
     pub create: Create,
     /// `provider/model` of the parent.
@@ -56,5 +56,5 @@ pub struct ChildReport {
     /// How it gets on.
     pub update: ChildUpdate,
     /// The result as a message to the parent; absent while the task runs, and for a child that was called off.
-    pub said: Option<String>,
+    pub message: Option<String>,
 }

@@ -9,7 +9,7 @@ use linger_protocol::question::Blocks;
 use linger_protocol::session::PrefixFingerprint;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Ending, Fragment, NextStep, TurnMessage};
+use super::{Fragment, NextStep, TurnEnding, TurnMessage};
 use crate::question;
 use crate::session::Draft;
 use crate::session::state::until::UntilState;
@@ -146,7 +146,7 @@ impl Emitter {
     }
 
     /// Between two steps, or at the end of the turn; see [`TurnMessage::Boundary`].
-    pub(in crate::session) async fn boundary(&self, ending: Option<Ending>) -> Result<NextStep, TurnEnded> {
+    pub(in crate::session) async fn boundary(&self, ending: Option<TurnEnding>) -> Result<NextStep, TurnEnded> {
         let (reply, answer) = oneshot::channel();
         self.tell(TurnMessage::Boundary(ending.map(Box::new), reply))?;
         answer.await.map_err(|_| TurnEnded)

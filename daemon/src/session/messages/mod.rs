@@ -34,11 +34,11 @@ use crate::session::state::Resolution;
 use crate::store::idempotency::Key;
 use crate::tool::Workspace;
 use crate::tool::set::ToolSet;
-pub use child::{Basis, Child, ChildReport};
+pub use child::{Child, ChildReport, ChildSettings};
 pub use emit::{Emitter, TurnEnded};
 pub use permission::{PermissionAnswer, PermissionRequest, Preview, place};
 pub use place::{Began, EnterRequest, PlaceId, PlaceKind, PlaceStep};
-pub use turn::{Ending, Fragment, NextStep, TurnMessage, Wanted};
+pub use turn::{CompactionRequest, Fragment, NextStep, TurnEnding, TurnMessage};
 
 /// Sends commands to an actor. They are boxed, as a turn's messages are: a channel has room for 32 in advance, and most sessions are
 /// idle or waiting.

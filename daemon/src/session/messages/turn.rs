@@ -9,13 +9,13 @@ use linger_protocol::session::{Effort as Thinking, PrefixFingerprint};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-use super::{Basis, PermissionRequest, Reply};
+use super::{ChildSettings, PermissionRequest, Reply};
 use crate::log::PieceKind;
 use crate::provider::catalogue::Resolved;
 use crate::session::Draft;
 use crate::session::context::Past;
 use crate::session::state::until::UntilState;
-use crate::session::state::{OutagePolicy, Resolution, Run, Shape};
+use crate::session::state::{OutagePolicy, Resolution, Run, SchemaState};
 use crate::store::StoreError;
 
 /// A message from a turn to its actor.
@@ -39,7 +39,7 @@ pub enum TurnMessage {
     /// A call's question to the user; replies when the answer is on disk or the question is withdrawn.
     Ask(Box<Question>, Reply<Resolution>),
     /// Between two steps. With an ending if the turn would end here; it has ended unless the reply has prompts.
-    Boundary(Option<Box<Ending>>, oneshot::Sender<NextStep>),
+    Boundary(Option<Box<TurnEnding>>, oneshot::Sender<NextStep>),
     /// Ask for the check of the turn; announces it if the latest answer has none yet.
     Check(oneshot::Sender<Option<UntilState>>),
     /// Announce the next command line of the prompt's command; gives all of them.
@@ -47,7 +47,7 @@ pub enum TurnMessage {
     /// The model cannot answer, for this reason: this other one stands in until the next turn.
     FallBack(Box<Resolved>, String),
     /// Ask for the settings of a call's child, or for the child that it has; true for one in the background.
-    Delegate(CallId, bool, oneshot::Sender<Result<Basis, String>>),
+    Delegate(CallId, bool, oneshot::Sender<Result<ChildSettings, String>>),
     /// How the child of a call gets on; replies whether the budget is spent, to the first once it is on disk.
     Child(Box<ChildUpdate>, oneshot::Sender<bool>),
     /// Ask for the current `provider/model`.
@@ -92,7 +92,7 @@ pub enum Fragment {
 
 /// How a turn ends.
 #[derive(Clone, Debug)]
-pub struct Ending {
+pub struct TurnEnding {
     /// Recorded in `turn_finished`; an error or a cancel holds the queued prompts back.
     pub reason: StopReason,
     /// The problem, or the limit that was reached.
@@ -105,7 +105,7 @@ pub struct Ending {
     pub answer: Option<Value>,
 }
 
-impl Ending {
+impl TurnEnding {
     /// An ending without details.
     pub fn plain(reason: StopReason) -> Self {
         Self { reason, detail: None, hint: None, until_at: None, answer: None }
@@ -124,9 +124,9 @@ pub struct NextStep {
     /// The fingerprint of the requests' prefix, from the log.
     pub setup: Option<PrefixFingerprint>,
     /// A requested compaction.
-    pub compact: Option<Wanted>,
+    pub compact: Option<CompactionRequest>,
     /// The output schema.
-    pub shape: Option<Shape>,
+    pub output_schema: Option<SchemaState>,
     /// The session's effort.
     pub thinking: Thinking,
     /// The policy while the provider cannot answer.
@@ -139,7 +139,7 @@ pub struct NextStep {
 
 /// A compaction that a user asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct CompactionRequest {
     /// The prompt that requests it.
     pub prompt: PromptId,
     /// The focus of the summary; may be empty.

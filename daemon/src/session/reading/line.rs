@@ -35,7 +35,7 @@ pub struct Point {
 
 /// The turns and the context size at a point of a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct PointInfo {
     /// The turn that has not ended there.
     pub turn: Option<(TurnId, PromptId)>,
     /// The event before the latest turn, if there was one.
@@ -96,12 +96,16 @@ impl Line<'_> {
     }
 
     /// The turns and the context size at a point.
-    pub async fn known(&self, point: &Point) -> Result<Known, StoreError> {
+    pub async fn known(&self, point: &Point) -> Result<PointInfo, StoreError> {
         if point.seq == self.state.progress.head && self.state.turn.is_none() {
             let began = (self.state.progress.counts.turns > 0).then_some(self.state.progress.before_turn);
-            return Ok(Known { turn: None, before_turn: began, context_tokens: self.state.progress.context_tokens() });
+            return Ok(PointInfo {
+                turn: None,
+                before_turn: began,
+                context_tokens: self.state.progress.context_tokens(),
+            });
         }
-        let (mut known, mut ended, mut back) = (Known::default(), false, self.back(point.seq));
+        let (mut known, mut ended, mut back) = (PointInfo::default(), false, self.back(point.seq));
         while let Some(event) = back.next().await? {
             match &event.body {
                 EventBody::TurnStarted { prompt } if known.before_turn.is_none() => {

@@ -47,7 +47,7 @@ const MAX_TEXT: usize = 256 << 10;
 const WAITING: usize = 64;
 
 /// A search.
-struct Ask {
+struct SearchRequest {
     query: String,
     among: Option<Vec<SessionId>>,
     /// The most matches, after those that are skipped.
@@ -67,9 +67,9 @@ pub struct Matches {
 
 /// The way to the index.
 pub struct Search {
-    asks: mpsc::Sender<Ask>,
+    asks: mpsc::Sender<SearchRequest>,
     /// For the task.
-    asked: Mutex<Option<mpsc::Receiver<Ask>>>,
+    asked: Mutex<Option<mpsc::Receiver<SearchRequest>>>,
 }
 
 impl Default for Search {
@@ -96,7 +96,7 @@ impl Search {
     ) -> Result<Matches, StoreError> {
         let (reply, answer) = oneshot::channel();
         let ended = || StoreError("the index of messages has ended".into());
-        self.asks.send(Ask { query, among, most, skip, reply }).await.map_err(|_| ended())?;
+        self.asks.send(SearchRequest { query, among, most, skip, reply }).await.map_err(|_| ended())?;
         answer.await.map_err(|_| ended())?
     }
 }
@@ -108,7 +108,7 @@ struct Index {
     words: Option<Words>,
 }
 
-async fn keep(store: Store, mut asked: mpsc::Receiver<Ask>) {
+async fn keep(store: Store, mut asked: mpsc::Receiver<SearchRequest>) {
     let mut grown = store.grown();
     let mut index = Index { path: Words::path(&store.path), store, words: None };
     // What was written before may not be indexed.
@@ -116,7 +116,7 @@ async fn keep(store: Store, mut asked: mpsc::Receiver<Ask>) {
     loop {
         tokio::select! {
             ask = asked.recv() => {
-                let Some(Ask { query, among, most, skip, reply }) = ask else { return };
+                let Some(SearchRequest { query, among, most, skip, reply }) = ask else { return };
                 let found = index.find(query, among, most, skip).await;
                 // The client may be gone.
                 let _unheard = reply.send(found);

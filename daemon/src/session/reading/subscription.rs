@@ -40,20 +40,20 @@ pub struct Subscription {
     /// The position after the last shown item.
     at: Position,
     changed: watch::Receiver<()>,
-    phase: Phase,
+    phase: ReadPhase,
     /// The end of the log when it began, and the questions up to there that had no answer.
     past: (u64, Vec<QuestionId>),
     /// Whether `caught_up` was sent.
     caught_up: bool,
     /// Whether the current write error was sent.
-    told: bool,
+    sent_write_error: bool,
     /// Items read ahead for [`Self::next`].
     read: VecDeque<Shown>,
     /// Held while a person reads along.
     _person: Option<watch::Receiver<()>>,
 }
 
-enum Phase {
+enum ReadPhase {
     /// There may be more after the cursor.
     Behind,
     /// Everything was shown; the log may grow.
@@ -68,14 +68,14 @@ pub struct Shown {
     /// The position to continue from.
     pub cursor: Cursor,
     /// The item.
-    pub what: What,
+    pub what: ShownItem,
     /// Whether it is a question that had its answer, or was withdrawn, when the subscription began.
     pub answered: bool,
 }
 
 /// A shown item.
 #[derive(Clone, Debug)]
-pub enum What {
+pub enum ShownItem {
     /// An event, as it is stored.
     Event(Arc<Stored>),
     /// A part of a message or of a tool's output.
@@ -88,8 +88,8 @@ impl Shown {
     /// Parses it as an event; fails if the stored event is malformed.
     pub fn into_event(self) -> Result<Event, serde_json::Error> {
         match self.what {
-            What::Event(stored) => serde_json::from_str(&stored.data),
-            What::Delta(event) | What::Notice(event) => Ok(event),
+            ShownItem::Event(stored) => serde_json::from_str(&stored.data),
+            ShownItem::Delta(event) | ShownItem::Notice(event) => Ok(event),
         }
     }
 }
@@ -104,7 +104,7 @@ pub enum Batch {
 }
 
 /// The part of the log after a cursor.
-enum Unread {
+enum AfterCursor {
     /// Events; at the head also the open streams, and whether they are complete.
     Here(Vec<Arc<Stored>>, Option<(Vec<OpenStream>, bool)>),
     /// The tail begins after the cursor; the store has the events up to this seq.
@@ -115,7 +115,7 @@ impl Subscription {
     /// Subscribes from the attach point; without `deltas` only whole events.
     pub fn new(reading: AttachPoint, store: Store, deltas: bool) -> Self {
         let AttachPoint { log, changed, at, head, open, missing: _, person: _person } = reading;
-        let (phase, read) = (Phase::Behind, VecDeque::new());
+        let (phase, read) = (ReadPhase::Behind, VecDeque::new());
         Self {
             log,
             store,
@@ -125,7 +125,7 @@ impl Subscription {
             phase,
             past: (head, open),
             caught_up: false,
-            told: false,
+            sent_write_error: false,
             read,
             _person,
         }
@@ -154,11 +154,11 @@ impl Subscription {
     /// Waits until there may be items; false if none can come any more. Cancel safe.
     pub async fn ready(&mut self) -> bool {
         match self.phase {
-            Phase::Behind => true,
-            Phase::Ended => false,
-            Phase::AtHead => {
+            ReadPhase::Behind => true,
+            ReadPhase::Ended => false,
+            ReadPhase::AtHead => {
                 let grown = self.changed.changed().await.is_ok();
-                self.phase = if grown { Phase::Behind } else { Phase::Ended };
+                self.phase = if grown { ReadPhase::Behind } else { ReadPhase::Ended };
                 grown
             }
         }
@@ -173,7 +173,7 @@ impl Subscription {
                     shown.iter_mut().for_each(|shown| shown.answered = self.was_answered(&shown.what));
                 }
                 if complete {
-                    self.phase = Phase::AtHead;
+                    self.phase = ReadPhase::AtHead;
                     self.at_head(&mut shown);
                 }
                 Batch::Shown(shown)
@@ -184,13 +184,13 @@ impl Subscription {
     }
 
     /// Whether an item is a question that was closed when the subscription began.
-    fn was_answered(&self, what: &What) -> bool {
+    fn was_answered(&self, what: &ShownItem) -> bool {
         #[derive(serde::Deserialize)]
         struct Asking {
             #[serde(alias = "permission")]
             question: QuestionId,
         }
-        let What::Event(stored) = what else { return false };
+        let ShownItem::Event(stored) = what else { return false };
         let (until, open) = &self.past;
         ASKING.contains(&stored.kind.as_str())
             && stored.seq <= *until
@@ -208,9 +208,11 @@ impl Subscription {
             let text = self.store.found.of(&self.log.session).unwrap_or_default();
             shown.push(self.damaged(&text));
         } else {
-            let trouble = self.log.write_error();
-            shown.extend(trouble.as_ref().filter(|_| !self.told).map(|why| self.notice(cannot_write(why))));
-            self.told = trouble.is_some();
+            let write_error = self.log.write_error();
+            shown.extend(
+                write_error.as_ref().filter(|_| !self.sent_write_error).map(|why| self.notice(cannot_write(why))),
+            );
+            self.sent_write_error = write_error.is_some();
         }
     }
 
@@ -237,20 +239,20 @@ impl Subscription {
     }
 
     fn last(&mut self, level: Level, code: Option<NoticeCode>, text: String) -> Shown {
-        self.phase = Phase::Ended;
+        self.phase = ReadPhase::Ended;
         self.notice(EventBody::Notice(Notice { level, code, text, until_at: None, since_at: None }))
     }
 
     fn notice(&self, body: EventBody) -> Shown {
         let event = Event { body, seq: None, at: clock::now(), turn: None };
-        Shown { cursor: self.at.cursor(), what: What::Notice(event), answered: false }
+        Shown { cursor: self.at.cursor(), what: ShownItem::Notice(event), answered: false }
     }
 
     /// Reads after the cursor; true if it reaches the head. A large event only with `has_room`.
     async fn read_on(&mut self, has_room: bool) -> Result<(Batch, bool), StoreError> {
         let mut shown = Vec::new();
         match self.after_cursor() {
-            Unread::Here(events, streams) => {
+            AfterCursor::Here(events, streams) => {
                 events.iter().for_each(|event| push_event(&mut self.at, self.deltas, event, &mut shown));
                 let complete = streams.as_ref().is_some_and(|(_, whole)| *whole);
                 let now = clock::now();
@@ -261,7 +263,7 @@ impl Subscription {
                 }
                 Ok((Batch::Shown(shown), complete))
             }
-            Unread::Behind(until) => {
+            AfterCursor::Behind(until) => {
                 let (session, after) = (&self.log.session, self.at.seq);
                 let page = match self.store.events(session.clone(), after, until, BATCH, has_room).await? {
                     Ok(page) => page,
@@ -285,22 +287,22 @@ impl Subscription {
         }
     }
 
-    fn after_cursor(&self) -> Unread {
+    fn after_cursor(&self) -> AfterCursor {
         let tail = self.log.tail();
         let first = tail.events.front().map_or(tail.head + 1, |event| event.seq);
         if self.at.seq + 1 < first {
-            return Unread::Behind(first - 1);
+            return AfterCursor::Behind(first - 1);
         }
         let (mut events, mut bytes) = (Vec::new(), 0);
         for event in tail.events.iter().filter(|event| event.seq > self.at.seq) {
             if bytes >= BATCH || (bytes > 0 && bytes + event.data.len() > LARGE) {
-                return Unread::Here(events, None);
+                return AfterCursor::Here(events, None);
             }
             bytes += event.data.len();
             events.push(event.clone());
         }
         let streams = if self.deltas { self.fresh(&tail.streams) } else { (Vec::new(), true) };
-        Unread::Here(events, Some(streams))
+        AfterCursor::Here(events, Some(streams))
     }
 
     /// The part of the open streams after the cursor, up to a batch; true if that is all.
@@ -371,7 +373,7 @@ fn push_event(position: &mut Position, deltas: bool, stored: &Arc<Stored>, shown
         position.streams.clear();
     }
     position.seq = stored.seq;
-    shown.push(Shown { cursor: position.cursor(), what: What::Event(stored.clone()), answered: false });
+    shown.push(Shown { cursor: position.cursor(), what: ShownItem::Event(stored.clone()), answered: false });
 }
 
 /// Shows a piece of a stream. Advances `position`.
@@ -392,7 +394,7 @@ fn push_piece(position: &mut Position, piece: Piece, at: u64, turn: Option<&Turn
         PieceKind::Output => EventBody::ToolOutputDelta { call_id: CallId(stream), offset, text },
     };
     let event = Event { body, seq: None, at, turn: turn.cloned() };
-    shown.push(Shown { cursor: position.cursor(), what: What::Delta(event), answered: false });
+    shown.push(Shown { cursor: position.cursor(), what: ShownItem::Delta(event), answered: false });
 }
 
 /// The index in the text of `piece` that follows block and offset.

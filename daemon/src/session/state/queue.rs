@@ -16,7 +16,7 @@ use super::State;
 /// The queued prompts of a session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Queue {
+pub struct PromptQueue {
     /// The prompts, in order.
     #[serde(rename = "queue", skip_serializing_if = "VecDeque::is_empty")]
     pub prompts: VecDeque<Queued>,
@@ -56,7 +56,7 @@ pub struct Queued {
     pub limit: Option<SkillLimit>,
 }
 
-impl Queue {
+impl PromptQueue {
     /// The prompts that do not wait for the end of the turn.
     pub fn steering(&self) -> impl Iterator<Item = &Queued> {
         self.prompts.iter().filter(|queued| queued.when != When::Queue && !queued.compact)

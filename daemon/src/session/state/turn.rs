@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::is_default;
 use super::question::{QuestionState, STOP};
-use crate::session::state::circles::{Circles, Made};
+use crate::session::state::circles::{CallFingerprint, Circles};
 use crate::session::state::until::UntilState;
 
 /// After this many crashes without a finished step a turn is offered, not resumed.
@@ -56,7 +56,7 @@ pub struct Turn {
     pub usage: Usage,
     /// The calls of the last assistant message, until their results are a message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub calls: Vec<Call>,
+    pub calls: Vec<CallState>,
     /// Questions that block one of `calls` or the turn, with their answers if given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<QuestionState>,
@@ -127,8 +127,8 @@ pub struct AnswerState {
 #[serde(default)]
 pub struct Demands {
     /// The output schema of its answer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub shape: Option<Shape>,
+    #[serde(rename = "shape", skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<SchemaState>,
     /// The check that has to pass before it ends well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<UntilState>,
@@ -157,14 +157,15 @@ pub struct Room {
 
 /// The output schema of a turn.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Shape {
+pub struct SchemaState {
     /// The seq of the `prompt_accepted` with the schema.
     pub seq: u64,
     /// The schema; read from that event at load.
     #[serde(skip)]
     pub schema: Arc<Value>,
     /// Whether the model was told it in a message.
-    pub said: bool,
+    #[serde(rename = "said")]
+    pub sent: bool,
     /// The number of answers that did not fit.
     pub misfits: u32,
 }
@@ -191,7 +192,7 @@ pub struct Compaction {
 
 /// A tool call of the current step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Call {
+pub struct CallState {
     /// Its id: `c` and a number.
     pub id: CallId,
     /// Whether it has started.
@@ -205,13 +206,13 @@ pub struct Call {
     pub finished: bool,
     /// Its tool and arguments as a hash, to notice calls that repeat.
     #[serde(default)]
-    pub made: Made,
+    pub made: CallFingerprint,
     /// Whether it is the check of the turn, which no model made: its result is no message.
     #[serde(default, skip_serializing_if = "is_default")]
     pub is_check: bool,
 }
 
-impl Call {
+impl CallState {
     /// Whether it ran when the turn's task ended, so that its outcome is unknown.
     pub fn is_lost(&self) -> bool {
         self.started && !self.finished && self.after_crash.is_unknown()

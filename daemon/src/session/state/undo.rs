@@ -26,7 +26,7 @@ const MAX_NEWS: usize = 8;
 pub struct UndoState {
     /// The steps with changes, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub steps: Vec<Step>,
+    pub steps: Vec<UndoStep>,
     /// Undone changes that can be redone, the latest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undone: Vec<Undone>,
@@ -43,8 +43,8 @@ pub struct UndoState {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open: Option<Box<OpenCheckpoint>>,
     /// Whether people were told that no checkpoint can be taken.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub told: bool,
+    #[serde(rename = "told", default, skip_serializing_if = "std::ops::Not::not")]
+    pub warned_no_checkpoints: bool,
     /// News for the model, at most `MAX_NEWS`; cleared once it was told.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub news: Vec<String>,
@@ -61,7 +61,7 @@ pub struct OpenCheckpoint {
 
 /// The changes of one turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
+pub struct UndoStep {
     /// The turn that made them.
     pub turn: TurnId,
     /// The seq of its first `tool_finished` with changes.
@@ -79,7 +79,7 @@ pub struct Undone {
     pub seq: u64,
     /// The step, if all of one was undone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub step: Option<Step>,
+    pub step: Option<UndoStep>,
 }
 
 impl UndoState {
@@ -101,13 +101,13 @@ impl UndoState {
                 }
             }
             EventBody::Checkpoint(taken) => self.checkpoint(taken, event.turn.as_ref(), seq),
-            EventBody::Notice(Notice { code: Some(NoticeCode::NoCheckpoint), .. }) => self.told = true,
+            EventBody::Notice(Notice { code: Some(NoticeCode::NoCheckpoint), .. }) => self.warned_no_checkpoints = true,
             EventBody::UndoStarted(_) => self.under_way = Some(seq),
             EventBody::Undone { redo, step, changes, failed, .. } => {
                 self.under_way = None;
                 let whole = failed.is_empty();
                 if !redo {
-                    let is_meant = |last: &&Step| whole && step.as_ref() == Some(&last.turn);
+                    let is_meant = |last: &&UndoStep| whole && step.as_ref() == Some(&last.turn);
                     let undone = self.steps.last().filter(is_meant).cloned();
                     self.steps.truncate(self.steps.len() - usize::from(undone.is_some()));
                     if !changes.is_empty() {
@@ -116,11 +116,11 @@ impl UndoState {
                 } else if whole {
                     self.steps.extend(self.undone.pop().and_then(|undone| undone.step));
                 }
-                self.news.extend(told(*redo, changes));
+                self.news.extend(undo_news(*redo, changes));
                 self.news.drain(..self.news.len().saturating_sub(MAX_NEWS));
             }
             EventBody::Merged(merged) => {
-                self.news.push(told_of_merge(merged));
+                self.news.push(merge_news(merged));
                 self.news.drain(..self.news.len().saturating_sub(MAX_NEWS));
             }
             EventBody::Lost { .. } => {
@@ -149,7 +149,7 @@ impl UndoState {
         self.undone.clear();
         match self.steps.last_mut().filter(|last| last.turn == *turn) {
             Some(last) => (last.last, last.bytes) = (seq, last.bytes.saturating_add(bytes)),
-            None => self.steps.push(Step { turn: turn.clone(), first: seq, last: seq, bytes }),
+            None => self.steps.push(UndoStep { turn: turn.clone(), first: seq, last: seq, bytes }),
         }
         while self.steps.len() > MAX_STEPS
             || self.steps.iter().map(|step| step.bytes).fold(0, u64::saturating_add) > MAX_BYTES
@@ -164,7 +164,7 @@ impl UndoState {
 }
 
 /// The news of a merge, for the model.
-fn told_of_merge(merged: &Merged) -> String {
+fn merge_news(merged: &Merged) -> String {
     let Merged { child, agent, branch, commit, files, count, .. } = merged;
     let named: Vec<String> = files.iter().take(MAX_TOLD).map(|file| one_line(&file.to_string_lossy())).collect();
     let more = (*count as usize).saturating_sub(named.len());
@@ -177,7 +177,7 @@ fn told_of_merge(merged: &Merged) -> String {
 }
 
 /// The news of an undo or a redo, for the model; `None` if no file changed.
-fn told(redo: bool, changes: &[FileChange]) -> Option<String> {
+fn undo_news(redo: bool, changes: &[FileChange]) -> Option<String> {
     if changes.is_empty() {
         return None;
     }

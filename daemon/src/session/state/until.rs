@@ -62,7 +62,7 @@ impl UntilState {
     }
 
     /// The model was told of the failure.
-    pub fn told(&mut self) {
+    pub fn count_failure(&mut self) {
         self.failed += 1;
     }
 

@@ -8,7 +8,7 @@ use linger_protocol::id::{MessageId, PromptId};
 use linger_protocol::message::{ContentBlock, Usage};
 
 use super::drive::user;
-use super::request::{Ask, AskOutcome, End, ModelResponse, Refused, sum};
+use super::request::{ModelRequest, ModelResponse, Refused, RequestEnd, RequestOutcome, sum};
 use super::step::Step;
 use super::{Purpose, Turn, TurnEnded};
 use crate::fault;
@@ -16,7 +16,7 @@ use crate::provider::tools::ToolSpecs;
 use crate::provider::{Encoding, Failure, FailureClass, Message};
 use crate::session::context::compaction::{self, Need};
 use crate::session::context::{self, Context, estimate};
-use crate::session::messages::Wanted;
+use crate::session::messages::CompactionRequest;
 
 /// The part of the window that the transcript for a summary may take, in percent: the answer needs the rest.
 const TRANSCRIPT: u64 = 70;
@@ -31,7 +31,7 @@ const OTHER_MODEL: &str = "another model was chosen meanwhile";
 const HINT: &str = "ask again in a while, choose another model with /model, or start a new session";
 
 /// A compaction that is to be made.
-struct Plan {
+struct CompactionPlan {
     trigger: Trigger,
     focus: String,
     /// How many of the first messages are to be replaced.
@@ -43,7 +43,7 @@ struct Plan {
 }
 
 /// Why there is no summary.
-struct Vain {
+struct NoSummary {
     reason: String,
     /// The provider could not be asked at all.
     unreached: bool,
@@ -81,15 +81,15 @@ impl Turn {
     /// Carries out a requested compaction, by a summary or by leaving out older output; returns reason and hint if both fail.
     pub(super) async fn compact_as_asked(
         &mut self,
-        wanted: Wanted,
+        wanted: CompactionRequest,
         step: &mut Step,
     ) -> Result<Option<(String, &'static str)>, TurnEnded> {
-        let Wanted { prompt, focus } = wanted;
+        let CompactionRequest { prompt, focus } = wanted;
         let made = self.summarise(Trigger::Asked, Some(prompt), focus, step).await?;
         match made {
             Ok(()) => Ok(None),
-            Err(vain) if !vain.unreached && self.trim(Need::Full, step).await? => Ok(None),
-            Err(vain) => Ok(Some((format!("not compacted: {}", vain.reason), HINT))),
+            Err(problem) if !problem.unreached && self.trim(Need::Full, step).await? => Ok(None),
+            Err(problem) => Ok(Some((format!("not compacted: {}", problem.reason), HINT))),
         }
     }
 
@@ -98,7 +98,7 @@ impl Turn {
         let trigger = if need == Need::TooLong { Trigger::TooLong } else { Trigger::Full };
         let made = self.summarise(trigger, None, String::new(), step).await?;
         self.effort.compacted = Some(made.is_ok());
-        self.effort.unreached = made.as_ref().is_err_and(|vain| vain.unreached);
+        self.effort.unreached = made.as_ref().is_err_and(|problem| problem.unreached);
         Ok(made.is_ok())
     }
 
@@ -156,7 +156,7 @@ impl Turn {
         prompt: Option<PromptId>,
         focus: String,
         step: &mut Step,
-    ) -> Result<Result<(), Vain>, TurnEnded> {
+    ) -> Result<Result<(), NoSummary>, TurnEnded> {
         let (tokens, estimated) = (step.tokens(), step.context.estimated() + step.overhead());
         let Some((cut, through)) = self.cut(trigger, step) else {
             let reason = "nothing in the context is old enough to be replaced".to_owned();
@@ -168,7 +168,7 @@ impl Turn {
                 usage: None,
             });
             self.emit.committed_event(failed).await?;
-            return Ok(Err(Vain { reason, unreached: false, usage: None }));
+            return Ok(Err(NoSummary { reason, unreached: false, usage: None }));
         };
         let messages = cut as u32;
         let started = EventBody::CompactionStarted(CompactionStarted {
@@ -180,7 +180,7 @@ impl Turn {
         });
         self.emit.send(vec![started], false, None)?;
         fault::point("compaction.started");
-        let plan = Plan { trigger, focus, cut, tokens, estimated };
+        let plan = CompactionPlan { trigger, focus, cut, tokens, estimated };
         let written = self.summary(&plan, &step.context).await?;
         fault::point("compaction.answered");
         let model = Some(self.model.clone());
@@ -201,13 +201,13 @@ impl Turn {
                     usage,
                 });
                 self.emit.committed_event(compacted).await?;
-                self.remember(step).await?;
+                self.reload_memory(step).await?;
                 Ok(Ok(()))
             }
-            Err(vain) => {
-                tracing::warn!(target: "context", session = %self.session, messages, tokens, why = vain.reason, "not compacted");
+            Err(problem) => {
+                tracing::warn!(target: "context", session = %self.session, messages, tokens, why = problem.reason, "not compacted");
                 step.context.gave_up(tokens, self.model.clone());
-                let (reason, usage) = (vain.reason.clone(), vain.usage);
+                let (reason, usage) = (problem.reason.clone(), problem.usage);
                 self.emit
                     .committed_event(EventBody::CompactionFailed(CompactionFailed {
                         prompt,
@@ -217,7 +217,7 @@ impl Turn {
                         usage,
                     }))
                     .await?;
-                Ok(Err(vain))
+                Ok(Err(problem))
             }
         }
     }
@@ -225,19 +225,24 @@ impl Turn {
     /// The summary that the model writes, how large the context is with it, and what it cost.
     async fn summary(
         &mut self,
-        plan: &Plan,
+        plan: &CompactionPlan,
         context: &Context,
-    ) -> Result<Result<(String, u64, Option<Usage>), Vain>, TurnEnded> {
+    ) -> Result<Result<(String, u64, Option<Usage>), NoSummary>, TurnEnded> {
         let old = context.messages.get(..plan.cut).unwrap_or_default();
         let request = [user(vec![ContentBlock::text(self.request(plan, old))])];
-        let ask =
-            Ask { system: compaction::SYSTEM, tools: ToolSpecs::none(), messages: &request, shape: None, shown: false };
-        let AskOutcome { end, broke_off } = self.ask(&ask, &mut Encoding::default()).await?;
+        let ask = ModelRequest {
+            system: compaction::SYSTEM,
+            tools: ToolSpecs::none(),
+            messages: &request,
+            output_schema: None,
+            shown: false,
+        };
+        let RequestOutcome { end, broke_off } = self.ask(&ask, &mut Encoding::default()).await?;
         let (response, usage) = match end {
-            End::Answered(ModelResponse { response, usage, .. }) => {
+            RequestEnd::Answered(ModelResponse { response, usage, .. }) => {
                 (response, broke_off.into_iter().chain(usage).reduce(sum))
             }
-            End::Failed(Refused { failure: Failure { class, message, .. }, .. }) => {
+            RequestEnd::Failed(Refused { failure: Failure { class, message, .. }, .. }) => {
                 let unreached = !matches!(
                     class,
                     FailureClass::TooLong
@@ -247,10 +252,10 @@ impl Turn {
                         | FailureClass::Parameter(_)
                         | FailureClass::Rejected
                 );
-                return Ok(Err(Vain { reason: message, unreached, usage: broke_off }));
+                return Ok(Err(NoSummary { reason: message, unreached, usage: broke_off }));
             }
-            End::StartOver => {
-                return Ok(Err(Vain { reason: OTHER_MODEL.to_owned(), unreached: true, usage: broke_off }));
+            RequestEnd::StartOver => {
+                return Ok(Err(NoSummary { reason: OTHER_MODEL.to_owned(), unreached: true, usage: broke_off }));
             }
         };
         let gone: u64 = context.marks.iter().take(plan.cut).map(|mark| mark.tokens).sum();
@@ -269,12 +274,12 @@ impl Turn {
         });
         Ok(match judged {
             Ok((summary, tokens_after)) => Ok((summary, tokens_after, usage)),
-            Err(reason) => Err(Vain { reason: reason.to_owned(), unreached: false, usage }),
+            Err(reason) => Err(NoSummary { reason: reason.to_owned(), unreached: false, usage }),
         })
     }
 
     /// The request to the model that writes the summary.
-    fn request(&self, plan: &Plan, old: &[Message]) -> String {
+    fn request(&self, plan: &CompactionPlan, old: &[Message]) -> String {
         let refused = plan.trigger == Trigger::TooLong;
         let room = match self.window() {
             Some(window) => {

@@ -7,20 +7,20 @@ use linger_protocol::event::{Asks, EventBody, Level, NoticeCode};
 use linger_protocol::id::{CallId, MessageId};
 use linger_protocol::message::{AnswerEnd, ContentBlock, Role, StopReason, text_of};
 
-use super::check::{self, Checked};
+use super::check::{self, CheckResult};
 use super::outage::Outage;
+use super::output_schema::{self, Fit};
 use super::request::ModelResponse;
-use super::shape::{self, Fit};
 use super::step::Step;
 use super::{Opening, Purpose, Thought, Turn, TurnEnded};
 use crate::fault;
 use crate::provider::{Failure, FailureClass, Message, Response, Stop};
 use crate::session::calls;
-use crate::session::calls::Begun;
+use crate::session::calls::StartedCall;
 use crate::session::calls::checkpoints;
 use crate::session::context;
 use crate::session::delegate::Delegation;
-use crate::session::messages::{Ending, NextStep, TurnMessage, Wanted};
+use crate::session::messages::{CompactionRequest, NextStep, TurnEnding, TurnMessage};
 use crate::session::state::Effort;
 use crate::session::state::undo::OpenCheckpoint;
 use crate::sys::clock;
@@ -168,16 +168,18 @@ impl Turn {
         let next = match stop {
             Stop::End => match self.fits(step).await? {
                 Fit::Yes(answer) => match self.check(step).await? {
-                    Checked::Passed => {
-                        self.emit.boundary(Some(Ending { answer, ..Ending::plain(StopReason::EndTurn) })).await?
+                    CheckResult::Passed => {
+                        self.emit
+                            .boundary(Some(TurnEnding { answer, ..TurnEnding::plain(StopReason::EndTurn) }))
+                            .await?
                     }
-                    Checked::Again => return Ok(false),
-                    Checked::Ends(detail) => self.end(StopReason::Error, &detail, check::HINT).await?,
+                    CheckResult::Again => return Ok(false),
+                    CheckResult::Ends(detail) => self.end(StopReason::Error, &detail, check::HINT).await?,
                 },
                 Fit::Again => return Ok(false),
                 Fit::Never(fault) => {
                     let detail = format!("the answer does not fit the schema: {fault}");
-                    self.end(StopReason::Error, &detail, shape::HINT).await?
+                    self.end(StopReason::Error, &detail, output_schema::HINT).await?
                 }
             },
             Stop::MaxTokens if self.continues(step) => {
@@ -202,17 +204,17 @@ impl Turn {
     fn continues(&self, step: &Step) -> bool {
         let last = step.context.messages.last();
         let has_text = last.is_some_and(|last| !text_of(&last.content).trim().is_empty());
-        has_text && self.shape.is_none() && self.continued < MAX_CONTINUED
+        has_text && self.output_schema.is_none() && self.continued < MAX_CONTINUED
     }
 
     /// Takes what the actor gives for the next step; prompts are messages of the log already. Gives
     /// the compaction that is asked for.
-    async fn take(&mut self, next: NextStep, step: &mut Step) -> Result<Option<Wanted>, TurnEnded> {
+    async fn take(&mut self, next: NextStep, step: &mut Step) -> Result<Option<CompactionRequest>, TurnEnded> {
         if next.model != self.model {
             (self.thought, self.outage) = (Thought::AsSet, Outage::default());
         }
         (self.model, self.setup) = (next.model, next.setup);
-        (self.shape, self.thinking, self.policy) = (next.shape, next.thinking, next.outage);
+        (self.output_schema, self.thinking, self.policy) = (next.output_schema, next.thinking, next.outage);
         (self.max_steps, self.only) = (next.max_steps, next.tools);
         let new = !next.prompts.is_empty() || next.news.is_some();
         for (id, content) in next.prompts {
@@ -250,7 +252,7 @@ impl Turn {
         let wait = failure.retry_after.filter(|wait| !wait.is_zero());
         let until_at =
             wait.map(|wait| clock::now().saturating_add(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)));
-        self.emit.boundary(Some(Ending { until_at, ..ending })).await
+        self.emit.boundary(Some(TurnEnding { until_at, ..ending })).await
     }
 
     /// Writes the answer down.
@@ -300,7 +302,7 @@ impl Turn {
             delegation: Delegation::of(&self.services, &self.host, &self.emit, &self.workspace, &self.session),
             session: self.session.clone(),
             size: Arc::default(),
-            told: self.told.clone(),
+            warned_no_checkpoints: self.warned_no_checkpoints.clone(),
         }
     }
 
@@ -311,7 +313,7 @@ impl Turn {
         step: &mut Step,
         calls: Vec<ContentBlock>,
         results: HashMap<CallId, ContentBlock>,
-        begun: &HashMap<CallId, Begun>,
+        begun: &HashMap<CallId, StartedCall>,
         cut: bool,
     ) -> Result<(), TurnEnded> {
         let content = self.runner().run(calls, results, begun, cut).await?;
@@ -328,7 +330,7 @@ pub(super) fn user(content: Vec<ContentBlock>) -> Message {
     Message { role: Role::User, content, origin: None }
 }
 
-fn ending(reason: StopReason, detail: &str, hint: &str) -> Ending {
+fn ending(reason: StopReason, detail: &str, hint: &str) -> TurnEnding {
     let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-    Ending { detail: some(detail), hint: some(hint), ..Ending::plain(reason) }
+    TurnEnding { detail: some(detail), hint: some(hint), ..TurnEnding::plain(reason) }
 }

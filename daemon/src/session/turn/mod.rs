@@ -19,7 +19,7 @@
 //! | `compact` | making room in the context |
 //! | `check` | the check of an answer, which may fail |
 //! | `commands` | the command lines of a prompt's command |
-//! | `shape` | answers that fit a schema |
+//! | `output_schema` | answers that fit a schema |
 //! | `prefix` | the part of each request before the messages |
 //! | `title` | the title that a cheap model gives a session |
 
@@ -29,10 +29,10 @@ mod compact;
 mod drive;
 mod history;
 mod outage;
+mod output_schema;
 mod prefix;
 mod request;
 mod resolve;
-mod shape;
 mod step;
 pub mod title;
 
@@ -48,7 +48,7 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::log::OpenStream;
 use crate::provider::{Failure, FailureClass, Stop};
-use crate::session::calls::{self, Begun};
+use crate::session::calls::{self, StartedCall};
 use crate::session::context::Past;
 use crate::session::env::{Host, TurnServices};
 use crate::session::messages::{Emitter, TurnEnded, TurnMessage};
@@ -111,9 +111,9 @@ pub struct Turn {
     /// Ends a wait for a provider that cannot answer.
     nudge: Arc<Notify>,
     /// The output schema of the answer.
-    shape: Option<state::Shape>,
+    output_schema: Option<state::SchemaState>,
     instructions: Vec<Instruction>,
-    /// The digest of the skills that the model is told of; absent without any.
+    /// The digest of the skills that the model is warned_no_checkpoints of; absent without any.
     skills: Option<String>,
     /// How far the session is from one that a user started.
     depth: u32,
@@ -134,7 +134,7 @@ pub struct Turn {
     /// When the conversation was started, in Unix milliseconds.
     started_at: u64,
     /// Whether people know that there are no checkpoints.
-    told: Arc<AtomicBool>,
+    warned_no_checkpoints: Arc<AtomicBool>,
 }
 
 /// The handles that a turn gets from its actor.
@@ -166,7 +166,7 @@ struct Opening {
     /// The open calls of the state; the results of other open calls in the history are lost.
     known: HashSet<CallId>,
     /// The started ones, which are joined or run again.
-    begun: HashMap<CallId, Begun>,
+    begun: HashMap<CallId, StartedCall>,
     /// The stop reason of the turn's last answer.
     stop: Stop,
     /// The checkpoint before a call that was cut off.
@@ -196,7 +196,7 @@ impl Turn {
             head: state.progress.head,
             passed_over: state.history.passed_over.clone(),
             known: turn.calls.iter().map(|call| call.id.clone()).collect(),
-            begun: calls::begun(state, streams),
+            begun: calls::started_calls(state, streams),
             stop: match (turn.answer.cut, turn.answer.paused) {
                 (true, _) => Stop::MaxTokens,
                 (false, true) => Stop::Paused,
@@ -224,7 +224,7 @@ impl Turn {
             outage: Outage::of(&turn),
             nudge,
             effort: turn.room.effort,
-            shape: turn.demands.shape,
+            output_schema: turn.demands.output_schema,
             instructions: state.prefix.instructions.clone(),
             skills: state.prefix.skills.clone(),
             depth: state.task.depth(),
@@ -236,7 +236,7 @@ impl Turn {
             role: state.identity.role.clone(),
             role_steps: None,
             started_at: state.identity.started_at.unwrap_or(state.identity.created_at),
-            told: Arc::new(AtomicBool::new(state.undo.told)),
+            warned_no_checkpoints: Arc::new(AtomicBool::new(state.undo.warned_no_checkpoints)),
         };
         async move {
             // The actor knows that it has ended.

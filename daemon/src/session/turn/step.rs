@@ -5,14 +5,14 @@ use std::sync::Arc;
 use linger_protocol::event::{EventBody, Level, NoticeCode};
 use linger_protocol::id::MessageId;
 
-use super::request::{Ask, End, ModelResponse, Refused};
-use super::shape::Strategy;
+use super::output_schema::Strategy;
+use super::request::{ModelRequest, ModelResponse, Refused, RequestEnd};
 use super::{Thought, Turn, TurnEnded, rejected};
 use crate::provider::output_schema::OutputSchema;
 use crate::provider::parameter::Parameter;
 use crate::provider::tools::ToolSpecs;
 use crate::provider::{Encoding, Failure, FailureClass};
-use crate::session::context::compaction::{Action, Need};
+use crate::session::context::compaction::{Need, NextAction};
 use crate::session::context::{Context, of_bytes};
 use crate::tool::set::ToolSet;
 
@@ -61,24 +61,24 @@ impl Turn {
         let mut too_long: Option<(Failure, Shown)> = None;
         loop {
             let made_room = match self.effort.next(need) {
-                Action::Compact => Box::pin(self.compact(need, step)).await?,
-                Action::Trim => self.trim(need, step).await?,
-                Action::Ask => {
+                NextAction::Compact => Box::pin(self.compact(need, step)).await?,
+                NextAction::Trim => self.trim(need, step).await?,
+                NextAction::Ask => {
                     match self.ask_model(step).await? {
-                        End::Answered(mut answer) => {
+                        RequestEnd::Answered(mut answer) => {
                             self.learn_list(&mut answer).await;
                             return Ok(Some(Ok(answer)));
                         }
-                        End::StartOver => {
+                        RequestEnd::StartOver => {
                             self.superseded(too_long.and_then(|(_, shown)| shown))?;
                             return Ok(None);
                         }
-                        End::Failed(refused) if refused.failure.class == FailureClass::TooLong => {
+                        RequestEnd::Failed(refused) if refused.failure.class == FailureClass::TooLong => {
                             self.learn_window(&refused.failure);
                             too_long = Some((refused.failure, refused.shown));
                             need = Need::TooLong;
                         }
-                        End::Failed(refused) => {
+                        RequestEnd::Failed(refused) => {
                             if let Err(failure) = self.adapt(refused, step).await? {
                                 return Ok(Some(Err(failure)));
                             }
@@ -86,7 +86,7 @@ impl Turn {
                     }
                     false
                 }
-                Action::GiveUp => {
+                NextAction::GiveUp => {
                     let Some((failure, _)) = too_long else { return Ok(Some(Err(rejected(NO_ROOM.to_owned())))) };
                     return Ok(Some(Err(Failure { message: format!("{}; {NO_ROOM}", failure.message), ..failure })));
                 }
@@ -100,11 +100,12 @@ impl Turn {
     }
 
     /// Asks the model with the context as it is.
-    async fn ask_model(&mut self, step: &mut Step) -> Result<End, TurnEnded> {
+    async fn ask_model(&mut self, step: &mut Step) -> Result<RequestEnd, TurnEnded> {
         let schema = self.strategy_of(step);
-        let shape = schema.as_ref().map(|(schema, due)| OutputSchema { schema, due: *due });
+        let output_schema = schema.as_ref().map(|(schema, due)| OutputSchema { schema, due: *due });
         let tools = if step.strategy == Strategy::Alone { ToolSpecs::none() } else { step.tools.specs() };
-        let ask = Ask { system: &step.system, tools, messages: &step.context.messages, shape, shown: true };
+        let ask =
+            ModelRequest { system: &step.system, tools, messages: &step.context.messages, output_schema, shown: true };
         Ok(self.ask(&ask, &mut step.encoding).await?.end)
     }
 

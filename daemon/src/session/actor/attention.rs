@@ -1,6 +1,7 @@
 //! When a person is notified: a question waits, or a turn has ended, and no terminal of a person is attached.
 //!
-//! A question is told once, and once more after a while. What a person saw at a terminal counts as told when they leave.
+//! A question is announced once, and once more after a while. Questions that a person saw at a terminal count as announced when
+//! they leave.
 
 use linger_protocol::question::Subject;
 use linger_protocol::variable::{DESKTOP, IN_MEMORY, MAX_VALUE};

@@ -1,4 +1,4 @@
-//! Children: what a call gets to make one, how they get on, and following those whose call has ended.
+//! Children: their settings, their progress, and following those whose call has ended.
 //!
 //! A call follows its child itself. The actor follows those that work in the background, whose result becomes a prompt, and those
 //! whose call was cut off: these are cancelled, and their costs still count. It does so after a restart too; its followers end with
@@ -25,7 +25,7 @@ pub(super) struct Followers {
 }
 
 impl Actor {
-    /// Gives a call what it needs to make a child, or the one that it has.
+    /// Gives a call the settings of its child, or the child that it has.
     pub(super) fn delegate(
         &mut self,
         call: &CallId,
@@ -90,10 +90,10 @@ impl Actor {
             running.end_delegating(&update.call_id);
         }
         // It has no task until this is on disk.
-        let (sync, is_first) = (update.status == ChildStatus::Started, update.status == ChildStatus::Started);
+        let is_first = update.status == ChildStatus::Started;
         let draft = self.in_turn(EventBody::ChildUpdated(update));
         let (done, committed) = oneshot::channel();
-        self.append(vec![draft], Vec::new(), sync, Some(done));
+        self.append(vec![draft], Vec::new(), is_first, Some(done));
         let is_spent = self.is_over_budget();
         if !is_first {
             // A stopped turn does not wait for the reply.
@@ -123,24 +123,9 @@ impl Actor {
         let mut drafts = vec![Draft::new(EventBody::ChildUpdated(update))];
         let is_binned = self.state.settings.binned_at.is_some();
         if let (Some(message), true) = (message, is_finished && is_wanted && !is_binned) {
-            let prompt = PromptId(format!("p{}", self.state.progress.counts.prompts + 1));
             let content = vec![ContentBlock::text(message)];
-            let (when, by, child) = (When::Queue, Some(by), Some(child.clone()));
-            let (process, compact, schema, until, command) = (None, false, None, None, None);
-            let accepted = EventBody::PromptAccepted(PromptAccepted {
-                prompt,
-                content,
-                when,
-                by,
-                process,
-                compact,
-                schema,
-                until,
-                command,
-                child,
-                runs: Vec::new(),
-                limit: None,
-            });
+            let accepted = self.next_prompt(content, When::Queue, &Author { name: by, process: None });
+            let accepted = EventBody::PromptAccepted(PromptAccepted { child: Some(child.clone()), ..accepted });
             drafts.push(Draft::new(accepted));
         }
         let (done, committed) = oneshot::channel();

@@ -83,7 +83,7 @@ use places::PlaceQueue;
 pub use questions::answered_before;
 pub use record::{blob_fold, environment, idle_effort, question_fold, spent, stored, unknown_model};
 use record::{message_of, missing_variables, notice};
-use reply::{CANCELLED_LATER, respond_all, respond_holding, respond_when};
+use reply::{CANCELLED_LATER, respond_all, respond_holding, respond_when, settled};
 pub use requests::add_directories;
 use running::RunningTurn;
 use storage::known;

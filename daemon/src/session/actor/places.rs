@@ -1,12 +1,12 @@
 //! Places in the mailbox: requests take effect in the order in which they arrive, also those that have to be prepared.
 //!
-//! Most requests are one command. One that has to be prepared first (a check that reads the store, a command to expand, a hook to
-//! run) sends [`Command::Enter`] in its stead. When the actor reaches that, the place begins: its holder prepares the request in a
-//! task of its own and sends commands of the place, and what arrives meanwhile is held back until the place ends. So the actor
-//! never waits for a holder, and a slow hook delays its own session only.
+//! Most requests are one command. A request that has to be prepared first (by a check that reads the store, a command to expand, a
+//! hook to run) sends [`Command::Enter`] instead. When the actor reaches it, the place begins: its holder prepares the request in
+//! a task of its own and sends commands of the place, and later requests are held back until the place ends. So the actor never
+//! waits for a holder, and a slow hook delays its own session only.
 //!
-//! A cancel is not held back by a prompt that is being prepared: it refuses that prompt and those behind it. It does not hold back
-//! who attaches or only reads either. While a cancelled turn stops, prompts and changes wait for its end.
+//! A prompt that is being prepared holds back neither a cancel, which refuses it and those behind it, nor clients that attach or
+//! only read. While a cancelled turn stops, prompts and changes wait for its end.
 
 use std::collections::VecDeque;
 

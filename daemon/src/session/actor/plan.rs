@@ -3,7 +3,6 @@
 //! The question holds up nothing and is asked with the end of a turn, so it is durable and any client answers it; a person's next
 //! prompt or another mode withdraws it. An answer, the mode and the next prompt are one write.
 
-use linger_protocol::event::PromptAccepted;
 use linger_protocol::permission::Mode;
 use linger_protocol::question::{Answer, Blocks, QuestionOption, Subject};
 
@@ -79,38 +78,22 @@ impl Actor {
         {
             return respond(reply, Err(error));
         }
-        let Author { name, process } = by;
         let given = Resolution {
             answer: Some(answer.answer),
-            by: name.clone(),
+            by: by.name.clone(),
             reason: answer.reason,
             ..Resolution::default()
         };
-        let mut drafts = vec![Draft::new(asked.resolved(given, process))];
+        let mut drafts = vec![Draft::new(asked.resolved(given, by.process))];
         drafts.extend(mode.map(|mode| Draft::new(EventBody::mode_changed(mode))));
         let continues = !content.is_empty();
         if continues {
-            let prompt = PromptId(format!("p{}", self.state.progress.counts.prompts + 1));
-            let (when, by, compact, schema, until, command) = (When::Queue, Some(name), false, None, None, None);
-            drafts.push(Draft::new(EventBody::PromptAccepted(PromptAccepted {
-                prompt,
-                content,
-                when,
-                by,
-                process,
-                compact,
-                schema,
-                until,
-                command,
-                child: None,
-                runs: Vec::new(),
-                limit: None,
-            })));
+            let accepted = self.next_prompt(content, When::Queue, &by);
+            drafts.push(Draft::new(EventBody::PromptAccepted(accepted)));
         }
         let outcome = self.remember(key, &());
-        let (done, committed) = oneshot::channel();
         fault::point("actor.answered");
-        self.append(drafts, outcome.into_iter().collect(), true, Some(done));
+        let committed = self.append_synced(drafts, outcome);
         respond_when(reply, committed, ());
         if let (true, Phase::Git(git)) = (continues, &mut self.phase) {
             git.start_held();

@@ -40,11 +40,7 @@ impl Actor {
                 .prepare(request, async move { library::response_schema(&env.toolbox, &workspace, &agent).await });
         }
         let PromptRequest { prompt, named, key, by, reply, .. } = *request;
-        match self.outcome::<Prompted>(key.as_ref()).await {
-            Ok(None) => {}
-            Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
-            Err(error) => return respond(reply, Err(error)),
-        }
+        let Some(reply) = self.if_new(key.as_ref(), reply).await else { return };
         // Its parent may have changed while it was made.
         if let Err(error) = self.keep_within_parent().await {
             return respond(reply, Err(error.into()));
@@ -86,11 +82,7 @@ impl Actor {
         by: Author,
         reply: Reply<Prompted>,
     ) {
-        match self.outcome::<Prompted>(key.as_ref()).await {
-            Ok(None) => {}
-            Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
-            Err(error) => return respond(reply, Err(error)),
-        }
+        let Some(reply) = self.if_new(key.as_ref(), reply).await else { return };
         let focus = compact.focus.filter(|focus| !focus.trim().is_empty());
         let content: Vec<ContentBlock> = focus.map(ContentBlock::text).into_iter().collect();
         if let Err(error) = self.may_compact(&content) {
@@ -129,37 +121,19 @@ impl Actor {
         if !compact {
             self.withdraw_plan("another prompt came");
         }
-        let id = PromptId(format!("p{}", self.state.progress.counts.prompts + 1));
-        let author = by.clone();
-        let Author { name, process } = by;
-        let prompt = id.clone();
-        let by_name = Some(name);
         let (command, runs, limit) = match named {
             Some(Named { typed, runs, limit }) => (Some(typed), runs, limit),
             None => (None, Vec::new(), None),
         };
-        let accepted = EventBody::PromptAccepted(PromptAccepted {
-            prompt,
-            content,
-            when,
-            by: by_name,
-            process,
-            compact,
-            schema,
-            until,
-            command,
-            child: None,
-            runs,
-            limit,
-        });
-        let prompted = Prompted { prompt: id, seq: self.state.progress.head + 1 };
+        let plain = self.next_prompt(content, when, &by);
+        let accepted = PromptAccepted { compact, schema, until, command, runs, limit, ..plain };
+        let prompted = Prompted { prompt: accepted.prompt.clone(), seq: self.state.progress.head + 1 };
         let outcome = self.remember(key, &prompted);
-        let (done, committed) = oneshot::channel();
-        let accepted = Draft { blobs, ..Draft::new(accepted) };
-        self.append(vec![accepted], outcome.into_iter().collect(), true, Some(done));
+        let accepted = Draft { blobs, ..Draft::new(EventBody::PromptAccepted(accepted)) };
+        let committed = self.append_synced(vec![accepted], outcome);
         respond_when(reply, committed, prompted);
         if when == When::Steer && !compact {
-            self.answer_circles(&author);
+            self.answer_circles(&by);
         }
         match (&mut self.phase, when) {
             (Phase::Running(_), When::Interrupt) => self.stop(Then::Interrupt),
@@ -181,11 +155,7 @@ impl Actor {
         by: Author,
         reply: Reply<session::Unqueued>,
     ) {
-        match self.outcome::<session::Unqueued>(key.as_ref()).await {
-            Ok(None) => {}
-            Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
-            Err(error) => return respond(reply, Err(error)),
-        }
+        let Some(reply) = self.if_new(key.as_ref(), reply).await else { return };
         // The prompt of a compaction that runs stays queued until its end; a cancel is for that.
         let running = self.state.turn.as_ref().and_then(|turn| turn.prompt.clone());
         let may_go = |queued: &&Queued| Some(&queued.prompt) != running.as_ref();
@@ -206,33 +176,34 @@ impl Actor {
         let unqueued = session::Unqueued { prompt: prompt.clone() };
         let outcome = self.remember(key, &unqueued);
         let Author { name, process } = by;
-        let (done, committed) = oneshot::channel();
         let draft = Draft::new(EventBody::PromptUnqueued { prompt, by: Some(name), process });
-        self.append(vec![draft], outcome.into_iter().collect(), true, Some(done));
+        let committed = self.append_synced(vec![draft], outcome);
         respond_when(reply, committed, unqueued);
     }
 
-    /// Queues what a user says with an answer, for the next step of the turn.
+    /// Queues the words that a user gave with an answer, for the next step of the turn.
     pub(super) fn steer(&mut self, content: Vec<ContentBlock>, by: &Author) {
-        let prompt = PromptId(format!("p{}", self.state.progress.counts.prompts + 1));
+        let accepted = EventBody::PromptAccepted(self.next_prompt(content, When::Steer, by));
+        self.append(vec![Draft::new(accepted)], Vec::new(), false, None);
+    }
+
+    /// The event of the next prompt, with this content alone.
+    pub(super) fn next_prompt(&self, content: Vec<ContentBlock>, when: When, by: &Author) -> PromptAccepted {
         let Author { name, process } = by.clone();
-        let (when, by, compact, schema, until, command) = (When::Steer, Some(name), false, None, None, None);
-        let runs = Vec::new();
-        let accepted = EventBody::PromptAccepted(PromptAccepted {
-            prompt,
+        PromptAccepted {
+            prompt: PromptId(format!("p{}", self.state.progress.counts.prompts + 1)),
             content,
             when,
-            by,
+            by: Some(name),
             process,
-            compact,
-            schema,
-            until,
-            command,
+            compact: false,
+            schema: None,
+            until: None,
+            command: None,
             child: None,
-            runs,
+            runs: Vec::new(),
             limit: None,
-        });
-        self.append(vec![Draft::new(accepted)], Vec::new(), false, None);
+        }
     }
 
     pub(super) async fn may_prompt(&self, content: &[ContentBlock]) -> Result<(), RpcError> {

@@ -56,7 +56,7 @@ impl Actor {
             // Reply after the commit: a crash could undo the earlier answer, and another would win.
             let written = self.flush();
             task::spawn(async move {
-                let written = written.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
+                let written = settled(written).await;
                 respond(reply, Err(written.map_or_else(RpcError::from, |()| error)));
             });
             return;
@@ -88,7 +88,7 @@ impl Actor {
         let (session, host, policy) = (self.id.clone(), self.host.clone(), self.env.policy.clone());
         let (root, cwd) = (self.workspace.rules_root().to_path_buf(), self.state.identity.cwd.clone());
         task::spawn(async move {
-            let result = committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
+            let result = settled(committed).await;
             if let Some((refuses, rules)) = lasting.filter(|_| result.is_ok()) {
                 // A request after the answer finds the rules in force. If writing fails, they hold for the session only.
                 let failed = move |text| host.warn(&session, NoticeCode::RuleNotStored, text);
@@ -167,12 +167,11 @@ impl Actor {
         given: Resolution,
         process: Option<Process>,
         outcome: Option<Fold>,
-    ) -> oneshot::Receiver<Result<(), StoreError>> {
+    ) -> Committed {
         let resolved = asked.resolved(given.clone(), process);
         let of_turn = !self.state.questions.free.iter().any(|it| it.id == asked.id);
         let draft = if of_turn { self.in_turn(resolved) } else { Draft::new(resolved) };
-        let (done, committed) = oneshot::channel();
-        self.append(vec![draft], outcome.into_iter().collect(), true, Some(done));
+        let committed = self.append_synced(vec![draft], outcome);
         if let Some(request) = self.running_mut().and_then(|running| running.take_request(&asked.id)) {
             fault::point("actor.permitted");
             // The digest that was shown: the call compares it with its own. The call may be cancelled by now.
@@ -344,8 +343,7 @@ impl Actor {
         let Confirmed { settings, changes, by, workspace } = confirmed;
         let by = Some(by).filter(|by| !by.is_empty());
         let body = EventBody::ConfigConfirmed { settings, changes, by, workspace };
-        let (done, committed) = oneshot::channel();
-        self.append(vec![Draft::new(body)], Vec::new(), true, Some(done));
+        let committed = self.append_synced(vec![Draft::new(body)], None);
         respond_when(reply, committed, ());
     }
 

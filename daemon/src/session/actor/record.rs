@@ -171,6 +171,13 @@ impl Actor {
         written
     }
 
+    /// As [`Self::append`], synced to disk; returns the commit.
+    pub(super) fn append_synced(&mut self, drafts: Vec<Draft>, folds: impl IntoIterator<Item = Fold>) -> Committed {
+        let (done, committed) = oneshot::channel();
+        self.append(drafts, folds.into_iter().collect(), true, Some(done));
+        committed
+    }
+
     /// Carries out a consequence of an event, or notes it until the event is queued.
     fn react(&mut self, reaction: Reaction, event: &Event, effects: &mut Effects) {
         match reaction {
@@ -192,7 +199,7 @@ impl Actor {
         for (askers, resolution) in resolved {
             let stored = self.flush();
             task::spawn(async move {
-                let stored = stored.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
+                let stored = settled(stored).await;
                 let result = stored.map(|()| resolution).map_err(RpcError::from);
                 for reply in askers {
                     respond(reply, result.clone());
@@ -250,11 +257,11 @@ impl Actor {
 
     /// Waits until everything queued before is committed or refused.
     pub async fn barrier(&self) -> Result<(), StoreError> {
-        self.flush().await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())))
+        settled(self.flush()).await
     }
 
     /// Resolves when everything queued before is committed or refused.
-    pub(super) fn flush(&self) -> oneshot::Receiver<Result<(), StoreError>> {
+    pub(super) fn flush(&self) -> Committed {
         let (done, answered) = oneshot::channel();
         self.env.store.append(Append {
             log: self.log.clone(),

@@ -114,7 +114,7 @@ impl Actor {
                 // The end of the last turn may not be committed yet, and a crash would undo it.
                 let written = self.flush();
                 task::spawn(async move {
-                    let written = written.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
+                    let written = settled(written).await;
                     respond(asked.reply, Err(written.map_or_else(RpcError::from, |()| idle)));
                 });
             }
@@ -124,8 +124,7 @@ impl Actor {
     /// Answers a cancel that has ended something other than a turn.
     pub(super) fn cancelled_without_turn(&mut self, asked: KeyedReply) {
         let outcome = self.remember(asked.key, &());
-        let (done, committed) = oneshot::channel();
-        self.append(Vec::new(), outcome.into_iter().collect(), true, Some(done));
+        let committed = self.append_synced(Vec::new(), outcome);
         respond_when(asked.reply, committed, ());
     }
 
@@ -157,11 +156,10 @@ impl Actor {
         }
     }
 
-    pub(super) fn resume_interrupted(&mut self, folds: Vec<Fold>) -> oneshot::Receiver<Result<(), StoreError>> {
+    pub(super) fn resume_interrupted(&mut self, folds: Vec<Fold>) -> Committed {
         let notice = notice(Level::Info, NoticeCode::Continued, "the turn resumes");
-        let (done, committed) = oneshot::channel();
         let drafts = recovery::supersede(&self.state).into_iter().chain([self.in_turn(notice)]).collect();
-        self.append(drafts, folds, true, Some(done));
+        let committed = self.append_synced(drafts, folds);
         self.spawn_turn();
         committed
     }
@@ -243,8 +241,7 @@ impl Actor {
             self.withdraw_plan("the mode is another one");
         }
         let drafts = std::iter::once(Draft::new(changed)).chain(warning).chain(idle).collect();
-        let (done, committed) = oneshot::channel();
-        self.append(drafts, outcome.into_iter().collect(), true, Some(done));
+        let committed = self.append_synced(drafts, outcome);
         respond_holding(reply, committed, (), named);
         // The turn may wait for the key of the old model.
         self.env.providers.changed.send_replace(());
@@ -334,12 +331,9 @@ impl Actor {
 
     /// Passes on a new request; replies to a repeated one.
     pub(super) async fn first_time(&mut self, asked: KeyedReply) -> Option<KeyedReply> {
-        match self.outcome::<()>(asked.key.as_ref()).await {
-            Ok(None) => return Some(asked),
-            Ok(Some(())) => respond(asked.reply, Ok(())),
-            Err(error) => respond(asked.reply, Err(error)),
-        }
-        None
+        let KeyedReply { key, reply } = asked;
+        let reply = self.if_new(key.as_ref(), reply).await?;
+        Some(KeyedReply { key, reply })
     }
 }
 

@@ -1,4 +1,4 @@
-//! The running turn, as its actor sees it: its task, its messages, and what of it waits for the actor.
+//! The running turn, as its actor sees it: its task, its messages, and its calls that wait for the actor.
 
 use super::*;
 
@@ -10,7 +10,7 @@ pub(super) struct RunningTurn {
     nudge: Arc<Notify>,
     /// Calls that wait for a decision.
     waiting: HashMap<QuestionId, PermissionRequest>,
-    /// Calls that make a child, of which nothing is recorded yet.
+    /// Calls that make a child which is not recorded yet.
     delegating: HashSet<CallId>,
     /// The boundary that a question holds back.
     held: Option<(Option<TurnEnding>, oneshot::Sender<NextStep>)>,
@@ -94,7 +94,7 @@ impl RunningTurn {
         self.delegating.remove(call);
     }
 
-    /// The number of calls that make a child, of which nothing is recorded yet.
+    /// The number of calls that make a child which is not recorded yet.
     pub(super) fn delegating(&self) -> usize {
         self.delegating.len()
     }

@@ -196,6 +196,20 @@ impl Actor {
         self.env.store.answer_to(key).await
     }
 
+    /// Gives back the reply channel of a new request; a repeated one is answered with its first outcome.
+    pub(super) async fn if_new<T: serde::de::DeserializeOwned>(
+        &mut self,
+        key: Option<&Key>,
+        reply: Reply<T>,
+    ) -> Option<Reply<T>> {
+        match self.outcome::<T>(key).await {
+            Ok(None) => return Some(reply),
+            Ok(Some(outcome)) => respond(reply, Ok(outcome)),
+            Err(error) => respond(reply, Err(error)),
+        }
+        None
+    }
+
     /// Remembers an outcome until it is stored, in the transaction of its effect.
     pub(super) fn remember(&mut self, key: Option<Key>, result: &impl Serialize) -> Option<Fold> {
         let outcome = key?.outcome(result);
@@ -277,9 +291,8 @@ impl Actor {
         self.askers.keep_only(&self.state);
         self.log.retry(self.state.progress.head);
         // Nothing begins before something can be written; what was cancelled stays so until then.
-        let (done, written) = oneshot::channel();
-        self.append(Vec::new(), Vec::new(), true, Some(done));
-        written.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())))?;
+        let written = self.append_synced(Vec::new(), None);
+        settled(written).await?;
         self.log.write_succeeded();
         self.env.store.found.written(&self.id);
         self.writes.last_resync = Some((waited, Instant::now()));

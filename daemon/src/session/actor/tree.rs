@@ -30,11 +30,7 @@ impl Actor {
 
     /// Goes back, unless something has happened since that was checked.
     pub(super) async fn go_back(&mut self, back: GoBack, key: Option<Key>, by: Author, reply: Reply<RewindDone>) {
-        match self.outcome::<RewindDone>(key.as_ref()).await {
-            Ok(None) => {}
-            Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
-            Err(error) => return respond(reply, Err(error)),
-        }
+        let Some(reply) = self.if_new(key.as_ref(), reply).await else { return };
         if let Err(error) = self.is_still_at(back.head) {
             return respond(reply, Err(error));
         }
@@ -44,8 +40,7 @@ impl Actor {
         tracing::info!(target: "session", session = %self.id, to = back.done.to, branch = %back.done.branch, "went back");
         self.withdraw_plan("the session went back");
         let outcome = self.remember(key, &back.done);
-        let (done, committed) = oneshot::channel();
-        self.append(vec![Draft::new(body)], outcome.into_iter().collect(), true, Some(done));
+        let committed = self.append_synced(vec![Draft::new(body)], outcome);
         self.workspace.seen.forget();
         respond_when(reply, committed, back.done);
     }
@@ -59,19 +54,14 @@ impl Actor {
         by: Author,
         reply: Reply<Uncompacted>,
     ) {
-        match self.outcome::<Uncompacted>(key.as_ref()).await {
-            Ok(None) => {}
-            Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
-            Err(error) => return respond(reply, Err(error)),
-        }
+        let Some(reply) = self.if_new(key.as_ref(), reply).await else { return };
         if let Err(error) = self.is_still_at(head) {
             return respond(reply, Err(error));
         }
         let Author { name, process } = by;
         let body = EventBody::Uncompacted(Uncompacted { by: Some(name), process, ..taken.clone() });
         let outcome = self.remember(key, &taken);
-        let (done, committed) = oneshot::channel();
-        self.append(vec![Draft::new(body)], outcome.into_iter().collect(), true, Some(done));
+        let committed = self.append_synced(vec![Draft::new(body)], outcome);
         respond_when(reply, committed, taken);
     }
 

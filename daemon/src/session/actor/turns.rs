@@ -161,9 +161,8 @@ impl Actor {
         let draft = self.in_turn(finished);
         let drafts = std::iter::once(draft).chain(self.plan_question(stop_reason, compacts)).collect();
         let (keys, replies): (Vec<_>, Vec<_>) = asked.into_iter().map(|asked| (asked.key, asked.reply)).unzip();
-        let outcomes = keys.into_iter().filter_map(|key| self.remember(key, &())).collect();
-        let (done, committed) = oneshot::channel();
-        self.append(drafts, outcomes, true, Some(done));
+        let outcomes: Vec<Fold> = keys.into_iter().filter_map(|key| self.remember(key, &())).collect();
+        let committed = self.append_synced(drafts, outcomes);
         respond_all(replies, committed);
         self.start_hooks(HookEvent::TurnFinished, || {
             let stop_reason = serde_json::to_value(stop_reason).unwrap_or_default();
@@ -183,7 +182,7 @@ impl Actor {
     }
 
     /// Starts a turn for the next queued prompt. Without one, the receiver gets an error.
-    pub(super) fn start_first(&mut self, folds: Vec<Fold>, sync: bool) -> oneshot::Receiver<Result<(), StoreError>> {
+    pub(super) fn start_first(&mut self, folds: Vec<Fold>, sync: bool) -> Committed {
         let (done, committed) = oneshot::channel();
         if self.announce_turn(folds, sync, done) {
             self.spawn_turn();
@@ -362,10 +361,8 @@ impl Actor {
                         "the daemon is ending; the turn resumes when it starts again",
                     );
                     let draft = self.in_turn(notice);
-                    let (written, committed) = oneshot::channel();
-                    self.append(vec![draft], Vec::new(), true, Some(written));
                     // The log file has a failed write.
-                    let _logged = committed.await;
+                    let _logged = self.append_synced(vec![draft], None).await;
                     fault::point("actor.paused");
                 }
                 let _gone = done.send(());

@@ -1,7 +1,7 @@
 //! Undo and redo of the model's changes of files.
 //!
-//! Nothing else happens to the session meanwhile: the actor waits for the disk, and no turn runs. What will be written is an event
-//! on disk before the first file is; its end is another. A restart in between writes the rest.
+//! Nothing else happens to the session meanwhile: the actor waits for the disk, and no turn runs. An event with all changes is on
+//! disk before the first file is written; another one marks the end. A restart in between writes the rest.
 
 use std::path::{Path, PathBuf};
 
@@ -91,9 +91,8 @@ impl Actor {
             let by = Some(name);
             let (step, changes) = (step.clone(), changes.clone());
             let body = EventBody::UndoStarted(UndoStarted { redo, step, call, file, changes, by, process });
-            let (done, committed) = oneshot::channel();
-            self.append(vec![Draft { blobs: blobs.clone(), ..Draft::new(body) }], Vec::new(), true, Some(done));
-            committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())))?;
+            let committed = self.append_synced(vec![Draft { blobs: blobs.clone(), ..Draft::new(body) }], None);
+            settled(committed).await?;
         }
         let (changes, more) = self.make(changes).await?;
         failed.extend(more);
@@ -103,15 +102,9 @@ impl Actor {
         Ok((restored, Some(committed)))
     }
 
-    fn undone(
-        &mut self,
-        body: EventBody,
-        blobs: Vec<Held>,
-        outcome: Option<Fold>,
-    ) -> oneshot::Receiver<Result<(), StoreError>> {
-        let (done, committed) = oneshot::channel();
+    fn undone(&mut self, body: EventBody, blobs: Vec<Held>, outcome: Option<Fold>) -> Committed {
         let draft = Draft { blobs, ..Draft::new(body) };
-        self.append(vec![draft], outcome.into_iter().collect(), true, Some(done));
+        let committed = self.append_synced(vec![draft], outcome);
         committed
     }
 
@@ -128,7 +121,7 @@ impl Actor {
         let body = EventBody::Undone { redo, step, changes, failed };
         let blobs = body.file_contents().into_iter().filter_map(|id| self.env.store.blobs.hold(id).ok().flatten());
         let blobs = blobs.collect();
-        self.undone(body, blobs, None).await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())))?;
+        settled(self.undone(body, blobs, None)).await?;
         Ok(())
     }
 
@@ -281,7 +274,7 @@ impl Actor {
 }
 
 /// The reply to a request, and its commit; absent for a repeated request.
-type Waits = (Restored, Option<oneshot::Receiver<Result<(), StoreError>>>);
+type Waits = (Restored, Option<Committed>);
 
 fn answer(reply: Reply<Restored>, done: Result<Waits, RpcError>) {
     match done {

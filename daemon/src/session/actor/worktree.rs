@@ -324,11 +324,7 @@ impl Actor {
 
     /// Merges what a child did into the directory of this session.
     pub(super) async fn merge(&mut self, work: MergeWork, key: Option<Key>, by: Author, reply: Reply<Merged>) {
-        match self.outcome::<Merged>(key.as_ref()).await {
-            Ok(None) => {}
-            Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
-            Err(error) => return respond(reply, Err(error)),
-        }
+        let Some(reply) = self.if_new(key.as_ref(), reply).await else { return };
         if let Err(error) = self.check_idle() {
             return respond(reply, Err(error));
         }
@@ -384,11 +380,10 @@ impl Actor {
         respond_when(reply, committed, merged);
     }
 
-    fn record_merge(&mut self, merged: Merged, key: Option<Key>) -> oneshot::Receiver<Result<(), StoreError>> {
+    fn record_merge(&mut self, merged: Merged, key: Option<Key>) -> Committed {
         let outcome = self.remember(key.clone(), &merged);
-        let (done, committed) = oneshot::channel();
         let draft = Draft::new(EventBody::Merged(Box::new(merged.clone())));
-        self.append(vec![draft], outcome.into_iter().collect(), true, Some(done));
+        let committed = self.append_synced(vec![draft], outcome);
         self.last_merge.0 = Some(Box::new(MergeRecord { seq: self.state.progress.head, merged, key }));
         committed
     }
@@ -409,9 +404,8 @@ impl Actor {
         respond_when(reply, committed, ());
     }
 
-    fn record_worktree(&mut self, worktree: Worktree) -> oneshot::Receiver<Result<(), StoreError>> {
-        let (done, committed) = oneshot::channel();
-        self.append(vec![Draft::new(EventBody::WorktreeChanged(worktree))], Vec::new(), true, Some(done));
+    fn record_worktree(&mut self, worktree: Worktree) -> Committed {
+        let committed = self.append_synced(vec![Draft::new(EventBody::WorktreeChanged(worktree))], None);
         committed
     }
 

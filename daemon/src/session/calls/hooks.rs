@@ -1,6 +1,6 @@
 //! Calls with their hooks: those that run before a call is decided on, and those that add to its result.
 //!
-//! A hook before a call comes before rules, mode and digest, so nothing that it says allows anything: arguments that it changes are
+//! A hook before a call comes before rules, mode and digest, so its output cannot allow a call: arguments that it changes are
 //! checked like those of the model. It runs again when a turn resumes before the call has started, and never for one that has.
 
 use std::sync::Arc;

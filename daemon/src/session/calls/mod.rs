@@ -558,7 +558,9 @@ impl Runner {
         }
         let changes = changed;
         let (file, blob) = (whole.as_ref().and_then(Held::path), whole.as_ref().map(|held| held.id().clone()));
-        whole.iter().for_each(|whole| self.workspace.seen.output(whole));
+        if let Some(whole) = &whole {
+            self.workspace.seen.output(whole);
+        }
         blobs.extend(whole);
         tracing::info!(target: "result", session = %self.session, call = %call_id, tool, ms, is_error, ?outcome,
             bytes = text_of(&content).len(), "finished");

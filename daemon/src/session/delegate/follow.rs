@@ -1,4 +1,4 @@
-//! Following a child through its log: the turn of its task, what that uses, what it waits for, and how it ends.
+//! Following a child through its log: the turn of its task, its usage, its questions, and its end.
 //!
 //! The log is read from its beginning, so a follower after a restart knows what the one before it knew.
 

@@ -1,12 +1,11 @@
 //! Delegating: a call's child is made, given its task, followed through its log, and its answer becomes the call's result.
 //!
-//! A child is a session like any other; what it does lies in its own log, so a call that is joined after a restart reads there how far
-//! it is. [`Delegation`] belongs to a step of the parent's turn and talks to its actor; the actor follows children whose call has
+//! A child is a session like any other, with a log of its own; a call that is joined after a restart reads its progress there. [`Delegation`] belongs to a step of the parent's turn and talks to its actor; the actor follows children whose call has
 //! ended. Deliberately absent: making sessions (the registry, through [`Host`]) and what a child's turn does.
 //!
 //! | file | owns |
 //! |---|---|
-//! | `follow` | a child's log, and what of it counts |
+//! | `follow` | reading a child's log |
 //! | `answer` | the form of an answer, its sources, and the result of the call |
 
 pub mod answer;

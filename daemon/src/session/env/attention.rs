@@ -1,7 +1,7 @@
-//! Notifications: what people were told of sessions, how far they have read, and the programs that tell them.
+//! Notifications: which were sent about each session, how far people have read, and the programs that notify them.
 //!
-//! The notes are in a file of the state directory, so that a restart tells nothing a second time; losing it costs a repetition.
-//! A program gets what it says as arguments, and never a word of a model. When to tell is the actor's business ([`due`] is pure).
+//! The notes are in a file of the state directory, so that a restart repeats nothing; losing it costs a repetition.
+//! A program gets its text as arguments, and never a word of a model. The actor decides when to notify ([`due`] is pure).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read as _, Write as _};
@@ -208,7 +208,7 @@ impl Notifications {
         }
     }
 
-    /// Runs what the settings say, one program after the other. Failures are in the log file alone.
+    /// Runs the programs of the settings, one after the other. Failures are only logged.
     pub async fn tell(&self, settings: &Settings, news: News, about: NotificationSubject, spawn: Spawn) {
         // It is never closed.
         let Ok(_place) = self.running.acquire().await else { return };

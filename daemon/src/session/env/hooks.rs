@@ -1,6 +1,6 @@
 //! Running hooks: a command gets JSON, and refuses, changes or adds.
 //!
-//! Exit code 2 refuses, with standard error as the reason; of a hook before something happens every other failure refuses too.
+//! Exit code 2 refuses, with standard error as the reason; every other failure of a hook before a call or a prompt refuses too.
 //! Deliberately absent: when hooks run (`calls`, the actor, `service`), and their configuration.
 
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use linger_protocol::question::Blocks;
 use linger_protocol::session::PrefixFingerprint;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Fragment, NextStep, TurnEnding, TurnMessage};
+use super::{Committed, Fragment, NextStep, TurnEnding, TurnMessage};
 use crate::question;
 use crate::session::Draft;
 use crate::session::state::until::UntilState;
@@ -189,7 +189,7 @@ impl Emitter {
 }
 
 /// Waits for a commit; one that was refused ends the turn.
-async fn settled(commit: oneshot::Receiver<Result<(), StoreError>>) -> Result<(), TurnEnded> {
+async fn settled(commit: Committed) -> Result<(), TurnEnded> {
     match commit.await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) | Err(_) => Err(TurnEnded),

@@ -31,6 +31,7 @@ use crate::config::{Confirmed, Settled};
 use crate::log::Log;
 use crate::log::cursor::Position;
 use crate::session::state::Resolution;
+use crate::store::StoreError;
 use crate::store::idempotency::Key;
 use crate::tool::Workspace;
 use crate::tool::set::ToolSet;
@@ -52,6 +53,9 @@ pub const WRITE_RETRY: [Duration; 2] = [Duration::from_secs(1), Duration::from_s
 
 /// The reply channel of a command.
 pub type Reply<T> = oneshot::Sender<Result<T, RpcError>>;
+
+/// Resolves when a write is committed or refused; fails if the store has ended.
+pub type Committed = oneshot::Receiver<Result<(), StoreError>>;
 
 /// The reply channel of a request, with its idempotency key.
 pub struct KeyedReply {

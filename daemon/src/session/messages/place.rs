@@ -5,8 +5,7 @@ use std::sync::Arc;
 use linger_protocol::RpcError;
 use tokio::sync::oneshot;
 
-use super::{Command, Reply};
-use crate::store::StoreError;
+use super::{Command, Committed, Reply};
 
 /// Tells places apart: each is its own allocation.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +45,7 @@ pub struct EnterRequest {
 /// The beginning of a place.
 pub struct Began {
     /// Resolves when all that came before is stored.
-    pub stored: oneshot::Receiver<Result<(), StoreError>>,
+    pub stored: Committed,
     /// Gets the error when the request is cancelled.
     pub cancelled: oneshot::Receiver<RpcError>,
 }

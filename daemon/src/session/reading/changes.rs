@@ -1,7 +1,7 @@
 //! The file changes of a session's turns: by its file tools, its commands and its children, from their logs.
 //!
-//! For each file the first content before a change is compared with the content after the last one, so what was changed and changed
-//! back is not in it, nor what was undone. The files as they are now do not count: somebody else may have changed them.
+//! For each file the content before the first change is compared with the content after the last one, so changes that were reverted
+//! or undone do not show. The current files do not count: somebody else may have changed them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -103,7 +103,9 @@ pub async fn diff(services: &CallServices, workspace: &Workspace, asked: Diff) -
         at += 1;
         if at > MAX_CHILDREN {
             let text = format!("the changes of {} more children", children.len() + 1 - at);
-            all.iter_mut().take(1).for_each(|(_, own)| own.missing.push(text.clone()));
+            if let Some((_, own)) = all.first_mut() {
+                own.missing.push(text);
+            }
             break;
         }
         // One that was removed has no log any more.
@@ -189,7 +191,11 @@ async fn contents(
     for (root, objects) in wanted {
         match services.checkpoints.contents(workspace, &root, objects).await {
             Ok(read) => contents.extend(read),
-            Err(why) => all.iter_mut().take(1).for_each(|(_, own)| own.missing.push(why.clone())),
+            Err(why) => {
+                if let Some((_, own)) = all.first_mut() {
+                    own.missing.push(why);
+                }
+            }
         }
     }
     contents

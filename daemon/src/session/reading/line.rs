@@ -1,7 +1,7 @@
-//! The line of a session's conversation, read backwards: its prompts, and the points after which something else can go on.
+//! The line of a session's conversation, read backwards: its prompts, and the points at which a fork can start.
 //!
-//! A point is the number of an event. After it no call is open: it is the end of a step, or comes before a prompt. What the session
-//! left by going back is no part of the line.
+//! A point is the number of an event after which no call is open: the end of a step, or before a prompt. Events that the session
+//! left by going back are not part of the line.
 
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;

@@ -186,7 +186,7 @@ impl Subscription {
     /// Whether an item is a question that was closed when the subscription began.
     fn was_answered(&self, what: &ShownItem) -> bool {
         #[derive(serde::Deserialize)]
-        struct Asking {
+        struct AskedQuestion {
             #[serde(alias = "permission")]
             question: QuestionId,
         }
@@ -194,7 +194,7 @@ impl Subscription {
         let (until, open) = &self.past;
         ASKING.contains(&stored.kind.as_str())
             && stored.seq <= *until
-            && serde_json::from_str::<Asking>(&stored.data).is_ok_and(|asking| !open.contains(&asking.question))
+            && serde_json::from_str::<AskedQuestion>(&stored.data).is_ok_and(|asking| !open.contains(&asking.question))
     }
 
     /// The notices for a reader that has everything.

@@ -1,7 +1,7 @@
 //! Whether a model goes in circles: pure, from the calls of a turn and their results.
 //!
-//! Remembered are the last calls alone, each as two hashes and a line for people, so that what an event adds is bounded by its own
-//! size. A prompt, and the answer to go on, begin anew.
+//! Only the last calls are kept, each as two hashes and a line for people, so an event adds a bounded amount to the state.
+//! A prompt, and the answer to go on, start over.
 
 use std::collections::VecDeque;
 

@@ -1,7 +1,7 @@
-//! Room in the context: how a turn has a summary written, or leaves out older output, and goes on from what is left.
+//! Room in the context: a turn asks for a summary, or leaves out older output, and continues with the rest.
 //!
-//! What may be done and what of it is any use is decided in [`compaction`]; here the model is asked, and events are written.
-//! Each is committed before the next request is sent, as it is what makes that request another than the one before.
+//! [`compaction`] decides; here the model is asked, and events are written. Each event is committed before the next request is
+//! sent, because it explains why that request differs from the one before.
 
 use linger_protocol::event::{Compacted, CompactionFailed, CompactionStarted, EventBody, Trigger, Trimmed};
 use linger_protocol::id::{MessageId, PromptId};
@@ -38,7 +38,7 @@ struct CompactionPlan {
     cut: usize,
     /// About how many tokens the context has.
     tokens: u64,
-    /// The same by size alone, with what goes before the messages.
+    /// The same by size alone, including the prefix.
     estimated: u64,
 }
 

@@ -54,7 +54,7 @@ enum WaitEnd {
 }
 
 impl Outage {
-    /// The outage that the log tells of.
+    /// The outage according to the log.
     pub(super) fn of(turn: &state::Turn) -> Self {
         let began = turn.wait.provider.as_ref().map(|wait| {
             let before = Duration::from_millis(clock::now().saturating_sub(wait.since_at));

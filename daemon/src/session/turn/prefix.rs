@@ -138,7 +138,9 @@ impl Turn {
         }
         let notes = self.workspace.notes.clone();
         let index = task::spawn_blocking(move || notes.index()).await.unwrap_or_default();
-        self.memory.iter_mut().for_each(|memory| memory.is_old = true);
+        if let Some(memory) = &mut self.memory {
+            memory.is_old = true;
+        }
         step.system = self.with_memory(index)?;
         step.encoding = Encoding::default();
         Ok(())

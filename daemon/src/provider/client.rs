@@ -31,9 +31,16 @@ const MAX_CLIENTS: usize = 16;
 /// The largest file of certificates, in bytes: all public authorities take a few hundred KiB.
 const MAX_FILE: u64 = 8 << 20;
 
-/// The properties that distinguish clients: connect timeout, TLS, route; and for one that connects to public addresses alone, the
-/// exceptions.
-type Traits = (Duration, bool, Route, Option<PrivateHosts>);
+/// The properties that distinguish clients.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Traits {
+    connect_timeout: Duration,
+    /// Whether it speaks TLS.
+    secure: bool,
+    route: Route,
+    /// The exceptions of a client that connects to public addresses alone.
+    private: Option<PrivateHosts>,
+}
 
 /// The clients of one daemon.
 #[derive(Clone, Debug, Default)]
@@ -75,7 +82,8 @@ impl Clients {
     ) -> Result<Client, Failure> {
         let secure = secure || route.proxy.as_ref().is_some_and(Proxy::is_secure);
         let roots = if secure { route.roots.clone() } else { Roots::default() };
-        let traits = (connect_timeout, secure, Route { proxy: route.proxy.clone(), roots }, private);
+        let route = Route { proxy: route.proxy.clone(), roots };
+        let traits = Traits { connect_timeout, secure, route, private };
         if let Some(client) = self.map().get(&traits) {
             return Ok(client.clone());
         }
@@ -96,11 +104,11 @@ impl Clients {
 
     /// Drops the clients with the same certificates as this route, so that these are read again.
     pub(super) fn forget(&self, route: &Route) {
-        self.map().retain(|(_, secure, known, _), _| !*secure || known.roots != route.roots);
+        self.map().retain(|known, _| !known.secure || known.route.roots != route.roots);
     }
 }
 
-fn build((connect_timeout, secure, route, private): &Traits) -> Result<Client, Failure> {
+fn build(Traits { connect_timeout, secure, route, private }: &Traits) -> Result<Client, Failure> {
     // An error means that a provider is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = Client::builder()
@@ -197,7 +205,9 @@ mod tests {
             paths.iter().map(|path| (path.to_path_buf(), "network.ca_file".to_owned())).collect()
         };
         let route = Route { proxy: None, roots: Roots { files: named(files), directories: named(directories) } };
-        build(&(Duration::from_secs(1), true, route, None)).unwrap_err().message
+        build(&Traits { connect_timeout: Duration::from_secs(1), secure: true, route, private: None })
+            .unwrap_err()
+            .message
     }
 
     #[test]

@@ -340,7 +340,7 @@ pub async fn get(
     most: usize,
 ) -> Result<Vec<u8>, Failure> {
     let read = async {
-        let target = Target::of(endpoint, &asked.path).await?;
+        let target = RequestTarget::of(endpoint, &asked.path).await?;
         let request = if asked.body.is_empty() {
             target.client.get(target.url.clone())
         } else {
@@ -367,7 +367,7 @@ async fn read_whole(mut response: reqwest::Response, most: usize) -> Result<Vec<
 
 /// Sends the request; fails unless the response is a success.
 async fn send(endpoint: Endpoint, encoded: super::types::HttpRequest) -> Result<reqwest::Response, Failure> {
-    let target = Target::of(&endpoint, &encoded.path).await?;
+    let target = RequestTarget::of(&endpoint, &encoded.path).await?;
     let request = post(&target, encoded.body, &encoded.headers);
     let response = send_authorized(&endpoint, &target, request, encoded.headers).await?;
     let header = |name: &str| response.headers().get(name).and_then(|text| text.to_str().ok()).unwrap_or_default();
@@ -385,20 +385,20 @@ async fn send(endpoint: Endpoint, encoded: super::types::HttpRequest) -> Result<
 }
 
 /// A request with this body: JSON, unless the headers to come say otherwise.
-fn post(target: &Target, body: Vec<u8>, headers: &[(&'static str, String)]) -> reqwest::RequestBuilder {
+fn post(target: &RequestTarget, body: Vec<u8>, headers: &[(&'static str, String)]) -> reqwest::RequestBuilder {
     let request = target.client.post(target.url.clone()).body(body);
     let has_type = headers.iter().any(|(name, _)| *name == "content-type");
     if has_type { request } else { request.header("content-type", "application/json") }
 }
 
 /// Where a request goes: its URL and its route.
-struct Target {
+struct RequestTarget {
     url: Url,
     route: Route,
     client: Client,
 }
 
-impl Target {
+impl RequestTarget {
     async fn of(endpoint: &Endpoint, path: &str) -> Result<Self, Failure> {
         let mut url = address::join(&endpoint.base_url, path).map_err(|why| failed(FailureClass::NotFound, why))?;
         for (_, name, value) in endpoint.fields.iter().filter(|(part, ..)| *part == FieldPlace::Query) {
@@ -413,7 +413,7 @@ impl Target {
 /// Sends a request with its headers and the key; fails unless the response is a success.
 async fn send_authorized(
     endpoint: &Endpoint,
-    target: &Target,
+    target: &RequestTarget,
     mut request: reqwest::RequestBuilder,
     headers: Vec<(&'static str, String)>,
 ) -> Result<reqwest::Response, Failure> {

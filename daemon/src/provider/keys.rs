@@ -61,13 +61,13 @@ pub enum KeySource {
 /// The keys that the daemon holds.
 #[derive(Debug, Default)]
 pub struct Keys {
-    held: RwLock<BTreeMap<String, Held>>,
+    held: RwLock<BTreeMap<String, KeyEntry>>,
     kept: RwLock<BTreeSet<Account>>,
     redactor: Redactor,
 }
 
 #[derive(Debug)]
-struct Held {
+struct KeyEntry {
     secret: Secret,
     from: Bearer,
     /// Whether the provider refused it: a client may bring another.
@@ -94,7 +94,7 @@ impl Keys {
         self.redactor.add(&secret);
         let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
         let refused = held.get(variable).is_some_and(|held| held.refused && held.secret == secret);
-        held.insert(variable.to_owned(), Held { secret, from, refused });
+        held.insert(variable.to_owned(), KeyEntry { secret, from, refused });
     }
 
     /// The key of `variable`.

@@ -90,7 +90,7 @@ pub type Fields = BTreeMap<String, FieldValue>;
 /// The part of a request that a field belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldPlace {
-    /// A header.
+    /// One of the request's HTTP headers.
     Header,
     /// A query parameter.
     Query,

@@ -15,10 +15,10 @@ use super::types::{Failure, FailureClass, Request, Response, Stop, StreamEvent};
 
 /// The script, shared by the test and the provider.
 #[derive(Clone, Debug, Default)]
-pub struct Script(Arc<Mutex<Inner>>);
+pub struct Script(Arc<Mutex<ScriptState>>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct ScriptState {
     answers: VecDeque<ScriptedResponse>,
     asked: Vec<String>,
 }
@@ -52,7 +52,7 @@ impl Script {
         self.inner().asked.clone()
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, ScriptState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

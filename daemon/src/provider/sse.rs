@@ -36,12 +36,12 @@ pub struct Framer {
     after_cr: bool,
     /// No line was read yet, so a byte order mark may come.
     first: bool,
-    event: Event,
+    event: EventFields,
 }
 
 /// The event that is being read.
 #[derive(Debug, Default)]
-struct Event {
+struct EventFields {
     name: String,
     data: String,
     /// Whether there was a `data` line; an event without one is none.
@@ -55,7 +55,7 @@ struct Event {
 impl Framer {
     /// A framer at the beginning of a body.
     pub fn new(framing: Framing) -> Self {
-        Self { framing, partial: Vec::new(), after_cr: false, first: true, event: Event::default() }
+        Self { framing, partial: Vec::new(), after_cr: false, first: true, event: EventFields::default() }
     }
 
     /// Takes a chunk and gives each event that it completes to `on`: the name (empty if there is none) and the data.
@@ -98,7 +98,7 @@ impl Framer {
 
     /// Where the stream can be resumed, if it says so: the id of its last event, and the pause before that.
     pub fn resume(&self) -> Option<(&str, Option<Duration>)> {
-        let Event { id, retry, .. } = &self.event;
+        let EventFields { id, retry, .. } = &self.event;
         (!id.is_empty()).then_some((id, *retry))
     }
 
@@ -126,7 +126,7 @@ impl Framer {
     }
 }
 
-impl Event {
+impl EventFields {
     fn line(&mut self, line: &[u8], on: &mut impl FnMut(&str, &str)) {
         if line.is_empty() {
             if self.has_data {

@@ -1,4 +1,4 @@
-//! What comes in the place of a stream: a web page, or a whole answer at once. Known by its first byte, whatever it is called.
+//! Bodies in place of a stream: a web page, or a whole answer at once. Told apart by the first byte, not by the content type.
 //!
 //! Pure. Deliberately absent: reading it, which is the driver's.
 

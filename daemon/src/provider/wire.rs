@@ -77,7 +77,7 @@ pub(crate) fn with_good_escapes(data: &str) -> Cow<'_, str> {
     replace_bad_escapes(data).map_or(Cow::Borrowed(data), Cow::Owned)
 }
 
-/// `text` without NUL.
+/// `text` with each NUL replaced by U+FFFD.
 pub(super) fn without_nul(text: &str) -> Cow<'_, str> {
     if memchr::memchr(0, text.as_bytes()).is_some() { text.replace('\0', "\u{fffd}").into() } else { text.into() }
 }

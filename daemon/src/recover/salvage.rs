@@ -139,7 +139,7 @@ impl Examined {
         // The content of a queued prompt is in its event.
         state.retain_prompts(|seq| !self.is_lost(seq));
         let of_turn = |turn: &Turn| {
-            let asked = turn.demands.shape.as_ref().is_none_or(|shape| !self.is_lost(shape.seq));
+            let asked = turn.demands.output_schema.as_ref().is_none_or(|asked| !self.is_lost(asked.seq));
             asked && self.lost.iter().all(|(_, last)| *last <= state.progress.before_turn)
         };
         self.goes_on = state.turn.as_ref().is_none_or(of_turn);

@@ -10,7 +10,7 @@ use super::*;
 use crate::recover::salvage::examine;
 use crate::recover::tests::killed;
 use crate::session::state::State;
-use crate::session::state::circles::Made;
+use crate::session::state::circles::CallFingerprint;
 use crate::store::aside::AsideKind;
 use crate::store::open::tests::{SCHEMA_1, SEEDS, copy_of, files, opens};
 use crate::store::read;
@@ -211,7 +211,11 @@ fn a_database_of_the_first_schema_is_loaded_for_ever() {
         read.progress.usage.cost_at_least = false;
         // And of what its calls are, and of how long its turns ran.
         read.progress.budget = fold.progress.budget;
-        read.turn.forge().iter_mut().flat_map(|turn| &mut turn.calls).for_each(|call| call.made = Made::default());
+        read.turn
+            .forge()
+            .iter_mut()
+            .flat_map(|turn| &mut turn.calls)
+            .for_each(|call| call.made = CallFingerprint::default());
         read.turn.forge().iter_mut().for_each(|turn| turn.usage.cost_at_least = false);
         assert_eq!(fold, read, "{id}: what is folded again is what was stored");
         (examined.events, examined.state.stored_name(), examined.env["HOME"].clone())

@@ -50,8 +50,8 @@ impl Registry {
     /// Whether there is a file of an agent with this name, also one that does not count.
     async fn has_agent_file(&self, name: &str, create: &Create, bound_by: Option<PathBuf>) -> Result<bool, RpcError> {
         let (env, cwd) = (&self.env, create.cwd.as_path());
-        let within = (disk::TIMEOUT, bound_by);
-        let workspace = env.workspaces.workspace_within(&SessionId::default(), cwd, create.env.clone(), within).await;
+        let (id, variables) = (SessionId::default(), create.env.clone());
+        let workspace = env.workspaces.workspace_within(&id, cwd, variables, disk::TIMEOUT, bound_by).await;
         let (config, places) = (env.config.clone(), env.toolbox.agent_places(&workspace));
         let library = disk::probe(cwd, disk::TIMEOUT, move || Library::load(&config, &places)).await;
         let library = library.ok_or_else(|| RpcError::new(Code::NoWorkspace, disk::unresponsive(cwd)))?;

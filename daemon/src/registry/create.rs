@@ -25,7 +25,7 @@ use crate::diagnostics::secret::Secret;
 use crate::process::server::UMASK;
 use crate::provider::tools::{is_among, only};
 use crate::question::permission::Rule;
-use crate::session::actor::{Actor, add_directories, idle_effort, unknown_model};
+use crate::session::actor::{Actor, NewSession, add_directories, idle_effort, unknown_model};
 use crate::session::messages::Child;
 use crate::store::idempotency::Key;
 use crate::store::{Fold, StoreError};
@@ -171,8 +171,8 @@ impl Registry {
             });
         }
         let bound_by = of_call.as_ref().and_then(|of| of.bound_by.clone());
-        let within = (disk::TIMEOUT, bound_by);
-        let mut workspace = env.workspaces.workspace_within(&id, &cwd, variables.clone(), within).await;
+        let (workspaces, limit) = (&env.workspaces, disk::TIMEOUT);
+        let mut workspace = workspaces.workspace_within(&id, &cwd, variables.clone(), limit, bound_by).await;
         workspace.notes.is_child = delegated.is_some();
         let workspace = Arc::new(workspace);
         let warned_of = env.policy.look(&workspace, &id).await;
@@ -185,7 +185,8 @@ impl Registry {
         let _brought = env.toolbox.servers.configure_session(id.as_str(), workspace.rules_root(), &brought);
         let setup = Some(env.toolbox.setup(
             &resolved,
-            (workspace.rules_root(), &id),
+            workspace.rules_root(),
+            &id,
             tools.as_deref(),
             env.toolbox.offered(false, depth),
         ));
@@ -230,8 +231,8 @@ impl Registry {
         let added = (!added.is_empty()).then(|| EventBody::directories_changed(added));
         let brought = (!brought.is_empty()).then(|| EventBody::mcp_servers_changed(brought));
         let of_agent = of_agent.into_iter().map(|text| EventBody::notice(Level::Warning, NoticeCode::Agent, text));
-        let said = on_outage
-            .into_iter()
+        let events = std::iter::once(body)
+            .chain(on_outage)
             .chain(unattended)
             .chain(budget)
             .chain(added)
@@ -240,8 +241,8 @@ impl Registry {
             .chain(of_workspace)
             .chain(of_agent)
             .collect();
-        let shared = (env.clone(), self.clone() as Arc<_>);
-        let actor = Actor::create(shared, id.clone(), (body, said), (&variables, workspace.clone()), outcome, done);
+        let new = NewSession { id: id.clone(), variables: &variables, workspace: workspace.clone(), outcome };
+        let actor = Actor::create(env.clone(), self.clone(), new, events, done);
         match committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into()))) {
             Ok(()) => {
                 task::spawn(Box::new(actor).run(None, commands));
@@ -280,8 +281,8 @@ impl Registry {
     /// The settings of a new session that come from the agent of this name.
     async fn cast(&self, name: &str, cwd: &Path, params: &Create, bound_by: Option<PathBuf>) -> Result<Cast, RpcError> {
         let env = &self.env;
-        let within = (disk::TIMEOUT, bound_by);
-        let workspace = env.workspaces.workspace_within(&SessionId::default(), cwd, params.env.clone(), within).await;
+        let (id, variables) = (SessionId::default(), params.env.clone());
+        let workspace = env.workspaces.workspace_within(&id, cwd, variables, disk::TIMEOUT, bound_by).await;
         let (config, places) = (env.config.clone(), env.toolbox.agent_places(&workspace));
         let library = disk::probe(cwd, disk::TIMEOUT, move || Library::load(&config, &places)).await;
         let library = library.ok_or_else(|| RpcError::new(Code::NoWorkspace, disk::unresponsive(cwd)))?;

@@ -21,9 +21,9 @@ use super::place::HeldPlace;
 use super::{ID, Registry};
 use crate::agent::role::stricter;
 use crate::session::Draft;
-use crate::session::actor::Actor;
+use crate::session::actor::{Actor, NewSession};
 use crate::session::messages::{Author, Command, GoBack, KeyedReply};
-use crate::session::reading::line::{Known, Line, Point, is_on_line};
+use crate::session::reading::line::{Line, Point, PointInfo, is_on_line};
 use crate::session::state::State;
 use crate::session::state::tree::MAX_SKIPPED;
 use crate::store::idempotency::Key;
@@ -207,7 +207,7 @@ impl Registry {
         while env.store.is_beginning_of(&id).await? {
             id = SessionId(clock::random_word(ID));
         }
-        let Known { turn, before_turn, context_tokens } = line.known(&point).await?;
+        let PointInfo { turn, before_turn, context_tokens } = line.known(&point).await?;
         let variables: std::collections::BTreeMap<String, String> = serde_json::from_str(&row.env).unwrap_or_default();
         env.workspaces.secrets_of(origin).copy_to(&env.workspaces.secrets_of(&id));
         if allows.added {
@@ -239,9 +239,9 @@ impl Registry {
         tracing::info!(target: "session", session = %id, %origin, seq = point.seq, "forked");
         let (done, committed) = oneshot::channel();
         let commands = self.mailboxes.add_new(id.clone())?;
-        let begun = (state.before_fork(point.seq), forked, more.into_iter().collect());
-        let shared = (env.clone(), self.clone() as Arc<_>);
-        let actor = Actor::fork(shared, id.clone(), begun, (&variables, workspace), outcome, done);
+        let new = NewSession { id: id.clone(), variables: &variables, workspace, outcome };
+        let before = state.before_fork(point.seq);
+        let actor = Actor::fork(env.clone(), self.clone(), new, before, forked, more, done);
         match committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into()))) {
             Ok(()) => {
                 task::spawn(Box::new(actor).run(None, commands));

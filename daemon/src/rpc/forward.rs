@@ -13,7 +13,7 @@ use linger_protocol::transport::room::LargeRoom;
 use crate::fault;
 use crate::service::completion::Completion;
 use crate::session::reading::feed::{Feed, FeedItem};
-use crate::session::reading::subscription::{Batch, Shown, Subscription, What};
+use crate::session::reading::subscription::{Batch, Shown, ShownItem, Subscription};
 use crate::sys::task;
 
 /// How many copies of a large event exist on its way to the socket: its text as a delta, itself, and both as bytes.
@@ -135,8 +135,8 @@ pub async fn forward(mut source: impl EventSource, outbox: Outbox, may: impl Fn(
 fn line(session: &SessionId, Shown { cursor, what, answered }: Shown) -> String {
     match what {
         // Stored events are JSON.
-        What::Event(stored) => notification(session, &cursor, answered, &stored.data),
-        What::Delta(event) | What::Notice(event) => notification(session, &cursor, false, &json(&event)),
+        ShownItem::Event(stored) => notification(session, &cursor, answered, &stored.data),
+        ShownItem::Delta(event) | ShownItem::Notice(event) => notification(session, &cursor, false, &json(&event)),
     }
 }
 
@@ -201,7 +201,7 @@ mod tests {
             session::prompt(services, &me, serde_json::from_value(say).unwrap()).await.unwrap();
             loop {
                 let shown = timeout(SOON, live.next()).await.unwrap().unwrap();
-                if matches!(&shown.what, What::Event(stored) if stored.kind == "turn_finished") {
+                if matches!(&shown.what, ShownItem::Event(stored) if stored.kind == "turn_finished") {
                     break;
                 }
             }

@@ -74,7 +74,7 @@ pub async fn search(services: &Services, caller: &Caller, params: Search) -> Res
     let (mut rows, mut skip, mut behind) = (Vec::new(), 0, 0);
     let mut sessions: HashMap<SessionId, Option<SessionRow>> = HashMap::new();
     while rows.len() < limit && skip < MAX_MATCHES {
-        let matches = services.search.find(query(&terms), among.clone(), (BATCH, skip)).await?;
+        let matches = services.search.find(query(&terms), among.clone(), BATCH, skip).await?;
         behind = matches.behind;
         let is_last = matches.events.len() < BATCH;
         skip += BATCH;
@@ -147,7 +147,7 @@ mod tests {
 
     use super::*;
     use crate::service::{Authority, Setup, session};
-    use crate::session::reading::subscription::What;
+    use crate::session::reading::subscription::ShownItem;
     use crate::store::words::Words;
 
     /// More than any of these takes; a hang fails the test.
@@ -184,7 +184,7 @@ mod tests {
             let (_, mut live) = session::attach(&services, &me, serde_json::from_value(attach).unwrap()).await.unwrap();
             let prompt = json!({ "session": created.session, "content": format!("say: {word}") });
             session::prompt(&services, &me, serde_json::from_value(prompt).unwrap()).await.unwrap();
-            let is_end = |what: &What| matches!(what, What::Event(stored) if stored.kind == "turn_finished");
+            let is_end = |what: &ShownItem| matches!(what, ShownItem::Event(stored) if stored.kind == "turn_finished");
             while !is_end(&timeout(SOON, live.next()).await.unwrap().unwrap().what) {}
             assert_eq!(count(&services, word).await, (2, 0));
             paths.push(Words::path(&services.store.path));

@@ -79,7 +79,8 @@ async fn tools_of_new(services: &Services, workspace: &Workspace) -> Result<Arc<
     let has_skills = !skill::told(library(&services.env().toolbox, workspace).await?.skills.iter()).is_empty();
     Ok(env.toolbox.tools_of(
         &model,
-        (workspace.rules_root(), &SessionId::default()),
+        workspace.rules_root(),
+        &SessionId::default(),
         None,
         env.toolbox.offered(has_skills, 0),
     ))

@@ -34,7 +34,7 @@ use crate::store::blob::Held;
 /// An event without its seq, time, and the ids of its message and calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Draft {
-    /// Its turn.
+    /// The turn that it belongs to; absent for an event between turns.
     pub turn: Option<TurnId>,
     /// The content.
     pub body: EventBody,

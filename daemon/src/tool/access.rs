@@ -1,4 +1,4 @@
-//! What a call touches and does, and where its paths lead to.
+//! The accesses and effects of a call, and the targets of its paths.
 
 use std::path::{Path, PathBuf};
 

@@ -78,14 +78,14 @@ impl Tool for ApplyPatch {
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
         let Args { input } = args::parse(input)?;
         let sections = format::parse(&input).map_err(Invalid)?;
-        let steps: Result<Vec<Step>, Invalid> =
-            sections.into_iter().map(|section| Step::of(section, workspace)).collect();
+        let steps: Result<Vec<FileStep>, Invalid> =
+            sections.into_iter().map(|section| FileStep::of(section, workspace)).collect();
         Ok(Box::new(Patching { steps: steps?, workspace: workspace.clone() }))
     }
 }
 
 /// A section of the patch; paths are absolute.
-struct Step {
+struct FileStep {
     path: PathBuf,
     what: What,
 }
@@ -96,7 +96,7 @@ enum What {
     Update { to: Option<PathBuf>, hunks: Vec<format::Hunk> },
 }
 
-impl Step {
+impl FileStep {
     fn of(section: Section, workspace: &Workspace) -> Result<Self, Invalid> {
         let absolute = |path: &str| workspace.absolute(path);
         let (path, what) = match section {
@@ -120,7 +120,7 @@ impl Step {
 }
 
 struct Patching {
-    steps: Vec<Step>,
+    steps: Vec<FileStep>,
     workspace: Workspace,
 }
 
@@ -186,7 +186,7 @@ impl Patching {
     /// Each path once, in the order of the patch.
     fn paths(&self) -> Vec<&PathBuf> {
         let mut paths: Vec<&PathBuf> = Vec::new();
-        for path in self.steps.iter().flat_map(Step::paths) {
+        for path in self.steps.iter().flat_map(FileStep::paths) {
             if !paths.contains(&path) {
                 paths.push(path);
             }

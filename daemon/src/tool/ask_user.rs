@@ -67,7 +67,7 @@ impl Tool for AskUser {
             return Err(Invalid(format!("`question` must have from 1 to {MAX_QUESTION} bytes")));
         }
         let Some(options) = options.filter(|options| !options.is_empty()) else {
-            return Ok(Box::new(Asking { question, options: Vec::new() }));
+            return Ok(Box::new(PreparedQuestion { question, options: Vec::new() }));
         };
         let options: Vec<String> = options.iter().map(|option| option.trim().to_owned()).collect();
         if !(2..=MAX_OPTIONS).contains(&options.len()) {
@@ -83,17 +83,17 @@ impl Tool for AskUser {
         {
             return Err(Invalid(format!("`options`: '{}' stands there twice", text::one_line(twice.1))));
         }
-        Ok(Box::new(Asking { question, options }))
+        Ok(Box::new(PreparedQuestion { question, options }))
     }
 }
 
-struct Asking {
+struct PreparedQuestion {
     question: String,
     /// Empty if the user writes the answer.
     options: Vec<String>,
 }
 
-impl Call for Asking {
+impl Call for PreparedQuestion {
     fn action(&self) -> String {
         self.question.clone()
     }
@@ -107,7 +107,7 @@ impl Call for Asking {
     }
 }
 
-impl Asking {
+impl PreparedQuestion {
     async fn ask(&self, ask: &Ask) -> Result<ToolOutput, Invalid> {
         let Chosen { answer, value } = ask(Choice { text: self.question.clone(), wants: self.wants() }).await?;
         if !self.options.is_empty() {

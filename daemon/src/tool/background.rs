@@ -43,9 +43,9 @@ const END: Duration = Duration::from_secs(2);
 
 /// The commands of one session; clones are one.
 #[derive(Clone)]
-pub struct Jobs(Arc<Inner>);
+pub struct Jobs(Arc<JobTable>);
 
-struct Inner {
+struct JobTable {
     jobs: Mutex<Vec<Job>>,
     reports: mpsc::UnboundedSender<Box<Report>>,
 }
@@ -155,7 +155,7 @@ impl Jobs {
     /// None yet, and where they report.
     pub fn new() -> (Self, mpsc::UnboundedReceiver<Box<Report>>) {
         let (reports, receiver) = mpsc::unbounded_channel();
-        (Self(Arc::new(Inner { jobs: Mutex::default(), reports })), receiver)
+        (Self(Arc::new(JobTable { jobs: Mutex::default(), reports })), receiver)
     }
 
     /// Starts a command; gives its handle once it runs.

@@ -146,7 +146,7 @@ impl Call for Killing {
         format!("end {}", self.handle)
     }
 
-    /// What it ends was permitted to run; its end needs no permission.
+    /// None: the command was permitted to run, and its end needs no permission.
     fn effects(&self) -> Effects {
         Effects { overlaps: false, ..Effects::nothing() }
     }

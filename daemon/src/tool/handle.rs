@@ -130,7 +130,7 @@ impl Entry {
         Ok(fs::unlinkat(&self.dir, &self.name, AtFlags::empty())?)
     }
 
-    /// Removes a link.
+    /// Removes a symbolic link, not its target; fails for anything else.
     pub(super) fn remove_link(&self) -> io::Result<()> {
         match self.file_type()? {
             fs::FileType::Symlink => Ok(fs::unlinkat(&self.dir, &self.name, AtFlags::empty())?),

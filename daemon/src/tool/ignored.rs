@@ -1,4 +1,4 @@
-//! What `.ignore`, `.gitignore` and `.git/info/exclude` leave out of a walk.
+//! The paths that `.ignore`, `.gitignore` and `.git/info/exclude` leave out of a walk.
 //!
 //! These files are a repository's, so they are opened like any other: if they are regular, and read to a limit. Where they stand,
 //! and which one counts, is as in ripgrep: the nearest one first, `.ignore` before the others, and of `.gitignore` none above the

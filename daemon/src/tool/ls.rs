@@ -60,16 +60,16 @@ impl Tool for Ls {
 
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
         let Args { path } = args::parse(input)?;
-        Ok(Box::new(Listing { path: workspace.directory(path.as_deref())?, workspace: workspace.clone() }))
+        Ok(Box::new(DirectoryListing { path: workspace.directory(path.as_deref())?, workspace: workspace.clone() }))
     }
 }
 
-struct Listing {
+struct DirectoryListing {
     path: PathBuf,
     workspace: Workspace,
 }
 
-impl Call for Listing {
+impl Call for DirectoryListing {
     fn action(&self) -> String {
         format!("ls {}", path::show(&self.workspace.cwd, &self.path))
     }

@@ -1,4 +1,4 @@
-//! What a session's model has seen of files: which content, so that none that it does not know is overwritten; and which whole
+//! Files that a session's model has seen: which content, so that no unknown content is overwritten; and which whole
 //! outputs its results named, so that it may read those.
 //!
 //! In memory, by session; after a restart of the daemon a file counts as unread.
@@ -33,7 +33,7 @@ pub(super) type Hash = [u8; 32];
 /// The contents that one session has seen; all clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    inner: Arc<Mutex<Inner>>,
+    inner: Arc<Mutex<SeenState>>,
     writers: Writers,
     /// The session, as other sessions are told of it.
     who: Arc<str>,
@@ -44,11 +44,11 @@ pub struct Seen {
 pub struct Writers(Arc<Mutex<LastWrites>>);
 
 /// For each file the hash of its last content, and who wrote that.
-type LastWrites = HashMap<PathBuf, Writing>;
+type LastWrites = HashMap<PathBuf, LastWrite>;
 
 /// The last time that a file was written.
 #[derive(Clone, Debug)]
-struct Writing {
+struct LastWrite {
     hash: Hash,
     who: Arc<str>,
     at: Instant,
@@ -68,7 +68,7 @@ impl Writers {
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct SeenState {
     files: HashMap<PathBuf, Hash>,
     outputs: HashMap<PathBuf, BlobId>,
 }
@@ -82,7 +82,7 @@ impl PartialEq for Seen {
 impl Eq for Seen {}
 
 impl Seen {
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, SeenState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -111,7 +111,7 @@ impl Seen {
         let what = text::head(diff.unwrap_or_default(), MAX_WHAT).into();
         let mut writers = self.writers.map();
         make_room(&mut writers, MAX_FILES);
-        let own = Writing { hash, who: self.who.clone(), at: Instant::now(), what };
+        let own = LastWrite { hash, who: self.who.clone(), at: Instant::now(), what };
         let before = writers.insert(path.to_path_buf(), own)?;
         if before.who == self.who || before.at.elapsed() > LATELY {
             return None;

@@ -1,4 +1,4 @@
-//! What tools, their calls and their results are: the ground of the room.
+//! Tools, their calls and their results: the bottom of the room.
 
 use std::collections::BTreeSet;
 use std::future::Future;

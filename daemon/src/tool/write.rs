@@ -60,17 +60,17 @@ impl Tool for Write {
 
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
         let Args { path, content } = args::parse(input)?;
-        Ok(Box::new(Writing { path: workspace.absolute(&path)?, content, workspace: workspace.clone() }))
+        Ok(Box::new(PreparedWrite { path: workspace.absolute(&path)?, content, workspace: workspace.clone() }))
     }
 }
 
-struct Writing {
+struct PreparedWrite {
     path: PathBuf,
     content: String,
     workspace: Workspace,
 }
 
-impl Call for Writing {
+impl Call for PreparedWrite {
     fn action(&self) -> String {
         format!("write {}", path::show(&self.workspace.cwd, &self.path))
     }
@@ -110,7 +110,7 @@ impl Call for Writing {
     }
 }
 
-impl Writing {
+impl PreparedWrite {
     fn write(&self, target: &Path, blobs: &Blobs) -> io::Result<ToolOutput> {
         if !self.workspace.cwd.is_dir() {
             // Its directories are not to be made again.

@@ -38,7 +38,7 @@ pub(super) enum Off {
 }
 
 /// Models of a family (any, if empty) from a version on; the first match counts.
-struct Row(&'static str, (u8, u8), Claude);
+struct ClaudeRow(&'static str, (u8, u8), Claude);
 
 const NOTHING: Claude = Claude { form: Form::Nothing, off: Off::Disabled, xhigh: false, forced: true };
 const BUDGET: Claude = Claude { form: Form::Budget, ..NOTHING };
@@ -47,17 +47,17 @@ const CURRENT: Claude = Claude { xhigh: true, ..ADAPTIVE };
 const ALWAYS: Claude = Claude { off: Off::Never, ..CURRENT };
 const UNFORCED: Claude = Claude { forced: false, ..ALWAYS };
 
-const ROWS: &[Row] = &[
-    Row("opus", (5, 5), UNFORCED),
-    Row("fable", (5, 1), UNFORCED),
-    Row("mythos", (5, 1), UNFORCED),
-    Row("fable", (0, 0), ALWAYS),
-    Row("mythos", (0, 0), ALWAYS),
-    Row("sonnet", (5, 5), Claude { off: Off::BetweenTools, ..CURRENT }),
-    Row("", (4, 7), CURRENT),
-    Row("", (4, 6), ADAPTIVE),
-    Row("", (3, 7), BUDGET),
-    Row("", (0, 0), NOTHING),
+const ROWS: &[ClaudeRow] = &[
+    ClaudeRow("opus", (5, 5), UNFORCED),
+    ClaudeRow("fable", (5, 1), UNFORCED),
+    ClaudeRow("mythos", (5, 1), UNFORCED),
+    ClaudeRow("fable", (0, 0), ALWAYS),
+    ClaudeRow("mythos", (0, 0), ALWAYS),
+    ClaudeRow("sonnet", (5, 5), Claude { off: Off::BetweenTools, ..CURRENT }),
+    ClaudeRow("", (4, 7), CURRENT),
+    ClaudeRow("", (4, 6), ADAPTIVE),
+    ClaudeRow("", (3, 7), BUDGET),
+    ClaudeRow("", (0, 0), NOTHING),
 ];
 
 /// The options of `model`, in any provider's spelling; the format's defaults if it is not a Claude.
@@ -69,8 +69,9 @@ pub(super) fn named(model: &str) -> Claude {
     let version = parts.iter().enumerate().find_map(|(n, part)| Some((n, number(part)?)));
     // Names without a version mean the latest.
     let version = version.map_or((u8::MAX, 0), |(n, major)| (major, parts.get(n + 1).and_then(number).unwrap_or(0)));
-    let fits = |Row(family, from, _): &&Row| (family.is_empty() || parts.contains(family)) && version >= *from;
-    ROWS.iter().find(fits).map_or(CURRENT, |Row(.., claude)| *claude)
+    let fits =
+        |ClaudeRow(family, from, _): &&ClaudeRow| (family.is_empty() || parts.contains(family)) && version >= *from;
+    ROWS.iter().find(fits).map_or(CURRENT, |ClaudeRow(.., claude)| *claude)
 }
 
 #[cfg(test)]

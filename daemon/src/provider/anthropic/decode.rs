@@ -20,7 +20,7 @@ pub(super) const MAX_OPEN: usize = 64;
 pub(super) struct MessagesDecoder {
     answer: ResponseBuilder,
     /// The open blocks, newest last.
-    open: VecDeque<Open>,
+    open: VecDeque<OpenBlock>,
     stop_seen: bool,
     window_exceeded: bool,
     counts: Counts,
@@ -31,7 +31,7 @@ pub(super) struct MessagesDecoder {
 
 /// A block that the provider has started.
 #[derive(Debug)]
-struct Open {
+struct OpenBlock {
     /// The provider's index.
     index: u64,
     /// Its index in the answer; text and thinking get one with their first piece.
@@ -56,7 +56,7 @@ struct MessagesEvent<'a> {
     #[serde(default)]
     index: u64,
     #[serde(borrow)]
-    delta: Option<Delta<'a>>,
+    delta: Option<BlockDelta<'a>>,
     content_block: Option<Value>,
     message: Option<Value>,
     usage: Option<Value>,
@@ -64,7 +64,7 @@ struct MessagesEvent<'a> {
 }
 
 #[derive(Default, Deserialize)]
-struct Delta<'a> {
+struct BlockDelta<'a> {
     #[serde(borrow)]
     text: Option<Text<'a>>,
     #[serde(borrow)]
@@ -179,15 +179,15 @@ impl MessagesDecoder {
         if self.open.len() >= MAX_OPEN {
             self.open.pop_front();
         }
-        self.open.push_back(Open { index, place });
+        self.open.push_back(OpenBlock { index, place });
         let start = |text: String| (!text.is_empty()).then_some(Text(text.into()));
         if place.is_none() {
             let (text, thinking, signature) = (start(text_start), start(thinking_start), start(signature));
-            self.delta(index, &Delta { text, thinking, signature, ..Delta::default() }, out);
+            self.delta(index, &BlockDelta { text, thinking, signature, ..BlockDelta::default() }, out);
         }
     }
 
-    fn delta(&mut self, index: u64, delta: &Delta<'_>, out: &mut Vec<StreamEvent>) {
+    fn delta(&mut self, index: u64, delta: &BlockDelta<'_>, out: &mut Vec<StreamEvent>) {
         if let Some(Text(piece)) = &delta.text
             && let Some(place) = self.place(index, piece, || BlockBuilder::Text(String::new()))
         {
@@ -214,7 +214,7 @@ impl MessagesDecoder {
             self.answer.touch(place);
         }
         if let Some(Text(piece)) = &delta.partial_json
-            && let Some(Open { place: Some(place), .. }) = self.open.iter().rev().find(|open| open.index == index)
+            && let Some(OpenBlock { place: Some(place), .. }) = self.open.iter().rev().find(|open| open.index == index)
         {
             self.answer.append_arguments(*place, piece, out);
         }

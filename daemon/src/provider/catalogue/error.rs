@@ -20,7 +20,7 @@ pub enum ResolveError {
         "the provider `{provider}` has no default model: write `{provider}/MODEL`, or set `model` in [providers.{provider}]"
     )]
     NoDefault {
-        /// The provider.
+        /// Its name in the configuration.
         provider: String,
     },
     /// No provider has this name.
@@ -34,7 +34,7 @@ pub enum ResolveError {
     /// The provider is configured, and no person has confirmed all of it.
     #[error("the provider `{provider}` is not in force: its configuration waits until you confirm it")]
     Unconfirmed {
-        /// The provider.
+        /// Its name in the configuration.
         provider: String,
     },
     /// The provider's address is unknown.
@@ -42,7 +42,7 @@ pub enum ResolveError {
         "the provider `{provider}` has no address: set `base_url` in [providers.{provider}], such as \"{example}\""
     )]
     NoAddress {
-        /// The provider.
+        /// Its name in the configuration.
         provider: String,
         /// An address with a placeholder.
         example: String,
@@ -54,7 +54,7 @@ pub enum ResolveError {
         if *.vertex { "" } else { "choose a model from Gemini 3 on, or " }
     )]
     HostedApart {
-        /// The provider.
+        /// Its name in the configuration.
         provider: String,
         /// The model there.
         model: String,
@@ -66,13 +66,13 @@ pub enum ResolveError {
     /// The provider takes no key.
     #[error("the provider `{provider}` needs no key")]
     Keyless {
-        /// The provider.
+        /// Its name in the configuration.
         provider: String,
     },
     /// A value of the user's own is missing.
     #[error("`{field}` of the provider `{provider}` needs a value: set {variable}")]
     FieldMissing {
-        /// The provider.
+        /// Its name in the configuration.
         provider: String,
         /// The header or query parameter.
         field: String,
@@ -82,7 +82,7 @@ pub enum ResolveError {
     /// The key is missing.
     #[error("the provider `{provider}` needs a key: set {variable}, or store it with `linger key set {provider}`")]
     KeyMissing {
-        /// The provider.
+        /// Its name in the configuration.
         provider: String,
         /// The variable that holds it.
         variable: String,

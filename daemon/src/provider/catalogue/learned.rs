@@ -1,4 +1,4 @@
-//! What the catalogue learns while it is used: providers' lists, and what errors teach.
+//! Facts that the catalogue learns while it is used, from providers' lists and from errors.
 //!
 //! Deliberately absent: asking, which takes time ([`crate::provider::lister`]).
 

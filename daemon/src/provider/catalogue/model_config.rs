@@ -19,13 +19,13 @@ pub struct ModelConfig {
     pub context_window: Option<u64>,
     /// [`ModelInfo::max_output`].
     pub max_output: Option<u64>,
-    /// [`Price::input`].
+    /// US dollars per million input tokens, as [`Price::input`].
     pub input_price: Option<f64>,
-    /// [`Price::output`].
+    /// US dollars per million output tokens, as [`Price::output`].
     pub output_price: Option<f64>,
-    /// [`Price::cache_read`].
+    /// US dollars per million tokens read from the cache, as [`Price::cache_read`].
     pub cache_read_price: Option<f64>,
-    /// [`Price::cache_write`].
+    /// US dollars per million tokens written to the cache, as [`Price::cache_write`].
     pub cache_write_price: Option<f64>,
     /// [`ModelInfo::effort`].
     pub effort: Option<Effort>,

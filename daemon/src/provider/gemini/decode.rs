@@ -49,7 +49,7 @@ struct Chunk<'a> {
 #[serde(rename_all = "camelCase")]
 struct Candidate<'a> {
     #[serde(borrow)]
-    content: Option<Content<'a>>,
+    content: Option<CandidateContent<'a>>,
     #[serde(borrow)]
     finish_reason: Option<Text<'a>>,
     #[serde(borrow)]
@@ -58,7 +58,7 @@ struct Candidate<'a> {
 }
 
 #[derive(Deserialize)]
-struct Content<'a> {
+struct CandidateContent<'a> {
     #[serde(borrow)]
     parts: Option<Vec<&'a RawValue>>,
 }
@@ -72,11 +72,11 @@ struct ContentPart<'a> {
     #[serde(borrow)]
     thought_signature: Option<Text<'a>>,
     #[serde(borrow)]
-    function_call: Option<Call<'a>>,
+    function_call: Option<FunctionCall<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Call<'a> {
+struct FunctionCall<'a> {
     #[serde(borrow)]
     id: Option<Text<'a>>,
     #[serde(borrow)]
@@ -214,7 +214,7 @@ impl GeminiDecoder {
         }
     }
 
-    fn call(&mut self, call: Call<'_>, signature: Option<&str>, out: &mut Vec<StreamEvent>) {
+    fn call(&mut self, call: FunctionCall<'_>, signature: Option<&str>, out: &mut Vec<StreamEvent>) {
         let text = |text: Option<Text<'_>>| text.unwrap_or_default().0.into_owned();
         let (id, name) = (text(call.id), text(call.name));
         let raw = call.args.map_or("", RawValue::get);

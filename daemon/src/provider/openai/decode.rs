@@ -50,7 +50,7 @@ const MAX_DETAILS: usize = 10_000;
 #[derive(Deserialize)]
 struct Chunk<'a> {
     #[serde(borrow)]
-    choices: Option<Vec<Option<Choice<'a>>>>,
+    choices: Option<Vec<Option<StreamedChoice<'a>>>>,
     usage: Option<Value>,
     error: Option<Value>,
     /// MiniMax's.
@@ -58,19 +58,19 @@ struct Chunk<'a> {
 }
 
 #[derive(Deserialize)]
-struct Choice<'a> {
+struct StreamedChoice<'a> {
     #[serde(borrow)]
-    delta: Option<Delta<'a>>,
+    delta: Option<MessageDelta<'a>>,
     /// In place of `delta` with servers that do not stream, or stream whole messages.
     #[serde(borrow)]
-    message: Option<Delta<'a>>,
+    message: Option<MessageDelta<'a>>,
     #[serde(borrow)]
     finish_reason: Option<Text<'a>>,
     error: Option<Value>,
 }
 
 #[derive(Deserialize)]
-struct Delta<'a> {
+struct MessageDelta<'a> {
     /// A string, or a list of parts.
     #[serde(borrow)]
     content: Option<&'a RawValue>,
@@ -182,7 +182,7 @@ impl Decoder for ChatDecoder {
 }
 
 impl ChatDecoder {
-    fn delta(&mut self, delta: Delta<'_>, out: &mut Vec<StreamEvent>) {
+    fn delta(&mut self, delta: MessageDelta<'_>, out: &mut Vec<StreamEvent>) {
         match (delta.reasoning_content, delta.reasoning) {
             (Some(Text(piece)), _) if !piece.is_empty() => self.reasoning("reasoning_content", &piece, out),
             (_, Some(Text(piece))) if !piece.is_empty() => self.reasoning("reasoning", &piece, out),

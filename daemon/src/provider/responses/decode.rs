@@ -18,12 +18,12 @@ use super::hosted::{self, HostedItem};
 pub(super) struct ResponsesDecoder {
     answer: ResponseBuilder,
     /// The items so far, by the provider's index.
-    items: BTreeMap<u64, Item>,
+    items: BTreeMap<u64, OutputItem>,
 }
 
 /// An item of the answer.
 #[derive(Debug, Default)]
-struct Item {
+struct OutputItem {
     /// Its block; text and thinking get one with their first piece.
     place: Option<usize>,
     /// The latest part of its summary or text.
@@ -115,7 +115,7 @@ impl Decoder for ResponsesDecoder {
 
 impl ResponsesDecoder {
     /// The item with this index, created if new.
-    fn item(&mut self, index: u64) -> &mut Item {
+    fn item(&mut self, index: u64) -> &mut OutputItem {
         self.items.entry(index).or_default()
     }
 

@@ -1,4 +1,4 @@
-//! What a model is asked in one step: the context, the tools, and how to answer.
+//! The request to a model in one step: the context, the tools, and how to answer.
 
 use std::collections::BTreeMap;
 

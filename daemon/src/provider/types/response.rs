@@ -1,4 +1,4 @@
-//! What a model answers: the events of a stream, and the whole answer that ends it.
+//! A model's answer: the events of a stream, and the whole answer that ends it.
 
 use linger_protocol::message::{ContentBlock, HostedPart, HostedTool, Usage};
 
@@ -25,7 +25,7 @@ pub enum StreamEvent {
     Call {
         /// Index in [`Response::content`].
         block: u32,
-        /// The tool.
+        /// The tool's name, as the model wrote it.
         name: String,
         /// The next piece of the block; never empty.
         text: String,

@@ -1,18 +1,19 @@
 //! When a person is notified: a question waits, or a turn has ended, and no terminal of a person is attached.
 //!
-//! A question is told once, and once more after a while. What a person saw at a terminal counts as told when they leave.
+//! A question is announced once, and once more after a while. Questions that a person saw at a terminal count as announced when
+//! they leave.
 
 use linger_protocol::question::Subject;
 use linger_protocol::variable::{DESKTOP, IN_MEMORY, MAX_VALUE};
 
 use super::*;
-use crate::session::env::attention::{About, News, due, page};
+use crate::session::env::attention::{News, NotificationSubject, due, page};
 use crate::session::state::Turn;
 use crate::sys::task;
 
 /// Notifications of people, as far as they are in memory.
 #[derive(Default)]
-pub(super) struct Attending {
+pub(super) struct Attendance {
     /// Whether a terminal of a person was attached, and its leaving was not noticed yet.
     attended: bool,
     /// Where the desktop of the last client is.
@@ -21,14 +22,14 @@ pub(super) struct Attending {
     not_before: Option<Instant>,
 }
 
-impl Attending {
+impl Attendance {
     /// Whether a terminal of a person was attached, and its leaving was not noticed yet.
     pub(super) fn has_person(&self) -> bool {
         self.attended
     }
 
     /// Takes the variables of a client that say where its desktop is; all others are forgotten.
-    pub(super) fn bring(&mut self, env: &BTreeMap<String, String>) {
+    pub(super) fn set_desktop(&mut self, env: &BTreeMap<String, String>) {
         let brought = DESKTOP.iter().filter_map(|name| Some(((*name).to_owned(), env.get(*name)?.clone())));
         let brought: BTreeMap<_, _> = brought.filter(|(_, value)| value.len() <= MAX_VALUE).collect();
         if !brought.is_empty() {
@@ -40,7 +41,7 @@ impl Attending {
 impl Actor {
     /// A terminal of a person attaches; it does so until the receiver is dropped.
     pub(super) fn person_attached(&mut self) -> tokio::sync::watch::Receiver<()> {
-        self.attending.attended = true;
+        self.attendance.attended = true;
         // Kept if the daemon dies before it has left.
         self.env.attention.has_read(&self.id, self.state.progress.head);
         self.log.person()
@@ -48,7 +49,7 @@ impl Actor {
 
     /// The last terminal of a person has left.
     pub(super) fn person_left(&mut self) {
-        self.attending.attended = false;
+        self.attendance.attended = false;
         self.env.attention.has_read(&self.id, self.state.progress.head);
         let seen = self.waiting_questions();
         if !seen.is_empty() {
@@ -77,7 +78,7 @@ impl Actor {
         let now = clock::now();
         let (at, _) = due(&waiting, &self.env.attention.note(&self.id), config.attention.again_after_ms, now)?;
         let at = Instant::now().checked_add(Duration::from_millis(at.saturating_sub(now)))?;
-        Some(self.attending.not_before.map_or(at, |least| at.max(least)))
+        Some(self.attendance.not_before.map_or(at, |least| at.max(least)))
     }
 
     /// Notifies a person of the questions of the turn.
@@ -86,7 +87,7 @@ impl Actor {
             return;
         }
         if let Err(later) = self.env.attention.admit() {
-            self.attending.not_before = Some(later);
+            self.attendance.not_before = Some(later);
             return;
         }
         let waiting = self.waiting_questions();
@@ -105,9 +106,9 @@ impl Actor {
     /// Notifies a person of the end of a turn, if no client reads of it: a child's parent does.
     pub(super) fn notify_of_end(&mut self, reason: StopReason, compacts: bool) {
         // A plan that is ready is a question.
-        let goes_on =
+        let continues =
             self.state.turn.is_some() || self.state.identity.parent.is_some() || !self.waiting_questions().is_empty();
-        if goes_on || compacts || reason == StopReason::Cancelled || self.log.readers() > 0 || self.id.is_daemon() {
+        if continues || compacts || reason == StopReason::Cancelled || self.log.readers() > 0 || self.id.is_daemon() {
             return;
         }
         let Ok(config) = self.env.config.current() else { return };
@@ -124,7 +125,7 @@ impl Actor {
     fn notify(&self, news: News, asked: &[QuestionId]) {
         let Ok(config) = self.env.config.current() else { return };
         let committed = self.flush();
-        let about = About {
+        let about = NotificationSubject {
             session: self.id.clone(),
             label: self.state.settings.name.clone().unwrap_or_else(|| self.id.to_string()),
             title: self.state.title.title.clone().unwrap_or_default(),
@@ -133,7 +134,7 @@ impl Actor {
         // No secret of the session's tools, and nothing of its directory.
         let mut env = BTreeMap::clone(&self.workspace.env);
         env.retain(|_, value| value != IN_MEMORY);
-        env.extend(self.attending.desktop.clone());
+        env.extend(self.attendance.desktop.clone());
         let mut spawn = self.workspace.spawn(self.env.calls.children.clone(), Some(self.id.clone()));
         (spawn.env, spawn.cwd) = (Arc::new(env), Path::new("/").to_path_buf());
         let attention = self.env.attention.clone();

@@ -1,5 +1,5 @@
-//! Commands in the background: their starts and ends become events, and the model is told of their ends, and of what a user
-//! undid, before its next step.
+//! Commands in the background: their starts and ends become events. Before its next step the model gets the news: ended commands,
+//! undone changes, and the mode.
 
 use linger_protocol::event::{Asks, BackgroundEnded};
 
@@ -9,13 +9,13 @@ use crate::tool::Invalid;
 use crate::tool::background::{self, Ended, Report, Start};
 
 /// The commands in the background; they end with the actor.
-pub(super) struct Background {
+pub(super) struct BackgroundJobs {
     jobs: Jobs,
     /// Starts that are wanted, and ends.
     reports: mpsc::UnboundedReceiver<Box<Report>>,
 }
 
-impl Background {
+impl BackgroundJobs {
     /// The next start that is wanted, or end.
     pub(super) async fn next(&mut self) -> Option<Box<Report>> {
         self.reports.recv().await
@@ -42,7 +42,7 @@ impl Background {
     }
 }
 
-impl Default for Background {
+impl Default for BackgroundJobs {
     fn default() -> Self {
         let (jobs, reports) = Jobs::new();
         Self { jobs, reports }
@@ -81,14 +81,15 @@ impl Actor {
         tracing::info!(target: "tool", session = %self.id, background = %id, command = start.command, "started");
         let (background, call_id, command) = (id.clone(), start.call.clone(), start.shown());
         let draft = self.in_turn(EventBody::BackgroundStarted { background, call_id, command });
-        let (done, committed) = oneshot::channel();
-        self.append(vec![draft], Vec::new(), true, Some(done));
+        let committed = self.append_synced(vec![draft], None);
         self.background.jobs.begin(id, start, async move { matches!(committed.await, Ok(Ok(()))) });
     }
 
     fn background_ended(&mut self, background: BackgroundId, ended: Ended) {
         let Ended { exit, reason, last_words: output, whole, ms } = ended;
-        whole.iter().for_each(|whole| self.workspace.seen.output(whole));
+        if let Some(whole) = &whole {
+            self.workspace.seen.output(whole);
+        }
         tracing::info!(target: "result", session = %self.id, %background, ms, ?exit, reason, "ended");
         let (file, blob) = (whole.as_ref().and_then(Held::path), whole.as_ref().map(|held| held.id().clone()));
         let body = EventBody::BackgroundEnded(BackgroundEnded { background, exit, reason, output, file, blob, ms });

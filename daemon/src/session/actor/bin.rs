@@ -27,19 +27,14 @@ impl Actor {
         self.env.forget_secrets(&self.id);
         tracing::info!(target: "session", session = %self.id, "put into the bin");
         let outcome = self.remember(key, &());
-        let (done, committed) = oneshot::channel();
         let draft = Draft::new(EventBody::bin_changed(true, None));
-        self.append(vec![draft], outcome.into_iter().collect(), true, Some(done));
+        let committed = self.append_synced(vec![draft], outcome);
         respond_when(reply, committed, ());
     }
 
     /// Takes the session out of the bin, under its name or, where that is taken, the name with a number.
     pub(super) async fn take_out(&mut self, key: Option<Key>, reply: Reply<session::OutOfBin>) {
-        match self.outcome::<session::OutOfBin>(key.as_ref()).await {
-            Ok(None) => {}
-            Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
-            Err(error) => return respond(reply, Err(error)),
-        }
+        let Some(reply) = self.if_new(key.as_ref(), reply).await else { return };
         if self.state.settings.binned_at.is_none() {
             let idle = RpcError::new(Code::Idle, format!("session {} is not in the bin", self.id));
             return respond(reply, Err(idle.hint("`linger ls --bin` lists what is there")));
@@ -52,9 +47,8 @@ impl Actor {
         let back = session::OutOfBin { name: name.clone() };
         tracing::info!(target: "session", session = %self.id, "taken out of the bin");
         let outcome = self.remember(key, &back);
-        let (done, committed) = oneshot::channel();
         let draft = Draft::new(EventBody::bin_changed(false, name));
-        self.append(vec![draft], outcome.into_iter().collect(), true, Some(done));
+        let committed = self.append_synced(vec![draft], outcome);
         respond_holding(reply, committed, back, guard);
     }
 

@@ -29,7 +29,7 @@ impl ClosingCheckpoint {
 
 impl Actor {
     /// Has the checkpoint taken that an interrupted call lacks, unless a turn runs: that does it before anything else.
-    pub(super) fn tend_checkpoint(&mut self) {
+    pub(super) fn start_checkpoint(&mut self) {
         // A turn that is about to run does it itself.
         let runs =
             self.state.turn.as_ref().is_some_and(|turn| !turn.wait.offered) || !matches!(self.phase, Phase::Idle);

@@ -1,4 +1,4 @@
-//! Children: what a call gets to make one, how they get on, and following those whose call has ended.
+//! Children: their settings, their progress, and following those whose call has ended.
 //!
 //! A call follows its child itself. The actor follows those that work in the background, whose result becomes a prompt, and those
 //! whose call was cut off: these are cancelled, and their costs still count. It does so after a restart too; its followers end with
@@ -12,7 +12,7 @@ use linger_protocol::session::Create;
 
 use super::*;
 use crate::agent::role::stricter;
-use crate::session::delegate::follow::{Follower, Seen, asked};
+use crate::session::delegate::follow::{Follower, send};
 use crate::session::delegate::{answer, cancel};
 use crate::sys::task;
 use crate::tool::ToolOutput;
@@ -25,17 +25,22 @@ pub(super) struct Followers {
 }
 
 impl Actor {
-    /// Gives a call what it needs to make a child, or the one that it has.
-    pub(super) fn delegate(&mut self, call: &CallId, background: bool, reply: oneshot::Sender<Result<Basis, String>>) {
+    /// Gives a call the settings of its child, or the child that it has.
+    pub(super) fn delegate(
+        &mut self,
+        call: &CallId,
+        background: bool,
+        reply: oneshot::Sender<Result<ChildSettings, String>>,
+    ) {
         let basis = self.basis(call, background);
-        if let (Some(running), Ok(Basis { known: None, .. })) = (self.running_mut(), &basis) {
+        if let (Some(running), Ok(ChildSettings { known: None, .. })) = (self.running_mut(), &basis) {
             running.begin_delegating(call.clone());
         }
         // A stopped turn does not wait for the reply.
         let _gone = reply.send(basis);
     }
 
-    fn basis(&self, call: &CallId, background: bool) -> Result<Basis, String> {
+    fn basis(&self, call: &CallId, background: bool) -> Result<ChildSettings, String> {
         let known = self.state.children.under_way.iter().find(|child| child.call_id == *call).cloned();
         if known.is_none() {
             self.may_delegate(background)?;
@@ -54,7 +59,7 @@ impl Actor {
         };
         let (model, mode, depth) =
             (self.state.settings.model.clone(), self.state.settings.mode, self.state.task.depth() + 1);
-        Ok(Basis { create, model, mode, depth, known })
+        Ok(ChildSettings { create, model, mode, depth, known })
     }
 
     /// Checks the limits; the error is for the model.
@@ -68,7 +73,7 @@ impl Actor {
             return Err("not run: an agent may not delegate in the background; wait for the result".to_owned());
         }
         let of_turn = self.state.turn.as_ref().map_or(0, |turn| turn.delegated as usize);
-        let under_way = self.running().map_or(0, Running::delegating);
+        let under_way = self.running().map_or(0, RunningTurn::delegating);
         if of_turn + under_way >= limits.per_turn as usize {
             return Err(format!("not run: a turn may delegate {} tasks; do the rest yourself", limits.per_turn));
         }
@@ -85,10 +90,10 @@ impl Actor {
             running.end_delegating(&update.call_id);
         }
         // It has no task until this is on disk.
-        let (sync, is_first) = (update.status == ChildStatus::Started, update.status == ChildStatus::Started);
+        let is_first = update.status == ChildStatus::Started;
         let draft = self.in_turn(EventBody::ChildUpdated(update));
         let (done, committed) = oneshot::channel();
-        self.append(vec![draft], Vec::new(), sync, Some(done));
+        self.append(vec![draft], Vec::new(), is_first, Some(done));
         let is_spent = self.is_over_budget();
         if !is_first {
             // A stopped turn does not wait for the reply.
@@ -106,7 +111,7 @@ impl Actor {
     /// Hears of a child whose call has ended: its result becomes a prompt, in the transaction of its end. In the bin it is only
     /// recorded.
     pub(super) fn child_report(&mut self, report: ChildReport, reply: Reply<()>) {
-        let ChildReport { update, said } = report;
+        let ChildReport { update, message } = report;
         if self.state.children.get(&update.child).is_none() {
             return respond(reply, Ok(()));
         }
@@ -117,25 +122,10 @@ impl Actor {
         let by = format!("agent {} in session {child}", update.agent);
         let mut drafts = vec![Draft::new(EventBody::ChildUpdated(update))];
         let is_binned = self.state.settings.binned_at.is_some();
-        if let (Some(said), true) = (said, is_finished && is_wanted && !is_binned) {
-            let prompt = PromptId(format!("p{}", self.state.progress.counts.prompts + 1));
-            let content = vec![ContentBlock::text(said)];
-            let (when, by, child) = (When::Queue, Some(by), Some(child.clone()));
-            let (process, compact, schema, until, command) = (None, false, None, None, None);
-            let accepted = EventBody::PromptAccepted(PromptAccepted {
-                prompt,
-                content,
-                when,
-                by,
-                process,
-                compact,
-                schema,
-                until,
-                command,
-                child,
-                runs: Vec::new(),
-                limit: None,
-            });
+        if let (Some(message), true) = (message, is_finished && is_wanted && !is_binned) {
+            let content = vec![ContentBlock::text(message)];
+            let accepted = self.next_prompt(content, When::Queue, &Author { name: by, process: None });
+            let accepted = EventBody::PromptAccepted(PromptAccepted { child: Some(child.clone()), ..accepted });
             drafts.push(Draft::new(accepted));
         }
         let (done, committed) = oneshot::channel();
@@ -170,7 +160,7 @@ impl Actor {
     }
 
     /// Follows the children whose call has ended.
-    pub(super) fn tend_children(&mut self) {
+    pub(super) fn follow_children(&mut self) {
         if self.state.children.under_way.is_empty() || matches!(self.phase, Phase::Failed(..)) {
             return;
         }
@@ -195,7 +185,7 @@ impl Actor {
         while self.followers.tasks.try_join_next().is_some() {}
         let (env, host, parent) = (self.env.clone(), self.host.clone(), self.id.clone());
         let workspace = self.workspace.clone();
-        self.followers.tasks.spawn(async move { follow(&env, &host, (parent, workspace), child, is_off).await });
+        self.followers.tasks.spawn(async move { follow(&env, &host, parent, workspace, child, is_off).await });
     }
 
     /// Whether the session has spent its budget.
@@ -204,12 +194,12 @@ impl Actor {
     }
 
     /// How the turn ends, if it is the task of a child whose budget is spent: its parent decides what comes of that.
-    pub(super) fn out_of_budget(&self) -> Option<Ending> {
+    pub(super) fn out_of_budget(&self) -> Option<TurnEnding> {
         self.state.task.delegated.as_ref()?;
         let is_task = self.state.turn.as_ref().is_some_and(|turn| turn.id.0 == FIRST_TURN);
         let asked = self.state.progress.budget.question(&self.state.progress.usage, false).filter(|_| is_task)?;
         let detail = asked.trim_end_matches("; go on?").to_owned();
-        Some(Ending { detail: Some(detail), ..Ending::plain(StopReason::Error) })
+        Some(TurnEnding { detail: Some(detail), ..TurnEnding::plain(StopReason::Error) })
     }
 }
 
@@ -223,14 +213,15 @@ const FIRST_TURN: &str = "t1";
 async fn follow(
     env: &Arc<Env>,
     host: &Arc<dyn Host>,
-    (parent, workspace): (SessionId, Arc<Workspace>),
+    parent: SessionId,
+    workspace: Arc<Workspace>,
     mut update: ChildUpdate,
     is_off: bool,
 ) {
-    let tell = async |update: &ChildUpdate, said: Option<String>| {
-        let report = ChildReport { update: update.clone(), said };
+    let tell = async |update: &ChildUpdate, message: Option<String>| {
+        let report = ChildReport { update: update.clone(), message };
         // The parent is gone, or the next daemon hears of it.
-        let _told = asked(host, &parent, |reply| Command::Child(Box::new(report.clone()), reply)).await;
+        let _told = send(host, &parent, |reply| Command::Child(Box::new(report.clone()), reply)).await;
     };
     let mut follower = match Follower::attach(&env.store, host, &update.child).await {
         Ok(follower) => follower,
@@ -245,19 +236,19 @@ async fn follow(
         follower.cancel();
     }
     if is_off && !follower.has_task() {
-        follower.tidy().await;
+        follower.remove_worktree().await;
         update.status = ChildStatus::Finished;
         return tell(&update, None).await;
     }
     if follower.lacks_task() {
         // Its call was cut off before, and gives it none any more.
-        follower.tidy().await;
+        follower.remove_worktree().await;
         update.status = ChildStatus::Finished;
         let output = ToolOutput::error("[it never got its task]");
         return tell(&update, Some(answer::later(&update, &output))).await;
     }
     loop {
-        if follower.next(&mut update).await == Seen::Nothing {
+        if !follower.next(&mut update).await {
             continue;
         }
         if update.is_finished() {
@@ -266,9 +257,8 @@ async fn follow(
         tell(&update, None).await;
     }
     let (cwd, own) = follower.form();
-    let place = (&workspace, cwd.as_path());
-    let output = answer::result(&env.policy, place, &update, follower.ending(), own, None).await;
-    let output = answer::with_worktree(output, follower.tidy().await.as_ref());
+    let output = answer::result(&env.policy, &workspace, &cwd, &update, follower.ending(), own, None).await;
+    let output = answer::with_worktree(output, follower.remove_worktree().await.as_ref());
     tell(&update, Some(answer::later(&update, &output))).await;
 }
 

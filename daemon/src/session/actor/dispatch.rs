@@ -1,4 +1,4 @@
-//! What each command and each message of the turn does: one call an arm.
+//! Dispatch of commands and of the turn's messages: one call an arm.
 
 use super::*;
 use linger_protocol::event::ToolStarted;
@@ -7,7 +7,7 @@ use linger_protocol::event::ToolStarted;
 pub(super) const ENDED_BY_USER: &str = "ended by the user";
 
 impl Actor {
-    /// Boxed, as the largest command would otherwise take its room in each idle session.
+    /// Boxed: otherwise each idle session would hold room for the largest command.
     pub(super) fn boxed_command(&mut self, command: Command) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(self.command(command))
     }
@@ -24,8 +24,8 @@ impl Actor {
             command if self.id.is_daemon() && !command.is_for_daemon() => return command.refuse(self.not_for_daemon()),
             command => command,
         };
-        if self.may_be_mended() && !matches!(command, Command::Attach(..) | Command::Pause(_)) {
-            self.mend(true).await;
+        if self.may_resync() && !matches!(command, Command::Attach(..) | Command::Pause(_)) {
+            self.resync(true).await;
         }
         match command {
             Command::Attach(after, person, env, reply) => respond(reply, self.attach(after, person, &env).await),
@@ -49,7 +49,7 @@ impl Actor {
             Command::Continue(asked) => self.resume(asked).await,
             Command::Configured => self.configured(),
             Command::GoBack(back, key, by, reply) => self.go_back(*back, key, by, reply).await,
-            Command::Uncompact(taken, head, key, by, reply) => self.uncompact((taken, head), key, by, reply).await,
+            Command::Uncompact(taken, head, key, by, reply) => self.uncompact(taken, head, key, by, reply).await,
             Command::Diff(asked, reply) => self.diff(asked, reply),
             Command::TidyWorktree(reply) => self.tidy_worktree(reply),
             Command::CommitWorktree(reply) => self.commit_worktree(reply),

@@ -19,7 +19,7 @@ pub(super) fn in_words(rules: &[String]) -> String {
 }
 
 /// Whether the rules of an answer refuse, and the rules, if the answer is one for always.
-pub(super) fn for_always(asked: &QuestionState, answer: &Answer) -> Option<(bool, Vec<String>)> {
+pub(super) fn rules_for_always(asked: &QuestionState, answer: &Answer) -> Option<(bool, Vec<String>)> {
     asked.grant()?;
     let refuses = match Decision::answer(&answer.answer)? {
         Decision::AllowAlways => false,
@@ -35,7 +35,7 @@ fn rules_of(asked: &QuestionState, answer: &Answer) -> Vec<String> {
 
 impl Actor {
     /// Checks the rules that an answer adds: those that it names must be rules that can match, and there must be room for them.
-    pub(super) fn may_last(&self, asked: &QuestionState, answer: &Answer) -> Result<(), RpcError> {
+    pub(super) fn check_rules(&self, asked: &QuestionState, answer: &Answer) -> Result<(), RpcError> {
         let decision = asked.grant().and_then(|_| Decision::answer(&answer.answer)).filter(|decision| decision.lasts());
         let Some(decision) = decision else {
             let named = answer.rules.first();
@@ -59,7 +59,7 @@ impl Actor {
             }
             named.push(rule);
         }
-        self.must_cover(asked, named, decision.allows())?;
+        self.check_coverage(asked, named, decision.allows())?;
         let had = if decision.allows() { &self.state.settings.grants } else { &self.state.settings.denied };
         let rules = rules_of(asked, answer);
         let new: Vec<&String> = rules.iter().filter(|rule| !had.contains(rule)).collect();
@@ -72,7 +72,7 @@ impl Actor {
 
     /// Fails if the rules that an answer names do not decide on the very call that it is for: a mistake, as what was shown does.
     /// Those in force may allow the rest of it. The call of an interrupted turn is not known yet, so any rule is taken then.
-    fn must_cover(&self, asked: &QuestionState, named: Vec<Rule>, allows: bool) -> Result<(), RpcError> {
+    fn check_coverage(&self, asked: &QuestionState, named: Vec<Rule>, allows: bool) -> Result<(), RpcError> {
         let request = self.running().and_then(|running| running.request(&asked.id));
         let Some(request) = request.filter(|_| !named.is_empty()) else { return Ok(()) };
         let texts: Vec<String> = named.iter().map(|rule| format!("`{rule}`")).collect();

@@ -1,7 +1,7 @@
-//! What an answer of a connection with a token may decide.
+//! The limits of an answer that a connection with a token gives.
 //!
-//! It is looked at here and not by the method: the call that waits has its target as it was resolved when it was asked about, which
-//! is the one that runs. Deliberately absent: who has which token.
+//! Checked here and not by the method: only the actor has the waiting call, with the target that was resolved for the question and
+//! that will run. Deliberately absent: who has which token.
 
 use linger_protocol::permission::{Decision, Mode};
 use linger_protocol::question::{Answer, Subject};
@@ -13,7 +13,12 @@ use crate::session::state::QuestionState;
 
 impl Actor {
     /// Fails if an answer decides more than its limit allows.
-    pub(super) fn is_within(&self, limit: AnswerLimit, asked: &QuestionState, answer: &Answer) -> Result<(), RpcError> {
+    pub(super) fn check_limit(
+        &self,
+        limit: AnswerLimit,
+        asked: &QuestionState,
+        answer: &Answer,
+    ) -> Result<(), RpcError> {
         let AnswerLimit::Grant { commands, most } = limit else { return Ok(()) };
         let refuse = |what: String| {
             Err(RpcError::new(Code::NotAllowed, what).hint("answer it in a terminal: `linger inbox` lists what waits"))
@@ -40,10 +45,10 @@ impl Actor {
                 "a token may not add a rule to the configuration: allow it once, or in this session".to_owned(),
             );
         }
-        match commands || self.edits(asked) {
-            true => Ok(()),
-            false => refuse("the token may answer only for calls that change files in the workspace".to_owned()),
+        if commands || self.edits(asked) {
+            return Ok(());
         }
+        refuse("the token may answer only for calls that change files in the workspace".to_owned())
     }
 
     /// Whether a question is about a call that mode `edit` would run by itself: a change of a file in the workspace, and of none that

@@ -83,9 +83,9 @@ use places::PlaceQueue;
 pub use questions::answered_before;
 pub use record::{blob_fold, environment, idle_effort, question_fold, spent, stored, unknown_model};
 use record::{message_of, missing_variables, notice};
-use reply::{CANCELLED_LATER, respond_all, respond_holding, respond_when};
+use reply::{CANCELLED_LATER, respond_all, respond_holding, respond_when, settled};
 pub use requests::add_directories;
-use running::Running;
+use running::RunningTurn;
 use storage::known;
 
 /// How long a stopped turn may take before it is abandoned. Its processes are killed immediately.
@@ -118,7 +118,7 @@ enum Wake {
     /// A checkpoint was taken for a call that was cut off.
     Checkpoint(Option<Checkpoint>),
     /// Git is done.
-    Worked(Option<Box<worktree::Worked>>),
+    GitDone(Option<Box<worktree::GitDone>>),
     /// A person is to be notified.
     Attention,
     /// The last terminal of a person has left.
@@ -127,18 +127,18 @@ enum Wake {
     Idle,
     /// A write failed without a waiting request.
     Broken,
-    Mend,
+    Resync,
 }
 
 enum Phase {
     Idle,
-    Running(Box<Running>),
+    Running(Box<RunningTurn>),
     /// Git works for the session; no turn begins until it is done.
-    Git(Box<worktree::AtGit>),
+    Git(Box<worktree::GitPhase>),
     /// The child was told to stop; what to do afterwards.
     Stopping(JoinHandle<()>, Then),
     /// A write failed; the last wait, the time of the next try, and git if it works meanwhile: its end is recorded then.
-    Failed(Duration, Instant, Option<Box<worktree::AtGit>>),
+    Failed(Duration, Instant, Option<Box<worktree::GitPhase>>),
 }
 
 impl Phase {
@@ -173,14 +173,26 @@ pub struct Actor {
     askers: questions::Askers,
     last_merge: worktree::LastMerge,
     deadlines: unattended::Deadlines,
-    attending: attention::Attending,
+    attendance: attention::Attendance,
     hooks: hooks::RunningHooks,
     titles: titles::Titles,
     checkpoints: checkpoints::ClosingCheckpoint,
-    background: background::Background,
+    background: background::BackgroundJobs,
     /// Keeps the MCP servers that a client brought.
     servers: requests::ClientServers,
     followers: children::Followers,
+}
+
+/// A session that is to be created.
+pub struct NewSession<'a> {
+    /// Its id, which no session had before.
+    pub id: SessionId,
+    /// The variables of its tools.
+    pub variables: &'a BTreeMap<String, String>,
+    /// Where its tools work.
+    pub workspace: Arc<Workspace>,
+    /// The outcome of the request, if that has a key.
+    pub outcome: Option<Fold>,
 }
 
 /// Clears the "cannot write" report of a session when its actor ends.
@@ -206,8 +218,8 @@ impl Actor {
         }
         // The daemon's own log has no directory.
         let cwd = if id.is_daemon() { Path::new("/") } else { &state.identity.cwd };
-        let within = (disk::SHORT_TIMEOUT, state.task.bound_by());
-        let mut workspace = env.workspaces.workspace_within(&id, cwd, variables, within).await;
+        let (limit, bound_by) = (disk::SHORT_TIMEOUT, state.task.bound_by());
+        let mut workspace = env.workspaces.workspace_within(&id, cwd, variables, limit, bound_by).await;
         workspace.notes.is_child = state.identity.parent.is_some();
         let workspace = Arc::new(workspace);
         if !id.is_daemon() {
@@ -217,44 +229,37 @@ impl Actor {
         }
         let log = Log::new(id.clone(), state.progress.head, Vec::new());
         workspace.added.set(&state.settings.directories);
-        let mut actor = Self::new(id, (env, host), log, state, workspace);
+        let mut actor = Self::new(env, host, log, state, workspace);
         actor.configure_servers();
         actor.keep_within_parent().await?;
         if let Err(error) = actor.finish_undo().await {
             tracing::warn!(target: "session", session = %actor.id, %error, "an undo cannot be ended");
         }
-        actor.take_up(recovery::Cause::Restart(actor.env.config.after_restart())).await?;
-        actor.tend_children();
-        actor.tend_checkpoint();
+        actor.recover(recovery::Cause::Restart(actor.env.config.after_restart())).await?;
+        actor.follow_children();
+        actor.start_checkpoint();
         Ok(actor)
     }
 
     /// Creates the actor of a new session and queues its first events; `done` gets the result of the commit.
     pub fn create(
-        shared: (Arc<Env>, Arc<dyn Host>),
-        id: SessionId,
-        (created, said): (EventBody, Vec<EventBody>),
-        (env, workspace): (&BTreeMap<String, String>, Arc<Workspace>),
-        outcome: Option<Fold>,
+        env: Arc<Env>,
+        host: Arc<dyn Host>,
+        new: NewSession<'_>,
+        events: Vec<EventBody>,
         done: oneshot::Sender<Result<(), StoreError>>,
     ) -> Self {
+        let NewSession { id, variables, workspace, outcome } = new;
         let log = Log::new(id.clone(), 0, Vec::new());
-        let environment = environment(env);
-        let mut actor = Self::new(id, shared, log, State::default(), workspace);
-        let folds = std::iter::once(environment).chain(outcome).collect();
+        let mut actor = Self::new(env, host, log, State::default(), workspace);
+        let folds = std::iter::once(environment(variables)).chain(outcome).collect();
         fault::point("actor.create");
-        let drafts = std::iter::once(created).chain(said).map(Draft::new).collect();
-        actor.append(drafts, folds, true, Some(done));
+        actor.append(events.into_iter().map(Draft::new).collect(), folds, true, Some(done));
         actor
     }
 
-    fn new(
-        id: SessionId,
-        (env, host): (Arc<Env>, Arc<dyn Host>),
-        log: Arc<Log>,
-        state: State,
-        workspace: Arc<Workspace>,
-    ) -> Self {
+    fn new(env: Arc<Env>, host: Arc<dyn Host>, log: Arc<Log>, state: State, workspace: Arc<Workspace>) -> Self {
+        let id = log.session.clone();
         let recorded = record::Recorded::new(env.queued_bytes.share());
         Self {
             id,
@@ -270,11 +275,11 @@ impl Actor {
             askers: questions::Askers::default(),
             last_merge: worktree::LastMerge::default(),
             deadlines: unattended::Deadlines::default(),
-            attending: attention::Attending::default(),
+            attendance: attention::Attendance::default(),
             hooks: hooks::RunningHooks::default(),
             titles: titles::Titles::default(),
             checkpoints: checkpoints::ClosingCheckpoint::default(),
-            background: background::Background::default(),
+            background: background::BackgroundJobs::default(),
             servers: requests::ClientServers::default(),
             followers: children::Followers::default(),
         }
@@ -294,8 +299,8 @@ impl Actor {
                 self.fail();
                 match wake {
                     Wake::Command(Some(_)) => {}
-                    Wake::Worked(worked) => {
-                        self.keep_worked(worked);
+                    Wake::GitDone(result) => {
+                        self.keep_git_result(result);
                         continue;
                     }
                     // Other wake-ups belong to the turn that was just dropped.
@@ -311,11 +316,11 @@ impl Actor {
                 Wake::Unanswered => self.deny_unanswered(),
                 Wake::Titled(titled) => self.titled(titled),
                 Wake::Checkpoint(taken) => self.checkpoint_taken(taken),
-                Wake::Worked(worked) if matches!(self.phase, Phase::Failed(..)) => {
-                    self.keep_worked(worked);
-                    self.mend(false).await;
+                Wake::GitDone(result) if matches!(self.phase, Phase::Failed(..)) => {
+                    self.keep_git_result(result);
+                    self.resync(false).await;
                 }
-                Wake::Worked(worked) => Box::pin(self.worked(worked.map(|worked| *worked))).await,
+                Wake::GitDone(result) => Box::pin(self.git_done(result.map(|result| *result))).await,
                 Wake::Attention => self.notify_of_questions(),
                 Wake::Left => self.person_left(),
                 Wake::Stopped => {
@@ -331,8 +336,8 @@ impl Actor {
                         return;
                     }
                 }
-                Wake::Mend if self.env.store.found.of(&self.id).is_some() => return self.give_up(commands),
-                Wake::Mend => self.mend(false).await,
+                Wake::Resync if self.env.store.found.of(&self.id).is_some() => return self.give_up(commands),
+                Wake::Resync => self.resync(false).await,
                 // Handled above.
                 Wake::Broken => {}
             }
@@ -341,7 +346,7 @@ impl Actor {
 
     async fn next_wake(&mut self, commands: &mut Commands) -> Wake {
         let deadline = self.next_deadline();
-        let (due, attended) = (self.attention_due(), self.attending.has_person());
+        let (due, attended) = (self.attention_due(), self.attendance.has_person());
         let may_unload = self.askers.is_empty()
             && self.background.running() == 0
             && self.state.children.under_way.is_empty()
@@ -362,9 +367,9 @@ impl Actor {
                 // A turn that waits for a permission does not notice that its question was never stored.
                 () = self.log.broken() => Wake::Broken,
             },
-            Phase::Git(at_git) => tokio::select! {
+            Phase::Git(git) => tokio::select! {
                 command = commands.recv() => Wake::Command(command),
-                worked = at_git.next() => Wake::Worked(worked),
+                result = git.next() => Wake::GitDone(result),
                 Some(report) = self.background.next() => Wake::Job(report),
                 titled = self.titles.next() => Wake::Titled(titled),
                 taken = self.checkpoints.next() => Wake::Checkpoint(taken),
@@ -377,12 +382,12 @@ impl Actor {
             },
             Phase::Failed(_, until, None) => tokio::select! {
                 command = commands.recv() => Wake::Command(command),
-                () = tokio::time::sleep_until(*until) => Wake::Mend,
+                () = tokio::time::sleep_until(*until) => Wake::Resync,
             },
             // Nothing begins before git is done.
-            Phase::Failed(_, until, Some(at_git)) => tokio::select! {
+            Phase::Failed(_, until, Some(git)) => tokio::select! {
                 command = commands.recv() => Wake::Command(command),
-                worked = async { tokio::time::sleep_until(*until).await; at_git.next().await } => Wake::Worked(worked),
+                result = async { tokio::time::sleep_until(*until).await; git.next().await } => Wake::GitDone(result),
             },
             // A session with readers is not unloaded and has no timer.
             Phase::Idle => tokio::select! {

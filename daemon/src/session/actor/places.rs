@@ -1,13 +1,13 @@
 //! Places in the mailbox: requests take effect in the order in which they arrive, also those that have to be prepared.
 //!
-//! Most requests are one command. One that has to be prepared first (a check that reads the store, a command to expand, a hook to
-//! run) sends [`Command::Enter`] in its stead. When the actor reaches that, the place begins: its holder prepares the request in a
-//! task of its own and sends commands of the place, and what arrives meanwhile is held back until the place ends. So the actor
-//! never waits for a holder, and a slow hook delays its own session only.
+//! Most requests are one command. A request that has to be prepared first (by a check that reads the store, a command to expand, a
+//! hook to run) sends [`Command::Enter`] instead. When the actor reaches it, the place begins: its holder prepares the request in
+//! a task of its own and sends commands of the place, and later requests are held back until the place ends. So the actor never
+//! waits for a holder, and a slow hook delays its own session only.
 //!
-//! A cancel is not held back by a prompt that is being prepared: it refuses that prompt and those behind it. It does not hold back
-//! who attaches or only reads either. A request that copies the session, such as a fork, holds back only a removal once it has read what
-//! it copies. While a cancelled turn stops, prompts and changes wait for its end.
+//! A prompt that is being prepared holds back neither a cancel, which refuses it and those behind it, nor clients that attach or
+//! only read. A request that copies the session, such as a fork, holds back only a removal once it has read what it copies. While a
+//! cancelled turn stops, prompts and changes wait for its end.
 
 use std::collections::VecDeque;
 
@@ -171,8 +171,8 @@ impl Actor {
     }
 
     async fn enter(&mut self, entry: EnterRequest) {
-        if self.may_be_mended() {
-            self.mend(true).await;
+        if self.may_resync() {
+            self.resync(true).await;
         }
         if let Some(error) = self.why_not(&entry) {
             return respond(entry.began, Err(error));
@@ -230,12 +230,12 @@ impl Actor {
         if let PlaceStep::HasRead = step {
             return self.places.has_read(&place);
         }
-        let (command, goes_on) = match step {
+        let (command, stays_open) = match step {
             PlaceStep::Command(command) => (Some(command), true),
             PlaceStep::Last(command) => (Some(command), false),
             PlaceStep::HasRead | PlaceStep::End => (None, false),
         };
-        if !goes_on {
+        if !stays_open {
             self.places.end(&place);
         }
         match command {

@@ -1,9 +1,8 @@
-//! Mode `plan`: what the model is told of it, and the question whether its plan is carried out.
+//! Mode `plan`: the messages to the model about it, and the question whether its plan is carried out.
 //!
 //! The question holds up nothing and is asked with the end of a turn, so it is durable and any client answers it; a person's next
 //! prompt or another mode withdraws it. An answer, the mode and the next prompt are one write.
 
-use linger_protocol::event::PromptAccepted;
 use linger_protocol::permission::Mode;
 use linger_protocol::question::{Answer, Blocks, QuestionOption, Subject};
 
@@ -11,13 +10,13 @@ use super::*;
 use crate::question;
 use crate::session::state::QuestionState;
 
-/// What the model is told when the mode is `plan`.
+/// The message to the model when the mode becomes `plan`.
 const PLANS: &str = "[mode plan] The user wants a plan first, and nothing is to be changed now: calls that change something are \
                      refused. Read what you need with read, ls, glob, grep and git; bash takes only plain commands that read, such \
                      as cat, find or wc, without redirections, and the user is asked about them. Then answer with the plan: what you \
                      would change, where, and how you would check it. The user decides whether you go on.";
 
-/// What the model is told when that is over.
+/// The end of the message to the model when mode `plan` is over.
 const PLANS_NO_MORE: &str = "you may make changes now, as far as the user allows them.";
 
 /// The prompt of an answer that lets it go on.
@@ -27,7 +26,7 @@ const CARRY_OUT: &str = "The plan is accepted: carry it out.";
 const NOT_YET: &str = "not_yet";
 
 impl Actor {
-    /// What the model has to be told of the mode.
+    /// The message about the mode that the model has not had yet, if one is due.
     pub(super) fn mode_news(&self) -> Option<String> {
         match (self.state.settings.mode == Mode::Plan, self.state.history.plan_told) {
             (true, false) => Some(PLANS.to_owned()),
@@ -40,10 +39,10 @@ impl Actor {
     /// business, and a session for one prompt is over.
     pub(super) fn plan_question(&self, reason: StopReason, compacts: bool) -> Option<Draft> {
         let is_plan = self.state.settings.mode == Mode::Plan && reason == StopReason::EndTurn && !compacts;
-        let goes_on = self.state.queue.prompts.iter().any(|queued| !queued.compact);
+        let continues = self.state.queue.prompts.iter().any(|queued| !queued.compact);
         let is_own = self.state.identity.parent.is_none()
             && !(self.state.identity.one_shot && self.state.settings.name.is_none());
-        if !is_plan || goes_on || !is_own || self.state.open_questions().count() >= question::MAX_OPEN {
+        if !is_plan || continues || !is_own || self.state.open_questions().count() >= question::MAX_OPEN {
             return None;
         }
         let option = |mode: Mode| QuestionOption::new(&mode.to_string(), &format!("Go on in mode {mode}"));
@@ -79,43 +78,27 @@ impl Actor {
         {
             return respond(reply, Err(error));
         }
-        let Author { name, process } = by;
         let given = Resolution {
             answer: Some(answer.answer),
-            by: name.clone(),
+            by: by.name.clone(),
             reason: answer.reason,
             ..Resolution::default()
         };
-        let mut drafts = vec![Draft::new(asked.resolved(given, process))];
+        let mut drafts = vec![Draft::new(asked.resolved(given, by.process))];
         drafts.extend(mode.map(|mode| Draft::new(EventBody::mode_changed(mode))));
-        let goes_on = !content.is_empty();
-        if goes_on {
-            let prompt = PromptId(format!("p{}", self.state.progress.counts.prompts + 1));
-            let (when, by, compact, schema, until, command) = (When::Queue, Some(name), false, None, None, None);
-            drafts.push(Draft::new(EventBody::PromptAccepted(PromptAccepted {
-                prompt,
-                content,
-                when,
-                by,
-                process,
-                compact,
-                schema,
-                until,
-                command,
-                child: None,
-                runs: Vec::new(),
-                limit: None,
-            })));
+        let continues = !content.is_empty();
+        if continues {
+            let accepted = self.next_prompt(content, When::Queue, &by);
+            drafts.push(Draft::new(EventBody::PromptAccepted(accepted)));
         }
         let outcome = self.remember(key, &());
-        let (done, committed) = oneshot::channel();
         fault::point("actor.answered");
-        self.append(drafts, outcome.into_iter().collect(), true, Some(done));
+        let committed = self.append_synced(drafts, outcome);
         respond_when(reply, committed, ());
-        if let (true, Phase::Git(at_git)) = (goes_on, &mut self.phase) {
-            at_git.start_held();
+        if let (true, Phase::Git(git)) = (continues, &mut self.phase) {
+            git.start_held();
         }
-        if goes_on && matches!(self.phase, Phase::Idle) {
+        if continues && matches!(self.phase, Phase::Idle) {
             self.start_next(true);
         }
     }

@@ -13,19 +13,23 @@ use crate::sys::task;
 
 /// The longest focus of a compaction, in bytes: a few pages.
 const MAX_FOCUS: usize = 16 << 10;
+
 /// A checked prompt.
 struct Accepted {
     content: Vec<ContentBlock>,
     when: When,
     /// Whether it is a compaction.
     compact: bool,
-    /// The output schema.
+    /// The schema of the answer, if it has one.
     schema: Option<Value>,
     /// The check that has to pass.
     until: Option<session::Until>,
     /// The command that it named.
     named: Option<Named>,
+    /// The blobs that `content` names.
+    blobs: Vec<Held>,
 }
+
 impl Actor {
     pub(super) async fn prompt(&mut self, mut request: Box<PromptRequest>) {
         request.key = request.key.filter(|_| !fault::bug("I5"));
@@ -36,16 +40,12 @@ impl Actor {
                 .prepare(request, async move { library::response_schema(&env.toolbox, &workspace, &agent).await });
         }
         let PromptRequest { prompt, named, key, by, reply, .. } = *request;
-        match self.outcome::<Prompted>(key.as_ref()).await {
-            Ok(None) => {}
-            Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
-            Err(error) => return respond(reply, Err(error)),
-        }
+        let Some(reply) = self.if_new(key.as_ref(), reply).await else { return };
         // Its parent may have changed while it was made.
         if let Err(error) = self.keep_within_parent().await {
             return respond(reply, Err(error.into()));
         }
-        self.bring(&prompt.env);
+        self.take_variables(&prompt.env);
         let content = prompt.content.into_blocks();
         if let Some(why) = prompt.until.as_ref().and_then(|until| may_check(until).err()) {
             return respond(reply, Err(RpcError::new(Code::BadPrompt, why).hint("nothing was started")));
@@ -69,8 +69,9 @@ impl Actor {
             schema: asked,
             until: prompt.until,
             named,
+            blobs,
         };
-        self.accept(accepted, blobs, (key, by), reply);
+        self.accept(accepted, key, by, reply);
     }
 
     /// A compaction is queued like a prompt: it waits, survives a restart and is cancelled like one.
@@ -81,18 +82,15 @@ impl Actor {
         by: Author,
         reply: Reply<Prompted>,
     ) {
-        match self.outcome::<Prompted>(key.as_ref()).await {
-            Ok(None) => {}
-            Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
-            Err(error) => return respond(reply, Err(error)),
-        }
+        let Some(reply) = self.if_new(key.as_ref(), reply).await else { return };
         let focus = compact.focus.filter(|focus| !focus.trim().is_empty());
         let content: Vec<ContentBlock> = focus.map(ContentBlock::text).into_iter().collect();
         if let Err(error) = self.may_compact(&content) {
             return respond(reply, Err(error));
         }
-        let accepted = Accepted { content, when: When::Steer, compact: true, schema: None, until: None, named: None };
-        self.accept(accepted, Vec::new(), (key, by), reply);
+        let (schema, until, named, blobs) = (None, None, None, Vec::new());
+        let accepted = Accepted { content, when: When::Steer, compact: true, schema, until, named, blobs };
+        self.accept(accepted, key, by, reply);
     }
 
     fn may_compact(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
@@ -117,55 +115,32 @@ impl Actor {
     }
 
     /// Queues a prompt, and starts it if the session is idle.
-    fn accept(
-        &mut self,
-        Accepted { content, when, compact, schema, until, named }: Accepted,
-        blobs: Vec<Held>,
-        (key, by): (Option<Key>, Author),
-        reply: Reply<Prompted>,
-    ) {
+    fn accept(&mut self, accepted: Accepted, key: Option<Key>, by: Author, reply: Reply<Prompted>) {
+        let Accepted { content, when, compact, schema, until, named, blobs } = accepted;
         fault::point("actor.prompt");
         if !compact {
             self.withdraw_plan("another prompt came");
         }
-        let id = PromptId(format!("p{}", self.state.progress.counts.prompts + 1));
-        let author = by.clone();
-        let Author { name, process } = by;
-        let prompt = id.clone();
-        let by_name = Some(name);
         let (command, runs, limit) = match named {
             Some(Named { typed, runs, limit }) => (Some(typed), runs, limit),
             None => (None, Vec::new(), None),
         };
-        let accepted = EventBody::PromptAccepted(PromptAccepted {
-            prompt,
-            content,
-            when,
-            by: by_name,
-            process,
-            compact,
-            schema,
-            until,
-            command,
-            child: None,
-            runs,
-            limit,
-        });
-        let prompted = Prompted { prompt: id, seq: self.state.progress.head + 1 };
+        let plain = self.next_prompt(content, when, &by);
+        let accepted = PromptAccepted { compact, schema, until, command, runs, limit, ..plain };
+        let prompted = Prompted { prompt: accepted.prompt.clone(), seq: self.state.progress.head + 1 };
         let outcome = self.remember(key, &prompted);
-        let (done, committed) = oneshot::channel();
-        let accepted = Draft { blobs, ..Draft::new(accepted) };
-        self.append(vec![accepted], outcome.into_iter().collect(), true, Some(done));
+        let accepted = Draft { blobs, ..Draft::new(EventBody::PromptAccepted(accepted)) };
+        let committed = self.append_synced(vec![accepted], outcome);
         respond_when(reply, committed, prompted);
         if when == When::Steer && !compact {
-            self.steered(&author);
+            self.answer_circles(&by);
         }
         match (&mut self.phase, when) {
             (Phase::Running(_), When::Interrupt) => self.stop(Then::Interrupt),
             // Someone is there: a turn that waits for its provider tries at once.
             (Phase::Running(running), _) => running.nudge(),
             // Held prompts start when git is done.
-            (Phase::Git(at_git), _) => at_git.start_held(),
+            (Phase::Git(git), _) => git.start_held(),
             (Phase::Idle, _) if self.state.turn.is_some() => drop(self.resume_interrupted(Vec::new())),
             (Phase::Idle, _) => self.start_next(true),
             _ => {}
@@ -180,11 +155,7 @@ impl Actor {
         by: Author,
         reply: Reply<session::Unqueued>,
     ) {
-        match self.outcome::<session::Unqueued>(key.as_ref()).await {
-            Ok(None) => {}
-            Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
-            Err(error) => return respond(reply, Err(error)),
-        }
+        let Some(reply) = self.if_new(key.as_ref(), reply).await else { return };
         // The prompt of a compaction that runs stays queued until its end; a cancel is for that.
         let running = self.state.turn.as_ref().and_then(|turn| turn.prompt.clone());
         let may_go = |queued: &&Queued| Some(&queued.prompt) != running.as_ref();
@@ -205,33 +176,34 @@ impl Actor {
         let unqueued = session::Unqueued { prompt: prompt.clone() };
         let outcome = self.remember(key, &unqueued);
         let Author { name, process } = by;
-        let (done, committed) = oneshot::channel();
         let draft = Draft::new(EventBody::PromptUnqueued { prompt, by: Some(name), process });
-        self.append(vec![draft], outcome.into_iter().collect(), true, Some(done));
+        let committed = self.append_synced(vec![draft], outcome);
         respond_when(reply, committed, unqueued);
     }
 
-    /// Queues what a user says with an answer, for the next step of the turn.
+    /// Queues the words that a user gave with an answer, for the next step of the turn.
     pub(super) fn steer(&mut self, content: Vec<ContentBlock>, by: &Author) {
-        let prompt = PromptId(format!("p{}", self.state.progress.counts.prompts + 1));
+        let accepted = EventBody::PromptAccepted(self.next_prompt(content, When::Steer, by));
+        self.append(vec![Draft::new(accepted)], Vec::new(), false, None);
+    }
+
+    /// The event of the next prompt, with this content alone.
+    pub(super) fn next_prompt(&self, content: Vec<ContentBlock>, when: When, by: &Author) -> PromptAccepted {
         let Author { name, process } = by.clone();
-        let (when, by, compact, schema, until, command) = (When::Steer, Some(name), false, None, None, None);
-        let runs = Vec::new();
-        let accepted = EventBody::PromptAccepted(PromptAccepted {
-            prompt,
+        PromptAccepted {
+            prompt: PromptId(format!("p{}", self.state.progress.counts.prompts + 1)),
             content,
             when,
-            by,
+            by: Some(name),
             process,
-            compact,
-            schema,
-            until,
-            command,
+            compact: false,
+            schema: None,
+            until: None,
+            command: None,
             child: None,
-            runs,
+            runs: Vec::new(),
             limit: None,
-        });
-        self.append(vec![Draft::new(accepted)], Vec::new(), false, None);
+        }
     }
 
     pub(super) async fn may_prompt(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
@@ -265,9 +237,9 @@ impl Actor {
     async fn see_workspace(&mut self) {
         if !self.workspace.is_seen {
             let env = BTreeMap::clone(&self.workspace.env);
-            let within = (disk::SHORT_TIMEOUT, self.state.task.bound_by());
-            let mut workspace =
-                self.env.workspaces.workspace_within(&self.id, &self.state.identity.cwd, env, within).await;
+            let (cwd, bound_by) = (&self.state.identity.cwd, self.state.task.bound_by());
+            let workspaces = &self.env.workspaces;
+            let mut workspace = workspaces.workspace_within(&self.id, cwd, env, disk::SHORT_TIMEOUT, bound_by).await;
             workspace.notes.is_child = self.state.identity.parent.is_some();
             self.workspace = Arc::new(workspace);
             self.workspace.added.set(&self.state.settings.directories);
@@ -276,7 +248,7 @@ impl Actor {
 
     /// Checks the bounds on queued prompts.
     pub(super) fn may_wait(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
-        let waiting: usize = self.state.queue.prompts.iter().map(weight).sum();
+        let waiting: usize = self.state.queue.prompts.iter().map(queued_size).sum();
         if !self.env.queued_bytes.has_room(size(content)) {
             let limit = format!("all sessions together already have {MAX_TOTAL} bytes of queued prompts");
             return Err(RpcError::new(Code::TooMuch, limit).hint("wait until some have started, or cancel"));
@@ -300,7 +272,7 @@ impl Actor {
 }
 
 /// The memory of a queued prompt, in bytes; images count with their encoded size.
-pub(super) fn weight(queued: &Queued) -> usize {
+pub(super) fn queued_size(queued: &Queued) -> usize {
     size(&queued.content) + queued.schema.as_deref().map_or(0, json_size)
 }
 

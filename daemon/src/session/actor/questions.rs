@@ -6,7 +6,7 @@
 use linger_protocol::event::{PermissionRequested, Process, QuestionResolved, ToolFinished};
 use linger_protocol::question::{AlreadyAnswered, Answer, Blocks, Question, QuestionOption, Subject};
 
-use super::lasting::{for_always, in_words};
+use super::lasting::{in_words, rules_for_always};
 use super::*;
 use crate::config::{Confirmed, UnknownPrice};
 use crate::question;
@@ -56,15 +56,15 @@ impl Actor {
             // Reply after the commit: a crash could undo the earlier answer, and another would win.
             let written = self.flush();
             task::spawn(async move {
-                let written = written.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
+                let written = settled(written).await;
                 respond(reply, Err(written.map_or_else(RpcError::from, |()| error)));
             });
             return;
         }
-        if let Err(error) = self.may_answer(&asked, &answer).and_then(|()| self.is_within(limit, &asked, &answer)) {
+        if let Err(error) = self.may_answer(&asked, &answer).and_then(|()| self.check_limit(limit, &asked, &answer)) {
             return respond(reply, Err(error));
         }
-        if let Err(error) = self.shows_what_runs(&asked).await {
+        if let Err(error) = self.check_shown(&asked).await {
             return respond(reply, Err(error));
         }
         if asked.about == Some(Subject::Plan) {
@@ -79,7 +79,7 @@ impl Actor {
             self.steer(content, &by);
         }
         let outcome = self.remember(key, &());
-        let lasting = for_always(&asked, &answer);
+        let lasting = rules_for_always(&asked, &answer);
         let Answer { answer, value, reason, rules, .. } = answer;
         let Author { name, process } = by;
         let given = Resolution { answer: Some(answer), value, by: name, at: 0, reason, rules };
@@ -88,7 +88,7 @@ impl Actor {
         let (session, host, policy) = (self.id.clone(), self.host.clone(), self.env.policy.clone());
         let (root, cwd) = (self.workspace.rules_root().to_path_buf(), self.state.identity.cwd.clone());
         task::spawn(async move {
-            let result = committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
+            let result = settled(committed).await;
             if let Some((refuses, rules)) = lasting.filter(|_| result.is_ok()) {
                 // A request after the answer finds the rules in force. If writing fails, they hold for the session only.
                 let failed = move |text| host.warn(&session, NoticeCode::RuleNotStored, text);
@@ -109,7 +109,7 @@ impl Actor {
     }
 
     /// Checks that lists show the call that a permission is for: the database may have been changed by another process.
-    async fn shows_what_runs(&self, asked: &QuestionState) -> Result<(), RpcError> {
+    async fn check_shown(&self, asked: &QuestionState) -> Result<(), RpcError> {
         if asked.grant().is_none() {
             return Ok(());
         }
@@ -137,7 +137,7 @@ impl Actor {
             let hint = format!("`linger inbox --json` (question/list) shows the schema of {}", asked.id);
             return Err(RpcError::new(Code::BadValue, format!("question {}: {why}", asked.id)).hint(hint));
         }
-        self.may_last(asked, answer)
+        self.check_rules(asked, answer)
     }
 
     /// The words for the model that come with the answer to go on.
@@ -151,7 +151,7 @@ impl Actor {
     }
 
     /// A prompt for the next step of the turn answers the question whether its calls may go on repeating themselves.
-    pub(super) fn steered(&mut self, by: &Author) {
+    pub(super) fn answer_circles(&mut self, by: &Author) {
         let asked = self.state.open_questions().find(|asked| asked.about == Some(Subject::Circles)).cloned();
         if let Some(asked) = asked {
             let Author { name: by, process } = by.clone();
@@ -167,12 +167,11 @@ impl Actor {
         given: Resolution,
         process: Option<Process>,
         outcome: Option<Fold>,
-    ) -> oneshot::Receiver<Result<(), StoreError>> {
+    ) -> Committed {
         let resolved = asked.resolved(given.clone(), process);
         let of_turn = !self.state.questions.free.iter().any(|it| it.id == asked.id);
         let draft = if of_turn { self.in_turn(resolved) } else { Draft::new(resolved) };
-        let (done, committed) = oneshot::channel();
-        self.append(vec![draft], outcome.into_iter().collect(), true, Some(done));
+        let committed = self.append_synced(vec![draft], outcome);
         if let Some(request) = self.running_mut().and_then(|running| running.take_request(&asked.id)) {
             fault::point("actor.permitted");
             // The digest that was shown: the call compares it with its own. The call may be cancelled by now.
@@ -195,22 +194,22 @@ impl Actor {
         if self.state.turn.as_ref().is_some_and(Turn::is_held) {
             return;
         }
-        if let Some((ending, reply)) = self.running_mut().and_then(Running::take_held) {
+        if let Some((ending, reply)) = self.running_mut().and_then(RunningTurn::take_held) {
             // There may be something else to ask.
-            self.pause_or_go_on(ending, reply);
+            self.hold_or_continue(ending, reply);
         }
     }
 
     /// Holds back the turn's next step while a question blocks it; otherwise replies with the next step.
-    pub(super) fn boundary_or_hold(&mut self, ending: Option<Ending>, reply: oneshot::Sender<NextStep>) {
+    pub(super) fn boundary_or_hold(&mut self, ending: Option<TurnEnding>, reply: oneshot::Sender<NextStep>) {
         if let Some((text, options, blocks)) = fault::choice("session") {
             self.ask_question(question::choice(text, options, blocks, None), oneshot::channel().0);
         }
-        self.pause_or_go_on(ending, reply);
+        self.hold_or_continue(ending, reply);
     }
 
     /// Asks what the daemon has to ask before the next step, and holds that back while a question blocks it.
-    fn pause_or_go_on(&mut self, ending: Option<Ending>, reply: oneshot::Sender<NextStep>) {
+    fn hold_or_continue(&mut self, ending: Option<TurnEnding>, reply: oneshot::Sender<NextStep>) {
         // A turn whose steps are used up ends anyway.
         let most = self.state.max_steps(self.env.config.max_steps());
         let may_go_on = self.state.turn.as_ref().is_some_and(|turn| turn.steps < most);
@@ -344,8 +343,7 @@ impl Actor {
         let Confirmed { settings, changes, by, workspace } = confirmed;
         let by = Some(by).filter(|by| !by.is_empty());
         let body = EventBody::ConfigConfirmed { settings, changes, by, workspace };
-        let (done, committed) = oneshot::channel();
-        self.append(vec![Draft::new(body)], Vec::new(), true, Some(done));
+        let committed = self.append_synced(vec![Draft::new(body)], None);
         respond_when(reply, committed, ());
     }
 
@@ -399,7 +397,7 @@ impl Actor {
         let workspace = self.workspace.clone();
         let Some(running) = self.running_mut() else { return };
         running.set_added(&workspace);
-        let requests = self.running().into_iter().flat_map(Running::requests);
+        let requests = self.running().into_iter().flat_map(RunningTurn::requests);
         let again: Vec<(QuestionId, Verdict)> =
             requests.map(|(id, request)| (id.clone(), self.verdict(request))).collect();
         for (id, verdict) in again {
@@ -461,9 +459,9 @@ impl Actor {
         let verdict = match earlier {
             // Asked before a restart; the digest is the one that was shown.
             Some(asked) => match asked.answer {
-                Some(_) if elsewhere(asked.grant(), &request) => PermissionAnswer::No(ELSEWHERE.to_owned()),
+                Some(_) if is_moved(asked.grant(), &request) => PermissionAnswer::No(ELSEWHERE.to_owned()),
                 Some(given) => permitted(&given, &asked.digest),
-                None if elsewhere(asked.grant(), &request) => {
+                None if is_moved(asked.grant(), &request) => {
                     self.wait_for(asked.id.clone(), request);
                     return self.decide(&asked.id, Decision::RejectOnce, "the daemon", Some(ELSEWHERE.to_owned()));
                 }
@@ -559,7 +557,7 @@ fn is_changed(grant: Option<&str>, request: &PermissionRequest) -> bool {
 }
 
 /// Whether the call would reach another file than the one that was shown.
-fn elsewhere(grant: Option<&str>, request: &PermissionRequest) -> bool {
+fn is_moved(grant: Option<&str>, request: &PermissionRequest) -> bool {
     request.resolved.target().is_some()
         && in_words(&grants_for(&request.info(), &request.resolved)) != grant.unwrap_or_default()
 }

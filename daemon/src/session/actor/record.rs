@@ -1,6 +1,6 @@
 //! Recording: numbers events, folds them into the state, and queues both at the store.
 
-use super::prompts::weight;
+use super::prompts::queued_size;
 use super::*;
 use crate::session::state::Reaction;
 use crate::store::Spent;
@@ -22,7 +22,7 @@ struct Effects {
     close_checkpoint: bool,
 }
 
-/// What the actor remembers of the events that it has recorded.
+/// Data about recorded events: results of open calls, the history, usage, and the size of the queue.
 pub(super) struct Recorded {
     /// Results of open calls, until all have one and become a message.
     results: HashMap<CallId, ContentBlock>,
@@ -149,7 +149,7 @@ impl Actor {
             events.push(Arc::new(stored));
             written.push(event.body);
         }
-        self.weigh();
+        self.update_queue_size();
         folds.extend(effects.folds);
         folds.insert(0, self.state.take_changes());
         self.env.store.append(Append {
@@ -162,13 +162,20 @@ impl Actor {
             done,
         });
         if effects.follow_children {
-            self.tend_children();
+            self.follow_children();
         }
         if effects.close_checkpoint {
-            self.tend_checkpoint();
+            self.start_checkpoint();
         }
         self.answer_askers(effects.resolved);
         written
+    }
+
+    /// As [`Self::append`], synced to disk; returns the commit.
+    pub(super) fn append_synced(&mut self, drafts: Vec<Draft>, folds: impl IntoIterator<Item = Fold>) -> Committed {
+        let (done, committed) = oneshot::channel();
+        self.append(drafts, folds.into_iter().collect(), true, Some(done));
+        committed
     }
 
     /// Carries out a consequence of an event, or notes it until the event is queued.
@@ -192,9 +199,11 @@ impl Actor {
         for (askers, resolution) in resolved {
             let stored = self.flush();
             task::spawn(async move {
-                let stored = stored.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
+                let stored = settled(stored).await;
                 let result = stored.map(|()| resolution).map_err(RpcError::from);
-                askers.into_iter().for_each(|reply| respond(reply, result.clone()));
+                for reply in askers {
+                    respond(reply, result.clone());
+                }
             });
         }
     }
@@ -226,8 +235,8 @@ impl Actor {
     }
 
     /// Updates the bound on queued prompts.
-    pub(super) fn weigh(&mut self) {
-        self.recorded.queued.set(self.state.queue.prompts.iter().map(weight));
+    pub(super) fn update_queue_size(&mut self) {
+        self.recorded.queued.set(self.state.queue.prompts.iter().map(queued_size));
     }
 
     /// Adds the usage so far to an interrupted answer or summary.
@@ -248,11 +257,11 @@ impl Actor {
 
     /// Waits until everything queued before is committed or refused.
     pub async fn barrier(&self) -> Result<(), StoreError> {
-        self.flush().await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())))
+        settled(self.flush()).await
     }
 
     /// Resolves when everything queued before is committed or refused.
-    pub(super) fn flush(&self) -> oneshot::Receiver<Result<(), StoreError>> {
+    pub(super) fn flush(&self) -> Committed {
         let (done, answered) = oneshot::channel();
         self.env.store.append(Append {
             log: self.log.clone(),
@@ -371,8 +380,8 @@ pub(super) fn message_of(body: EventBody) -> Option<(MessageId, Vec<ContentBlock
 }
 
 /// The notice about an unknown model.
-pub fn unknown_model(doubt: &str) -> EventBody {
-    notice(Level::Warning, NoticeCode::UnknownModel, doubt)
+pub fn unknown_model(warning: &str) -> EventBody {
+    notice(Level::Warning, NoticeCode::UnknownModel, warning)
 }
 
 /// The notice about an effort without effect.

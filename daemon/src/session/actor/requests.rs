@@ -43,18 +43,18 @@ impl Actor {
         };
         fault::point("actor.attach");
         let open = self.state.open_questions().map(|asked| asked.id.clone()).collect();
-        self.bring(env);
+        self.take_variables(env);
         let missing = self.environment().missing;
         let person = person.then(|| self.person_attached());
         Ok(AttachPoint { log: self.log.clone(), changed, at, head, open, missing, person })
     }
 
-    /// Takes the values of secret variables that the session was created with, and where the user's desktop is.
-    pub(super) fn bring(&mut self, env: &BTreeMap<String, String>) {
+    /// Takes a client's values of the session's secret variables, and the address of its desktop.
+    pub(super) fn take_variables(&mut self, env: &BTreeMap<String, String>) {
         if env.is_empty() {
             return;
         }
-        self.attending.bring(env);
+        self.attendance.set_desktop(env);
         let Ok(config) = self.env.config.current() else { return };
         let (secret, _) = self.workspace.secrets.names(&self.workspace.env);
         for (name, value) in env.iter().filter(|(name, value)| secret.contains(name) && value.len() <= MAX_VALUE) {
@@ -64,12 +64,13 @@ impl Actor {
         }
     }
 
-    /// What decides about its calls.
+    /// The tools, mode and rules that decide about the session's calls.
     pub(super) fn call_basis(&self) -> CallBasis {
         CallBasis {
             tools: self.env.toolbox.tools_of(
                 &self.state.settings.model,
-                (self.workspace.rules_root(), &self.id),
+                self.workspace.rules_root(),
+                &self.id,
                 self.state.settings.tools.as_deref(),
                 self.offered(),
             ),
@@ -113,7 +114,7 @@ impl Actor {
                 // The end of the last turn may not be committed yet, and a crash would undo it.
                 let written = self.flush();
                 task::spawn(async move {
-                    let written = written.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
+                    let written = settled(written).await;
                     respond(asked.reply, Err(written.map_or_else(RpcError::from, |()| idle)));
                 });
             }
@@ -123,8 +124,7 @@ impl Actor {
     /// Answers a cancel that has ended something other than a turn.
     pub(super) fn cancelled_without_turn(&mut self, asked: KeyedReply) {
         let outcome = self.remember(asked.key, &());
-        let (done, committed) = oneshot::channel();
-        self.append(Vec::new(), outcome.into_iter().collect(), true, Some(done));
+        let committed = self.append_synced(Vec::new(), outcome);
         respond_when(asked.reply, committed, ());
     }
 
@@ -156,11 +156,10 @@ impl Actor {
         }
     }
 
-    pub(super) fn resume_interrupted(&mut self, folds: Vec<Fold>) -> oneshot::Receiver<Result<(), StoreError>> {
+    pub(super) fn resume_interrupted(&mut self, folds: Vec<Fold>) -> Committed {
         let notice = notice(Level::Info, NoticeCode::Continued, "the turn resumes");
-        let (done, committed) = oneshot::channel();
         let drafts = recovery::supersede(&self.state).into_iter().chain([self.in_turn(notice)]).collect();
-        self.append(drafts, folds, true, Some(done));
+        let committed = self.append_synced(drafts, folds);
         self.spawn_turn();
         committed
     }
@@ -206,15 +205,16 @@ impl Actor {
                     resolved.origin.clone(),
                     self.env.toolbox.setup(
                         &resolved,
-                        (self.workspace.rules_root(), &self.id),
+                        self.workspace.rules_root(),
+                        &self.id,
                         now.as_deref(),
                         self.offered(),
                     ),
                 )
             })
             .unzip();
-        let doubt = model.as_deref().and_then(|model| self.env.providers.warning(model));
-        let doubt = doubt.map(|doubt| Draft::new(unknown_model(&doubt)));
+        let warning = model.as_deref().and_then(|model| self.env.providers.warning(model));
+        let warning = warning.map(|warning| Draft::new(unknown_model(&warning)));
         let changed = EventBody::SessionChanged(SessionChanged {
             model,
             mode: set.mode,
@@ -240,9 +240,8 @@ impl Actor {
         if set.mode.is_some_and(|mode| mode != Mode::Plan) {
             self.withdraw_plan("the mode is another one");
         }
-        let drafts = std::iter::once(Draft::new(changed)).chain(doubt).chain(idle).collect();
-        let (done, committed) = oneshot::channel();
-        self.append(drafts, outcome.into_iter().collect(), true, Some(done));
+        let drafts = std::iter::once(Draft::new(changed)).chain(warning).chain(idle).collect();
+        let committed = self.append_synced(drafts, outcome);
         respond_holding(reply, committed, (), named);
         // The turn may wait for the key of the old model.
         self.env.providers.changed.send_replace(());
@@ -253,12 +252,12 @@ impl Actor {
         self.review();
     }
 
-    /// What the session has of the tools that only some have.
+    /// The traits on which optional tools depend: skills, notes, and whether it may delegate.
     pub(super) fn offered(&self) -> SessionTraits<'static> {
         self.env.toolbox.offered(self.state.has_skills(), self.state.task.depth())
     }
 
-    /// Has the MCP servers that a client brought.
+    /// Configures the MCP servers that a client brought.
     pub(super) fn configure_servers(&mut self) {
         let (root, given) = (self.workspace.rules_root(), &self.state.settings.mcp_servers);
         self.servers.0 = self.env.toolbox.servers.configure_session(self.id.as_str(), root, given);
@@ -332,12 +331,9 @@ impl Actor {
 
     /// Passes on a new request; replies to a repeated one.
     pub(super) async fn first_time(&mut self, asked: KeyedReply) -> Option<KeyedReply> {
-        match self.outcome::<()>(asked.key.as_ref()).await {
-            Ok(None) => return Some(asked),
-            Ok(Some(())) => respond(asked.reply, Ok(())),
-            Err(error) => respond(asked.reply, Err(error)),
-        }
-        None
+        let KeyedReply { key, reply } = asked;
+        let reply = self.if_new(key.as_ref(), reply).await?;
+        Some(KeyedReply { key, reply })
     }
 }
 
@@ -348,8 +344,8 @@ pub fn add_directories(all: &mut Vec<PathBuf>, more: &[PathBuf]) -> Result<(), R
             all.push(dir.clone());
         }
     }
-    match all.len() > MAX_ADDED {
-        true => Err(RpcError::new(Code::TooMuch, format!("a session may have {MAX_ADDED} added directories"))),
-        false => Ok(()),
+    if all.len() > MAX_ADDED {
+        return Err(RpcError::new(Code::TooMuch, format!("a session may have {MAX_ADDED} added directories")));
     }
+    Ok(())
 }

@@ -1,22 +1,22 @@
-//! The running turn, as its actor sees it: its task, its messages, and what of it waits for the actor.
+//! The running turn, as its actor sees it: its task, its messages, and its calls that wait for the actor.
 
 use super::*;
 
 /// A running turn.
-pub(super) struct Running {
+pub(super) struct RunningTurn {
     task: JoinHandle<()>,
     messages: mpsc::UnboundedReceiver<Box<TurnMessage>>,
     /// Ends its wait for a provider that cannot answer.
     nudge: Arc<Notify>,
     /// Calls that wait for a decision.
     waiting: HashMap<QuestionId, PermissionRequest>,
-    /// Calls that make a child, of which nothing is recorded yet.
+    /// Calls that make a child which is not recorded yet.
     delegating: HashSet<CallId>,
     /// The boundary that a question holds back.
-    held: Option<(Option<Ending>, oneshot::Sender<NextStep>)>,
+    held: Option<(Option<TurnEnding>, oneshot::Sender<NextStep>)>,
 }
 
-impl Running {
+impl RunningTurn {
     /// A turn that nothing waits for yet.
     pub(super) fn new(
         task: JoinHandle<()>,
@@ -75,12 +75,12 @@ impl Running {
     }
 
     /// Holds back the boundary of a step.
-    pub(super) fn hold(&mut self, ending: Option<Ending>, reply: oneshot::Sender<NextStep>) {
+    pub(super) fn hold(&mut self, ending: Option<TurnEnding>, reply: oneshot::Sender<NextStep>) {
         self.held = Some((ending, reply));
     }
 
     /// Takes the boundary that was held back.
-    pub(super) fn take_held(&mut self) -> Option<(Option<Ending>, oneshot::Sender<NextStep>)> {
+    pub(super) fn take_held(&mut self) -> Option<(Option<TurnEnding>, oneshot::Sender<NextStep>)> {
         self.held.take()
     }
 
@@ -94,7 +94,7 @@ impl Running {
         self.delegating.remove(call);
     }
 
-    /// The number of calls that make a child, of which nothing is recorded yet.
+    /// The number of calls that make a child which is not recorded yet.
     pub(super) fn delegating(&self) -> usize {
         self.delegating.len()
     }
@@ -102,12 +102,12 @@ impl Running {
 
 impl Actor {
     /// The running turn, if one runs.
-    pub(super) fn running(&self) -> Option<&Running> {
+    pub(super) fn running(&self) -> Option<&RunningTurn> {
         if let Phase::Running(running) = &self.phase { Some(running) } else { None }
     }
 
     /// The same, to change it.
-    pub(super) fn running_mut(&mut self) -> Option<&mut Running> {
+    pub(super) fn running_mut(&mut self) -> Option<&mut RunningTurn> {
         if let Phase::Running(running) = &mut self.phase { Some(running) } else { None }
     }
 }

@@ -1,4 +1,4 @@
-//! Taking up what a daemon that died left behind, and starting anew after a failed write.
+//! Continuing after a crash of the daemon, and reloading after a failed write.
 
 use super::*;
 use linger_protocol::event::{PromptAccepted, SessionChanged};
@@ -7,13 +7,13 @@ use crate::log::push_piece;
 use crate::session::state::recovery::Cause;
 use crate::store::Store;
 
-/// What the actor remembers of its writes.
+/// The state of the actor's writes: uncommitted outcomes, the last recovery, and a cancel that is not written yet.
 #[derive(Default)]
 pub(super) struct Writes {
     /// Outcomes that may not be committed yet.
     remembered: Vec<Outcome>,
-    /// The wait after the last failed write, and the time when writing worked again.
-    mended: Option<(Duration, Instant)>,
+    /// The wait after the last failed write, and the time when writing result again.
+    last_resync: Option<(Duration, Instant)>,
     /// A cancelled turn whose end could not be written yet; it does not run.
     cancelled: Option<Cancelled>,
 }
@@ -35,14 +35,16 @@ impl Writes {
 }
 
 impl Actor {
-    /// Goes on with what was left behind when the daemon died, or a write failed.
-    pub(super) async fn take_up(&mut self, cause: Cause) -> Result<(), StoreError> {
+    /// Continues the session after a restart of the daemon, or after a failed write.
+    pub(super) async fn recover(&mut self, cause: Cause) -> Result<(), StoreError> {
         self.read_queue().await?;
-        self.weigh();
+        self.update_queue_size();
         let pieces = self.env.store.scratch(self.id.clone()).await?;
         let turn = self.state.turn.as_ref().map(|turn| turn.id.clone());
         let mut streams = Vec::new();
-        pieces.into_iter().for_each(|piece| push_piece(&mut streams, turn.as_ref(), piece));
+        for piece in pieces {
+            push_piece(&mut streams, turn.as_ref(), piece);
+        }
         self.log.tail().streams = streams;
         self.end_background();
         let cancelled = self.take_cancelled().await?;
@@ -51,14 +53,14 @@ impl Actor {
             self.start_next(false);
             // The start of the turn was not written either.
             if self.state.turn.as_ref().is_some_and(|turn| is_of(&turn.id)) {
-                self.stop(Then::Cancel(unheard(cancelled)));
+                self.stop(Then::Cancel(answered_cancels(cancelled)));
             }
             return Ok(());
         };
         let results = self.stored_results(turn).await?;
         self.recorded.set_results(results);
         if is_of(&turn.id) {
-            self.close_turn(unheard(cancelled));
+            self.close_turn(answered_cancels(cancelled));
             return Ok(());
         }
         let plan = recovery::plan(&self.state, &self.log.tail().open(), cause);
@@ -143,7 +145,7 @@ impl Actor {
         Ok(results)
     }
 
-    /// A write failed: what was folded since is not stored. Stops, and starts anew from the store after a while.
+    /// A write failed: the events folded since are not stored. Stops the turn; after a while the session is loaded again.
     pub(super) fn fail(&mut self) {
         self.writes.remembered.clear();
         if let Some(why) = self.log.write_error() {
@@ -151,7 +153,7 @@ impl Actor {
         }
         // Those that are stored are asked anew.
         self.env.questions.remove_all(&self.id);
-        let again = self.writes.mended.filter(|(_, at)| at.elapsed() < CALM);
+        let again = self.writes.last_resync.filter(|(_, at)| at.elapsed() < CALM);
         let wait = again.map_or(WRITE_RETRY[0], |(wait, _)| (wait * 2).min(WRITE_RETRY[1]));
         match std::mem::replace(&mut self.phase, Phase::Failed(wait, Instant::now() + wait, None)) {
             Phase::Running(running) => drop(running.abort()),
@@ -162,9 +164,9 @@ impl Actor {
                 }
             }
             // Git goes on: what it has begun is not left half done, and is recorded when writing works.
-            Phase::Git(mut at_git) => {
-                at_git.refuse_prompts(&self.unwritten());
-                self.phase = Phase::Failed(wait, Instant::now() + wait, Some(at_git));
+            Phase::Git(mut git) => {
+                git.refuse_prompts(&self.unwritten());
+                self.phase = Phase::Failed(wait, Instant::now() + wait, Some(git));
             }
             Phase::Idle | Phase::Stopping(..) | Phase::Failed(..) => {}
         }
@@ -194,6 +196,20 @@ impl Actor {
         self.env.store.answer_to(key).await
     }
 
+    /// Gives back the reply channel of a new request; a repeated one is answered with its first outcome.
+    pub(super) async fn if_new<T: serde::de::DeserializeOwned>(
+        &mut self,
+        key: Option<&Key>,
+        reply: Reply<T>,
+    ) -> Option<Reply<T>> {
+        match self.outcome::<T>(key).await {
+            Ok(None) => return Some(reply),
+            Ok(Some(outcome)) => respond(reply, Ok(outcome)),
+            Err(error) => respond(reply, Err(error)),
+        }
+        None
+    }
+
     /// Remembers an outcome until it is stored, in the transaction of its effect.
     pub(super) fn remember(&mut self, key: Option<Key>, result: &impl Serialize) -> Option<Fold> {
         let outcome = key?.outcome(result);
@@ -214,8 +230,8 @@ impl Actor {
     pub(super) async fn cancel_later(&mut self, asked: KeyedReply) {
         let Some(KeyedReply { key, reply }) = self.first_time(asked).await else { return };
         self.note_cancel(key);
-        if self.may_be_mended() {
-            self.mend(true).await;
+        if self.may_resync() {
+            self.resync(true).await;
         }
         if matches!(self.phase, Phase::Failed(..)) {
             return respond(reply, Err(self.later()));
@@ -237,16 +253,16 @@ impl Actor {
     }
 
     /// Whether a request need not wait for the next try: the last one was a while ago, and git is done.
-    pub(super) fn may_be_mended(&self) -> bool {
-        let Phase::Failed(wait, until, at_git) = &self.phase else { return false };
-        let is_at_git = at_git.as_ref().is_some_and(|at_git| !at_git.is_done());
-        !is_at_git && Instant::now() + *wait >= *until + WRITE_RETRY[0]
+    pub(super) fn may_resync(&self) -> bool {
+        let Phase::Failed(wait, until, git) = &self.phase else { return false };
+        let git_runs = git.as_ref().is_some_and(|git| !git.is_done());
+        !git_runs && Instant::now() + *wait >= *until + WRITE_RETRY[0]
     }
 
-    /// Starts anew; if that fails the next pause is longer, but not after a request (`asked`). Git must be done.
-    pub(super) async fn mend(&mut self, asked: bool) {
+    /// Reloads the session; if that fails, the next pause is longer, but not after a request (`asked`). Git must be done.
+    pub(super) async fn resync(&mut self, asked: bool) {
         let Phase::Failed(waited, ..) = self.phase else { return };
-        if let Err(error) = self.start_anew().await {
+        if let Err(error) = self.reload().await {
             let wait = if asked { waited } else { (waited * 2).min(WRITE_RETRY[1]) };
             if error.is_damage() {
                 self.log.fail();
@@ -257,12 +273,12 @@ impl Actor {
             if wait > waited {
                 tracing::error!(target: "session", session = %self.id, %error, next_try_s = wait.as_secs(), "still cannot be written");
             }
-            let at_git = if let Phase::Failed(_, _, at_git) = &mut self.phase { at_git.take() } else { None };
-            self.phase = Phase::Failed(wait, Instant::now() + wait, at_git);
+            let git = if let Phase::Failed(_, _, git) = &mut self.phase { git.take() } else { None };
+            self.phase = Phase::Failed(wait, Instant::now() + wait, git);
         }
     }
 
-    async fn start_anew(&mut self) -> Result<(), StoreError> {
+    async fn reload(&mut self) -> Result<(), StoreError> {
         // It is refused, and so was everything that was queued before it.
         let _refused = self.barrier().await;
         let row = self.env.store.session(self.id.clone()).await?;
@@ -275,27 +291,26 @@ impl Actor {
         self.askers.keep_only(&self.state);
         self.log.retry(self.state.progress.head);
         // Nothing begins before something can be written; what was cancelled stays so until then.
-        let (done, written) = oneshot::channel();
-        self.append(Vec::new(), Vec::new(), true, Some(done));
-        written.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())))?;
+        let written = self.append_synced(Vec::new(), None);
+        settled(written).await?;
         self.log.write_succeeded();
         self.env.store.found.written(&self.id);
-        self.writes.mended = Some((waited, Instant::now()));
+        self.writes.last_resync = Some((waited, Instant::now()));
         let phase = std::mem::replace(&mut self.phase, Phase::Idle);
         self.record_merge_again();
-        if let Phase::Failed(_, _, Some(mut at_git)) = phase {
-            // Git is done: a channel that has nothing belongs to a task that has panicked, which `take_worked` says.
-            let worked = at_git.try_next();
-            self.phase = Phase::Git(at_git);
-            self.take_worked(worked);
+        if let Phase::Failed(_, _, Some(mut git)) = phase {
+            // Git is done: a channel that has nothing belongs to a task that has panicked, which `record_git` says.
+            let result = git.try_next();
+            self.phase = Phase::Git(git);
+            self.record_git(result);
         }
         self.state.waiting().iter().for_each(|(question, _)| self.env.questions.add(question, &self.id));
-        self.take_up(Cause::Storage).await
+        self.recover(Cause::Storage).await
     }
 }
 
-/// The requests for a cancel, which have their answer.
-fn unheard(cancelled: Option<Cancelled>) -> Vec<KeyedReply> {
+/// The keys of a cancel as requests whose replies nobody awaits: they have had an error.
+fn answered_cancels(cancelled: Option<Cancelled>) -> Vec<KeyedReply> {
     let keys = cancelled.into_iter().flat_map(|cancelled| cancelled.keys);
     keys.map(|key| KeyedReply { key: Some(key), reply: oneshot::channel().0 }).collect()
 }

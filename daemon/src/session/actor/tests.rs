@@ -87,7 +87,7 @@ impl Scene {
             allow: Vec::new(),
             system: None,
             cwd: cwd.clone(),
-            setup: Some(env.toolbox.setup(&resolved, (&cwd, &id), None, env.toolbox.offered(false, 0))),
+            setup: Some(env.toolbox.setup(&resolved, &cwd, &id, None, env.toolbox.offered(false, 0))),
             model: resolved.origin,
             mode: Mode::Ask,
             effort: session::Effort::default(),
@@ -98,9 +98,8 @@ impl Scene {
         });
         let workspace = Arc::new(env.workspaces.workspace(&id, &cwd, variables, disk::TIMEOUT).await);
         let (done, stored) = oneshot::channel();
-        let shared = (env.clone(), host.clone() as Arc<dyn Host>);
-        let beside = (&BTreeMap::new(), workspace);
-        let actor = Actor::create(shared, id.clone(), (created, Vec::new()), beside, None, done);
+        let new = NewSession { id: id.clone(), variables: &BTreeMap::new(), workspace, outcome: None };
+        let actor = Actor::create(env.clone(), host.clone(), new, vec![created], done);
         stored.await.unwrap().unwrap();
         let (mailbox, commands) = mpsc::unbounded_channel();
         let actor = tokio::spawn(Box::new(actor).run(None, commands));

@@ -9,7 +9,7 @@ use crate::session::turn::title::{self, Titled};
 #[derive(Default)]
 pub(super) struct Titles {
     tasks: JoinSet<Option<Titled>>,
-    /// The first prompt, while its turn runs: what the title is of.
+    /// The first prompt, while its turn runs: the title is about it.
     first_prompt: Option<String>,
 }
 
@@ -37,7 +37,7 @@ impl Actor {
     /// Asks for a title, if the turn that has ended is the first one and nothing speaks against it: a session for one prompt, a
     /// child's, a budget, and a model that is not known to be cheap.
     pub(super) fn ask_for_title(&mut self, reason: StopReason) {
-        // Lost with a daemon that has died meanwhile; then its beginning does.
+        // Lost if the daemon has died meanwhile; its beginning will do.
         let prompt = self.titles.first_prompt.take().or_else(|| self.state.title.title.clone());
         let state = &self.state;
         let is_first =

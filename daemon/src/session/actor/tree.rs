@@ -5,21 +5,23 @@ use linger_protocol::tree::{Forked, RewindDone, Rewound, Uncompacted};
 use super::*;
 
 impl Actor {
-    /// Creates the actor of a fork whose log ends with the events of `before`, and queues its first own events; `done` gets the
-    /// result of the commit.
+    /// Creates the actor of a fork whose log ends with the events of `before`, and queues its first own events, `forked` and `more`;
+    /// `done` gets the result of the commit.
     pub fn fork(
-        shared: (Arc<Env>, Arc<dyn Host>),
-        id: SessionId,
-        (before, forked, more): (State, Forked, Vec<Draft>),
-        (env, workspace): (&BTreeMap<String, String>, Arc<Workspace>),
-        outcome: Option<Fold>,
+        env: Arc<Env>,
+        host: Arc<dyn Host>,
+        new: NewSession<'_>,
+        before: State,
+        forked: Forked,
+        more: Option<Draft>,
         done: oneshot::Sender<Result<(), StoreError>>,
     ) -> Self {
-        let log = Log::new(id.clone(), before.progress.head, Vec::new());
+        let NewSession { id, variables, workspace, outcome } = new;
+        let log = Log::new(id, before.progress.head, Vec::new());
         let origin = Fold::Shared(forked.origin.session.0.clone(), before.progress.head);
-        let folds = [origin, environment(env)].into_iter().chain(outcome).collect();
+        let folds = [origin, environment(variables)].into_iter().chain(outcome).collect();
         workspace.added.set(&forked.additional_directories);
-        let mut actor = Self::new(id, shared, log, before, workspace);
+        let mut actor = Self::new(env, host, log, before, workspace);
         fault::point("actor.fork");
         let begun = Draft::new(EventBody::Forked(Box::new(forked)));
         actor.append(std::iter::once(begun).chain(more).collect(), folds, true, Some(done));
@@ -28,11 +30,7 @@ impl Actor {
 
     /// Goes back, unless something has happened since that was checked.
     pub(super) async fn go_back(&mut self, back: GoBack, key: Option<Key>, by: Author, reply: Reply<RewindDone>) {
-        match self.outcome::<RewindDone>(key.as_ref()).await {
-            Ok(None) => {}
-            Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
-            Err(error) => return respond(reply, Err(error)),
-        }
+        let Some(reply) = self.if_new(key.as_ref(), reply).await else { return };
         if let Err(error) = self.is_still_at(back.head) {
             return respond(reply, Err(error));
         }
@@ -42,8 +40,7 @@ impl Actor {
         tracing::info!(target: "session", session = %self.id, to = back.done.to, branch = %back.done.branch, "went back");
         self.withdraw_plan("the session went back");
         let outcome = self.remember(key, &back.done);
-        let (done, committed) = oneshot::channel();
-        self.append(vec![Draft::new(body)], outcome.into_iter().collect(), true, Some(done));
+        let committed = self.append_synced(vec![Draft::new(body)], outcome);
         self.workspace.seen.forget();
         respond_when(reply, committed, back.done);
     }
@@ -51,24 +48,20 @@ impl Actor {
     /// Takes back a compaction, unless something has happened since that was checked.
     pub(super) async fn uncompact(
         &mut self,
-        (taken, head): (Uncompacted, u64),
+        taken: Uncompacted,
+        head: u64,
         key: Option<Key>,
         by: Author,
         reply: Reply<Uncompacted>,
     ) {
-        match self.outcome::<Uncompacted>(key.as_ref()).await {
-            Ok(None) => {}
-            Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
-            Err(error) => return respond(reply, Err(error)),
-        }
+        let Some(reply) = self.if_new(key.as_ref(), reply).await else { return };
         if let Err(error) = self.is_still_at(head) {
             return respond(reply, Err(error));
         }
         let Author { name, process } = by;
         let body = EventBody::Uncompacted(Uncompacted { by: Some(name), process, ..taken.clone() });
         let outcome = self.remember(key, &taken);
-        let (done, committed) = oneshot::channel();
-        self.append(vec![Draft::new(body)], outcome.into_iter().collect(), true, Some(done));
+        let committed = self.append_synced(vec![Draft::new(body)], outcome);
         respond_when(reply, committed, taken);
     }
 

@@ -1,4 +1,4 @@
-//! The life of turns: started, steered, stopped, closed.
+//! The life of turns: started, answer_circles, stopped, closed.
 
 use linger_protocol::event::{Asks, TurnFinished};
 use linger_protocol::message::text_of;
@@ -13,7 +13,7 @@ use crate::sys::task;
 impl Actor {
     /// Between two steps: steering prompts become messages of the turn; without any, a turn with an `ending` ends.
     /// A user's answer may have ended it.
-    pub(super) fn boundary(&mut self, ending: Option<Ending>, reply: oneshot::Sender<NextStep>) {
+    pub(super) fn boundary(&mut self, ending: Option<TurnEnding>, reply: oneshot::Sender<NextStep>) {
         if let Some(asked) = self.state.turn.as_ref().and_then(|turn| turn.ended_by_answer().cloned()) {
             // Without a reply the turn's task ends.
             return self.end_as_answered(asked);
@@ -21,7 +21,8 @@ impl Actor {
         let may_go_on = ending.as_ref().is_none_or(|ending| ending.reason == StopReason::EndTurn);
         let prompts: Vec<Queued> = if may_go_on { self.state.queue.steering().cloned().collect() } else { Vec::new() };
         let wanted = self.state.queue.prompts.iter().find(|queued| queued.compact && ending.is_none());
-        let compact = wanted.map(|queued| Wanted { prompt: queued.prompt.clone(), focus: text_of(&queued.content) });
+        let compact =
+            wanted.map(|queued| CompactionRequest { prompt: queued.prompt.clone(), focus: text_of(&queued.content) });
         fault::point("turn.boundary");
         let ends = ending.is_some();
         if prompts.is_empty()
@@ -36,14 +37,14 @@ impl Actor {
         }
         let prompts = prompts.into_iter().filter_map(|prompt| self.prompt_message(prompt)).collect();
         // A stopped turn does not wait for the reply.
-        let shape = self.state.turn.as_ref().and_then(|turn| turn.demands.shape.clone());
+        let output_schema = self.state.turn.as_ref().and_then(|turn| turn.demands.output_schema.clone());
         let (model, setup, thinking) =
             (self.state.settings.model.clone(), self.state.prefix.setup.clone(), self.state.settings.thinking);
         let (outage, max_steps) = (self.state.settings.outage.clone(), self.state.progress.budget.size.max_steps);
         let compacts = self.state.turn.as_ref().is_none_or(|turn| turn.room.compacts.is_some());
         let news = if ends || compacts { None } else { self.tell_ended() };
         let tools = self.state.settings.tools.clone();
-        let next = NextStep { prompts, news, model, setup, compact, shape, thinking, outage, max_steps, tools };
+        let next = NextStep { prompts, news, model, setup, compact, output_schema, thinking, outage, max_steps, tools };
         let _gone = reply.send(next);
     }
 
@@ -85,7 +86,7 @@ impl Actor {
         let open = self.close("the turn was ended");
         self.append(open, Vec::new(), false, None);
         let detail = Some(format!("{why}ended by {by}"));
-        self.finish_turn(Ending { detail, ..Ending::plain(StopReason::Cancelled) }, Vec::new());
+        self.finish_turn(TurnEnding { detail, ..TurnEnding::plain(StopReason::Cancelled) }, Vec::new());
     }
 
     /// Another model stands in for the session's own until the next turn.
@@ -93,7 +94,8 @@ impl Actor {
         let own = self.state.settings.outage.own_model.clone().unwrap_or_else(|| self.state.settings.model.clone());
         let setup = self.env.toolbox.setup(
             resolved,
-            (self.workspace.rules_root(), &self.id),
+            self.workspace.rules_root(),
+            &self.id,
             self.state.settings.tools.as_deref(),
             self.offered(),
         );
@@ -108,7 +110,8 @@ impl Actor {
         let resolved = self.env.providers.model(Some(self.state.settings.outage.own_model.as_ref()?)).ok()?;
         let setup = self.env.toolbox.setup(
             &resolved,
-            (self.workspace.rules_root(), &self.id),
+            self.workspace.rules_root(),
+            &self.id,
             self.state.settings.tools.as_deref(),
             self.offered(),
         );
@@ -133,9 +136,9 @@ impl Actor {
     }
 
     /// Ends the turn and starts the next one, after a cancel or an error only with `word`, a new prompt.
-    pub(super) fn finish_turn(&mut self, ending: Ending, asked: Vec<KeyedReply>) {
+    pub(super) fn finish_turn(&mut self, ending: TurnEnding, asked: Vec<KeyedReply>) {
         let Some(turn) = &*self.state.turn else { return };
-        let Ending { reason: stop_reason, detail, hint, until_at, answer } = ending;
+        let TurnEnding { reason: stop_reason, detail, hint, until_at, answer } = ending;
         tracing::info!(target: "turn", session = %self.id, turn = %turn.id, ?stop_reason, steps = turn.steps, detail, "finished");
         let compacts = turn.room.compacts.is_some();
         let (usage, session_usage) = (turn.usage, Some(self.state.progress.usage));
@@ -158,9 +161,8 @@ impl Actor {
         let draft = self.in_turn(finished);
         let drafts = std::iter::once(draft).chain(self.plan_question(stop_reason, compacts)).collect();
         let (keys, replies): (Vec<_>, Vec<_>) = asked.into_iter().map(|asked| (asked.key, asked.reply)).unzip();
-        let outcomes = keys.into_iter().filter_map(|key| self.remember(key, &())).collect();
-        let (done, committed) = oneshot::channel();
-        self.append(drafts, outcomes, true, Some(done));
+        let outcomes: Vec<Fold> = keys.into_iter().filter_map(|key| self.remember(key, &())).collect();
+        let committed = self.append_synced(drafts, outcomes);
         respond_all(replies, committed);
         self.start_hooks(HookEvent::TurnFinished, || {
             let stop_reason = serde_json::to_value(stop_reason).unwrap_or_default();
@@ -172,7 +174,7 @@ impl Actor {
         self.notify_of_end(stop_reason, compacts);
     }
 
-    /// Starts a turn for the next queued prompt, unless it is held and there is no `word`.
+    /// Starts a turn for the next queued prompt; a held one only with `word`, a new prompt.
     pub(super) fn start_next(&mut self, word: bool) {
         if self.state.turn.is_none() && (word || !self.state.queue.held) {
             drop(self.start_first(Vec::new(), false));
@@ -180,7 +182,7 @@ impl Actor {
     }
 
     /// Starts a turn for the next queued prompt. Without one, the receiver gets an error.
-    pub(super) fn start_first(&mut self, folds: Vec<Fold>, sync: bool) -> oneshot::Receiver<Result<(), StoreError>> {
+    pub(super) fn start_first(&mut self, folds: Vec<Fold>, sync: bool) -> Committed {
         let (done, committed) = oneshot::channel();
         if self.announce_turn(folds, sync, done) {
             self.spawn_turn();
@@ -222,14 +224,19 @@ impl Actor {
         }
         let (sender, messages) = mpsc::unbounded_channel();
         let streams = self.log.tail().open();
-        let known = (&self.state, self.recorded.past(), streams.as_slice());
         let nudge = Arc::new(Notify::new());
-        let ends = (sender, nudge.clone());
-        let shared = (self.env.turns.clone(), self.host.clone(), self.workspace.clone(), self.background.jobs());
-        let turn = turn::Turn::run(self.id.clone(), shared, known, ends);
-        let task = task::spawn(turn);
+        let handles = turn::TurnHandles {
+            session: self.id.clone(),
+            services: self.env.turns.clone(),
+            host: self.host.clone(),
+            workspace: self.workspace.clone(),
+            jobs: self.background.jobs(),
+            messages: sender,
+            nudge: nudge.clone(),
+        };
+        let task = task::spawn(turn::Turn::run(handles, &self.state, self.recorded.past(), &streams));
         fault::point("actor.turn.spawned");
-        self.phase = Phase::Running(Box::new(Running::new(task, messages, nudge)));
+        self.phase = Phase::Running(Box::new(RunningTurn::new(task, messages, nudge)));
     }
 
     /// Ends the turn after its task panicked; the session stays.
@@ -243,7 +250,7 @@ impl Actor {
         self.append(drafts, Vec::new(), false, None);
         let detail = Some("internal error in the daemon".to_owned());
         let hint = Some("see lingerd.log for details; prompt again to continue".to_owned());
-        self.finish_turn(Ending { detail, hint, ..Ending::plain(StopReason::Error) }, Vec::new());
+        self.finish_turn(TurnEnding { detail, hint, ..TurnEnding::plain(StopReason::Error) }, Vec::new());
     }
 
     /// Offers the turn after its task ended because of `why`: it keeps its questions and waits for a user to resume it.
@@ -262,7 +269,9 @@ impl Actor {
             Phase::Stopping(task, earlier) => {
                 let then = match (earlier, then) {
                     (Then::Cancel(all), then @ Then::Remove(_)) => {
-                        all.into_iter().for_each(|asked| respond(asked.reply, Ok(())));
+                        for asked in all {
+                            respond(asked.reply, Ok(()));
+                        }
                         then
                     }
                     (Then::Remove(mut all), Then::Remove(more)) => {
@@ -271,16 +280,18 @@ impl Actor {
                     }
                     (Then::Remove(all), then) => {
                         let error = RpcError::new(Code::Ending, "the daemon is ending");
-                        all.into_iter().for_each(|asked| respond(asked.reply, Err(error.clone())));
+                        for asked in all {
+                            respond(asked.reply, Err(error.clone()));
+                        }
                         then
                     }
                     (_, then) => then,
                 };
                 self.phase = Phase::Stopping(task, then);
             }
-            Phase::Git(at_git) | Phase::Failed(_, _, Some(at_git)) => {
+            Phase::Git(git) | Phase::Failed(_, _, Some(git)) => {
                 // Git works in a directory that outlives the session, so it goes on; it has had its while if the daemon ends.
-                let task = at_git.into_task();
+                let task = git.into_task();
                 if matches!(then, Then::Pause(_)) {
                     task.abort();
                 }
@@ -297,11 +308,11 @@ impl Actor {
     pub(super) async fn pause(&mut self, done: oneshot::Sender<()>) {
         let ending = RpcError::new(Code::Ending, "the daemon is ending").hint("connect again: a client starts it");
         self.places.refuse_all(&ending);
-        if self.attending.has_person() {
+        if self.attendance.has_person() {
             self.person_left();
         }
         // What the turn has said counts, such as the result of a call that has just ended.
-        while let Some(message) = self.running_mut().and_then(Running::try_next) {
+        while let Some(message) = self.running_mut().and_then(RunningTurn::try_next) {
             self.turn_message(*message);
         }
         self.finish_git().await;
@@ -332,7 +343,9 @@ impl Actor {
                     self.env.store.found.readable(&self.id);
                 }
                 let result = removed.map_err(RpcError::from);
-                replies.into_iter().for_each(|reply| respond(reply, result.clone()));
+                for reply in replies {
+                    respond(reply, result.clone());
+                }
                 if !gone {
                     // The session still exists, and its turn was stopped.
                     self.close_turn(Vec::new());
@@ -348,10 +361,8 @@ impl Actor {
                         "the daemon is ending; the turn resumes when it starts again",
                     );
                     let draft = self.in_turn(notice);
-                    let (written, committed) = oneshot::channel();
-                    self.append(vec![draft], Vec::new(), true, Some(written));
                     // The log file has a failed write.
-                    let _logged = committed.await;
+                    let _logged = self.append_synced(vec![draft], None).await;
                     fault::point("actor.paused");
                 }
                 let _gone = done.send(());
@@ -366,7 +377,7 @@ impl Actor {
         self.writes.keep_cancel(self.state.turn.as_ref().map(|turn| turn.id.clone()), keys);
         let drafts = self.close("cancelled by the user");
         self.append(drafts, Vec::new(), false, None);
-        self.finish_turn(Ending::plain(StopReason::Cancelled), asked);
+        self.finish_turn(TurnEnding::plain(StopReason::Cancelled), asked);
     }
 
     /// Ends the step; the turn continues with the interrupting prompts.
@@ -374,12 +385,14 @@ impl Actor {
         let drafts = self.close("interrupted by the user");
         self.append(drafts, Vec::new(), false, None);
         let prompts: Vec<Queued> = self.state.queue.steering().cloned().collect();
-        prompts.into_iter().for_each(|prompt| drop(self.prompt_message(prompt)));
+        for prompt in prompts {
+            drop(self.prompt_message(prompt));
+        }
         self.spawn_turn();
     }
 }
 
-/// What the message of a prompt asks in the user's place, if it has a child's words.
+/// The mark of a message whose prompt has a child's words.
 fn of_child(child: Option<SessionId>) -> Option<Asks> {
     child.map(|_| Asks::Child)
 }

@@ -1,7 +1,7 @@
 //! Undo and redo of the model's changes of files.
 //!
-//! Nothing else happens to the session meanwhile: the actor waits for the disk, and no turn runs. What will be written is an event
-//! on disk before the first file is; its end is another. A restart in between writes the rest.
+//! Nothing else happens to the session meanwhile: the actor waits for the disk, and no turn runs. An event with all changes is on
+//! disk before the first file is written; another one marks the end. A restart in between writes the rest.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use linger_protocol::session::{Redo, Restored, Undo};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::session::state::undo::{MAX_BYTES, Step, Undone};
+use crate::session::state::undo::{MAX_BYTES, UndoStep, Undone};
 use crate::store::blob::Held;
 use crate::tool::change::KeptChange;
 use crate::tool::checkpoint::Restorable;
@@ -25,23 +25,23 @@ const PAGE: usize = 1 << 20;
 /// Files that an error names.
 const NAMED: usize = 5;
 
-/// What to put back.
-struct Target {
+/// The changes to undo or redo.
+struct UndoTarget {
     /// The turn, if all of its changes are meant.
     step: Option<TurnId>,
     call: Option<CallId>,
     file: Option<PathBuf>,
     /// In the order in which they were made.
     changes: Vec<FileChange>,
-    /// The blobs of what commands changed.
+    /// The blobs with former contents of files that commands changed.
     held: Vec<Held>,
-    /// What commands changed and cannot be put back.
+    /// Changes of commands that cannot be restored.
     failed: Vec<NotRestored>,
 }
 
 /// Changes of one call, or of an undo.
 #[derive(Default)]
-struct Made {
+struct CallChanges {
     call: Option<CallId>,
     changes: Vec<FileChange>,
     held: Vec<Held>,
@@ -91,9 +91,8 @@ impl Actor {
             let by = Some(name);
             let (step, changes) = (step.clone(), changes.clone());
             let body = EventBody::UndoStarted(UndoStarted { redo, step, call, file, changes, by, process });
-            let (done, committed) = oneshot::channel();
-            self.append(vec![Draft { blobs: blobs.clone(), ..Draft::new(body) }], Vec::new(), true, Some(done));
-            committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())))?;
+            let committed = self.append_synced(vec![Draft { blobs: blobs.clone(), ..Draft::new(body) }], None);
+            settled(committed).await?;
         }
         let (changes, more) = self.make(changes).await?;
         failed.extend(more);
@@ -103,15 +102,9 @@ impl Actor {
         Ok((restored, Some(committed)))
     }
 
-    fn undone(
-        &mut self,
-        body: EventBody,
-        blobs: Vec<Held>,
-        outcome: Option<Fold>,
-    ) -> oneshot::Receiver<Result<(), StoreError>> {
-        let (done, committed) = oneshot::channel();
+    fn undone(&mut self, body: EventBody, blobs: Vec<Held>, outcome: Option<Fold>) -> Committed {
         let draft = Draft { blobs, ..Draft::new(body) };
-        self.append(vec![draft], outcome.into_iter().collect(), true, Some(done));
+        let committed = self.append_synced(vec![draft], outcome);
         committed
     }
 
@@ -128,12 +121,12 @@ impl Actor {
         let body = EventBody::Undone { redo, step, changes, failed };
         let blobs = body.file_contents().into_iter().filter_map(|id| self.env.store.blobs.hold(id).ok().flatten());
         let blobs = blobs.collect();
-        self.undone(body, blobs, None).await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())))?;
+        settled(self.undone(body, blobs, None)).await?;
         Ok(())
     }
 
-    /// Finds what is meant.
-    async fn target(&self, asked: &Undo, redo: bool) -> Result<Target, RpcError> {
+    /// Finds the changes that a request means.
+    async fn target(&self, asked: &Undo, redo: bool) -> Result<UndoTarget, RpcError> {
         let Undo { call, file, .. } = asked;
         let (call, file) = (call.clone(), file.as_ref().map(|file| self.state.identity.cwd.join(file)));
         if redo {
@@ -141,18 +134,18 @@ impl Actor {
                 let idle = RpcError::new(Code::Idle, format!("session {} has nothing to do again", self.id));
                 return Err(idle.hint("a change of the model since the undo ends that"));
             };
-            let made = self.changes((*seq, *seq), true).await?;
+            let made = self.changes(*seq, *seq, true).await?;
             let changes = made.into_iter().flat_map(|made| made.changes).collect();
             let step = step.as_ref().map(|step| step.turn.clone());
-            return Ok(Target { step, call, file, changes, held: Vec::new(), failed: Vec::new() });
+            return Ok(UndoTarget { step, call, file, changes, held: Vec::new(), failed: Vec::new() });
         }
         let real = match &file {
             Some(file) => Some(self.real(file.clone()).await?),
             None => None,
         };
-        for Step { turn, first, last, .. } in self.state.undo.steps.iter().rev() {
+        for UndoStep { turn, first, last, .. } in self.state.undo.steps.iter().rev() {
             let is_whole = call.is_none() && file.is_none();
-            let calls = self.changes((*first, *last), is_whole).await?.into_iter();
+            let calls = self.changes(*first, *last, is_whole).await?.into_iter();
             let meant = calls.filter(|made| call.is_none() || made.call.as_ref() == call.as_ref());
             let is_meant = |path: &Path| real.as_ref().is_none_or(|names| names.iter().any(|file| file == path));
             let (mut changes, mut held, mut failed) = (Vec::new(), Vec::new(), Vec::new());
@@ -162,7 +155,7 @@ impl Actor {
                 held.extend(made.held);
             }
             if !changes.is_empty() || !failed.is_empty() {
-                return Ok(Target { step: is_whole.then(|| turn.clone()), call, file, changes, held, failed });
+                return Ok(UndoTarget { step: is_whole.then(|| turn.clone()), call, file, changes, held, failed });
             }
         }
         let what = match (&call, &file) {
@@ -180,7 +173,7 @@ impl Actor {
     }
 
     /// The changes of calls, or of an undo, between two events. A checkpoint that is gone is an error if all are `needed`.
-    async fn changes(&self, (first, last): (u64, u64), needed: bool) -> Result<Vec<Made>, RpcError> {
+    async fn changes(&self, first: u64, last: u64, needed: bool) -> Result<Vec<CallChanges>, RpcError> {
         let (mut found, mut after) = (Vec::new(), first.saturating_sub(1));
         loop {
             let kinds = &["tool_finished", "undone", "checkpoint"];
@@ -188,10 +181,10 @@ impl Actor {
             for stored in page.iter().filter(|stored| stored.seq <= last) {
                 match serde_json::from_str::<Event>(&stored.data).map(|event| event.body) {
                     Ok(EventBody::ToolFinished(ToolFinished { call_id, changes, .. })) => {
-                        found.push(Made { call: Some(call_id), changes, ..Made::default() });
+                        found.push(CallChanges { call: Some(call_id), changes, ..CallChanges::default() });
                     }
                     Ok(EventBody::Undone { changes, .. }) if first == last => {
-                        found.push(Made { changes, ..Made::default() });
+                        found.push(CallChanges { changes, ..CallChanges::default() });
                     }
                     Ok(EventBody::Checkpoint(taken)) if taken.changed > 0 => match self.of_commands(&taken).await {
                         Err(why) if needed => {
@@ -211,42 +204,43 @@ impl Actor {
         }
     }
 
-    /// What differs from one checkpoint to the next.
-    async fn of_commands(&self, taken: &Checkpoint) -> Result<Made, String> {
+    /// The changes between a checkpoint and the one before it.
+    async fn of_commands(&self, taken: &Checkpoint) -> Result<CallChanges, String> {
         let Checkpoint { checkpoint, root, call_id, since, .. } = taken;
         let since = since.as_deref().unwrap_or_default();
         let blobs = &self.env.store.blobs;
         let made = self.env.calls.checkpoints.restorable(&self.workspace, root, since, checkpoint, blobs).await?;
         let Restorable { changes, held, failed } = made;
-        Ok(Made { call: Some(call_id.clone()), changes, held, failed })
+        Ok(CallChanges { call: Some(call_id.clone()), changes, held, failed })
     }
 
     /// The file that is meant by a name, which may be a link, and that link.
     async fn real(&self, file: PathBuf) -> Result<[PathBuf; 2], RpcError> {
         let workspace = self.workspace.clone();
-        let look = move || {
+        let probe = move || {
             let link = file.parent().zip(file.file_name()).map(|(above, name)| workspace.resolve(above).join(name));
             [workspace.resolve(&file), link.unwrap_or(file)]
         };
-        let real = disk::probe(&self.state.identity.cwd, disk::SHORT_TIMEOUT, look).await;
+        let real = disk::probe(&self.state.identity.cwd, disk::SHORT_TIMEOUT, probe).await;
         real.ok_or_else(|| unresponsive(&self.state.identity.cwd))
     }
 
     async fn plan(&self, changes: &[FileChange], force: bool) -> Result<Plan, RpcError> {
         let (workspace, blobs, changes) = (self.workspace.clone(), self.env.store.blobs.clone(), changes.to_vec());
-        let looked = self.look(move |token| restore::plan(&changes, &workspace, &blobs, force, token)).await?;
+        let looked = self.run_on_disk(move |token| restore::plan(&changes, &workspace, &blobs, force, token)).await?;
         looked.map_err(|error| StoreError::from(error).into())
     }
 
     /// Makes the changes; gives those that are made, and those that failed.
     async fn make(&self, changes: Vec<FileChange>) -> Result<(Vec<FileChange>, Vec<NotRestored>), RpcError> {
         let (workspace, blobs) = (self.workspace.clone(), self.env.store.blobs.clone());
-        self.look(move |token| {
+        self.run_on_disk(move |token| {
             let (mut made, mut failed) = (Vec::new(), Vec::new());
             for change in changes {
-                let done = match token.is_cancelled() {
-                    true => Err("the disk did not answer in time".to_owned()),
-                    false => restore::make(&change, &workspace, &blobs),
+                let done = if token.is_cancelled() {
+                    Err("the disk did not answer in time".to_owned())
+                } else {
+                    restore::make(&change, &workspace, &blobs)
                 };
                 match done {
                     Ok(()) => made.push(change),
@@ -259,7 +253,7 @@ impl Actor {
     }
 
     /// Runs `work` on a thread that may block, and tells it to stop when it takes too long.
-    async fn look<T: Send + 'static>(
+    async fn run_on_disk<T: Send + 'static>(
         &self,
         work: impl FnOnce(&CancellationToken) -> T + Send + 'static,
     ) -> Result<T, RpcError> {
@@ -279,8 +273,8 @@ impl Actor {
     }
 }
 
-/// What a request comes to, and its commit.
-type Waits = (Restored, Option<oneshot::Receiver<Result<(), StoreError>>>);
+/// The reply to a request, and its commit; absent for a repeated request.
+type Waits = (Restored, Option<Committed>);
 
 fn answer(reply: Reply<Restored>, done: Result<Waits, RpcError>) {
     match done {

@@ -26,24 +26,30 @@ const MERGED: &[&str] = &["merged"];
 const PAGE: usize = 1 << 20;
 
 /// Git at work for the session.
-pub(super) struct AtGit {
+pub(super) struct GitPhase {
     task: JoinHandle<()>,
-    worked: oneshot::Receiver<Worked>,
-    /// Whether a prompt or an answer since then starts held prompts.
-    starts_held: bool,
-    /// Prompts to a session in a worktree.
-    prompts: Vec<Box<PromptRequest>>,
+    result: oneshot::Receiver<GitDone>,
+    behind: BehindGit,
 }
 
-impl AtGit {
-    /// What git did, once it is done; absent if its task has panicked.
-    pub(super) async fn next(&mut self) -> Option<Box<Worked>> {
-        (&mut self.worked).await.ok().map(Box::new)
+/// The prompts that wait for git.
+#[derive(Default)]
+pub(super) struct BehindGit {
+    /// New prompts to a session in a worktree.
+    prompts: Vec<Box<PromptRequest>>,
+    /// Whether held prompts start too: a prompt or an answer came meanwhile.
+    starts_held: bool,
+}
+
+impl GitPhase {
+    /// The result, once git is done; absent if its task has panicked.
+    pub(super) async fn next(&mut self) -> Option<Box<GitDone>> {
+        (&mut self.result).await.ok().map(Box::new)
     }
 
-    /// What git did, if it is done and its task has not panicked.
-    pub(super) fn try_next(&mut self) -> Option<Worked> {
-        self.worked.try_recv().ok()
+    /// The result, if git is done and its task has not panicked.
+    pub(super) fn try_next(&mut self) -> Option<GitDone> {
+        self.result.try_recv().ok()
     }
 
     /// Whether git is done.
@@ -58,41 +64,49 @@ impl AtGit {
 
     /// A prompt or an answer starts held prompts once git is done.
     pub(super) fn start_held(&mut self) {
-        self.starts_held = true;
+        self.behind.starts_held = true;
     }
 
     /// Refuses the prompts that wait.
     pub(super) fn refuse_prompts(&mut self, error: &RpcError) {
-        self.prompts.drain(..).for_each(|asked| respond(asked.reply, Err(error.clone())));
+        self.behind.refuse(error);
     }
 }
 
-/// What git did, and the request for it.
-pub(super) enum Worked {
+impl BehindGit {
+    fn refuse(&mut self, error: &RpcError) {
+        for asked in self.prompts.drain(..) {
+            respond(asked.reply, Err(error.clone()));
+        }
+    }
+}
+
+/// The result of git, with the request for it.
+pub(super) enum GitDone {
     /// Removed a worktree, or found that it stays.
     Tidied(Worktree, Result<bool, String>, Reply<Option<Worktree>>),
     /// Committed what is in the worktree.
     Committed(Worktree, Result<Work, String>, Reply<String>),
     /// Merged what a child did.
-    Merged(Box<MergeAsked>, Option<Checkpoint>, Result<MergeDone, MergeError>),
+    Merged(Box<MergeRequest>, Option<Checkpoint>, Result<MergeDone, MergeError>),
     /// Made a removed worktree again.
-    MadeAgain(Result<Worktree, RpcError>),
+    Recreated(Result<Worktree, RpcError>),
 }
 
-impl Worked {
+impl GitDone {
     /// Answers the request for it with an error.
     fn refuse(self, error: RpcError) {
         match self {
             Self::Tidied(_, _, reply) => respond(reply, Err(error)),
             Self::Committed(_, _, reply) => respond(reply, Err(error)),
             Self::Merged(asked, ..) => respond(asked.reply, Err(error)),
-            Self::MadeAgain(_) => {}
+            Self::Recreated(_) => {}
         }
     }
 }
 
 /// A request to merge.
-pub(super) struct MergeAsked {
+pub(super) struct MergeRequest {
     work: MergeWork,
     key: Option<Key>,
     by: Author,
@@ -111,107 +125,102 @@ struct MergeRecord {
 }
 
 impl Actor {
-    /// Has git work in a task of its own.
-    fn at_git(
-        &mut self,
-        (prompts, starts_held): (Vec<Box<PromptRequest>>, bool),
-        work: impl Future<Output = Worked> + Send + 'static,
-    ) {
-        let (done, worked) = oneshot::channel();
+    /// Runs git in a task of its own.
+    fn start_git(&mut self, behind: BehindGit, work: impl Future<Output = GitDone> + Send + 'static) {
+        let (done, result) = oneshot::channel();
         let id = self.id.clone();
         let task = task::spawn(async move {
-            if let Err(worked) = done.send(work.await) {
-                worked
-                    .refuse(RpcError::new(Code::UnknownSession, format!("session {id} was removed while git worked")));
+            if let Err(result) = done.send(work.await) {
+                result
+                    .refuse(RpcError::new(Code::UnknownSession, format!("session {id} was removed while git result")));
             }
         });
-        self.phase = Phase::Git(Box::new(AtGit { task, worked, starts_held, prompts }));
+        self.phase = Phase::Git(Box::new(GitPhase { task, result, behind }));
     }
 
-    /// Keeps what git did until it can be recorded.
-    pub(super) fn keep_worked(&mut self, worked: Option<Box<Worked>>) {
-        let Phase::Failed(_, _, Some(at_git)) = &mut self.phase else { return };
+    /// Keeps the result of git until it can be recorded.
+    pub(super) fn keep_git_result(&mut self, result: Option<Box<GitDone>>) {
+        let Phase::Failed(_, _, Some(git)) = &mut self.phase else { return };
         let (done, kept) = oneshot::channel();
-        at_git.worked = kept;
-        if let Some(worked) = worked {
+        git.result = kept;
+        if let Some(result) = result {
             // The receiver is in place.
-            let _sent = done.send(*worked);
+            let _sent = done.send(*result);
         }
     }
 
     /// Whether a prompt starts, or is accepted, once git is done.
     pub(super) fn has_prompt_behind_git(&self) -> bool {
-        let Phase::Git(at_git) = &self.phase else { return false };
-        !at_git.prompts.is_empty() || self.has_prompt_for(at_git.starts_held)
+        let Phase::Git(git) = &self.phase else { return false };
+        !git.behind.prompts.is_empty() || self.has_prompt_for(git.behind.starts_held)
     }
 
     /// Cancels what waits for git as if git had not held it up: the next prompt is a turn that ends as cancelled, further ones are
     /// held. Git goes on.
     pub(super) fn cancel_behind_git(&mut self, asked: KeyedReply) {
-        let Phase::Git(mut at_git) = std::mem::replace(&mut self.phase, Phase::Idle) else { return };
-        at_git.refuse_prompts(&self.cancelled_prompt());
-        let is_due = self.has_prompt_for(at_git.starts_held);
-        at_git.starts_held = false;
+        let Phase::Git(mut git) = std::mem::replace(&mut self.phase, Phase::Idle) else { return };
+        git.refuse_prompts(&self.cancelled_prompt());
+        let is_due = self.has_prompt_for(std::mem::take(&mut git.behind.starts_held));
         // Its commit is that of its end.
         if is_due && self.announce_turn(Vec::new(), false, oneshot::channel().0) {
             self.close_turn(vec![asked]);
         } else {
             self.cancelled_without_turn(asked);
         }
-        self.phase = Phase::Git(at_git);
+        self.phase = Phase::Git(git);
     }
 
-    /// Goes on after git has worked.
-    pub(super) async fn worked(&mut self, worked: Option<Worked>) {
-        let Some((prompts, starts_held)) = self.take_worked(worked) else { return };
-        if self.lacks_worktree() && (!prompts.is_empty() || self.has_prompt_for(starts_held)) {
-            return self.make_worktree_again(prompts, starts_held);
+    /// Continues after git is done.
+    pub(super) async fn git_done(&mut self, result: Option<GitDone>) {
+        let Some(behind) = self.record_git(result) else { return };
+        if self.lacks_worktree() && (!behind.prompts.is_empty() || self.has_prompt_for(behind.starts_held)) {
+            return self.recreate_worktree(behind);
         }
+        let BehindGit { prompts, starts_held } = behind;
         for request in prompts {
             self.take(Box::new(Command::Prompt(request))).await;
         }
         if matches!(self.phase, Phase::Idle) && self.state.settings.binned_at.is_none() {
             self.start_next(starts_held);
         }
-        self.tend_checkpoint();
+        self.start_checkpoint();
     }
 
     /// When the daemon ends git has a while to finish what it began.
     pub(super) async fn finish_git(&mut self) {
-        let (Phase::Git(at_git) | Phase::Failed(_, _, Some(at_git))) = &mut self.phase else { return };
-        let Ok(worked) = tokio::time::timeout(END_GRACE, &mut at_git.worked).await else { return };
+        let (Phase::Git(git) | Phase::Failed(_, _, Some(git))) = &mut self.phase else { return };
+        let Ok(result) = tokio::time::timeout(END_GRACE, &mut git.result).await else { return };
         if matches!(self.phase, Phase::Failed(..)) {
-            return drop(worked.map(|worked| worked.refuse(self.unwritten())));
+            return drop(result.map(|result| result.refuse(self.unwritten())));
         }
-        for asked in self.take_worked(worked.ok()).into_iter().flat_map(|(prompts, _)| prompts) {
-            respond(asked.reply, Err(RpcError::new(Code::Ending, "the daemon is ending")));
+        if let Some(mut behind) = self.record_git(result.ok()) {
+            behind.refuse(&RpcError::new(Code::Ending, "the daemon is ending"));
         }
     }
 
-    /// Records what git did, and answers the request for it; nothing if its task has panicked. Gives the prompts that wait, and
-    /// whether held ones start.
-    pub(super) fn take_worked(&mut self, worked: Option<Worked>) -> Option<(Vec<Box<PromptRequest>>, bool)> {
+    /// Records the result of git, and answers the request for it; without a result its task has panicked. Returns the prompts that
+    /// wait, unless they were refused.
+    pub(super) fn record_git(&mut self, result: Option<GitDone>) -> Option<BehindGit> {
         let Phase::Git(..) = self.phase else { return None };
-        let Phase::Git(at_git) = std::mem::replace(&mut self.phase, Phase::Idle) else { return None };
-        let AtGit { prompts, starts_held, .. } = *at_git;
-        match worked {
-            Some(Worked::Tidied(worktree, tidied, reply)) => self.tidied(worktree, tidied, reply),
-            Some(Worked::Committed(worktree, done, reply)) => self.committed(&worktree, done, reply),
-            Some(Worked::Merged(asked, taken, done)) => self.merge_done(*asked, taken, done),
-            Some(Worked::MadeAgain(Ok(made))) => drop(self.worktree_is(made)),
-            Some(Worked::MadeAgain(Err(error))) => {
-                prompts.into_iter().for_each(|asked| respond(asked.reply, Err(error.clone())));
+        let Phase::Git(git) = std::mem::replace(&mut self.phase, Phase::Idle) else { return None };
+        let mut behind = git.behind;
+        match result {
+            Some(GitDone::Tidied(worktree, tidied, reply)) => self.tidied(worktree, tidied, reply),
+            Some(GitDone::Committed(worktree, done, reply)) => self.committed(&worktree, done, reply),
+            Some(GitDone::Merged(asked, taken, done)) => self.merge_done(*asked, taken, done),
+            Some(GitDone::Recreated(Ok(made))) => drop(self.record_worktree(made)),
+            Some(GitDone::Recreated(Err(error))) => {
+                behind.refuse(&error);
                 return None;
             }
             None => {
                 let text = "internal error in the daemon";
                 tracing::error!(target: "worktree", session = %self.id, text);
-                let error = RpcError::new(Code::Internal, text);
-                prompts.into_iter().for_each(|asked| respond(asked.reply, Err(error.clone())));
+                behind.refuse(&RpcError::new(Code::Internal, text));
                 return None;
             }
         }
-        Some((prompts, starts_held))
+        Some(behind)
     }
 
     fn has_prompt_for(&self, starts_held: bool) -> bool {
@@ -222,14 +231,14 @@ impl Actor {
     pub(super) fn tidy_worktree(&mut self, reply: Reply<Option<Worktree>>) {
         let Some(worktree) = self.state.task.worktree().cloned() else { return respond(reply, Ok(None)) };
         let jobs = self.state.background.running().count();
-        let is_used = self.is_at_work() || jobs > 0 || !matches!(self.phase, Phase::Idle);
+        let is_used = self.is_busy() || jobs > 0 || !matches!(self.phase, Phase::Idle);
         if is_used || worktree.status == WorktreeStatus::Removed {
             return respond(reply, Ok(Some(worktree)));
         }
         let (env, workspace) = (self.env.clone(), self.workspace.clone());
-        self.at_git((Vec::new(), false), async move {
+        self.start_git(BehindGit::default(), async move {
             let tidied = env.worktrees.tidy(&worktree, &workspace).await;
-            Worked::Tidied(worktree, tidied, reply)
+            GitDone::Tidied(worktree, tidied, reply)
         });
     }
 
@@ -237,7 +246,7 @@ impl Actor {
         match tidied {
             Ok(true) => {
                 let now = Worktree { status: WorktreeStatus::Removed, ..worktree };
-                let committed = self.worktree_is(now.clone());
+                let committed = self.record_worktree(now.clone());
                 respond_when(reply, committed, Some(now));
             }
             Ok(false) => respond(reply, Ok(Some(worktree))),
@@ -257,17 +266,17 @@ impl Actor {
     pub(super) fn wait_for_worktree(&mut self, asked: Box<PromptRequest>) -> Option<Box<PromptRequest>> {
         let (has_own, is_away) = (self.state.task.worktree().is_some(), self.lacks_worktree());
         match &mut self.phase {
-            Phase::Git(at_git) if has_own && at_git.prompts.len() >= MAX_PROMPTS => {
+            Phase::Git(git) if has_own && git.behind.prompts.len() >= MAX_PROMPTS => {
                 let much = format!("{MAX_PROMPTS} prompts wait for the git worktree of session {} already", self.id);
                 respond(asked.reply, Err(RpcError::new(Code::TooMuch, much).hint("try again in a moment")));
                 None
             }
-            Phase::Git(at_git) if has_own => {
-                at_git.prompts.push(asked);
+            Phase::Git(git) if has_own => {
+                git.behind.prompts.push(asked);
                 None
             }
             Phase::Idle if is_away => {
-                self.make_worktree_again(vec![asked], false);
+                self.recreate_worktree(BehindGit { prompts: vec![asked], starts_held: false });
                 None
             }
             _ => Some(asked),
@@ -275,17 +284,15 @@ impl Actor {
     }
 
     /// Makes the worktree again that was removed because it had no changes.
-    fn make_worktree_again(&mut self, prompts: Vec<Box<PromptRequest>>, starts_held: bool) {
+    fn recreate_worktree(&mut self, behind: BehindGit) {
         let (env, id, variables) = (self.env.clone(), self.id.clone(), BTreeMap::clone(&self.workspace.env));
         let parent = self.state.identity.parent.clone().unwrap_or_default();
-        self.at_git((prompts, starts_held), async move {
-            Worked::MadeAgain(made_again(&env, &id, parent, variables).await)
-        });
+        self.start_git(behind, async move { GitDone::Recreated(recreated(&env, &id, parent, variables).await) });
     }
 
     /// Commits what is in the worktree, and gives its latest commit.
     pub(super) fn commit_worktree(&mut self, reply: Reply<String>) {
-        if let Err(error) = self.must_rest() {
+        if let Err(error) = self.check_idle() {
             return respond(reply, Err(error));
         }
         let Some(worktree) = self.state.task.worktree().cloned() else {
@@ -296,9 +303,9 @@ impl Actor {
         let agent = self.state.task.delegated.as_ref().map(|of| of.agent.clone()).unwrap_or_default();
         let message = message(&name, &format!("Made by the agent {agent} of linger in session {}.", self.id));
         let (env, workspace) = (self.env.clone(), self.workspace.clone());
-        self.at_git((Vec::new(), false), async move {
+        self.start_git(BehindGit::default(), async move {
             let done = env.worktrees.commit(&worktree, &workspace, &message).await;
-            Worked::Committed(worktree, done, reply)
+            GitDone::Committed(worktree, done, reply)
         });
     }
 
@@ -317,12 +324,8 @@ impl Actor {
 
     /// Merges what a child did into the directory of this session.
     pub(super) async fn merge(&mut self, work: MergeWork, key: Option<Key>, by: Author, reply: Reply<Merged>) {
-        match self.outcome::<Merged>(key.as_ref()).await {
-            Ok(None) => {}
-            Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
-            Err(error) => return respond(reply, Err(error)),
-        }
-        if let Err(error) = self.must_rest() {
+        let Some(reply) = self.if_new(key.as_ref(), reply).await else { return };
+        if let Err(error) = self.check_idle() {
             return respond(reply, Err(error));
         }
         if let Err(error) = self.finish_undo().await {
@@ -330,8 +333,8 @@ impl Actor {
         }
         let open = self.state.undo.open.as_deref().cloned();
         let (env, workspace, id) = (self.env.clone(), self.workspace.clone(), self.id.clone());
-        let asked = Box::new(MergeAsked { work, key, by, reply });
-        self.at_git((Vec::new(), false), async move {
+        let asked = Box::new(MergeRequest { work, key, by, reply });
+        self.start_git(BehindGit::default(), async move {
             // What its own calls changed is told apart from what is merged.
             let taken = match open {
                 Some(OpenCheckpoint { before, .. }) => Some(after(&env.calls.checkpoints, &workspace, before).await),
@@ -344,13 +347,13 @@ impl Actor {
                 Err(MergeError::Nothing(Some(done))) if !is_recorded(&env.store, id, &done.commit).await => Ok(*done),
                 done => done,
             };
-            Worked::Merged(asked, taken, done)
+            GitDone::Merged(asked, taken, done)
         });
     }
 
-    fn merge_done(&mut self, asked: MergeAsked, taken: Option<Checkpoint>, done: Result<MergeDone, MergeError>) {
+    fn merge_done(&mut self, asked: MergeRequest, taken: Option<Checkpoint>, done: Result<MergeDone, MergeError>) {
         self.checkpoint_taken(taken);
-        let MergeAsked { work, key, by, reply } = asked;
+        let MergeRequest { work, key, by, reply } = asked;
         let MergeWork { child, agent, worktree, .. } = work;
         let (branch, directory) = (worktree.branch, self.workspace.root.clone());
         let merged = match done {
@@ -377,11 +380,10 @@ impl Actor {
         respond_when(reply, committed, merged);
     }
 
-    fn record_merge(&mut self, merged: Merged, key: Option<Key>) -> oneshot::Receiver<Result<(), StoreError>> {
+    fn record_merge(&mut self, merged: Merged, key: Option<Key>) -> Committed {
         let outcome = self.remember(key.clone(), &merged);
-        let (done, committed) = oneshot::channel();
         let draft = Draft::new(EventBody::Merged(Box::new(merged.clone())));
-        self.append(vec![draft], outcome.into_iter().collect(), true, Some(done));
+        let committed = self.append_synced(vec![draft], outcome);
         self.last_merge.0 = Some(Box::new(MergeRecord { seq: self.state.progress.head, merged, key }));
         committed
     }
@@ -398,32 +400,31 @@ impl Actor {
     /// Records what became of the worktree.
     pub(super) fn note_worktree(&mut self, status: WorktreeStatus, reply: Reply<()>) {
         let Some(worktree) = self.state.task.worktree().cloned() else { return respond(reply, Ok(())) };
-        let committed = self.worktree_is(Worktree { status, ..worktree });
+        let committed = self.record_worktree(Worktree { status, ..worktree });
         respond_when(reply, committed, ());
     }
 
-    fn worktree_is(&mut self, worktree: Worktree) -> oneshot::Receiver<Result<(), StoreError>> {
-        let (done, committed) = oneshot::channel();
-        self.append(vec![Draft::new(EventBody::WorktreeChanged(worktree))], Vec::new(), true, Some(done));
+    fn record_worktree(&mut self, worktree: Worktree) -> Committed {
+        let committed = self.append_synced(vec![Draft::new(EventBody::WorktreeChanged(worktree))], None);
         committed
     }
 
-    fn is_at_work(&self) -> bool {
+    fn is_busy(&self) -> bool {
         self.state.turn.is_some() || !self.state.queue.prompts.is_empty()
     }
 
-    /// The error of what cannot be done while git works.
+    /// The error for a request that has to wait for git.
     pub(super) fn git_is_busy(&self) -> Option<RpcError> {
         let busy = || RpcError::new(Code::Busy, format!("git is at work for session {}", self.id));
         matches!(self.phase, Phase::Git(_)).then(|| busy().hint("try again in a moment"))
     }
 
     /// Fails while a turn runs, or is about to.
-    fn must_rest(&self) -> Result<(), RpcError> {
+    fn check_idle(&self) -> Result<(), RpcError> {
         if let Some(busy) = self.git_is_busy() {
             return Err(busy);
         }
-        if !self.is_at_work() && matches!(self.phase, Phase::Idle) {
+        if !self.is_busy() && matches!(self.phase, Phase::Idle) {
             return Ok(());
         }
         let busy = RpcError::new(Code::Busy, format!("session {} is at work", self.id));
@@ -449,7 +450,7 @@ async fn is_recorded(store: &Store, session: SessionId, commit: &str) -> bool {
 }
 
 /// Makes a child's worktree again, from its parent's workspace.
-async fn made_again(
+async fn recreated(
     env: &Arc<Env>,
     child: &SessionId,
     parent: SessionId,
@@ -461,8 +462,8 @@ async fn made_again(
         let gone = RpcError::new(Code::NoWorkspace, format!("session {parent}, whose worktree this was, is gone"));
         return Err(gone.hint(elsewhere));
     };
-    let within = (disk::SHORT_TIMEOUT, of_parent.task.bound_by());
-    let parent = env.workspaces.workspace_within(child, &of_parent.identity.cwd, variables, within).await;
+    let (cwd, bound_by) = (&of_parent.identity.cwd, of_parent.task.bound_by());
+    let parent = env.workspaces.workspace_within(child, cwd, variables, disk::SHORT_TIMEOUT, bound_by).await;
     let made = env.worktrees.make(&parent, child).await;
     made.map_err(|why| RpcError::new(Code::NoWorkspace, why).hint(elsewhere))
 }

@@ -47,7 +47,7 @@ impl Runner {
             Err(Skip::NotHere) => Ok(None),
             Err(skip) => {
                 tracing::warn!(target: "checkpoint", session = %self.session, call = %id, %skip, "none taken");
-                if !self.told.swap(true, Ordering::Relaxed) {
+                if !self.warned_no_checkpoints.swap(true, Ordering::Relaxed) {
                     let text = format!(
                         "no checkpoint of {} was taken: {skip}; what the command changes cannot be undone",
                         root.display()

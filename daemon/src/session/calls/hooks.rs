@@ -1,6 +1,6 @@
 //! Calls with their hooks: those that run before a call is decided on, and those that add to its result.
 //!
-//! A hook before a call comes before rules, mode and digest, so nothing that it says allows anything: arguments that it changes are
+//! A hook before a call comes before rules, mode and digest, so its output cannot allow a call: arguments that it changes are
 //! checked like those of the model. It runs again when a turn resumes before the call has started, and never for one that has.
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::config::{Hook, HookEvent};
 use crate::question::permission::{CallInfo, ResolvedAccess, concerns};
 use crate::session::calls::Runner;
-use crate::session::env::hooks::{Hooks, Refusal, Said, of_call};
+use crate::session::env::hooks::{HookOutput, Hooks, Refusal, call_fields};
 use crate::session::messages::TurnEnded;
 use crate::sys::disk;
 use crate::tool::{Access, Call, Effects, Tool, ToolOutput, text};
@@ -21,7 +21,7 @@ use crate::tool::{Access, Call, Effects, Tool, ToolOutput, text};
 const MAX_NOTE: usize = 1 << 10;
 
 /// A call as it is decided on.
-pub(super) struct Prepared {
+pub(super) struct PreparedCall {
     pub(super) input: Value,
     pub(super) call: Box<dyn Call>,
     pub(super) effects: Effects,
@@ -29,12 +29,12 @@ pub(super) struct Prepared {
     pub(super) hooked: Hooked,
 }
 
-/// What hooks add to a call's result.
+/// Additions of hooks to a call's result.
 #[derive(Default)]
 pub(super) struct Hooked {
-    /// Those that run after it; none for a call from before a restart.
+    /// The hooks after the call; absent without any, and for a call from before a restart.
     after: Option<Hooks>,
-    /// What the model is told of changed arguments.
+    /// The note to the model about arguments that a hook changed.
     note: Option<String>,
 }
 
@@ -48,13 +48,14 @@ impl Runner {
         tool: &Arc<dyn Tool>,
         name: &str,
         mut input: Value,
-    ) -> Result<Prepared, NotRun> {
+    ) -> Result<PreparedCall, NotRun> {
         self.complete(tool, &mut input).await?;
         let (mut call, mut effects, mut resolved) = self.checked(tool.as_ref(), &input).await?;
         let hooks = Hooks::of(&self.services, &self.workspace, &self.session);
         let mut note = None;
         if hooks.has(HookEvent::BeforeCall) {
-            let said = hooks.run(HookEvent::BeforeCall, of_call(name, &input), about(name, &effects, &resolved)).await;
+            let said =
+                hooks.run(HookEvent::BeforeCall, call_fields(name, &input), about(name, &effects, &resolved)).await;
             let said = said.map_err(|Refusal { why, .. }| NotRun(Outcome::Denied, format!("not run: {why}")))?;
             if let Some(mut changed) = said.input.filter(|changed| *changed != input) {
                 let by_hook = |NotRun(outcome, why)| NotRun(outcome, format!("{why} (a hook changed the arguments)"));
@@ -69,7 +70,7 @@ impl Runner {
         }
         let after = hooks.only(HookEvent::AfterCall, about(name, &effects, &resolved));
         let hooked = Hooked { after: Some(after).filter(|hooks| hooks.has(HookEvent::AfterCall)), note };
-        Ok(Prepared { input, call, effects, resolved, hooked })
+        Ok(PreparedCall { input, call, effects, resolved, hooked })
     }
 
     /// Has the tool complete the arguments.
@@ -87,7 +88,9 @@ impl Runner {
             None => Err(not_run(disk::unresponsive(&self.workspace.cwd))),
             Some(Err(invalid)) => Err(not_run(invalid.0)),
             Some(Ok(completed)) => {
-                completed.into_iter().for_each(|completed| *input = completed);
+                if let Some(completed) = completed {
+                    *input = completed;
+                }
                 Ok(())
             }
         }
@@ -110,17 +113,18 @@ impl Runner {
     pub(super) async fn add_hooked(
         &self,
         Hooked { after, note }: Hooked,
-        (tool, input): (&str, &Value),
+        tool: &str,
+        input: &Value,
         output: &mut ToolOutput,
     ) -> Result<(), TurnEnded> {
         output.content.extend(note.map(ContentBlock::text));
         let Some(hooks) = after else { return Ok(()) };
-        let mut fields = of_call(tool, input);
+        let mut fields = call_fields(tool, input);
         let response = json!({ "content": text_of(&output.content), "is_error": output.is_error });
         fields.insert("tool_response".to_owned(), response);
         let added = match hooks.run(HookEvent::AfterCall, fields, |_| true).await {
-            Ok(Said { added, .. }) => added,
-            Err(Refusal { why, is_meant: true }) => Some(why),
+            Ok(HookOutput { added, .. }) => added,
+            Err(Refusal { why, is_refusal: true }) => Some(why),
             Err(Refusal { why, .. }) => {
                 let failed = EventBody::notice(Level::Warning, NoticeCode::HookFailed, why);
                 self.emit.send(vec![failed], false, None)?;

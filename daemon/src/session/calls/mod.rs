@@ -29,7 +29,7 @@ use crate::log::{OpenStream, Piece};
 use crate::provider::json_size;
 use crate::question::permission::{ResolvedAccess, digest};
 use crate::session::Draft;
-use crate::session::calls::hooks::{Hooked, NotRun, Prepared};
+use crate::session::calls::hooks::{Hooked, NotRun, PreparedCall};
 use crate::session::delegate::Delegation;
 use crate::session::env::CallServices;
 use crate::session::messages::{Emitter, TurnEnded};
@@ -79,12 +79,12 @@ pub struct Runner {
     /// The size of the results so far, in bytes of JSON.
     pub size: Arc<AtomicUsize>,
     /// Whether people know that there are no checkpoints.
-    pub told: Arc<AtomicBool>,
+    pub warned_no_checkpoints: Arc<AtomicBool>,
 }
 
 /// A started call that the next task of the turn continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Begun {
+pub struct StartedCall {
     /// Whether it is joined or runs again, from its `tool_started`.
     pub after_crash: AfterCrash,
     /// Where its output continues, in bytes.
@@ -93,13 +93,13 @@ pub struct Begun {
 
 /// A call that waits for its permission.
 struct Ready {
-    checked: Checked,
+    checked: CheckedCall,
     /// Absent for a call that started before a restart.
     permitted: Option<oneshot::Receiver<PermissionAnswer>>,
 }
 
 /// A call with a known tool and valid arguments.
-struct Checked {
+struct CheckedCall {
     id: CallId,
     tool: String,
     kind: ToolKind,
@@ -107,7 +107,7 @@ struct Checked {
     /// The files that it reached when permission was asked; it runs on those, and follows no link to them.
     targets: Targets,
     effects: Effects,
-    begun: Option<Begun>,
+    begun: Option<StartedCall>,
     input: Arc<Value>,
     preview: Preview,
     call: Box<dyn Call>,
@@ -120,11 +120,23 @@ enum Slot {
     Done(ContentBlock),
 }
 
+/// The result of a call, with the data that only the log gets.
+struct CallResult {
+    outcome: Outcome,
+    output: ToolOutput,
+    /// The images of `output`.
+    blobs: Vec<Held>,
+    /// The files that the call was about.
+    locations: Vec<Location>,
+    /// How long it ran; 0 for a call that did not run.
+    ms: u64,
+}
+
 impl Slot {
     /// Whether it has yet to run, and may then change one of `targets`, or show it to the model.
     fn may_touch(&self, targets: &Targets) -> bool {
         let Self::Ready(ready) = self else { return false };
-        let Checked { effects, begun, preview, targets: own, .. } = &ready.checked;
+        let CheckedCall { effects, begun, preview, targets: own, .. } = &ready.checked;
         if preview.refusal.is_some() {
             return false;
         }
@@ -146,7 +158,7 @@ impl Runner {
         &self,
         calls: Vec<ContentBlock>,
         mut results: HashMap<CallId, ContentBlock>,
-        begun: &HashMap<CallId, Begun>,
+        begun: &HashMap<CallId, StartedCall>,
         cut: bool,
     ) -> Result<Vec<ContentBlock>, TurnEnded> {
         let mut slots = Vec::new();
@@ -164,7 +176,7 @@ impl Runner {
                 }
                 None => match begun.get(&call_id) {
                     Some(begun) => self.prepare_begun(call_id, name, input, *begun)?,
-                    None => self.prepare(call_id, name, input, (cut, &slots)).await?,
+                    None => self.prepare(call_id, name, input, cut, &slots).await?,
                 },
             });
         }
@@ -221,7 +233,8 @@ impl Runner {
         id: CallId,
         name: String,
         input: Value,
-        (cut, earlier): (bool, &[Slot]),
+        cut: bool,
+        earlier: &[Slot],
     ) -> Result<Slot, TurnEnded> {
         let refuse = |text: String| self.refuse(id.clone(), &name, Outcome::Invalid, text).map(Slot::Done);
         if cut {
@@ -245,7 +258,7 @@ impl Runner {
             Ok(prepared) => prepared,
             Err(NotRun(outcome, why)) => return self.refuse(id, &name, outcome, why).map(Slot::Done),
         };
-        let Prepared { input, call, effects, resolved, hooked } = prepared;
+        let PreparedCall { input, call, effects, resolved, hooked } = prepared;
         let targets = resolved.targets(&effects.access);
         let Some((call, mut preview)) = self.preview(call, &targets).await else {
             return refuse(format!("not run: {}", disk::unresponsive(&self.workspace.cwd)));
@@ -257,13 +270,13 @@ impl Runner {
         let input = Arc::new(input);
         let kind = tool.kind();
         let checked =
-            Checked { id, tool: name, kind, digest, targets, effects, begun: None, input, preview, call, hooked };
+            CheckedCall { id, tool: name, kind, digest, targets, effects, begun: None, input, preview, call, hooked };
         let permitted = Some(self.ask(&checked, resolved, checked.preview.clone())?);
         Ok(Slot::Ready(Box::new(Ready { checked, permitted })))
     }
 
     /// Prepares a call that started before a restart; it has its permission.
-    fn prepare_begun(&self, id: CallId, name: String, input: Value, begun: Begun) -> Result<Slot, TurnEnded> {
+    fn prepare_begun(&self, id: CallId, name: String, input: Value, begun: StartedCall) -> Result<Slot, TurnEnded> {
         let meant = self.tools.meant(name.clone(), input);
         let found = meant.and_then(|(name, input)| {
             let call = self.tools.find(&name)?.prepare(&input, &self.workspace)?;
@@ -282,14 +295,15 @@ impl Runner {
         let kind = ToolKind::Other;
         let (begun, preview, hooked) = (Some(begun), Preview::of(&*call), Hooked::default());
         let targets = Targets::default();
-        let checked = Checked { id, tool: name, kind, digest, targets, effects, begun, input, preview, call, hooked };
+        let checked =
+            CheckedCall { id, tool: name, kind, digest, targets, effects, begun, input, preview, call, hooked };
         Ok(Slot::Ready(Box::new(Ready { checked, permitted: None })))
     }
 
     /// Asks for permission.
     fn ask(
         &self,
-        checked: &Checked,
+        checked: &CheckedCall,
         resolved: ResolvedAccess,
         preview: Preview,
     ) -> Result<oneshot::Receiver<PermissionAnswer>, TurnEnded> {
@@ -312,7 +326,7 @@ impl Runner {
     /// Waits for the decision; checks mode and rules again if `late`, because they may have changed.
     async fn permitted(
         &self,
-        checked: &Checked,
+        checked: &CheckedCall,
         permitted: oneshot::Receiver<PermissionAnswer>,
         late: bool,
     ) -> Result<PermissionAnswer, TurnEnded> {
@@ -336,7 +350,7 @@ impl Runner {
                 return self.refuse(checked.id, &checked.tool, outcome, reason);
             }
         }
-        // Until the result is recorded: a daemon that is told to stop waits for it, and then no other begins.
+        // Until the result is recorded: a daemon that is warned_no_checkpoints to stop waits for it, and then no other begins.
         // What is joined needs no waiting for.
         let _running = match checked.effects.after_crash {
             AfterCrash::Join => None,
@@ -350,27 +364,28 @@ impl Runner {
             Some(_) => true,
             None => self.start(&checked, before.clone()).await?,
         };
-        let Checked { id, tool, targets, effects, begun, preview, call, hooked, input, .. } = checked;
+        let CheckedCall { id, tool, targets, effects, begun, preview, call, hooked, input, .. } = checked;
         let began = Instant::now();
-        let output = match can_begin {
-            true => self.run_call(&id, (&tool, targets.clone()), &effects, begun, call).await?,
-            false => ToolOutput::error(disk::unresponsive(&self.workspace.cwd)),
+        let output = if can_begin {
+            self.run_call(&id, &tool, targets.clone(), &effects, begun, call).await?
+        } else {
+            ToolOutput::error(disk::unresponsive(&self.workspace.cwd))
         };
-        let (mut output, images) = self.stow(output).await;
+        let (mut output, blobs) = self.stow(output).await;
         self.keep_made(&tool, &mut output).await;
         if can_begin {
-            self.add_hooked(hooked, (&tool, &input), &mut output).await?;
+            self.add_hooked(hooked, &tool, &input, &mut output).await?;
         }
-        let (outcome, took) = (output.outcome, began.elapsed());
+        let (outcome, ms) = (output.outcome, began.elapsed().as_millis() as u64);
         fault::point("call.finished");
         self.checkpoint_after(before).await?;
         let mut locations = preview.locations;
         place(&mut locations, &output.changes, &targets);
-        self.finish(id, &tool, (took.as_millis() as u64, locations), outcome, output, images)
+        self.finish(id, &tool, CallResult { outcome, output, blobs, locations, ms })
     }
 
     /// The reason why a call must not run, if any.
-    async fn forbidden(&self, checked: &Checked, permitted: PermissionAnswer) -> Option<NotRun> {
+    async fn forbidden(&self, checked: &CheckedCall, permitted: PermissionAnswer) -> Option<NotRun> {
         let denied = |reason: String| NotRun(Outcome::Denied, format!("not run: {reason}"));
         match permitted {
             PermissionAnswer::No(reason) => return Some(denied(reason)),
@@ -384,8 +399,8 @@ impl Runner {
     }
 
     /// Records the start of a call, and the checkpoint before it; false if it cannot begin.
-    async fn start(&self, checked: &Checked, before: Option<Checkpoint>) -> Result<bool, TurnEnded> {
-        let Checked { id, tool, kind, effects, input, preview, call, .. } = checked;
+    async fn start(&self, checked: &CheckedCall, before: Option<Checkpoint>) -> Result<bool, TurnEnded> {
+        let CheckedCall { id, tool, kind, effects, input, preview, call, .. } = checked;
         fault::point("call.before_start");
         let action = call.action();
         tracing::info!(target: "tool", session = %self.session, call = %id, tool, action, "started");
@@ -440,9 +455,10 @@ impl Runner {
     async fn run_call(
         &self,
         id: &CallId,
-        (tool, targets): (&str, Targets),
+        tool: &str,
+        targets: Targets,
         effects: &Effects,
-        begun: Option<Begun>,
+        begun: Option<StartedCall>,
         call: Box<dyn Call>,
     ) -> Result<ToolOutput, TurnEnded> {
         let (sender, mut pieces) = mpsc::channel(OUTPUT_QUEUE);
@@ -516,18 +532,13 @@ impl Runner {
 
     /// The result of a call that does not run.
     fn refuse(&self, call_id: CallId, tool: &str, outcome: Outcome, text: String) -> Result<ContentBlock, TurnEnded> {
-        self.finish(call_id, tool, (0, Vec::new()), outcome, ToolOutput::error(text), Vec::new())
+        let (output, blobs, locations) = (ToolOutput::error(text), Vec::new(), Vec::new());
+        self.finish(call_id, tool, CallResult { outcome, output, blobs, locations, ms: 0 })
     }
 
-    fn finish(
-        &self,
-        call_id: CallId,
-        tool: &str,
-        (ms, locations): (u64, Vec<Location>),
-        outcome: Outcome,
-        mut output: ToolOutput,
-        mut blobs: Vec<Held>,
-    ) -> Result<ContentBlock, TurnEnded> {
+    /// Records the result of a call, which becomes a block of the results' message.
+    fn finish(&self, call_id: CallId, tool: &str, result: CallResult) -> Result<ContentBlock, TurnEnded> {
+        let CallResult { outcome, mut output, mut blobs, locations, ms } = result;
         let size = request_size(&output.content);
         if self.size.fetch_add(size, Ordering::Relaxed) + size > MAX_RESULTS {
             self.size.fetch_sub(size, Ordering::Relaxed);
@@ -547,7 +558,9 @@ impl Runner {
         }
         let changes = changed;
         let (file, blob) = (whole.as_ref().and_then(Held::path), whole.as_ref().map(|held| held.id().clone()));
-        whole.iter().for_each(|whole| self.workspace.seen.output(whole));
+        if let Some(whole) = &whole {
+            self.workspace.seen.output(whole);
+        }
         blobs.extend(whole);
         tracing::info!(target: "result", session = %self.session, call = %call_id, tool, ms, is_error, ?outcome,
             bytes = text_of(&content).len(), "finished");
@@ -577,14 +590,14 @@ impl Runner {
 }
 
 /// The started calls without a result that the turn continues; `streams` has their output so far.
-pub fn begun(state: &State, streams: &[OpenStream]) -> HashMap<CallId, Begun> {
+pub fn started_calls(state: &State, streams: &[OpenStream]) -> HashMap<CallId, StartedCall> {
     let end = |call: &CallId| {
         let stream = streams.iter().find(|stream| stream.id == call.0);
         stream.and_then(|stream| stream.pieces.back()).map_or(0, Piece::end)
     };
     let calls = state.turn.iter().flat_map(|turn| &turn.calls);
     let open = calls.filter(|call| call.started && !call.finished && !call.after_crash.is_unknown());
-    open.map(|call| (call.id.clone(), Begun { after_crash: call.after_crash, offset: end(&call.id) })).collect()
+    open.map(|call| (call.id.clone(), StartedCall { after_crash: call.after_crash, offset: end(&call.id) })).collect()
 }
 
 /// The approximate size of blocks in a request, in bytes, images included.

@@ -1,4 +1,4 @@
-//! What a call is about and would change, as far as that can be told before it runs: for those who decide on it.
+//! Previews of calls, for whoever decides on them: the files, and the changes as far as they are known before a call runs.
 
 use std::io;
 
@@ -18,13 +18,15 @@ impl Runner {
             return Some((call, preview));
         }
         let (targets, blobs) = (targets.clone(), self.services.store.blobs.clone());
-        let look = move || {
+        let probe = move || {
             let kept: io::Result<Vec<KeptChange>> =
                 call.preview(&targets).iter().map(|change| change.keep(&blobs)).collect();
-            kept.unwrap_or_default().into_iter().for_each(|kept| preview.add(kept, &targets));
+            for kept in kept.unwrap_or_default() {
+                preview.add(kept, &targets);
+            }
             preview.refusal = call.refusal(&targets);
             (call, preview)
         };
-        disk::probe(&self.workspace.cwd, disk::TIMEOUT, look).await
+        disk::probe(&self.workspace.cwd, disk::TIMEOUT, probe).await
     }
 }

@@ -3,7 +3,7 @@
 //! The history never changes: superseded messages are dropped, compacted ones replaced by their summary, trimmed output by a
 //! placeholder; results that are not a message yet are returned separately. A turn applies its own changes with the same functions,
 //! so that a loaded context equals a live one.
-//! After events lost to damage, the next message is adapted to the last one ([`Context::mend`]).
+//! After events lost to damage, the next message is adapted to the last one ([`Context::fill_gap`]).
 //! The codecs apply the rules of their formats.
 
 pub mod compaction;
@@ -132,7 +132,7 @@ impl Context {
             leave_out_native(&mut message);
         }
         if self.gap {
-            self.mend(&id, &mut message);
+            self.fill_gap(&id, &mut message);
             if message.content.is_empty() {
                 return;
             }
@@ -157,7 +157,7 @@ impl Context {
 
     /// Adapts a message to the last one after lost events: missing results get a placeholder, results without a call are dropped, and
     /// a placeholder separates two answers.
-    fn mend(&mut self, id: &MessageId, message: &mut Message) {
+    fn fill_gap(&mut self, id: &MessageId, message: &mut Message) {
         let calls: Vec<CallId> = call_ids(&open_calls(&self.messages)).collect();
         let had = message.content.iter().any(|block| result_for(block).is_some());
         let mut results: HashMap<CallId, ContentBlock> = HashMap::new();
@@ -346,7 +346,7 @@ fn result_for(block: &ContentBlock) -> Option<&CallId> {
 /// The placeholder of an image that the model refused.
 const NO_IMAGE: &str = "[an image was left out: the model did not take it]";
 
-/// What a model reads of resources, and of links to them.
+/// Replaces resources, and links to them, by the text that a model reads.
 fn resource_to_text(block: &mut ContentBlock) {
     match block {
         ContentBlock::ToolResult { content, .. } => content.iter_mut().for_each(resource_to_text),
@@ -469,7 +469,9 @@ impl Builder {
                 if role == Role::User {
                     context.results.clear();
                 }
-                usage.filter(|_| !interrupted).into_iter().for_each(|usage| context.measure(usage));
+                if let Some(usage) = usage.filter(|_| !interrupted) {
+                    context.measure(usage);
+                }
             }
             EventBody::MessageSuperseded { message } => {
                 // Search from the end: its step is the latest.
@@ -487,7 +489,9 @@ impl Builder {
             }
             // Without a model nothing was old enough; the next step checks again.
             EventBody::CompactionFailed(CompactionFailed { tokens, model, .. }) => {
-                model.into_iter().for_each(|model| context.gave_up(tokens, model));
+                if let Some(model) = model {
+                    context.gave_up(tokens, model);
+                }
             }
             EventBody::Trimmed(Trimmed { images, .. }) if !images.is_empty() => context.leave_out_images(&images),
             EventBody::Trimmed(Trimmed { native, .. }) if !native.is_empty() => context.leave_out_native(&native),

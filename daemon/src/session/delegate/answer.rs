@@ -1,4 +1,4 @@
-//! What a child's answer looks like, and what the call makes of it: data, whose sources were looked up in the files.
+//! The form of a child's answer, and the result that the call makes of it: data, with its sources looked up in the files.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use linger_protocol::message::{ContentBlock, StopReason};
 use linger_protocol::worktree::Worktree;
 use serde_json::{Value, json};
 
-use super::follow::Ending;
+use super::follow::ChildEnding;
 use crate::config::Policy;
 use crate::sys::disk;
 use crate::tool::handle::Entry;
@@ -27,7 +27,7 @@ const MAX_RESULT: usize = 96 << 10;
 /// How much of its last words a result has that is no answer, in bytes.
 const LAST_WORDS: usize = 4 << 10;
 
-/// What the turn says of an answer that fits no schema.
+/// Beginning of the detail of a turn whose answer does not fit the schema.
 const MISFIT: &str = "the answer does not fit the schema";
 
 /// Behind a task whose answer has the usual form.
@@ -67,7 +67,7 @@ pub fn handle(update: &ChildUpdate) -> ToolOutput {
     ))
 }
 
-/// What is said to the parent of a child that worked in the background.
+/// The message to the parent of a child that worked in the background.
 pub fn later(update: &ChildUpdate, output: &ToolOutput) -> String {
     let ChildUpdate { child, agent, call_id, .. } = update;
     let words = linger_protocol::message::text_of(&output.content);
@@ -80,9 +80,10 @@ pub fn later(update: &ChildUpdate, output: &ToolOutput) -> String {
 /// The result of a call whose child has ended. `own`: the call had a schema; `why` it was cancelled, if by the daemon.
 pub async fn result(
     policy: &Policy,
-    (workspace, cwd): (&Arc<Workspace>, &Path),
+    workspace: &Arc<Workspace>,
+    cwd: &Path,
     update: &ChildUpdate,
-    ending: Ending,
+    ending: ChildEnding,
     own: bool,
     why: Option<&str>,
 ) -> ToolOutput {
@@ -96,19 +97,19 @@ pub async fn result(
     };
     let is_misfit = ending.detail.as_deref().is_some_and(|detail| detail.starts_with(MISFIT));
     match ending {
-        Ending { reason: Some(StopReason::EndTurn), answer: Some(answer), .. } if own => {
+        ChildEnding { reason: Some(StopReason::EndTurn), answer: Some(answer), .. } if own => {
             said(json!({ "answer": answer }))
         }
-        Ending { reason: Some(StopReason::EndTurn), answer: Some(mut answer), .. } => {
+        ChildEnding { reason: Some(StopReason::EndTurn), answer: Some(mut answer), .. } => {
             let hidden = policy.hidden("read", &Access::Read(cwd.to_path_buf()), workspace);
             check_sources(&mut answer, workspace, cwd, hidden).await;
             said(answer)
         }
-        Ending { text, .. } if is_misfit && !own && !text.trim().is_empty() => {
+        ChildEnding { text, .. } if is_misfit && !own && !text.trim().is_empty() => {
             let caveat = "it did not answer in the form that was asked for";
             said(json!({ "answer": text, "sources": [], "confidence": "low", "caveats": [caveat] }))
         }
-        Ending { reason, detail, text, .. } => {
+        ChildEnding { reason, detail, text, .. } => {
             let how = match reason {
                 Some(StopReason::Cancelled) => "was cancelled".to_owned(),
                 Some(StopReason::MaxSteps) => "took as many steps as it may".to_owned(),
@@ -136,20 +137,26 @@ pub fn with_worktree(mut output: ToolOutput, worktree: Option<&Worktree>) -> Too
 }
 
 fn bounded(text: String) -> ToolOutput {
-    match text.len() > MAX_RESULT {
-        true => {
-            let head = text::head(&text, MAX_RESULT);
-            ToolOutput::text(format!("{head}\n[the rest is left out: {} bytes in all; ask for less]", text.len()))
-        }
-        false => ToolOutput::text(text),
+    if text.len() <= MAX_RESULT {
+        return ToolOutput::text(text);
     }
+    let head = text::head(&text, MAX_RESULT);
+    ToolOutput::text(format!("{head}\n[the rest is left out: {} bytes in all; ask for less]", text.len()))
+}
+
+/// A source as an answer names it.
+struct CitedSource {
+    file: String,
+    /// Ranges such as `10-20`, or anything else.
+    lines: String,
 }
 
 /// Looks each source up, and adds a caveat for each that is not there.
 pub(crate) async fn check_sources(answer: &mut Value, workspace: &Arc<Workspace>, cwd: &Path, hidden: Hidden) {
-    let sources: Vec<(String, String)> = answer["sources"].as_array().map_or_else(Vec::new, |sources| {
+    let sources: Vec<CitedSource> = answer["sources"].as_array().map_or_else(Vec::new, |sources| {
         let text = |source: &Value, name: &str| source[name].as_str().unwrap_or_default().to_owned();
-        sources.iter().take(MAX_SOURCES).map(|source| (text(source, "file"), text(source, "lines"))).collect()
+        let cited = |source| CitedSource { file: text(source, "file"), lines: text(source, "lines") };
+        sources.iter().take(MAX_SOURCES).map(cited).collect()
     });
     if sources.is_empty() {
         return;
@@ -163,8 +170,9 @@ pub(crate) async fn check_sources(answer: &mut Value, workspace: &Arc<Workspace>
     }
 }
 
-/// What is wrong with a source. Blocks on the disk.
-fn wrong((file, lines): &(String, String), workspace: &Workspace, cwd: &Path, hidden: &Hidden) -> Option<String> {
+/// The caveat about a source that is not there; `None` if it is, or is too large to look. Blocks on the disk.
+fn wrong(source: &CitedSource, workspace: &Workspace, cwd: &Path, hidden: &Hidden) -> Option<String> {
+    let CitedSource { file, lines } = source;
     let shown = text::one_line(file);
     let named = normalise(&cwd.join(file));
     let path: PathBuf = workspace.resolve(&named);

@@ -1,4 +1,4 @@
-//! Following a child through its log: the turn of its task, what that uses, what it waits for, and how it ends.
+//! Following a child through its log: the turn of its task, its usage, its questions, and its end.
 //!
 //! The log is read from its beginning, so a follower after a restart knows what the one before it knew.
 
@@ -40,10 +40,10 @@ const REMOVED: &str = "the session was removed";
 
 /// How the task of a child ended.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Ending {
+pub struct ChildEnding {
     /// The stop reason; absent if it never began, or the session is gone.
     pub reason: Option<StopReason>,
-    /// What was wrong.
+    /// The problem; absent if the task ended well.
     pub detail: Option<String>,
     /// The value that fits the schema.
     pub answer: Option<Value>,
@@ -51,18 +51,9 @@ pub struct Ending {
     pub text: String,
 }
 
-/// Whether a follower has seen something that counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
-    /// The update is another.
-    News,
-    /// It is as before.
-    Nothing,
-}
-
-/// What is known of a child from its events. Pure.
+/// The progress of a child, folded from its events. Pure.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Progress {
+struct ChildProgress {
     /// The prompt with its task.
     prompt: Option<PromptId>,
     /// The turn of that.
@@ -74,9 +65,9 @@ struct Progress {
     /// The questions of its own children, what these have used, and their steps.
     children: BTreeMap<SessionId, (Vec<QuestionId>, Usage, u32)>,
     /// Whether it waits to be continued, or for a key.
-    stands: bool,
+    is_stopped: bool,
     text: String,
-    ending: Option<Ending>,
+    ending: Option<ChildEnding>,
     /// Where it works.
     cwd: PathBuf,
     /// Its git worktree, as it was made.
@@ -85,7 +76,7 @@ struct Progress {
     has_own_form: bool,
 }
 
-impl Progress {
+impl ChildProgress {
     fn apply(&mut self, event: Event) {
         match event.body {
             EventBody::SessionCreated(SessionCreated { cwd, delegated, .. }) => {
@@ -107,13 +98,13 @@ impl Progress {
             EventBody::Notice(Notice { code: Some(NoticeCode::Damaged), text, .. }) if event.seq.is_none() => {
                 self.end(None, Some(format!("its log cannot be read: {text}")), None);
             }
-            body if event.turn.is_some() && event.turn == self.turn => self.of_task(body),
+            body if event.turn.is_some() && event.turn == self.turn => self.apply_to_task(body),
             _ => {}
         }
     }
 
-    /// An event of the turn of its task.
-    fn of_task(&mut self, body: EventBody) {
+    /// Applies an event of the task's turn.
+    fn apply_to_task(&mut self, body: EventBody) {
         match body {
             EventBody::Message(MessageAdded { role: Role::Assistant, content, interrupted, usage, .. }) => {
                 self.usage += Usage::of_answer(usage, interrupted);
@@ -144,8 +135,8 @@ impl Progress {
                 *known = (questions, update.usage, update.steps);
             }
             EventBody::Notice(Notice { code, .. }) => match code {
-                Some(NoticeCode::Offered | NoticeCode::Unconfigured | NoticeCode::KeyMissing) => self.stands = true,
-                Some(NoticeCode::Resumed | NoticeCode::Continued | NoticeCode::KeyFound) => self.stands = false,
+                Some(NoticeCode::Offered | NoticeCode::Unconfigured | NoticeCode::KeyMissing) => self.is_stopped = true,
+                Some(NoticeCode::Resumed | NoticeCode::Continued | NoticeCode::KeyFound) => self.is_stopped = false,
                 _ => {}
             },
             EventBody::TurnFinished(TurnFinished { stop_reason, detail, answer, usage, steps, .. }) => {
@@ -158,14 +149,14 @@ impl Progress {
 
     fn end(&mut self, reason: Option<StopReason>, detail: Option<String>, answer: Option<Value>) {
         let text = std::mem::take(&mut self.text);
-        self.ending.get_or_insert(Ending { reason, detail, answer, text });
+        self.ending.get_or_insert(ChildEnding { reason, detail, answer, text });
     }
 
-    /// Writes into `update` what is known; whether that is something else.
-    fn tell(&self, update: &mut ChildUpdate) -> bool {
+    /// Brings `update` up to date; whether that changes it.
+    fn bring_up_to_date(&self, update: &mut ChildUpdate) -> bool {
         let of_children = self.children.values().flat_map(|(questions, ..)| questions);
         let questions: Vec<QuestionId> = self.questions.iter().chain(of_children).cloned().collect();
-        let status = match (&self.ending, questions.is_empty() && !self.stands) {
+        let status = match (&self.ending, questions.is_empty() && !self.is_stopped) {
             (Some(_), _) => ChildStatus::Finished,
             (None, true) => ChildStatus::Working,
             (None, false) => ChildStatus::Waiting,
@@ -190,17 +181,17 @@ impl Progress {
 pub struct Follower {
     host: Arc<dyn Host>,
     subscription: Subscription,
-    progress: Progress,
+    progress: ChildProgress,
     is_caught_up: bool,
 }
 
 impl Follower {
     /// Attaches to a child. One that is gone or cannot be read is followed too: its task has ended.
     pub async fn attach(store: &Store, host: &Arc<dyn Host>, child: &SessionId) -> Result<Self, String> {
-        let reading = asked(host, child, |reply| Command::Attach(None, false, BTreeMap::new(), reply)).await;
+        let reading = send(host, child, |reply| Command::Attach(None, false, BTreeMap::new(), reply)).await;
         let reading = reading.map_err(|error| error.message)?;
         let subscription = Subscription::new(reading, store.clone(), false);
-        Ok(Self { host: host.clone(), subscription, progress: Progress::default(), is_caught_up: false })
+        Ok(Self { host: host.clone(), subscription, progress: ChildProgress::default(), is_caught_up: false })
     }
 
     /// Reads what is there already.
@@ -221,7 +212,7 @@ impl Follower {
     }
 
     /// Gives the child its task, unless it has it; `prompt` makes that for where the child works.
-    pub async fn ask_once(
+    pub async fn give_task(
         &mut self,
         parent: &SessionId,
         prompt: impl FnOnce(&Path, Option<&Worktree>) -> session::Prompt,
@@ -232,22 +223,24 @@ impl Follower {
         }
         let prompt = prompt(&self.progress.cwd, self.progress.worktree.as_ref());
         let child = self.subscription.session().clone();
-        let given: Prompted = asked(&self.host, &child, |reply| give(parent, &child, prompt.clone(), reply)).await?;
+        let given: Prompted = send(&self.host, &child, |reply| give(parent, &child, prompt.clone(), reply)).await?;
         tracing::debug!(target: "session", session = %child, prompt = %given.prompt, "has its task");
         Ok(())
     }
 
-    /// Waits for the next event, and writes into `update` what is known; see [`Progress::tell`].
-    pub async fn next(&mut self, update: &mut ChildUpdate) -> Seen {
-        if self.progress.ending.is_none() && (!self.is_caught_up || !self.progress.tell(&mut update.clone())) {
+    /// Waits for the next event, and brings `update` up to date; whether that has news.
+    pub async fn next(&mut self, update: &mut ChildUpdate) -> bool {
+        if self.progress.ending.is_none()
+            && (!self.is_caught_up || !self.progress.bring_up_to_date(&mut update.clone()))
+        {
             self.read().await;
         }
         if self.progress.ending.is_some() {
             // Also if it was told before: the one that waits for it may not have heard.
-            self.progress.tell(update);
-            return Seen::News;
+            self.progress.bring_up_to_date(update);
+            return true;
         }
-        if self.is_caught_up && self.progress.tell(update) { Seen::News } else { Seen::Nothing }
+        self.is_caught_up && self.progress.bring_up_to_date(update)
     }
 
     /// Where the child works, and whether its answer has a form of its own.
@@ -256,16 +249,16 @@ impl Follower {
     }
 
     /// Removes the child's git worktree unless it has changes; gives it if it stays.
-    pub async fn tidy(&self) -> Option<Worktree> {
+    pub async fn remove_worktree(&self) -> Option<Worktree> {
         self.progress.worktree.as_ref()?;
-        let told = asked(&self.host, self.subscription.session(), Command::TidyWorktree).await;
+        let told = send(&self.host, self.subscription.session(), Command::TidyWorktree).await;
         // A child that is gone, or cannot be read, keeps what it has.
         let now = told.ok().flatten().or_else(|| self.progress.worktree.clone());
         now.filter(|worktree| worktree.status != WorktreeStatus::Removed)
     }
 
     /// How the task ended.
-    pub fn ending(&self) -> Ending {
+    pub fn ending(&self) -> ChildEnding {
         self.progress.ending.clone().unwrap_or_default()
     }
 
@@ -288,7 +281,7 @@ impl Follower {
 }
 
 /// Sends a command to a session until it has an answer that counts. While the daemon ends there is none: the next one goes on.
-pub async fn asked<T>(
+pub async fn send<T>(
     host: &Arc<dyn Host>,
     session: &SessionId,
     command: impl Fn(Reply<T>) -> Command,
@@ -338,36 +331,37 @@ mod tests {
 
     #[test]
     fn only_the_turn_of_the_task_counts_and_its_end_is_final() {
-        let mut progress = Progress::default();
+        let mut progress = ChildProgress::default();
         progress.apply(event("", accepted("p1")));
         progress.apply(event("t1", EventBody::TurnStarted { prompt: "p1".into() }));
         progress.apply(event("t1", said(10)));
         progress.apply(event("", accepted("p2")));
         let mut update = ChildUpdate { status: ChildStatus::Started, ..ChildUpdate::default() };
-        assert!(progress.tell(&mut update) && !progress.tell(&mut update));
+        assert!(progress.bring_up_to_date(&mut update) && !progress.bring_up_to_date(&mut update));
         assert_eq!((update.status, update.steps, update.usage.input_tokens), (ChildStatus::Working, 1, 10));
         let usage = Usage { input_tokens: 5, ..Usage::default() };
         let grandchild = ChildUpdate { usage, steps: 3, ..ChildUpdate::default() };
         for _ in 0..2 {
             progress.apply(event("t1", EventBody::ChildUpdated(grandchild.clone())));
         }
-        progress.tell(&mut update);
+        progress.bring_up_to_date(&mut update);
         assert_eq!((update.usage.input_tokens, update.steps), (15, 4), "what a child of its own used counts once");
         progress.end(Some(StopReason::Cancelled), None, None);
         progress.apply(event("t2", EventBody::TurnStarted { prompt: "p2".into() }));
         progress.apply(event("t2", said(1000)));
-        progress.tell(&mut update);
+        progress.bring_up_to_date(&mut update);
         assert_eq!((update.is_finished(), update.usage.input_tokens), (true, 15));
         assert_eq!(progress.ending.unwrap().text, "so");
     }
 
     #[test]
     fn a_question_makes_it_wait_until_it_is_answered() {
-        let mut progress = Progress { turn: Some("t1".into()), prompt: Some("p1".into()), ..Progress::default() };
+        let mut progress =
+            ChildProgress { turn: Some("t1".into()), prompt: Some("p1".into()), ..ChildProgress::default() };
         let asked = crate::question::choice("which?".to_owned(), Vec::new(), Blocks::Turn, None);
         progress.apply(event("t1", EventBody::QuestionAsked { question: "q1".into(), asked }));
         let mut update = ChildUpdate::default();
-        progress.tell(&mut update);
+        progress.bring_up_to_date(&mut update);
         assert_eq!((update.status, update.questions.len()), (ChildStatus::Waiting, 1));
         let (question, by) = ("q1".into(), "me".to_owned());
         progress.apply(event(
@@ -381,7 +375,7 @@ mod tests {
                 reason: None,
             }),
         ));
-        progress.tell(&mut update);
+        progress.bring_up_to_date(&mut update);
         assert_eq!((update.status, update.questions.len()), (ChildStatus::Working, 0));
     }
 }

@@ -1,12 +1,11 @@
 //! Delegating: a call's child is made, given its task, followed through its log, and its answer becomes the call's result.
 //!
-//! A child is a session like any other; what it does lies in its own log, so a call that is joined after a restart reads there how far
-//! it is. [`Delegation`] belongs to a step of the parent's turn and talks to its actor; the actor follows children whose call has
+//! A child is a session like any other, with a log of its own; a call that is joined after a restart reads its progress there. [`Delegation`] belongs to a step of the parent's turn and talks to its actor; the actor follows children whose call has
 //! ended. Deliberately absent: making sessions (the registry, through [`Host`]) and what a child's turn does.
 //!
 //! | file | owns |
 //! |---|---|
-//! | `follow` | a child's log, and what of it counts |
+//! | `follow` | reading a child's log |
 //! | `answer` | the form of an answer, its sources, and the result of the call |
 
 pub mod answer;
@@ -27,14 +26,16 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::config::Policy;
 use crate::session::env::{Host, TurnServices};
-use crate::session::messages::{Author, Basis, Child, Command, Emitter, KeyedReply, PromptRequest, Reply, TurnMessage};
+use crate::session::messages::{
+    Author, Child, ChildSettings, Command, Emitter, KeyedReply, PromptRequest, Reply, TurnMessage,
+};
 use crate::store::Store;
 use crate::store::idempotency::Key;
 use crate::tool::delegate::{Delegate, Order};
 use crate::tool::{ToolOutput, Workspace};
-use follow::{Follower, Seen};
+use follow::Follower;
 
-/// Has the tasks of one step's calls done.
+/// Delegates the tasks of one step's calls.
 #[derive(Clone)]
 pub struct Delegation {
     store: Store,
@@ -62,7 +63,7 @@ impl Delegation {
         Self { store, policy, host, emit, workspace: workspace.clone(), session: session.clone(), places }
     }
 
-    /// What a call delegates with.
+    /// The function with which a call delegates.
     pub fn of_call(&self, call: &CallId) -> Delegate {
         let (this, call) = (self.clone(), call.clone());
         Arc::new(move |order| {
@@ -73,26 +74,26 @@ impl Delegation {
 
     /// Fails with what the model is told.
     async fn run(&self, call: &CallId, order: Order) -> Result<ToolOutput, String> {
-        let _place = match order.background {
+        let _place = if order.background {
             // Its call ends at once.
-            true => None,
-            false => Some(self.places.acquire().await.map_err(|error| error.to_string())?),
+            None
+        } else {
+            Some(self.places.acquire().await.map_err(|error| error.to_string())?)
         };
         let basis = self.basis(call, order.background).await?;
         let mut update = match basis.known.clone() {
             Some(known) => known,
             None => self.make(call, &order, basis).await?,
         };
-        let prompt = |cwd: &Path, worktree: Option<&Worktree>| prompt_of(&order, (&self.workspace.cwd, cwd), worktree);
+        let prompt = |cwd: &Path, worktree: Option<&Worktree>| prompt_of(&order, &self.workspace.cwd, cwd, worktree);
         let mut follower = Follower::attach(&self.store, &self.host, &update.child).await?;
-        follower.ask_once(&self.session, prompt).await.map_err(|error| error.message)?;
+        follower.give_task(&self.session, prompt).await.map_err(|error| error.message)?;
         if order.background {
             return Ok(answer::handle(&update));
         }
         let mut why = None;
         loop {
-            let seen = follower.next(&mut update).await;
-            if let Seen::Nothing = seen {
+            if !follower.next(&mut update).await {
                 continue;
             }
             let is_over_budget = self.tell(update.clone()).await?;
@@ -105,14 +106,14 @@ impl Delegation {
             }
         }
         let (cwd, own) = follower.form();
-        let place = (&self.workspace, cwd.as_path());
-        let output = answer::result(&self.policy, place, &update, follower.ending(), own, why).await;
+        let ending = follower.ending();
+        let output = answer::result(&self.policy, &self.workspace, &cwd, &update, ending, own, why).await;
         // After its sources were looked up, which may be there.
-        Ok(answer::with_worktree(output, follower.tidy().await.as_ref()))
+        Ok(answer::with_worktree(output, follower.remove_worktree().await.as_ref()))
     }
 
-    /// What the actor gives to the child of a call.
-    async fn basis(&self, call: &CallId, background: bool) -> Result<Basis, String> {
+    /// Asks the actor for the settings of a call's child, or for the child that the call has already.
+    async fn basis(&self, call: &CallId, background: bool) -> Result<ChildSettings, String> {
         let (reply, answer) = oneshot::channel();
         let asked = TurnMessage::Delegate(call.clone(), background, reply);
         self.emit.tell(asked).map_err(|_| ENDED.to_owned())?;
@@ -120,8 +121,8 @@ impl Delegation {
     }
 
     /// Makes the child, and records that before it has a task: one whose parent does not know of it does nothing.
-    async fn make(&self, call: &CallId, order: &Order, basis: Basis) -> Result<ChildUpdate, String> {
-        let Basis { create, model, mode, depth, .. } = basis;
+    async fn make(&self, call: &CallId, order: &Order, basis: ChildSettings) -> Result<ChildUpdate, String> {
+        let ChildSettings { create, model, mode, depth, .. } = basis;
         if order.worktree == Some(true) && mode == Mode::Plan {
             return Err(
                 "not run: in mode plan nothing changes, so there is no worktree; delegate without one".to_owned()
@@ -171,11 +172,12 @@ fn describe(error: &RpcError) -> String {
 }
 
 /// The child's prompt; `cwd` is where it is, and `above` where its parent is.
-fn prompt_of(order: &Order, (above, cwd): (&Path, &Path), worktree: Option<&Worktree>) -> session::Prompt {
+fn prompt_of(order: &Order, above: &Path, cwd: &Path, worktree: Option<&Worktree>) -> session::Prompt {
     let moved = |path: &Path| path.strip_prefix(above).map_or_else(|_| path.to_path_buf(), |below| cwd.join(below));
-    let place = match order.directory.as_path() == above {
-        true => String::new(),
-        false => format!("\n\nWork in {}.", moved(&order.directory).display()),
+    let place = if order.directory.as_path() == above {
+        String::new()
+    } else {
+        format!("\n\nWork in {}.", moved(&order.directory).display())
     };
     let own = worktree.map_or_else(String::new, |worktree| {
         format!(
@@ -228,7 +230,7 @@ mod tests {
                 ("general".to_owned(), "look".to_owned(), vec!["a".to_owned(), "/w/b".to_owned()]);
             let (schema, background, directory) = (None, false, directory.into());
             let order = Order { agent, task, files, directory, schema, background, worktree: None };
-            text_of(&prompt_of(&order, (Path::new("/w"), Path::new(cwd)), worktree).content.into_blocks())
+            text_of(&prompt_of(&order, Path::new("/w"), Path::new(cwd), worktree).content.into_blocks())
         };
         let plain = said("/w", "/w", None);
         assert!(plain.starts_with("look\n\nBegin with these files:\na\n/w/b\n"), "{plain}");

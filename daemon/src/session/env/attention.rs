@@ -1,7 +1,7 @@
-//! Notifications: what people were told of sessions, how far they have read, and the programs that tell them.
+//! Notifications: which were sent about each session, how far people have read, and the programs that notify them.
 //!
-//! The notes are in a file of the state directory, so that a restart tells nothing a second time; losing it costs a repetition.
-//! A program gets what it says as arguments, and never a word of a model. When to tell is the actor's business ([`due`] is pure).
+//! The notes are in a file of the state directory, so that a restart repeats nothing; losing it costs a repetition.
+//! A program gets its text as arguments, and never a word of a model. The actor decides when to notify ([`due`] is pure).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read as _, Write as _};
@@ -57,7 +57,7 @@ const SESSION: &str = "LINGER_SESSION";
 const NEWS: &str = "LINGER_ATTENTION";
 const URL: &str = "LINGER_URL";
 
-/// What is told.
+/// The reason for a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
     /// A question waits.
@@ -85,7 +85,7 @@ impl News {
     }
 }
 
-/// What is known of one session.
+/// The notifications about one session, and how far it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     /// The last event when the last terminal of a person left or came, and when that was.
@@ -122,9 +122,9 @@ pub fn due(waiting: &[QuestionId], note: &Note, again_after_ms: Option<u64>, now
     Some(((note.told_at + after).min(now + after), true))
 }
 
-/// What people were told; shared by all sessions.
+/// The notes of all sessions, in a file, and the limits on notifications.
 #[derive(Debug)]
-pub struct Attention {
+pub struct Notifications {
     file: PathBuf,
     notes: Mutex<BTreeMap<SessionId, Note>>,
     /// Held while the file is written.
@@ -134,8 +134,8 @@ pub struct Attention {
     running: Semaphore,
 }
 
-impl Attention {
-    /// What the file says; nothing if it cannot be read.
+impl Notifications {
+    /// Reads the notes from `file`; there are none if that fails.
     pub fn open(file: PathBuf) -> Arc<Self> {
         let notes = read(&file).unwrap_or_default();
         let (writes, recent) = (Mutex::default(), Mutex::default());
@@ -208,11 +208,11 @@ impl Attention {
         }
     }
 
-    /// Runs what the settings say, one program after the other. Failures are in the log file alone.
-    pub async fn tell(&self, settings: &Settings, news: News, about: About, spawn: Spawn) {
+    /// Runs the programs of the settings, one after the other. Failures are only logged.
+    pub async fn tell(&self, settings: &Settings, news: News, about: NotificationSubject, spawn: Spawn) {
         // It is never closed.
         let Ok(_place) = self.running.acquire().await else { return };
-        let About { session, label, title, url } = about;
+        let NotificationSubject { session, label, title, url } = about;
         let title: String = text::one_line(&title).chars().filter(|c| !c.is_control()).take(MAX_TITLE).collect();
         // It begins with a word of ours: no title is an option of the program.
         let body = if title.is_empty() { format!("session {label}") } else { format!("session {label}: {title}") };
@@ -235,15 +235,15 @@ impl Attention {
     }
 }
 
-/// What a notification is about: its session, that one's name and title, and where it is answered. The title is the user's own first
-/// prompt.
+/// The subject of a notification: a session with its name and title, and the page where it is answered. The title is the user's
+/// own first prompt.
 #[derive(Clone, Debug)]
-pub struct About {
-    /// The session.
+pub struct NotificationSubject {
+    /// The id; the program gets it as `LINGER_SESSION`.
     pub session: SessionId,
     /// Its name, or its id.
     pub label: String,
-    /// Its title.
+    /// Its title; empty without one.
     pub title: String,
     /// The page about it, if others reach the gateway.
     pub url: Option<String>,
@@ -321,7 +321,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn many_sessions_are_no_storm() {
-        let attention = Attention::open(PathBuf::from("/nonexistent"));
+        let attention = Notifications::open(PathBuf::from("/nonexistent"));
         for _ in 0..MAX_IN_WINDOW {
             attention.admit().unwrap();
         }
@@ -335,12 +335,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("lingerd.attention");
         let (one, other) = (SessionId::from("s1"), SessionId::from("s2"));
-        let attention = Attention::open(file.clone());
+        let attention = Notifications::open(file.clone());
         attention.has_read(&one, 7);
         attention.change(&one, |note| note.told = vec!["q1".into()]);
         attention.has_read(&other, 3);
         attention.forget(&other);
-        let written = || Attention::open(file.clone());
+        let written = || Notifications::open(file.clone());
         while written().note(&one).told.is_empty() || written().left(&other).is_some() {
             tokio::task::yield_now().await;
         }
@@ -349,6 +349,6 @@ mod tests {
         assert_eq!(next.note(&other), Note::default());
         let broken = dir.path().join("broken");
         std::fs::write(&broken, "{").unwrap();
-        assert_eq!(Attention::open(broken).left(&one), None);
+        assert_eq!(Notifications::open(broken).left(&one), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Running hooks: a command gets JSON, and refuses, changes or adds.
 //!
-//! Exit code 2 refuses, with standard error as the reason; of a hook before something happens every other failure refuses too.
+//! Exit code 2 refuses, with standard error as the reason; every other failure of a hook before a call or a prompt refuses too.
 //! Deliberately absent: when hooks run (`calls`, the actor, `service`), and their configuration.
 
 use std::sync::Arc;
@@ -26,9 +26,9 @@ const ROOT: &str = "LINGER_WORKSPACE";
 /// How much of a command its errors show, in characters.
 const SHOWN: usize = 60;
 
-/// What a hook said.
+/// The output of a hook that did not refuse.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Said {
+pub struct HookOutput {
     /// Text for the model.
     pub added: Option<String>,
     /// Other arguments for the call.
@@ -41,11 +41,11 @@ pub struct Refusal {
     /// Why, for the model and for people.
     pub why: String,
     /// Whether the hook said so.
-    pub is_meant: bool,
+    pub is_refusal: bool,
 }
 
 /// The fields of a call.
-pub fn of_call(tool: &str, input: &Value) -> Map<String, Value> {
+pub fn call_fields(tool: &str, input: &Value) -> Map<String, Value> {
     [("tool_name", Value::from(tool)), ("tool_input", input.clone())]
         .map(|(name, it)| (name.to_owned(), it))
         .into_iter()
@@ -61,7 +61,7 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    /// Those of a session.
+    /// The hooks that a session's workspace has.
     pub fn of(services: &CallServices, workspace: &Workspace, session: &SessionId) -> Self {
         let hooks = services.policy.hooks(workspace);
         let mut spawn = workspace.spawn(services.children.clone(), Some(session.clone()));
@@ -73,13 +73,13 @@ impl Hooks {
         Self { hooks, session: session.clone(), spawn }
     }
 
-    /// No hook.
+    /// An empty list, for an event of the daemon itself.
     pub fn none(services: &CallServices, workspace: &Workspace, session: &SessionId) -> Self {
         let spawn = workspace.spawn(services.children.clone(), Some(session.clone()));
         Self { hooks: Arc::default(), session: session.clone(), spawn }
     }
 
-    /// Those of this event that are `about` it.
+    /// Keeps the hooks for `event` that `about` accepts.
     pub fn only(self, event: HookEvent, about: impl Fn(&Hook) -> bool) -> Self {
         let hooks = self.hooks.iter().filter(|hook| hook.event == event && about(hook)).cloned().collect();
         Self { hooks, ..self }
@@ -90,17 +90,17 @@ impl Hooks {
         self.hooks.iter().any(|hook| hook.event == event)
     }
 
-    /// Runs those of `event` that are `about` it, in order, each with these fields. A refusal ends it. Arguments that one changes
-    /// are those that the next one gets.
+    /// Runs the hooks for `event` that `about` accepts, in order, each with these fields. The first refusal ends the run. A hook
+    /// gets the arguments as the one before it changed them.
     pub async fn run(
         &self,
         event: HookEvent,
         mut fields: Map<String, Value>,
         about: impl Fn(&Hook) -> bool,
-    ) -> Result<Said, Refusal> {
-        let mut all = Said::default();
+    ) -> Result<HookOutput, Refusal> {
+        let mut all = HookOutput::default();
         for hook in self.hooks.iter().filter(|hook| hook.event == event && about(hook)) {
-            let Said { added, input } = self.one(hook, &fields).await?;
+            let HookOutput { added, input } = self.run_one(hook, &fields).await?;
             if let Some(added) = added {
                 let before = all.added.take().map(|before| before + "\n").unwrap_or_default();
                 all.added = Some(text::head(&(before + &added), MAX_ADDED).to_owned());
@@ -113,7 +113,7 @@ impl Hooks {
         Ok(all)
     }
 
-    async fn one(&self, hook: &Hook, fields: &Map<String, Value>) -> Result<Said, Refusal> {
+    async fn run_one(&self, hook: &Hook, fields: &Map<String, Value>) -> Result<HookOutput, Refusal> {
         let mut input = json!({
             "hook_event_name": hook.event.common_name(),
             "event": hook.event.name(),
@@ -125,7 +125,7 @@ impl Hooks {
         }
         let failed = |why: String| {
             let command: String = text::one_line(&hook.command).chars().take(SHOWN).collect();
-            Refusal { why: format!("the hook `{command}` {why}"), is_meant: false }
+            Refusal { why: format!("the hook `{command}` {why}"), is_refusal: false }
         };
         let input = Input::Bytes(input.to_string().into_bytes());
         let process = self.spawn.shell(&hook.command, input, Stderr::Apart).await;
@@ -140,17 +140,17 @@ impl Hooks {
         };
         tracing::info!(target: "hook", session = %self.session, event = hook.event.name(), command = hook.command, code, "ran");
         match code {
-            Some(0) => said(hook.event, &finished.output).map_err(failed),
-            Some(2) if stderr.is_empty() => Err(Refusal { is_meant: true, ..failed("refuses".to_owned()) }),
-            Some(2) => Err(Refusal { why: stderr.to_owned(), is_meant: true }),
+            Some(0) => parse_output(hook.event, &finished.output).map_err(failed),
+            Some(2) if stderr.is_empty() => Err(Refusal { is_refusal: true, ..failed("refuses".to_owned()) }),
+            Some(2) => Err(Refusal { why: stderr.to_owned(), is_refusal: true }),
             Some(code) => Err(failed(format!("failed with exit code {code}: {stderr}"))),
             None => Err(failed("was killed".to_owned())),
         }
     }
 }
 
-/// What the output of a hook says.
-fn said(event: HookEvent, output: &[u8]) -> Result<Said, String> {
+/// Parses the output of a hook that exited with 0; fails if it has the form of another program.
+fn parse_output(event: HookEvent, output: &[u8]) -> Result<HookOutput, String> {
     let output = String::from_utf8_lossy(output);
     let output = output.trim();
     match event {
@@ -158,17 +158,17 @@ fn said(event: HookEvent, output: &[u8]) -> Result<Said, String> {
             let value: Value =
                 serde_json::from_str(output).map_err(|error| format!("wrote what is no JSON: {error}"))?;
             match value.get("tool_input") {
-                Some(input @ Value::Object(_)) => Ok(Said { input: Some(input.clone()), added: None }),
+                Some(input @ Value::Object(_)) => Ok(HookOutput { input: Some(input.clone()), added: None }),
                 Some(_) => Err("wrote a `tool_input` that is no object".to_owned()),
-                None if value.as_object().is_some_and(serde_json::Map::is_empty) => Ok(Said::default()),
+                None if value.as_object().is_some_and(serde_json::Map::is_empty) => Ok(HookOutput::default()),
                 // JSON in another program's form may mean to refuse the call.
                 None => Err("wrote JSON without `tool_input`; exit code 2 refuses a call".to_owned()),
             }
         }
         HookEvent::AfterCall | HookEvent::Prompt if !output.is_empty() => {
-            Ok(Said { added: Some(text::head(output, MAX_ADDED).to_owned()), input: None })
+            Ok(HookOutput { added: Some(text::head(output, MAX_ADDED).to_owned()), input: None })
         }
-        _ => Ok(Said::default()),
+        _ => Ok(HookOutput::default()),
     }
 }
 
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn json_in_the_form_of_another_program_does_not_allow_the_call() {
         let check = |output: &str, expect: Result<Option<Value>, &str>| {
-            let said = said(HookEvent::BeforeCall, output.as_bytes()).map(|said| said.input);
+            let said = parse_output(HookEvent::BeforeCall, output.as_bytes()).map(|said| said.input);
             match (said, expect) {
                 (Err(said), Err(words)) => assert!(said.contains(words), "{output}: {said}"),
                 (said, expect) => assert_eq!(said.ok(), expect.ok(), "{output}"),

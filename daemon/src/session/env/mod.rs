@@ -31,7 +31,7 @@ use crate::tool::checkpoint::Checkpoints;
 use crate::tool::set::Tools;
 use crate::tool::worktree::Worktrees;
 use crate::tool::{BoxFuture, Workspace};
-use attention::Attention;
+use attention::Notifications;
 use names::Names;
 use queued_bytes::QueuedBytes;
 pub use services::{CallServices, RunningCalls, TurnServices};
@@ -57,9 +57,9 @@ pub struct Env {
     pub toolbox: Arc<Toolbox>,
     /// The workspaces, with what is in memory for them.
     pub workspaces: Workspaces,
-    /// What turns use.
+    /// The part of these services that turns get.
     pub turns: Arc<TurnServices>,
-    /// What tool calls use.
+    /// The part of these services that tool calls get.
     pub calls: Arc<CallServices>,
     /// Session names that are not stored yet.
     pub names: Names,
@@ -67,8 +67,8 @@ pub struct Env {
     pub questions: PendingQuestions,
     /// The total size of queued prompts.
     pub queued_bytes: QueuedBytes,
-    /// What people were told of sessions, and how far they read.
-    pub attention: Arc<Attention>,
+    /// Notifications sent to people, and how far they have read each session.
+    pub attention: Arc<Notifications>,
     /// The git worktrees of children.
     pub worktrees: Worktrees,
 }
@@ -124,7 +124,7 @@ impl Env {
             calls: calls.clone(),
         });
         Self {
-            attention: Attention::open(places.attention()),
+            attention: Notifications::open(places.attention()),
             worktrees: Worktrees::below(places.worktrees(), children),
             workspaces: Workspaces::new(places.clone(), config.clone(), providers.clone(), toolbox.clone()),
             names: Names::default(),

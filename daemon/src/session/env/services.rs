@@ -11,7 +11,7 @@ use crate::process::server::Children;
 use crate::store::Store;
 use crate::tool::checkpoint::Checkpoints;
 
-/// What a turn uses.
+/// The part of the shared services that a turn uses.
 pub struct TurnServices {
     /// The database of all sessions.
     pub store: Store,
@@ -21,13 +21,13 @@ pub struct TurnServices {
     pub providers: Arc<Providers>,
     /// Reads what decides on calls.
     pub policy: Arc<Policy>,
-    /// What it can call.
+    /// The tools and MCP servers that it can call.
     pub toolbox: Arc<Toolbox>,
-    /// What its calls use.
+    /// The services of its tool calls.
     pub calls: Arc<CallServices>,
 }
 
-/// What the calls of a turn use.
+/// The part of the shared services that tool calls use.
 pub struct CallServices {
     /// Keeps large output and artifacts.
     pub store: Store,

@@ -1,4 +1,4 @@
-//! What sessions can call: the tools, the MCP servers, and the Markdown files that add to both.
+//! The tools that sessions can call: built-in ones, those of MCP servers, and those of Markdown files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const USUAL_WINDOW: u64 = 128_000;
 /// About how many bytes of a JSON Schema are a token.
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// What sessions can call.
+/// The tools and MCP servers of all sessions.
 pub struct Toolbox {
     /// The tools; a turn takes the current set before each step.
     pub tools: Tools,
@@ -106,11 +106,12 @@ impl Toolbox {
     pub fn setup(
         &self,
         resolved: &Resolved,
-        (root, session): (&Path, &SessionId),
+        root: &Path,
+        session: &SessionId,
         only: Option<&[String]>,
         traits: SessionTraits<'_>,
     ) -> PrefixFingerprint {
-        let tools = self.tools_of(&resolved.origin, (root, session), only, traits);
+        let tools = self.tools_of(&resolved.origin, root, session, only, traits);
         resolved.clone().limited(only).setup(&self.system, tools.specs())
     }
 
@@ -119,7 +120,7 @@ impl Toolbox {
         &self.places.config
     }
 
-    /// What a session has of the tools that only some have: `depth` is how far it is from one that a user started.
+    /// The traits on which optional tools depend; `depth` is 0 for a session that a user started, and 1 for its children.
     pub fn offered(&self, has_skills: bool, depth: u32) -> SessionTraits<'static> {
         let may_delegate = depth < self.config.delegation().depth;
         SessionTraits { has_skills, has_notes: self.config.memory(), may_delegate, ..SessionTraits::default() }
@@ -130,7 +131,8 @@ impl Toolbox {
     pub fn tools_of(
         &self,
         model: &str,
-        (root, session): (&Path, &SessionId),
+        root: &Path,
+        session: &SessionId,
         only: Option<&[String]>,
         traits: SessionTraits<'_>,
     ) -> Arc<ToolSet> {

@@ -34,7 +34,7 @@ pub struct Workspaces {
     toolbox: Arc<Toolbox>,
     /// The secret variables of the sessions' tools, also of sessions that are not loaded.
     secrets: Mutex<BTreeMap<SessionId, SecretVariables>>,
-    /// What the sessions' models have seen of files, also of sessions that are not loaded.
+    /// The files that the sessions' models have seen, also of sessions that are not loaded.
     seen: Mutex<BTreeMap<SessionId, Seen>>,
     /// Which of them wrote which file last.
     writers: Writers,
@@ -76,7 +76,7 @@ impl Workspaces {
         self.secrets.lock().unwrap_or_else(PoisonError::into_inner).insert(child.clone(), shared);
     }
 
-    /// What a session's model has seen of files.
+    /// The files that a session's model has seen. At [`MAX_SEEN`] sessions the records not in use are dropped.
     fn seen_by(&self, session: &SessionId) -> Seen {
         let mut all = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= MAX_SEEN {
@@ -94,16 +94,17 @@ impl Workspaces {
         env: BTreeMap<String, String>,
         limit: Duration,
     ) -> Workspace {
-        self.workspace_within(session, cwd, env, (limit, None)).await
+        self.workspace_within(session, cwd, env, limit, None).await
     }
 
-    /// The same, where the files of the workspace with this root count.
+    /// The same, under the rules and files of the workspace with the root `bound_by`; absent for its own.
     pub async fn workspace_within(
         &self,
         session: &SessionId,
         cwd: &Path,
         mut env: BTreeMap<String, String>,
-        (limit, bound_by): (Duration, Option<PathBuf>),
+        limit: Duration,
+        bound_by: Option<PathBuf>,
     ) -> Workspace {
         if fault::bug("I11") {
             env.extend(std::env::vars());
@@ -120,9 +121,10 @@ impl Workspaces {
         let root = disk::probe(cwd, limit, root).await;
         let cwd = cwd.to_path_buf();
         let is_seen = root.is_some();
-        let secrets = match env.values().any(|value| value == IN_MEMORY) {
-            true => self.secrets_of(session),
-            false => SecretVariables::default(),
+        let secrets = if env.values().any(|value| value == IN_MEMORY) {
+            self.secrets_of(session)
+        } else {
+            SecretVariables::default()
         };
         let root = root.unwrap_or_else(|| cwd.clone());
         let (env, seen, added, skills) =

@@ -1,4 +1,4 @@
-//! What a parent and its children are told of each other.
+//! Messages about children: one that is to be made, its settings, and the report of its end.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use crate::tool::Workspace;
 /// A child that is to be made.
 #[derive(Clone, Debug)]
 pub struct Child {
-    /// Its parent.
+    /// The session whose call delegates to it.
     pub parent: SessionId,
-    /// What it is for.
+    /// Its call, agent and depth, for the first event of its log.
     pub delegated: Delegated,
     /// Its directory, its agent, and what it has of its parent.
     pub create: Create,
     /// The model of its parent, unless its agent has its own.
     pub model: String,
-    /// What may run in its parent without asking, at most.
+    /// The loosest mode that it may have: that of its parent.
     pub most: Mode,
     /// Where its parent works.
     pub workspace: Arc<Workspace>,
@@ -35,12 +35,12 @@ impl Child {
     }
 }
 
-/// What a parent gives to a child.
+/// The settings that a child takes from its parent.
 #[derive(Clone, Debug)]
-pub struct Basis {
-    /// What a new session of it would be: mode, effort, tools, directories and so on.
+pub struct ChildSettings {
+    /// The parameters of the new session: effort, tools, directories and so on.
     pub create: Create,
-    /// Its model.
+    /// `provider/model` of the parent.
     pub model: String,
     /// Its mode, or a stricter one of its own parent.
     pub mode: Mode,
@@ -50,11 +50,11 @@ pub struct Basis {
     pub known: Option<ChildUpdate>,
 }
 
-/// What is heard of a child whose call has ended.
+/// A report on a child whose call has ended.
 #[derive(Clone, Debug)]
 pub struct ChildReport {
     /// How it gets on.
     pub update: ChildUpdate,
-    /// What it says to its parent, once its task has ended.
-    pub said: Option<String>,
+    /// The result as a message to the parent; absent while the task runs, and for a child that was called off.
+    pub message: Option<String>,
 }

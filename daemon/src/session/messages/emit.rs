@@ -9,7 +9,7 @@ use linger_protocol::question::Blocks;
 use linger_protocol::session::PrefixFingerprint;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Ending, Fragment, NextStep, TurnMessage};
+use super::{Committed, Fragment, NextStep, TurnEnding, TurnMessage};
 use crate::question;
 use crate::session::Draft;
 use crate::session::state::until::UntilState;
@@ -71,7 +71,7 @@ impl Emitter {
         settled(committed).await
     }
 
-    /// Says something to people.
+    /// Shows a notice to people.
     pub(in crate::session) fn notice(&self, level: Level, code: NoticeCode, text: String) -> Result<(), TurnEnded> {
         self.send(vec![EventBody::notice(level, code, text)], false, None)
     }
@@ -105,7 +105,7 @@ impl Emitter {
         named.await.map_err(|_| TurnEnded)
     }
 
-    /// What was shown of an attempt of `model` that failed becomes a message; gives its name.
+    /// Turns the shown text of a failed attempt of `model` into a message; returns its id.
     pub(in crate::session) async fn interrupted(
         &self,
         model: String,
@@ -116,8 +116,8 @@ impl Emitter {
         named.await.map_err(|_| TurnEnded)
     }
 
-    /// Emits what came of streams, and waits until it is committed: what comes meanwhile stays where it comes from and is read at
-    /// once, so that of hundreds of streams each is read once a commit, and not once a token.
+    /// Emits new text of streams, and waits until it is committed. Text that arrives meanwhile waits at its source, so that each of
+    /// hundreds of streams is read once a commit, and not once a token.
     pub async fn pieces(&self, pieces: Vec<Fragment>) -> Result<(), TurnEnded> {
         let (done, committed) = oneshot::channel();
         self.tell(TurnMessage::Pieces(pieces, done))?;
@@ -146,13 +146,13 @@ impl Emitter {
     }
 
     /// Between two steps, or at the end of the turn; see [`TurnMessage::Boundary`].
-    pub(in crate::session) async fn boundary(&self, ending: Option<Ending>) -> Result<NextStep, TurnEnded> {
+    pub(in crate::session) async fn boundary(&self, ending: Option<TurnEnding>) -> Result<NextStep, TurnEnded> {
         let (reply, answer) = oneshot::channel();
         self.tell(TurnMessage::Boundary(ending.map(Box::new), reply))?;
         answer.await.map_err(|_| TurnEnded)
     }
 
-    /// What `call` asks a person with. It keeps no turn alive: asked after the turn has ended, it fails.
+    /// The function with which `call` asks a person. It keeps no turn alive: after the turn's end it fails.
     pub fn asks(&self, call: &CallId) -> Ask {
         let (actor, call) = (self.0.downgrade(), call.clone());
         Arc::new(move |Choice { text, wants }| {
@@ -189,7 +189,7 @@ impl Emitter {
 }
 
 /// Waits for a commit; one that was refused ends the turn.
-async fn settled(commit: oneshot::Receiver<Result<(), StoreError>>) -> Result<(), TurnEnded> {
+async fn settled(commit: Committed) -> Result<(), TurnEnded> {
     match commit.await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) | Err(_) => Err(TurnEnded),

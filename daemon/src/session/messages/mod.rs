@@ -1,4 +1,4 @@
-//! The messages that an actor receives: commands of clients, and what its turn reports and asks.
+//! The messages that an actor receives: commands of clients, and reports and questions of its turn.
 //!
 //! The commands are here; `turn` has the messages between a turn and its actor, which `emit` sends, `permission` the calls that
 //! need a decision, `place` the requests that have to be prepared, `child` what parents and children are told of each other.
@@ -31,14 +31,15 @@ use crate::config::{Confirmed, Settled};
 use crate::log::Log;
 use crate::log::cursor::Position;
 use crate::session::state::Resolution;
+use crate::store::StoreError;
 use crate::store::idempotency::Key;
 use crate::tool::Workspace;
 use crate::tool::set::ToolSet;
-pub use child::{Basis, Child, ChildReport};
+pub use child::{Child, ChildReport, ChildSettings};
 pub use emit::{Emitter, TurnEnded};
 pub use permission::{PermissionAnswer, PermissionRequest, Preview, place};
 pub use place::{Began, EnterRequest, PlaceId, PlaceKind, PlaceStep};
-pub use turn::{Ending, Fragment, NextStep, TurnMessage, Wanted};
+pub use turn::{CompactionRequest, Fragment, NextStep, TurnEnding, TurnMessage};
 
 /// Sends commands to an actor. They are boxed, as a turn's messages are: a channel has room for 32 in advance, and most sessions are
 /// idle or waiting.
@@ -52,6 +53,9 @@ pub const WRITE_RETRY: [Duration; 2] = [Duration::from_secs(1), Duration::from_s
 
 /// The reply channel of a command.
 pub type Reply<T> = oneshot::Sender<Result<T, RpcError>>;
+
+/// Resolves when a write is committed or refused; fails if the store has ended.
+pub type Committed = oneshot::Receiver<Result<(), StoreError>>;
 
 /// The reply channel of a request, with its idempotency key.
 pub struct KeyedReply {
@@ -78,15 +82,15 @@ impl Author {
     }
 }
 
-/// What decides about the calls of a session.
+/// The tools, mode and rules that decide about the calls of a session.
 pub struct CallBasis {
-    /// Its tools.
+    /// The tools for its current model and traits.
     pub tools: Arc<ToolSet>,
-    /// Its mode.
+    /// The permission mode.
     pub mode: Mode,
     /// The rules that answers added to it.
     pub grants: Vec<String>,
-    /// Those that refuse.
+    /// The rules that refuse, which answers added to it.
     pub denied: Vec<String>,
     /// Where it works.
     pub workspace: Arc<Workspace>,
@@ -96,12 +100,12 @@ pub struct CallBasis {
     pub model: String,
     /// Whether a turn runs or prompts wait.
     pub is_busy: bool,
-    /// What the skills limit the unfinished turn to that it has read.
+    /// The limits of the skills that the unfinished turn has read; empty without a turn.
     pub limits: Vec<SkillLimit>,
 }
 
 impl CallBasis {
-    /// What is settled about the calls.
+    /// Mode and rules, for the permission policy.
     pub fn settled(&self) -> Settled<'_> {
         Settled { mode: self.mode, grants: &self.grants, denied: &self.denied }
     }
@@ -114,7 +118,7 @@ pub struct Named {
     pub typed: String,
     /// The command lines that it runs.
     pub runs: Vec<String>,
-    /// What the skill limits the turn to.
+    /// The skill's limit on the calls of the turn; absent for a command.
     pub limit: Option<SkillLimit>,
 }
 
@@ -151,12 +155,12 @@ impl PromptRequest {
     }
 }
 
-/// What an answer may decide.
+/// The limit on what an answer decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerLimit {
     /// Anything.
     None,
-    /// What the grant of a token allows.
+    /// The grant of a token.
     Grant {
         /// Whether it may allow any call, or only those that change files in the workspace.
         commands: bool,
@@ -170,7 +174,7 @@ pub enum AnswerLimit {
 pub enum Stale {
     /// All about the same subject.
     All,
-    /// This one.
+    /// The question with this id.
     One(QuestionId),
     /// None.
     Nothing,
@@ -187,18 +191,18 @@ pub struct GoBack {
     pub done: RewindDone,
 }
 
-/// What is to be merged into the session's directory, checked by the registry.
+/// The work of a child to merge into the session's directory, checked by the registry.
 #[derive(Debug)]
 pub struct MergeWork {
-    /// The child.
+    /// The child that did the work.
     pub child: SessionId,
     /// The name of its agent.
     pub agent: String,
-    /// Its worktree.
+    /// The child's git worktree; messages name its branch.
     pub worktree: Worktree,
-    /// The commit.
+    /// The latest commit of the worktree, which is merged.
     pub commit: String,
-    /// What the child is called.
+    /// The child's title, for the commit message.
     pub title: String,
 }
 
@@ -224,15 +228,15 @@ pub enum Command {
     GoBack(Box<GoBack>, Option<Key>, Author, Reply<RewindDone>),
     /// Take back a compaction, if nothing has happened since this event.
     Uncompact(Uncompacted, u64, Option<Key>, Author, Reply<Uncompacted>),
-    /// Remove the git worktree unless it has changes; replies with what became of it.
+    /// Remove the git worktree unless it has changes; replies with its new status.
     TidyWorktree(Reply<Option<Worktree>>),
     /// Commit what is in the git worktree; replies with the commit.
     CommitWorktree(Reply<String>),
-    /// Record what became of the git worktree.
+    /// Record the new status of the git worktree.
     WorktreeIs(WorktreeStatus, Reply<()>),
     /// Merge the work of a child.
     Merge(Box<MergeWork>, Option<Key>, Author, Reply<Merged>),
-    /// Say what the turns changed.
+    /// Compare the files before and after the turns.
     Diff(Diff, Reply<Differences>),
     /// Undo changes of files.
     Undo(session::Undo, Option<Key>, Author, Reply<session::Restored>),
@@ -244,12 +248,12 @@ pub enum Command {
     Continue(KeyedReply),
     /// Name the variables of the tools.
     Environment(Reply<Environment>),
-    /// Say what decides about calls.
+    /// Describe the tools, mode and rules that decide about calls.
     CallBasis(Reply<CallBasis>),
     /// Change model, mode or name.
     /// The second says whether its tools may be more than before.
     Set(session::Set, Result<(), RpcError>, KeyedReply),
-    /// Answer a question.
+    /// Answer a question, within the limit of the caller's token.
     Answer(question_wire::Answer, Author, AnswerLimit, KeyedReply),
     /// Ask a question that is not a permission; replies with its resolution.
     Ask(Box<Question>, Reply<Resolution>),
@@ -391,7 +395,7 @@ impl Command {
 
 /// The start of a subscription; while it lives, the session stays loaded.
 pub struct AttachPoint {
-    /// The log.
+    /// The committed events and open streams to read.
     pub log: Arc<Log>,
     /// Wakes when the log has grown.
     pub changed: watch::Receiver<()>,

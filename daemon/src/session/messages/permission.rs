@@ -14,7 +14,7 @@ use crate::tool::{Call, Effects, Targets};
 
 /// A call that needs a decision.
 pub struct PermissionRequest {
-    /// The call.
+    /// The call's id, unique in its session.
     pub call_id: CallId,
     /// The tool's name.
     pub tool: String,
@@ -28,7 +28,7 @@ pub struct PermissionRequest {
     pub input: Arc<Value>,
     /// The digest of tool, arguments and directory.
     pub digest: String,
-    /// What it is about and would change.
+    /// The files that it is about and would change.
     pub preview: Preview,
     /// The reply channel; a call that needs a user waits here.
     pub reply: oneshot::Sender<PermissionAnswer>,
@@ -65,12 +65,12 @@ pub fn place(locations: &mut [Location], changes: &[KeptChange], targets: &Targe
     }
 }
 
-/// What a call is about and would change.
+/// The files that a call is about and would change.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Preview {
     /// The files and directories, with the line where there is one.
     pub locations: Vec<Location>,
-    /// What it would change, as the files are now.
+    /// The changes that it would make to the files as they are now.
     pub changes: Vec<FileChange>,
     /// The blobs that `changes` names.
     pub blobs: Vec<Held>,
@@ -79,7 +79,7 @@ pub struct Preview {
 }
 
 impl Preview {
-    /// What the arguments alone say.
+    /// A preview from the arguments alone.
     pub fn of(call: &dyn Call) -> Self {
         Self { locations: call.locations(), ..Self::default() }
     }

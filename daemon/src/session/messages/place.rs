@@ -5,8 +5,7 @@ use std::sync::Arc;
 use linger_protocol::RpcError;
 use tokio::sync::oneshot;
 
-use super::{Command, Reply};
-use crate::store::StoreError;
+use super::{Command, Committed, Reply};
 
 /// Tells places apart: each is its own allocation.
 #[derive(Clone, Debug, Default)]
@@ -35,7 +34,7 @@ pub enum PlaceKind {
 
 /// A request that takes its place.
 pub struct EnterRequest {
-    /// Its place.
+    /// The place that its later commands name.
     pub place: PlaceId,
     /// Its purpose.
     pub kind: PlaceKind,
@@ -46,7 +45,7 @@ pub struct EnterRequest {
 /// The beginning of a place.
 pub struct Began {
     /// Resolves when all that came before is stored.
-    pub stored: oneshot::Receiver<Result<(), StoreError>>,
+    pub stored: Committed,
     /// Gets the error when the request is cancelled.
     pub cancelled: oneshot::Receiver<RpcError>,
 }
@@ -55,7 +54,7 @@ pub struct Began {
 pub enum PlaceStep {
     /// A command, after which the place goes on.
     Command(Box<Command>),
-    /// The last command.
+    /// A command, with which the place ends.
     Last(Box<Command>),
     /// All of the session has been read that the request copies: only a removal still waits for its end.
     HasRead,

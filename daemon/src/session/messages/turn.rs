@@ -9,13 +9,13 @@ use linger_protocol::session::{Effort as Thinking, PrefixFingerprint};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-use super::{Basis, PermissionRequest, Reply};
+use super::{ChildSettings, PermissionRequest, Reply};
 use crate::log::PieceKind;
 use crate::provider::catalogue::Resolved;
 use crate::session::Draft;
 use crate::session::context::Past;
 use crate::session::state::until::UntilState;
-use crate::session::state::{OutagePolicy, Resolution, Run, Shape};
+use crate::session::state::{OutagePolicy, Resolution, Run, SchemaState};
 use crate::store::StoreError;
 
 /// A message from a turn to its actor.
@@ -39,15 +39,15 @@ pub enum TurnMessage {
     /// A call's question to the user; replies when the answer is on disk or the question is withdrawn.
     Ask(Box<Question>, Reply<Resolution>),
     /// Between two steps. With an ending if the turn would end here; it has ended unless the reply has prompts.
-    Boundary(Option<Box<Ending>>, oneshot::Sender<NextStep>),
+    Boundary(Option<Box<TurnEnding>>, oneshot::Sender<NextStep>),
     /// Ask for the check of the turn; announces it if the latest answer has none yet.
     Check(oneshot::Sender<Option<UntilState>>),
     /// Announce the next command line of the prompt's command; gives all of them.
     Runs(oneshot::Sender<Vec<Run>>),
     /// The model cannot answer, for this reason: this other one stands in until the next turn.
     FallBack(Box<Resolved>, String),
-    /// What a call gets to make a child, or the one that it has; whether it works in the background.
-    Delegate(CallId, bool, oneshot::Sender<Result<Basis, String>>),
+    /// Ask for the settings of a call's child, or for the child that it has; true for one in the background.
+    Delegate(CallId, bool, oneshot::Sender<Result<ChildSettings, String>>),
     /// How the child of a call gets on; replies whether the budget is spent, to the first once it is on disk.
     Child(Box<ChildUpdate>, oneshot::Sender<bool>),
     /// Ask for the current `provider/model`.
@@ -65,9 +65,9 @@ pub enum Fragment {
     Answer {
         /// The block's index in the answer.
         block: u32,
-        /// Its kind.
+        /// Text, thinking, or a part of a hosted tool.
         kind: PieceKind,
-        /// The text.
+        /// The next part of the block.
         text: String,
     },
     /// Arguments of a call of the streaming answer, which gets its id with the first of them.
@@ -76,24 +76,24 @@ pub enum Fragment {
         block: u32,
         /// The tool.
         name: String,
-        /// The text.
+        /// The next part of the arguments, in JSON.
         text: String,
     },
     /// Output of a call.
     Output {
-        /// The call.
+        /// The call that wrote it.
         call: CallId,
         /// Where it begins in the output, in bytes; a gap marks dropped output.
         offset: u64,
-        /// The text.
+        /// The next part of the output.
         text: String,
     },
 }
 
 /// How a turn ends.
 #[derive(Clone, Debug)]
-pub struct Ending {
-    /// The stop reason.
+pub struct TurnEnding {
+    /// Recorded in `turn_finished`; an error or a cancel holds the queued prompts back.
     pub reason: StopReason,
     /// The problem, or the limit that was reached.
     pub detail: Option<String>,
@@ -105,7 +105,7 @@ pub struct Ending {
     pub answer: Option<Value>,
 }
 
-impl Ending {
+impl TurnEnding {
     /// An ending without details.
     pub fn plain(reason: StopReason) -> Self {
         Self { reason, detail: None, hint: None, until_at: None, answer: None }
@@ -117,19 +117,19 @@ impl Ending {
 pub struct NextStep {
     /// Steering prompts, as messages of the log.
     pub prompts: Vec<(MessageId, Vec<ContentBlock>)>,
-    /// What the model is told of commands in the background, as a message of the log.
+    /// News for the model (ended commands, undone changes, its mode), as a message of the log.
     pub news: Option<(MessageId, Vec<ContentBlock>)>,
     /// `provider/model` from now on.
     pub model: String,
     /// The fingerprint of the requests' prefix, from the log.
     pub setup: Option<PrefixFingerprint>,
     /// A requested compaction.
-    pub compact: Option<Wanted>,
+    pub compact: Option<CompactionRequest>,
     /// The output schema.
-    pub shape: Option<Shape>,
+    pub output_schema: Option<SchemaState>,
     /// The session's effort.
     pub thinking: Thinking,
-    /// What happens while the provider cannot answer.
+    /// The policy while the provider cannot answer.
     pub outage: OutagePolicy,
     /// The session's own limit of steps.
     pub max_steps: Option<u32>,
@@ -139,9 +139,9 @@ pub struct NextStep {
 
 /// A compaction that a user asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct CompactionRequest {
     /// The prompt that requests it.
     pub prompt: PromptId,
-    /// What the summary should focus on; may be empty.
+    /// The focus of the summary; may be empty.
     pub focus: String,
 }

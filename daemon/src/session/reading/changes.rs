@@ -1,7 +1,7 @@
-//! What the turns of a session changed in files: its file tools, its commands, and its children, from their logs.
+//! The file changes of a session's turns: by its file tools, its commands and its children, from their logs.
 //!
-//! For each file the first content before a change is compared with the content after the last one, so what was changed and changed
-//! back is not in it, nor what was undone. The files as they are now do not count: somebody else may have changed them.
+//! For each file the content before the first change is compared with the content after the last one, so changes that were reverted
+//! or undone do not show. The current files do not count: somebody else may have changed them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ impl Version {
     }
 }
 
-/// What the turns of one session made of its files.
+/// The files that the turns of one session changed.
 #[derive(Default)]
 struct Changes {
     /// The first version and the last one of each.
@@ -87,7 +87,7 @@ impl Changes {
     }
 }
 
-/// What a session's turns changed; `workspace` is where git runs.
+/// The differences that a session's turns made; `workspace` is where git runs. Fails for an unknown turn.
 pub async fn diff(services: &CallServices, workspace: &Workspace, asked: Diff) -> Result<Differences, RpcError> {
     let Diff { session, turn, stat } = asked;
     let own = read(services, workspace, &session, turn.as_ref()).await?;
@@ -103,7 +103,9 @@ pub async fn diff(services: &CallServices, workspace: &Workspace, asked: Diff) -
         at += 1;
         if at > MAX_CHILDREN {
             let text = format!("the changes of {} more children", children.len() + 1 - at);
-            all.iter_mut().take(1).for_each(|(_, own)| own.missing.push(text.clone()));
+            if let Some((_, own)) = all.first_mut() {
+                own.missing.push(text);
+            }
             break;
         }
         // One that was removed has no log any more.
@@ -119,7 +121,7 @@ pub async fn diff(services: &CallServices, workspace: &Workspace, asked: Diff) -
     compared.await.map_err(|error| RpcError::new(Code::Internal, error.to_string()))
 }
 
-/// What the log of a session says.
+/// Reads the changes from the log of a session: of one turn, or of all.
 async fn read(
     services: &CallServices,
     workspace: &Workspace,
@@ -139,14 +141,18 @@ async fn read(
                 EventBody::TurnStarted { .. } => changes.has_turn = true,
                 EventBody::ToolFinished(ToolFinished { changes: made, .. })
                 | EventBody::Undone { changes: made, .. } => {
-                    made.into_iter().for_each(|change| changes.add_file(change));
+                    for change in made {
+                        changes.add_file(change);
+                    }
                 }
                 EventBody::Checkpoint(taken) if taken.changed > 0 => {
                     let Some(since) = &taken.since else { continue };
                     let differs = services.checkpoints.between(workspace, &taken.root, since, &taken.checkpoint).await;
                     match differs {
                         Ok(differs) => {
-                            differs.into_iter().for_each(|change| changes.add_tree(&taken.root, change));
+                            for change in differs {
+                                changes.add_tree(&taken.root, change);
+                            }
                         }
                         Err(why) => changes.missing.push(format!("what call {} changed: {why}", taken.call_id)),
                     }
@@ -185,7 +191,11 @@ async fn contents(
     for (root, objects) in wanted {
         match services.checkpoints.contents(workspace, &root, objects).await {
             Ok(read) => contents.extend(read),
-            Err(why) => all.iter_mut().take(1).for_each(|(_, own)| own.missing.push(why.clone())),
+            Err(why) => {
+                if let Some((_, own)) = all.first_mut() {
+                    own.missing.push(why);
+                }
+            }
         }
     }
     contents
@@ -211,7 +221,7 @@ fn compare(
                 differences.missing.push(format!("more than {MAX_FILES} files"));
                 return differences;
             }
-            if let Some(mut file) = file(path, (&before, &after), contents, blobs, base) {
+            if let Some(mut file) = file(path, &before, &after, contents, blobs, base) {
                 if file.diff.as_ref().is_some_and(|diff| diff.len() > room) {
                     file.diff = None;
                 }
@@ -226,7 +236,8 @@ fn compare(
 /// How a file differs; nothing if it does not.
 fn file(
     path: PathBuf,
-    (before, after): (&Version, &Version),
+    before: &Version,
+    after: &Version,
     contents: &HashMap<String, Vec<u8>>,
     blobs: &Blobs,
     base: &Path,

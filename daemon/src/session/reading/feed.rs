@@ -23,12 +23,12 @@ pub struct Feed {
     at: Place,
     /// Wakes when there may be more.
     grown: watch::Receiver<()>,
-    phase: Phase,
+    phase: FeedPhase,
     /// Whether `caught_up` was given.
     caught_up: bool,
 }
 
-enum Phase {
+enum FeedPhase {
     /// There may be more after the position.
     Behind,
     /// Everything was given.
@@ -52,19 +52,19 @@ impl Feed {
     /// A reader of what is wanted after a position.
     pub fn new(store: Store, at: Place, filter: Filter) -> Self {
         let grown = store.grown();
-        Self { store, filter, at, grown, phase: Phase::Behind, caught_up: false }
+        Self { store, filter, at, grown, phase: FeedPhase::Behind, caught_up: false }
     }
 
     /// Waits until there may be more; false at its end. Cancel safe.
     pub async fn ready(&mut self) -> bool {
         match self.phase {
-            Phase::Behind => true,
-            Phase::AtHead => {
+            FeedPhase::Behind => true,
+            FeedPhase::AtHead => {
                 let more = self.grown.changed().await.is_ok();
-                self.phase = if more { Phase::Behind } else { Phase::Ended };
+                self.phase = if more { FeedPhase::Behind } else { FeedPhase::Ended };
                 more
             }
-            Phase::Ended => false,
+            FeedPhase::Ended => false,
         }
     }
 
@@ -76,7 +76,7 @@ impl Feed {
             Ok(page) => page,
             Err(error) => {
                 tracing::error!(target: "attach", %error, "reading the events of all sessions failed");
-                self.phase = Phase::Ended;
+                self.phase = FeedPhase::Ended;
                 let text = format!("cannot read the events: {error}; subscribe again");
                 return Ok(vec![self.notice(EventBody::Notice(Notice {
                     level: Level::Error,
@@ -98,7 +98,7 @@ impl Feed {
         };
         let mut items: Vec<FeedItem> = page.events.into_iter().map(item).collect();
         if !page.more {
-            self.phase = Phase::AtHead;
+            self.phase = FeedPhase::AtHead;
             if !std::mem::replace(&mut self.caught_up, true) {
                 items.push(self.notice(EventBody::CaughtUp {}));
             }

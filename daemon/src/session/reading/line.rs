@@ -1,7 +1,7 @@
-//! The line of a session's conversation, read backwards: its prompts, and the points after which something else can go on.
+//! The line of a session's conversation, read backwards: its prompts, and the points at which a fork can start.
 //!
-//! A point is the number of an event. After it no call is open: it is the end of a step, or comes before a prompt. What the session
-//! left by going back is no part of the line.
+//! A point is the number of an event after which no call is open: the end of a step, or before a prompt. Events that the session
+//! left by going back are not part of the line.
 
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
@@ -33,9 +33,9 @@ pub struct Point {
     pub prompt: Option<(PromptId, String)>,
 }
 
-/// What is known of a session at a point of its line.
+/// The turns and the context size at a point of a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct PointInfo {
     /// The turn that has not ended there.
     pub turn: Option<(TurnId, PromptId)>,
     /// The event before the latest turn, if there was one.
@@ -48,7 +48,7 @@ pub struct Known {
 pub struct Line<'a> {
     /// The database.
     pub store: &'a Store,
-    /// The session.
+    /// The session whose log is read.
     pub id: SessionId,
     /// Its state, as it is stored.
     pub state: &'a State,
@@ -95,13 +95,17 @@ impl Line<'_> {
         Ok(rows)
     }
 
-    /// What is known at a point.
-    pub async fn known(&self, point: &Point) -> Result<Known, StoreError> {
+    /// The turns and the context size at a point.
+    pub async fn known(&self, point: &Point) -> Result<PointInfo, StoreError> {
         if point.seq == self.state.progress.head && self.state.turn.is_none() {
             let began = (self.state.progress.counts.turns > 0).then_some(self.state.progress.before_turn);
-            return Ok(Known { turn: None, before_turn: began, context_tokens: self.state.progress.context_tokens() });
+            return Ok(PointInfo {
+                turn: None,
+                before_turn: began,
+                context_tokens: self.state.progress.context_tokens(),
+            });
         }
-        let (mut known, mut ended, mut back) = (Known::default(), false, self.back(point.seq));
+        let (mut known, mut ended, mut back) = (PointInfo::default(), false, self.back(point.seq));
         while let Some(event) = back.next().await? {
             match &event.body {
                 EventBody::TurnStarted { prompt } if known.before_turn.is_none() => {
@@ -233,9 +237,10 @@ impl Line<'_> {
 
     fn unknown(&self, what: &str, named: &str) -> RpcError {
         let text = format!("session {} has no {what} '{named}' in its conversation", self.id);
-        let hint = match self.state.history.passed_over.skipped.is_empty() {
-            true => format!("`linger log {}` shows its messages", self.id),
-            false => "it went back; what it left is in its forks: `linger ls --tree`".to_owned(),
+        let hint = if self.state.history.passed_over.skipped.is_empty() {
+            format!("`linger log {}` shows its messages", self.id)
+        } else {
+            "it went back; what it left is in its forks: `linger ls --tree`".to_owned()
         };
         RpcError::new(Code::UnknownMessage, text).hint(hint)
     }
@@ -246,7 +251,7 @@ struct Back<'a> {
     line: &'a Line<'a>,
     /// The next one to read.
     until: u64,
-    /// Those that are read, the latest last.
+    /// Events read ahead, the latest last.
     page: Vec<Event>,
 }
 

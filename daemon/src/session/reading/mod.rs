@@ -1,4 +1,4 @@
-//! The log of a session as others see it: clients that attach, feeds, the search, and what a conversation or its files were before.
+//! Readers of a session's log: subscriptions, feeds, the search, the conversation backwards, and changed files.
 
 pub mod changes;
 pub mod feed;

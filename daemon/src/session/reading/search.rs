@@ -47,11 +47,12 @@ const MAX_TEXT: usize = 256 << 10;
 const WAITING: usize = 64;
 
 /// A search.
-struct Ask {
+struct SearchRequest {
     query: String,
     among: Option<Vec<SessionId>>,
-    /// How many, and how many are skipped.
-    range: (usize, usize),
+    /// The most matches, after those that are skipped.
+    most: usize,
+    skip: usize,
     reply: oneshot::Sender<Result<Matches, StoreError>>,
 }
 
@@ -66,9 +67,9 @@ pub struct Matches {
 
 /// The way to the index.
 pub struct Search {
-    asks: mpsc::Sender<Ask>,
+    asks: mpsc::Sender<SearchRequest>,
     /// For the task.
-    asked: Mutex<Option<mpsc::Receiver<Ask>>>,
+    asked: Mutex<Option<mpsc::Receiver<SearchRequest>>>,
 }
 
 impl Default for Search {
@@ -85,16 +86,17 @@ impl Search {
         Some(task::spawn(keep(store.clone(), asked)))
     }
 
-    /// The best matches of a query.
+    /// The best matches of a query: at most `most`, after the first `skip`.
     pub async fn find(
         &self,
         query: String,
         among: Option<Vec<SessionId>>,
-        range: (usize, usize),
+        most: usize,
+        skip: usize,
     ) -> Result<Matches, StoreError> {
         let (reply, answer) = oneshot::channel();
         let ended = || StoreError("the index of messages has ended".into());
-        self.asks.send(Ask { query, among, range, reply }).await.map_err(|_| ended())?;
+        self.asks.send(SearchRequest { query, among, most, skip, reply }).await.map_err(|_| ended())?;
         answer.await.map_err(|_| ended())?
     }
 }
@@ -106,7 +108,7 @@ struct Index {
     words: Option<Words>,
 }
 
-async fn keep(store: Store, mut asked: mpsc::Receiver<Ask>) {
+async fn keep(store: Store, mut asked: mpsc::Receiver<SearchRequest>) {
     let mut grown = store.grown();
     let mut index = Index { path: Words::path(&store.path), store, words: None };
     // What was written before may not be indexed.
@@ -114,8 +116,8 @@ async fn keep(store: Store, mut asked: mpsc::Receiver<Ask>) {
     loop {
         tokio::select! {
             ask = asked.recv() => {
-                let Some(Ask { query, among, range, reply }) = ask else { return };
-                let found = index.find(query, among, range).await;
+                let Some(SearchRequest { query, among, most, skip, reply }) = ask else { return };
+                let found = index.find(query, among, most, skip).await;
                 // The client may be gone.
                 let _unheard = reply.send(found);
                 due = Instant::now() + CLOSE;
@@ -152,13 +154,14 @@ impl Index {
         &mut self,
         query: String,
         among: Option<Vec<SessionId>>,
-        range: (usize, usize),
+        most: usize,
+        skip: usize,
     ) -> Result<Matches, StoreError> {
         let until = Instant::now() + PATIENCE;
         while self.step().await? && Instant::now() < until {}
         let words = self.open().await?;
         let (words, found) = blocking(move || {
-            let found = words.find(&query, among.as_deref(), range.0, range.1);
+            let found = words.find(&query, among.as_deref(), most, skip);
             (words, found)
         })
         .await?;
@@ -189,7 +192,8 @@ impl Index {
         };
         let (more, moved) = (page.more, page.at != at);
         let (words, known) = blocking(move || {
-            let entries: Vec<Entry> = page.events.into_iter().filter_map(entry).collect();
+            let entries = page.events.into_iter().filter_map(|(place, session, stored)| entry(place, session, &stored));
+            let entries: Vec<Entry> = entries.collect();
             let added = if moved { words.add(&entries, page.at) } else { Ok(()) };
             let known = added.and_then(|()| if more { Ok(Vec::new()) } else { words.sessions() });
             (words, known)
@@ -267,8 +271,8 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     task::spawn_blocking(work).await.map_err(|error| StoreError(error.to_string().into()))
 }
 
-/// What an event means for the index: what a person or a model said in it, or that a message no longer counts.
-fn entry((place, session, stored): (Place, SessionId, Stored)) -> Option<Entry> {
+/// The index entry of an event: the words of a person or a model, or that a message no longer counts.
+fn entry(place: Place, session: SessionId, stored: &Stored) -> Option<Entry> {
     let event: Event = serde_json::from_str(&stored.data).ok()?;
     let (message, text) = match event.body {
         EventBody::Message(MessageAdded { message, content, asks: None, .. }) => {

@@ -40,20 +40,20 @@ pub struct Subscription {
     /// The position after the last shown item.
     at: Position,
     changed: watch::Receiver<()>,
-    phase: Phase,
+    phase: ReadPhase,
     /// The end of the log when it began, and the questions up to there that had no answer.
     past: (u64, Vec<QuestionId>),
     /// Whether `caught_up` was sent.
     caught_up: bool,
     /// Whether the current write error was sent.
-    told: bool,
+    sent_write_error: bool,
     /// Items read ahead for [`Self::next`].
     read: VecDeque<Shown>,
     /// Held while a person reads along.
     _person: Option<watch::Receiver<()>>,
 }
 
-enum Phase {
+enum ReadPhase {
     /// There may be more after the cursor.
     Behind,
     /// Everything was shown; the log may grow.
@@ -68,14 +68,14 @@ pub struct Shown {
     /// The position to continue from.
     pub cursor: Cursor,
     /// The item.
-    pub what: What,
+    pub what: ShownItem,
     /// Whether it is a question that had its answer, or was withdrawn, when the subscription began.
     pub answered: bool,
 }
 
 /// A shown item.
 #[derive(Clone, Debug)]
-pub enum What {
+pub enum ShownItem {
     /// An event, as it is stored.
     Event(Arc<Stored>),
     /// A part of a message or of a tool's output.
@@ -88,8 +88,8 @@ impl Shown {
     /// Parses it as an event; fails if the stored event is malformed.
     pub fn into_event(self) -> Result<Event, serde_json::Error> {
         match self.what {
-            What::Event(stored) => serde_json::from_str(&stored.data),
-            What::Delta(event) | What::Notice(event) => Ok(event),
+            ShownItem::Event(stored) => serde_json::from_str(&stored.data),
+            ShownItem::Delta(event) | ShownItem::Notice(event) => Ok(event),
         }
     }
 }
@@ -103,8 +103,8 @@ pub enum Batch {
     Large(usize),
 }
 
-/// What follows a cursor.
-enum Unread {
+/// The part of the log after a cursor.
+enum AfterCursor {
     /// Events; at the head also the open streams, and whether they are complete.
     Here(Vec<Arc<Stored>>, Option<(Vec<OpenStream>, bool)>),
     /// The tail begins after the cursor; the store has the events up to this seq.
@@ -115,7 +115,7 @@ impl Subscription {
     /// Subscribes from the attach point; without `deltas` only whole events.
     pub fn new(reading: AttachPoint, store: Store, deltas: bool) -> Self {
         let AttachPoint { log, changed, at, head, open, missing: _, person: _person } = reading;
-        let (phase, read) = (Phase::Behind, VecDeque::new());
+        let (phase, read) = (ReadPhase::Behind, VecDeque::new());
         Self {
             log,
             store,
@@ -125,13 +125,13 @@ impl Subscription {
             phase,
             past: (head, open),
             caught_up: false,
-            told: false,
+            sent_write_error: false,
             read,
             _person,
         }
     }
 
-    /// Its session.
+    /// The session that it reads.
     pub fn session(&self) -> &SessionId {
         &self.log.session
     }
@@ -154,11 +154,11 @@ impl Subscription {
     /// Waits until there may be items; false if none can come any more. Cancel safe.
     pub async fn ready(&mut self) -> bool {
         match self.phase {
-            Phase::Behind => true,
-            Phase::Ended => false,
-            Phase::AtHead => {
+            ReadPhase::Behind => true,
+            ReadPhase::Ended => false,
+            ReadPhase::AtHead => {
                 let grown = self.changed.changed().await.is_ok();
-                self.phase = if grown { Phase::Behind } else { Phase::Ended };
+                self.phase = if grown { ReadPhase::Behind } else { ReadPhase::Ended };
                 grown
             }
         }
@@ -173,7 +173,7 @@ impl Subscription {
                     shown.iter_mut().for_each(|shown| shown.answered = self.was_answered(&shown.what));
                 }
                 if complete {
-                    self.phase = Phase::AtHead;
+                    self.phase = ReadPhase::AtHead;
                     self.at_head(&mut shown);
                 }
                 Batch::Shown(shown)
@@ -184,17 +184,17 @@ impl Subscription {
     }
 
     /// Whether an item is a question that was closed when the subscription began.
-    fn was_answered(&self, what: &What) -> bool {
+    fn was_answered(&self, what: &ShownItem) -> bool {
         #[derive(serde::Deserialize)]
-        struct Asking {
+        struct AskedQuestion {
             #[serde(alias = "permission")]
             question: QuestionId,
         }
-        let What::Event(stored) = what else { return false };
+        let ShownItem::Event(stored) = what else { return false };
         let (until, open) = &self.past;
         ASKING.contains(&stored.kind.as_str())
             && stored.seq <= *until
-            && serde_json::from_str::<Asking>(&stored.data).is_ok_and(|asking| !open.contains(&asking.question))
+            && serde_json::from_str::<AskedQuestion>(&stored.data).is_ok_and(|asking| !open.contains(&asking.question))
     }
 
     /// The notices for a reader that has everything.
@@ -208,9 +208,11 @@ impl Subscription {
             let text = self.store.found.of(&self.log.session).unwrap_or_default();
             shown.push(self.damaged(&text));
         } else {
-            let trouble = self.log.write_error();
-            shown.extend(trouble.as_ref().filter(|_| !self.told).map(|why| self.notice(cannot_write(why))));
-            self.told = trouble.is_some();
+            let write_error = self.log.write_error();
+            shown.extend(
+                write_error.as_ref().filter(|_| !self.sent_write_error).map(|why| self.notice(cannot_write(why))),
+            );
+            self.sent_write_error = write_error.is_some();
         }
     }
 
@@ -237,31 +239,31 @@ impl Subscription {
     }
 
     fn last(&mut self, level: Level, code: Option<NoticeCode>, text: String) -> Shown {
-        self.phase = Phase::Ended;
+        self.phase = ReadPhase::Ended;
         self.notice(EventBody::Notice(Notice { level, code, text, until_at: None, since_at: None }))
     }
 
     fn notice(&self, body: EventBody) -> Shown {
         let event = Event { body, seq: None, at: clock::now(), turn: None };
-        Shown { cursor: self.at.cursor(), what: What::Notice(event), answered: false }
+        Shown { cursor: self.at.cursor(), what: ShownItem::Notice(event), answered: false }
     }
 
     /// Reads after the cursor; true if it reaches the head. A large event only with `has_room`.
     async fn read_on(&mut self, has_room: bool) -> Result<(Batch, bool), StoreError> {
         let mut shown = Vec::new();
         match self.after_cursor() {
-            Unread::Here(events, streams) => {
+            AfterCursor::Here(events, streams) => {
                 events.iter().for_each(|event| push_event(&mut self.at, self.deltas, event, &mut shown));
                 let complete = streams.as_ref().is_some_and(|(_, whole)| *whole);
                 let now = clock::now();
                 for OpenStream { turn, pieces, .. } in streams.into_iter().flat_map(|(streams, _)| streams) {
-                    pieces
-                        .into_iter()
-                        .for_each(|piece| push_piece(&mut self.at, piece, now, turn.as_ref(), &mut shown));
+                    for piece in pieces {
+                        push_piece(&mut self.at, piece, now, turn.as_ref(), &mut shown);
+                    }
                 }
                 Ok((Batch::Shown(shown), complete))
             }
-            Unread::Behind(until) => {
+            AfterCursor::Behind(until) => {
                 let (session, after) = (&self.log.session, self.at.seq);
                 let page = match self.store.events(session.clone(), after, until, BATCH, has_room).await? {
                     Ok(page) => page,
@@ -285,22 +287,22 @@ impl Subscription {
         }
     }
 
-    fn after_cursor(&self) -> Unread {
+    fn after_cursor(&self) -> AfterCursor {
         let tail = self.log.tail();
         let first = tail.events.front().map_or(tail.head + 1, |event| event.seq);
         if self.at.seq + 1 < first {
-            return Unread::Behind(first - 1);
+            return AfterCursor::Behind(first - 1);
         }
         let (mut events, mut bytes) = (Vec::new(), 0);
         for event in tail.events.iter().filter(|event| event.seq > self.at.seq) {
             if bytes >= BATCH || (bytes > 0 && bytes + event.data.len() > LARGE) {
-                return Unread::Here(events, None);
+                return AfterCursor::Here(events, None);
             }
             bytes += event.data.len();
             events.push(event.clone());
         }
         let streams = if self.deltas { self.fresh(&tail.streams) } else { (Vec::new(), true) };
-        Unread::Here(events, Some(streams))
+        AfterCursor::Here(events, Some(streams))
     }
 
     /// The part of the open streams after the cursor, up to a batch; true if that is all.
@@ -308,12 +310,12 @@ impl Subscription {
         let mut left = BATCH;
         let mut fresh = Vec::new();
         for stream in streams {
-            let at = self.at.within(&stream.id);
+            let (block, offset) = self.at.within(&stream.id);
             let mut pieces = VecDeque::new();
             let mut whole = true;
             let committed = stream.committed();
             for (piece, text, start) in
-                committed.filter_map(|(piece, text)| Some((piece, text, start_after(piece, at)?)))
+                committed.filter_map(|(piece, text)| Some((piece, text, start_after(piece, block, offset)?)))
             {
                 let text = text.get(start..).unwrap_or_default();
                 let end = (0..=left.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
@@ -358,9 +360,9 @@ fn cannot_write(why: &str) -> EventBody {
 fn push_event(position: &mut Position, deltas: bool, stored: &Arc<Stored>, shown: &mut Vec<Shown>) {
     if let Some(stream) = &stored.stream {
         if deltas && !fault::bug("I3") {
-            let at = position.within(stream);
+            let (block, offset) = position.within(stream);
             let (pieces, turn) = closed_pieces(stored);
-            for piece in pieces.iter().filter_map(|piece| after(piece, at)) {
+            for piece in pieces.iter().filter_map(|piece| after(piece, block, offset)) {
                 push_piece(position, piece, stored.at, turn.as_ref(), shown);
             }
         }
@@ -371,7 +373,7 @@ fn push_event(position: &mut Position, deltas: bool, stored: &Arc<Stored>, shown
         position.streams.clear();
     }
     position.seq = stored.seq;
-    shown.push(Shown { cursor: position.cursor(), what: What::Event(stored.clone()), answered: false });
+    shown.push(Shown { cursor: position.cursor(), what: ShownItem::Event(stored.clone()), answered: false });
 }
 
 /// Shows a piece of a stream. Advances `position`.
@@ -392,11 +394,11 @@ fn push_piece(position: &mut Position, piece: Piece, at: u64, turn: Option<&Turn
         PieceKind::Output => EventBody::ToolOutputDelta { call_id: CallId(stream), offset, text },
     };
     let event = Event { body, seq: None, at, turn: turn.cloned() };
-    shown.push(Shown { cursor: position.cursor(), what: What::Delta(event), answered: false });
+    shown.push(Shown { cursor: position.cursor(), what: ShownItem::Delta(event), answered: false });
 }
 
 /// The index in the text of `piece` that follows block and offset.
-fn start_after(piece: &Piece, (block, offset): (u32, u64)) -> Option<usize> {
+fn start_after(piece: &Piece, block: u32, offset: u64) -> Option<usize> {
     if piece.block < block || (piece.block == block && piece.end() <= offset) {
         return None;
     }
@@ -405,8 +407,8 @@ fn start_after(piece: &Piece, (block, offset): (u32, u64)) -> Option<usize> {
 }
 
 /// The part of `piece` after block and offset.
-fn after(piece: &Piece, at: (u32, u64)) -> Option<Piece> {
-    let start = start_after(piece, at)?;
+fn after(piece: &Piece, block: u32, offset: u64) -> Option<Piece> {
+    let start = start_after(piece, block, offset)?;
     let text = piece.text.get(start..)?.to_owned();
     Some(Piece {
         stream: piece.stream.clone(),
@@ -463,22 +465,22 @@ fn closed_pieces(stored: &Stored) -> (Vec<Piece>, Option<TurnId>) {
 pub async fn known(log: &Log, store: &Store, at: &Position) -> Result<bool, StoreError> {
     let (head, open) = {
         let tail = log.tail();
-        let open = |(stream, at): (&String, &(u32, u64))| {
+        let open = |(stream, (block, offset)): (&String, &(u32, u64))| {
             let stream = tail.streams.iter().find(|open| open.id == *stream)?;
-            Some(reaches(stream.committed(), *at))
+            Some(reaches(stream.committed(), *block, *offset))
         };
         (tail.head, at.streams.iter().map(open).collect::<Vec<_>>())
     };
     if at.seq > head {
         return Ok(false);
     }
-    for ((stream, position), open) in at.streams.iter().zip(open) {
+    for ((stream, (block, offset)), open) in at.streams.iter().zip(open) {
         let reached = match open {
             Some(reached) => reached,
             None => match store.closing(log.session.clone(), stream.clone()).await? {
                 // Streamed output may be gone; text and thinking are kept.
                 Some(stored) if stored.kind == "tool_finished" => stored.seq > at.seq,
-                Some(stored) => stored.seq > at.seq && reaches(whole(&closed_pieces(&stored).0), *position),
+                Some(stored) => stored.seq > at.seq && reaches(whole(&closed_pieces(&stored).0), *block, *offset),
                 None => false,
             },
         };
@@ -495,7 +497,7 @@ fn whole(pieces: &[Piece]) -> impl Iterator<Item = (&Piece, &str)> {
 }
 
 /// Whether the stream reaches block and offset, at a character boundary.
-fn reaches<'a>(mut pieces: impl Iterator<Item = (&'a Piece, &'a str)>, (block, offset): (u32, u64)) -> bool {
+fn reaches<'a>(mut pieces: impl Iterator<Item = (&'a Piece, &'a str)>, block: u32, offset: u64) -> bool {
     pieces.any(|(piece, text)| {
         // A call with one key twice has less text than was shown of it.
         let is_call = matches!(piece.kind, PieceKind::Call(_));
@@ -515,7 +517,7 @@ mod tests {
 
     #[track_caller]
     fn check(at: (u32, u64), expect: Option<(u64, &str)>) {
-        let got = after(&piece(1, 4, "abcd"), at).map(|piece| (piece.offset, piece.text));
+        let got = after(&piece(1, 4, "abcd"), at.0, at.1).map(|piece| (piece.offset, piece.text));
         assert_eq!(got.as_ref().map(|(offset, text)| (*offset, text.as_str())), expect, "{at:?}");
     }
 
@@ -533,7 +535,7 @@ mod tests {
     #[test]
     fn a_cursor_between_the_bytes_of_a_character_is_not_known() {
         let pieces = [piece(0, 0, "aé")];
-        let reach = |offset| reaches(whole(&pieces), (0, offset));
+        let reach = |offset| reaches(whole(&pieces), 0, offset);
         assert_eq!([0, 1, 2, 3, 4].map(reach), [true, true, false, true, false]);
     }
 }

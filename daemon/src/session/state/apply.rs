@@ -13,9 +13,9 @@ use linger_protocol::permission::Mode;
 use linger_protocol::session::State as Doing;
 
 use super::reaction::Reaction;
-use super::{Call, State, Turn};
+use super::{CallState, State, Turn};
 use crate::provider::retry;
-use crate::session::state::circles::Made;
+use crate::session::state::circles::CallFingerprint;
 
 impl State {
     /// Folds the next event; gives its consequences outside the state.
@@ -153,11 +153,11 @@ impl State {
     fn add_answer(&mut self, answer: &MessageAdded) {
         let calls = answer.content.iter().filter_map(|block| match block {
             ContentBlock::ToolUse { call_id, name, input, .. } => {
-                Some(Call { id: call_id.clone(), made: Made::new(name, input), ..Call::default() })
+                Some(CallState { id: call_id.clone(), made: CallFingerprint::new(name, input), ..CallState::default() })
             }
             _ => None,
         });
-        let calls: Vec<Call> = calls.collect();
+        let calls: Vec<CallState> = calls.collect();
         let cut = answer.content.iter().filter(|block| matches!(block, ContentBlock::CutToolUse { .. })).count();
         let usage = Usage::of_answer(answer.usage, answer.interrupted);
         self.progress.add_answer(calls.len() + cut, usage);

@@ -1,4 +1,4 @@
-//! What a session has spent of its budget: pure, from its events.
+//! The spent part of a session's budget: pure, from its events.
 //!
 //! Cost and tokens are the session's usage. Time is counted here: that of its turns, from event to event, without the time that a
 //! turn waits for a person or for the daemon to start again.

@@ -1,7 +1,7 @@
 //! Whether a model goes in circles: pure, from the calls of a turn and their results.
 //!
-//! Remembered are the last calls alone, each as two hashes and a line for people, so that what an event adds is bounded by its own
-//! size. A prompt, and the answer to go on, begin anew.
+//! Only the last calls are kept, each as two hashes and a line for people, so an event adds a bounded amount to the state.
+//! A prompt, and the answer to go on, start over.
 
 use std::collections::VecDeque;
 
@@ -26,17 +26,17 @@ const WAITING: [&str; 1] = ["bash_output"];
 
 /// A call as its answer has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Made {
+pub struct CallFingerprint {
     /// The hash of tool and arguments.
     hash: u32,
-    /// What it does, in a line for people.
+    /// A description for people, of one line.
     about: String,
     /// Whether its tool waits for something else.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     waits: bool,
 }
 
-impl Made {
+impl CallFingerprint {
     /// A call of `tool`.
     pub fn new(tool: &str, input: &Value) -> Self {
         let hash = crc32fast::hash(format!("{tool} {input}").as_bytes());
@@ -66,7 +66,7 @@ struct Done {
     about: String,
 }
 
-/// What repeats.
+/// A repetition that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Circle {
     /// These calls, with the same results, [`TIMES`] times.
@@ -82,7 +82,7 @@ impl Circles {
     }
 
     /// Adds the calls of an answer with their results. The same one several times in it counts once: no result came between.
-    pub fn add<'a>(&mut self, calls: impl IntoIterator<Item = (&'a Made, bool, &'a [ContentBlock])>) {
+    pub fn add<'a>(&mut self, calls: impl IntoIterator<Item = (&'a CallFingerprint, bool, &'a [ContentBlock])>) {
         let mut before = None;
         for (made, is_error, result) in calls.into_iter().filter(|(made, ..)| !made.waits) {
             if before.replace(made.hash) != Some(made.hash) {
@@ -91,7 +91,7 @@ impl Circles {
         }
     }
 
-    fn add_one(&mut self, made: &Made, is_error: bool, result: &[ContentBlock]) {
+    fn add_one(&mut self, made: &CallFingerprint, is_error: bool, result: &[ContentBlock]) {
         self.failures = if is_error { self.failures.saturating_add(1) } else { 0 };
         let result = crc32fast::hash(&serde_json::to_vec(result).unwrap_or_default());
         self.recent.push_back(Done { call: made.hash, result, about: made.about.clone() });
@@ -160,7 +160,7 @@ mod tests {
         let mut found = None;
         for (n, word) in calls.split_whitespace().enumerate() {
             let (call, result) = word.split_once('=').unwrap();
-            let made = Made::new(call.split(':').next().unwrap(), &json!({ "path": call }));
+            let made = CallFingerprint::new(call.split(':').next().unwrap(), &json!({ "path": call }));
             circles.add([(&made, result.starts_with('!'), [ContentBlock::text(result)].as_slice())]);
             if let (None, Some(circle)) = (&found, circles.found()) {
                 found = Some(format!("{} {}", n + 1, circle.question()));
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn the_same_call_several_times_in_one_answer_counts_once() {
-        let (made, result) = (Made::new("ls", &json!({})), [ContentBlock::text("x")]);
+        let (made, result) = (CallFingerprint::new("ls", &json!({})), [ContentBlock::text("x")]);
         let mut circles = Circles::default();
         let mut answer = || {
             circles.add((0..7).map(|_| (&made, false, result.as_slice())));
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn what_is_remembered_is_bounded() {
         let mut circles = Circles::default();
-        let mut made = Made::new("bash", &json!({}));
+        let mut made = CallFingerprint::new("bash", &json!({}));
         made.describe(&"long ".repeat(1000));
         (0..1000).for_each(|n| circles.add([(&made, false, [ContentBlock::text(n.to_string())].as_slice())]));
         assert_eq!(circles.recent.len(), TIMES * CYCLE);

@@ -67,11 +67,11 @@ impl<T: Clone + PartialEq> Family<T> {
 }
 
 /// A value that a family can have.
-pub trait Stored: Serialize + DeserializeOwned + Default + PartialEq {}
+pub trait FamilyValue: Serialize + DeserializeOwned + Default + PartialEq {}
 
-impl<T: Serialize + DeserializeOwned + Default + PartialEq> Stored for T {}
+impl<T: Serialize + DeserializeOwned + Default + PartialEq> FamilyValue for T {}
 
-impl<T: Stored> Family<T> {
+impl<T: FamilyValue> Family<T> {
     /// Loads the value from the text of its row; the default one has no row. `None` if the row is malformed.
     pub(super) fn from_row(row: Option<&str>) -> Option<Self> {
         let Some(row) = row else { return Some(Self { value: T::default(), sum: Some(0) }) };

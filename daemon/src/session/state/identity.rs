@@ -1,4 +1,4 @@
-//! What a session is from its creation on: its directory, its origin and its agent.
+//! The fixed properties of a session: its directory, its origin and its agent.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::is_default;
 
-/// What a session is from its creation on.
+/// The properties that a session has from its creation on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Identity {
@@ -33,7 +33,7 @@ pub struct Identity {
     /// The agent that it is; the file of it may change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
-    /// What its creator added to the system prompt.
+    /// Its creator's addition to the system prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub added_system: Option<String>,
 }

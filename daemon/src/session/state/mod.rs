@@ -49,14 +49,14 @@ pub use prefix::{MemoryIndex, skills_digest};
 use progress::Progress;
 use question::Questions;
 pub use question::{GO_ON, Options, QuestionState, Resolution, STOP};
-use queue::Queue;
+use queue::PromptQueue;
 pub use queue::Queued;
 pub use reaction::Reaction;
 pub use settings::{OutagePolicy, Settings};
 use task::Task;
 use title::Title;
 use tree::History;
-pub use turn::{Call, Compaction, Effort, Run, Shape, Turn};
+pub use turn::{CallState, Compaction, Effort, Run, SchemaState, Turn};
 use undo::UndoState;
 
 /// The state of a session.
@@ -70,12 +70,12 @@ pub struct State {
     pub settings: Family<Settings>,
     /// The constant part of its requests.
     pub prefix: Family<Prefix>,
-    /// Its titles.
+    /// The beginning of its first prompt, and a title from a model.
     pub title: Family<Title>,
     /// The parts of its history that its model no longer reads, or was told.
     pub history: Family<History>,
     /// The queued prompts.
-    pub queue: Family<Queue>,
+    pub queue: Family<PromptQueue>,
     /// The unfinished turn.
     pub turn: Family<Option<Turn>>,
     /// Open questions that block nothing; the turn has the others.
@@ -180,14 +180,14 @@ impl State {
 
     /// The seq of the event that has the output schema of the turn, if there is one.
     pub fn schema_seq(&self) -> Option<u64> {
-        self.turn.as_ref()?.demands.shape.as_ref().map(|shape| shape.seq)
+        self.turn.as_ref()?.demands.output_schema.as_ref().map(|asked| asked.seq)
     }
 
     /// Restores the output schema of the turn, which is stored in its event alone.
     pub fn restore_schema(&mut self, schema: Value) {
         self.in_turn(|turn| {
-            if let Some(shape) = &mut turn.demands.shape {
-                shape.schema = Arc::new(schema);
+            if let Some(asked) = &mut turn.demands.output_schema {
+                asked.schema = Arc::new(schema);
             }
         });
     }

@@ -1,4 +1,4 @@
-//! The constant part of a session's requests: what its model is told before the conversation.
+//! The constant part of a session's requests, before the conversation.
 
 use std::sync::Arc;
 

@@ -23,7 +23,7 @@ pub struct Questions {
 /// A question that is open, or whose answer is still needed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QuestionState {
-    /// The question.
+    /// Its id, unique over all sessions.
     pub id: QuestionId,
     /// The seq of the event that asked it.
     pub seq: u64,
@@ -39,7 +39,7 @@ pub struct QuestionState {
     /// The rules that a lasting decision adds, if they are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<String>,
-    /// What it is about, if the daemon asks.
+    /// The subject, if the daemon asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<Subject>,
     /// JSON Schema of the fields, if it is a form.
@@ -241,7 +241,7 @@ impl State {
     }
 }
 
-/// What an answer permits or refuses from now on.
+/// The lasting effects of an answer.
 #[derive(Default)]
 struct Consent {
     grants: Vec<String>,

@@ -16,7 +16,7 @@ use super::State;
 /// The queued prompts of a session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Queue {
+pub struct PromptQueue {
     /// The prompts, in order.
     #[serde(rename = "queue", skip_serializing_if = "VecDeque::is_empty")]
     pub prompts: VecDeque<Queued>,
@@ -27,7 +27,7 @@ pub struct Queue {
 /// A queued prompt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Queued {
-    /// The prompt.
+    /// Its id: `p` and a number.
     pub prompt: PromptId,
     /// The seq of its `prompt_accepted`.
     pub seq: u64,
@@ -56,7 +56,7 @@ pub struct Queued {
     pub limit: Option<SkillLimit>,
 }
 
-impl Queue {
+impl PromptQueue {
     /// The prompts that do not wait for the end of the turn.
     pub fn steering(&self) -> impl Iterator<Item = &Queued> {
         self.prompts.iter().filter(|queued| queued.when != When::Queue && !queued.compact)

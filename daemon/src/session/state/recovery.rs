@@ -15,14 +15,14 @@ use crate::config::AfterRestart;
 use crate::fault;
 use crate::log::{OpenStream, Piece, PieceKind};
 use crate::session::Draft;
-use crate::session::state::{Call, Compaction, State, Turn};
+use crate::session::state::{CallState, Compaction, State, Turn};
 
 /// How much of an unfinished call's output its result contains, in bytes, from its end.
 const OUTPUT: usize = 16 << 10;
 
 /// How to continue an unfinished turn.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
+pub struct RecoveryPlan {
     /// The events to write first.
     pub drafts: Vec<Draft>,
     /// Whether the turn then resumes automatically.
@@ -39,8 +39,8 @@ pub enum Cause {
 }
 
 /// Plans how to continue the turn of `state`.
-pub fn plan(state: &State, streams: &[OpenStream], cause: Cause) -> Plan {
-    let Some(turn) = &*state.turn else { return Plan { drafts: Vec::new(), resume: false } };
+pub fn plan(state: &State, streams: &[OpenStream], cause: Cause) -> RecoveryPlan {
+    let Some(turn) = &*state.turn else { return RecoveryPlan { drafts: Vec::new(), resume: false } };
     let may = match cause {
         Cause::Restart(Some(AfterRestart::Resume)) => !turn.is_hopeless(),
         Cause::Restart(Some(AfterRestart::Offer) | None) => false,
@@ -92,7 +92,7 @@ pub fn plan(state: &State, streams: &[OpenStream], cause: Cause) -> Plan {
         };
         bodies.push(notice(NoticeCode::Offered, Level::Warning, &text));
     }
-    Plan { drafts: bodies.into_iter().map(|body| Draft::of_turn(&turn.id, body)).collect(), resume }
+    RecoveryPlan { drafts: bodies.into_iter().map(|body| Draft::of_turn(&turn.id, body)).collect(), resume }
 }
 
 /// Withdraws the questions of a finished call, because of `why`.
@@ -195,7 +195,7 @@ pub fn blocks<'a>(pieces: impl Iterator<Item = &'a Piece>) -> Vec<ContentBlock> 
 }
 
 /// The result of an abandoned call, with the end of its output.
-fn finished(call: &Call, streams: &[OpenStream], outcome: Outcome, why: &str) -> EventBody {
+fn finished(call: &CallState, streams: &[OpenStream], outcome: Outcome, why: &str) -> EventBody {
     let pieces = streams.iter().find(|stream| stream.id == call.id.0).map(|stream| &stream.pieces);
     let mut content = Vec::new();
     let mut output = Vec::new();

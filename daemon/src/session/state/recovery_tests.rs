@@ -199,7 +199,7 @@ fn a_turn_that_met_three_crashes_without_a_step_is_offered() {
     assert_eq!(scene.state.doing(), linger_protocol::session::State::Offered);
     assert_eq!(
         plan(&scene.state, &scene.streams, Cause::Restart(Some(AfterRestart::Resume))),
-        Plan { drafts: Vec::new(), resume: false },
+        RecoveryPlan { drafts: Vec::new(), resume: false },
         "and stays so"
     );
 }

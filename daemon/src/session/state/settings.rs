@@ -1,4 +1,4 @@
-//! The settings of a session: what users, answers and the daemon set, and what its calls may do.
+//! The settings of a session, by users, answers and the daemon, with the rules for its calls.
 
 use std::path::PathBuf;
 
@@ -19,17 +19,17 @@ use crate::provider::tools::only;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
-    /// The name.
+    /// A unique name; absent until a user gives one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// `provider/model`.
     pub model: String,
-    /// What happens while its provider cannot answer.
+    /// Patience and fallbacks while its provider cannot answer.
     #[serde(skip_serializing_if = "is_default")]
     pub outage: OutagePolicy,
     /// The permission mode.
     pub mode: Mode,
-    /// What happens to a question that no person answers.
+    /// The policy for questions that no person answers.
     #[serde(skip_serializing_if = "Unattended::holds")]
     pub unattended: Unattended,
     /// The only tools that it has; absent for all.
@@ -55,7 +55,7 @@ pub struct Settings {
     pub binned_at: Option<u64>,
 }
 
-/// What happens while a session's provider cannot answer.
+/// The policy while a session's provider cannot answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OutagePolicy {
     /// How long a turn waits; absent for the provider's own.
@@ -70,7 +70,7 @@ pub struct OutagePolicy {
 }
 
 impl Settings {
-    /// What is settled about its calls.
+    /// Mode and rules, for the permission policy.
     pub fn settled(&self) -> Settled<'_> {
         Settled { mode: self.mode, grants: &self.grants, denied: &self.denied }
     }

@@ -6,8 +6,10 @@
 
 use serde::Deserialize;
 
-use super::family::{Family, Stored};
-use super::{Background, Children, DaemonSettings, History, Identity, Prefix, Progress, Questions, Queue, Settings};
+use super::family::{Family, FamilyValue};
+use super::{
+    Background, Children, DaemonSettings, History, Identity, Prefix, Progress, PromptQueue, Questions, Settings,
+};
 use super::{State, Task, Title, Turn, UndoState};
 use crate::store::{Fold, StateRow};
 
@@ -19,7 +21,7 @@ const WHOLE_SUM: &str = ",\"sum\":\"";
 
 /// Does the same with each family.
 trait Visitor {
-    fn visit<T: Stored>(&mut self, name: &'static str, family: &mut Family<T>);
+    fn visit<T: FamilyValue>(&mut self, name: &'static str, family: &mut Family<T>);
 }
 
 impl State {
@@ -45,7 +47,7 @@ impl State {
         self.clone().fold_of(true)
     }
 
-    /// What has changed since the last call, for the store. If it cannot be written the state must be loaded again.
+    /// Takes the changes since the last call, for the store. If they cannot be written, the state must be loaded again.
     pub fn take_changes(&mut self) -> Fold {
         self.fold_of(false)
     }
@@ -80,7 +82,7 @@ impl State {
     fn write(&mut self, all: bool) -> (String, Vec<StateRow>) {
         let mut head = serde_json::to_string(&self.progress).unwrap_or_default();
         head.truncate(head.len().saturating_sub(1));
-        let mut writer = Writer { all, rows: Vec::new(), sums: crc32fast::Hasher::new() };
+        let mut writer = RowWriter { all, rows: Vec::new(), sums: crc32fast::Hasher::new() };
         writer.sums.update(head.as_bytes());
         self.visit(&mut writer);
         let sum = writer.sums.finalize();
@@ -93,7 +95,7 @@ impl State {
         let head = lines.next()?;
         let Some((body, sum)) = head.rsplit_once(SUM) else { return from_whole(text) };
         let rows = lines.map(|line| line.split_once(' ')).collect::<Option<Vec<_>>>()?;
-        let mut reader = Reader { rows, sums: crc32fast::Hasher::new(), is_well: true };
+        let mut reader = RowReader { rows, sums: crc32fast::Hasher::new(), is_well: true };
         reader.sums.update(body.as_bytes());
         let mut state = Self { progress: serde_json::from_str(head).ok()?, ..Self::default() };
         state.visit(&mut reader);
@@ -103,14 +105,14 @@ impl State {
 }
 
 /// Writes families, and sums up all.
-struct Writer {
+struct RowWriter {
     all: bool,
     rows: Vec<StateRow>,
     sums: crc32fast::Hasher,
 }
 
-impl Visitor for Writer {
-    fn visit<T: Stored>(&mut self, name: &'static str, family: &mut Family<T>) {
+impl Visitor for RowWriter {
+    fn visit<T: FamilyValue>(&mut self, name: &'static str, family: &mut Family<T>) {
         let (text, sum) = family.to_row(self.all);
         self.sums.update(&sum.to_le_bytes());
         self.rows.extend(text.map(|text| (name, text)));
@@ -118,14 +120,14 @@ impl Visitor for Writer {
 }
 
 /// Reads families from rows that are left, and sums up all.
-struct Reader<'a> {
+struct RowReader<'a> {
     rows: Vec<(&'a str, &'a str)>,
     sums: crc32fast::Hasher,
     is_well: bool,
 }
 
-impl Visitor for Reader<'_> {
-    fn visit<T: Stored>(&mut self, name: &'static str, family: &mut Family<T>) {
+impl Visitor for RowReader<'_> {
+    fn visit<T: FamilyValue>(&mut self, name: &'static str, family: &mut Family<T>) {
         let at = self.rows.iter().position(|(of, _)| *of == name);
         let text = at.map(|at| self.rows.swap_remove(at).1);
         let sum = text.map_or(0, |text| crc32fast::hash(text.as_bytes()));
@@ -157,7 +159,7 @@ struct Whole {
     #[serde(flatten)]
     history: History,
     #[serde(flatten)]
-    queue: Queue,
+    queue: PromptQueue,
     turn: Option<Turn>,
     #[serde(flatten)]
     questions: Questions,

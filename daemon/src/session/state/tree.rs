@@ -19,7 +19,7 @@ pub type Skipped = (u64, u64);
 /// The events of a log that are passed over when a context is made of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PassedOver {
-    /// What the session left by going back, in order.
+    /// The events that the session left by going back, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<Skipped>,
     /// The compactions that were taken back, each with the number of the event that says so.
@@ -54,7 +54,7 @@ impl PassedOver {
         self.skipped.iter().any(|(after, last)| *after < seq && seq < *last)
     }
 
-    /// What of it was so up to an event.
+    /// The part that applied already at an event.
     fn up_to(&self, seq: u64) -> Self {
         let skipped = self.skipped.iter().filter(|(_, last)| *last <= seq).copied().collect();
         let uncompacted = self.uncompacted.iter().filter(|(_, said)| *said <= seq).copied().collect();

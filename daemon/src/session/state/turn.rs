@@ -14,13 +14,13 @@ use serde_json::Value;
 
 use super::is_default;
 use super::question::{QuestionState, STOP};
-use crate::session::state::circles::{Circles, Made};
+use crate::session::state::circles::{CallFingerprint, Circles};
 use crate::session::state::until::UntilState;
 
 /// After this many crashes without a finished step a turn is offered, not resumed.
 const MAX_CRASHES: u32 = 3;
 
-/// What a step has tried to make room.
+/// The tries of a step to make room in the context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Effort {
     /// Whether the summary succeeded; absent if none was tried.
@@ -41,7 +41,7 @@ pub struct Effort {
 /// An unfinished turn.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
-    /// The turn.
+    /// Its id: `t` and a number.
     pub id: TurnId,
     /// The prompt that it answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -59,7 +59,7 @@ pub struct Turn {
     pub usage: Usage,
     /// The calls of the last assistant message, until their results are a message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub calls: Vec<Call>,
+    pub calls: Vec<CallState>,
     /// Questions that block one of `calls` or the turn, with their answers if given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<QuestionState>,
@@ -130,8 +130,8 @@ pub struct AnswerState {
 #[serde(default)]
 pub struct Demands {
     /// The output schema of its answer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub shape: Option<Shape>,
+    #[serde(rename = "shape", skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<SchemaState>,
     /// The check that has to pass before it ends well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<UntilState>,
@@ -160,14 +160,15 @@ pub struct Room {
 
 /// The output schema of a turn.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Shape {
+pub struct SchemaState {
     /// The seq of the `prompt_accepted` with the schema.
     pub seq: u64,
     /// The schema; read from that event at load.
     #[serde(skip)]
     pub schema: Arc<Value>,
     /// Whether the model was told it in a message.
-    pub said: bool,
+    #[serde(rename = "said")]
+    pub sent: bool,
     /// The number of answers that did not fit.
     pub misfits: u32,
 }
@@ -194,8 +195,8 @@ pub struct Compaction {
 
 /// A tool call of the current step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Call {
-    /// The call.
+pub struct CallState {
+    /// Its id: `c` and a number.
     pub id: CallId,
     /// Whether it has started.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -208,13 +209,13 @@ pub struct Call {
     pub finished: bool,
     /// Its tool and arguments as a hash, to notice calls that repeat.
     #[serde(default)]
-    pub made: Made,
+    pub made: CallFingerprint,
     /// Whether it is the check of the turn, which no model made: its result is no message.
     #[serde(default, skip_serializing_if = "is_default")]
     pub is_check: bool,
 }
 
-impl Call {
+impl CallState {
     /// Whether it ran when the turn's task ended, so that its outcome is unknown.
     pub fn is_lost(&self) -> bool {
         self.started && !self.finished && self.after_crash.is_unknown()

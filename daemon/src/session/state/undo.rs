@@ -1,4 +1,4 @@
-//! What can be undone and done again of the changes of files: a part of the state, with its bounds. Pure.
+//! File changes that can be undone and redone: a part of the state, with its bounds. Pure.
 
 use linger_protocol::checkpoint::Checkpoint;
 use linger_protocol::event::{Event, EventBody, FileChange, Notice, NoticeCode, Outcome, ToolFinished};
@@ -26,8 +26,8 @@ const MAX_NEWS: usize = 8;
 pub struct UndoState {
     /// The steps with changes, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub steps: Vec<Step>,
-    /// What was undone and can be done again, the latest last.
+    pub steps: Vec<UndoStep>,
+    /// Undone changes that can be redone, the latest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undone: Vec<Undone>,
     /// The seq of an `undo_started` that has not ended.
@@ -43,9 +43,9 @@ pub struct UndoState {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open: Option<Box<OpenCheckpoint>>,
     /// Whether people were told that no checkpoint can be taken.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub told: bool,
-    /// What the model is to be told.
+    #[serde(rename = "told", default, skip_serializing_if = "std::ops::Not::not")]
+    pub warned_no_checkpoints: bool,
+    /// News for the model, at most `MAX_NEWS`; cleared once it was told.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub news: Vec<String>,
 }
@@ -53,16 +53,16 @@ pub struct UndoState {
 /// A checkpoint before a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenCheckpoint {
-    /// The checkpoint.
+    /// Taken before the call started.
     pub before: Checkpoint,
-    /// The turn.
+    /// The turn of the call.
     pub turn: Option<TurnId>,
 }
 
 /// The changes of one turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
-    /// The turn.
+pub struct UndoStep {
+    /// The turn that made them.
     pub turn: TurnId,
     /// The seq of its first `tool_finished` with changes.
     pub first: u64,
@@ -72,14 +72,14 @@ pub struct Step {
     pub bytes: u64,
 }
 
-/// What was undone.
+/// Undone changes that can be redone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Undone {
     /// The seq of its `undone`, which has the changes.
     pub seq: u64,
     /// The step, if all of one was undone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub step: Option<Step>,
+    pub step: Option<UndoStep>,
 }
 
 impl UndoState {
@@ -101,13 +101,13 @@ impl UndoState {
                 }
             }
             EventBody::Checkpoint(taken) => self.checkpoint(taken, event.turn.as_ref(), seq),
-            EventBody::Notice(Notice { code: Some(NoticeCode::NoCheckpoint), .. }) => self.told = true,
+            EventBody::Notice(Notice { code: Some(NoticeCode::NoCheckpoint), .. }) => self.warned_no_checkpoints = true,
             EventBody::UndoStarted(_) => self.under_way = Some(seq),
             EventBody::Undone { redo, step, changes, failed, .. } => {
                 self.under_way = None;
                 let whole = failed.is_empty();
                 if !redo {
-                    let is_meant = |last: &&Step| whole && step.as_ref() == Some(&last.turn);
+                    let is_meant = |last: &&UndoStep| whole && step.as_ref() == Some(&last.turn);
                     let undone = self.steps.last().filter(is_meant).cloned();
                     self.steps.truncate(self.steps.len() - usize::from(undone.is_some()));
                     if !changes.is_empty() {
@@ -116,11 +116,11 @@ impl UndoState {
                 } else if whole {
                     self.steps.extend(self.undone.pop().and_then(|undone| undone.step));
                 }
-                self.news.extend(told(*redo, changes));
+                self.news.extend(undo_news(*redo, changes));
                 self.news.drain(..self.news.len().saturating_sub(MAX_NEWS));
             }
             EventBody::Merged(merged) => {
-                self.news.push(told_of_merge(merged));
+                self.news.push(merge_news(merged));
                 self.news.drain(..self.news.len().saturating_sub(MAX_NEWS));
             }
             EventBody::Lost { .. } => {
@@ -149,7 +149,7 @@ impl UndoState {
         self.undone.clear();
         match self.steps.last_mut().filter(|last| last.turn == *turn) {
             Some(last) => (last.last, last.bytes) = (seq, last.bytes.saturating_add(bytes)),
-            None => self.steps.push(Step { turn: turn.clone(), first: seq, last: seq, bytes }),
+            None => self.steps.push(UndoStep { turn: turn.clone(), first: seq, last: seq, bytes }),
         }
         while self.steps.len() > MAX_STEPS
             || self.steps.iter().map(|step| step.bytes).fold(0, u64::saturating_add) > MAX_BYTES
@@ -163,8 +163,8 @@ impl UndoState {
     }
 }
 
-/// What the model is told of a merge.
-fn told_of_merge(merged: &Merged) -> String {
+/// The news of a merge, for the model.
+fn merge_news(merged: &Merged) -> String {
     let Merged { child, agent, branch, commit, files, count, .. } = merged;
     let named: Vec<String> = files.iter().take(MAX_TOLD).map(|file| one_line(&file.to_string_lossy())).collect();
     let more = (*count as usize).saturating_sub(named.len());
@@ -176,8 +176,8 @@ fn told_of_merge(merged: &Merged) -> String {
     )
 }
 
-/// What the model is told.
-fn told(redo: bool, changes: &[FileChange]) -> Option<String> {
+/// The news of an undo or a redo, for the model; `None` if no file changed.
+fn undo_news(redo: bool, changes: &[FileChange]) -> Option<String> {
     if changes.is_empty() {
         return None;
     }

@@ -21,7 +21,7 @@ const MAX_COMMAND: usize = 4 << 10;
 /// The check of a turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UntilState {
-    /// The command.
+    /// A command line, at most 4 KiB.
     pub command: String,
     /// How often its failure is the next prompt at most.
     pub tries: u32,
@@ -62,7 +62,7 @@ impl UntilState {
     }
 
     /// The model was told of the failure.
-    pub fn told(&mut self) {
+    pub fn count_failure(&mut self) {
         self.failed += 1;
     }
 

@@ -66,7 +66,7 @@ use crate::provider::key_source::KeySources;
 use crate::provider::keychain::Keychain;
 use crate::provider::keys::Keys;
 use crate::provider::scripted::{Script, ScriptedResponse as Answer};
-use crate::session::actor::{Actor, question_fold, stored};
+use crate::session::actor::{Actor, NewSession, question_fold, stored};
 use crate::session::env::{Env, Host, SYSTEM};
 use crate::session::messages::{AnswerLimit, Author, Command, Commands, KeyedReply, Mailbox, PromptRequest, Reply};
 use crate::session::state::State;
@@ -215,15 +215,15 @@ impl Scene {
             name: None,
             effort: Effort::default(),
             setup: resolved.map(|resolved| {
-                env.toolbox.setup(&resolved, (&workspace.root, &id), None, env.toolbox.offered(false, 0))
+                env.toolbox.setup(&resolved, &workspace.root, &id, None, env.toolbox.offered(false, 0))
             }),
             env: variables.clone(),
             delegated: None,
             parent: None,
         });
         let (done, committed) = oneshot::channel();
-        let shared: (_, Arc<dyn Host>) = (env.clone(), Arc::new(Alone));
-        let actor = Actor::create(shared, id.clone(), (created, Vec::new()), (&variables, workspace), None, done);
+        let new = NewSession { id: id.clone(), variables: &variables, workspace, outcome: None };
+        let actor = Actor::create(env.clone(), Arc::new(Alone), new, vec![created], done);
         committed.await.unwrap().unwrap();
         let (commands, mailbox) = mpsc::unbounded_channel();
         let actor = tokio::spawn(Box::new(actor).run(None, mailbox));

@@ -90,7 +90,8 @@ async fn models_that_write_patches_have_the_tool_in_the_place_of_two() {
     let names = |scene: &Scene| {
         let basis = scene.env.toolbox.tools_of(
             "mock/gpt-5",
-            (&scene.path(""), &SessionId::default()),
+            &scene.path(""),
+            &SessionId::default(),
             None,
             scene.env.toolbox.offered(false, 0),
         );
@@ -105,7 +106,8 @@ async fn models_that_write_patches_have_the_tool_in_the_place_of_two() {
         let list: Vec<String> = list.iter().map(|name| (*name).to_owned()).collect();
         let set = scene.env.toolbox.tools_of(
             "mock/gpt-5",
-            (&scene.path(""), &SessionId::default()),
+            &scene.path(""),
+            &SessionId::default(),
             Some(&list),
             scene.env.toolbox.offered(false, 0),
         );
@@ -118,7 +120,8 @@ async fn models_that_write_patches_have_the_tool_in_the_place_of_two() {
     let has = |model: &str| {
         let set = other.env.toolbox.tools_of(
             model,
-            (&other.path(""), &SessionId::default()),
+            &other.path(""),
+            &SessionId::default(),
             None,
             other.env.toolbox.offered(false, 0),
         );

@@ -184,9 +184,9 @@ async fn a_tool_whose_schema_is_refused_is_left_out_and_the_prompt_goes_on() {
     // From now on, and no other tool.
     scene.turn("more").await;
     let offered = scene.env.toolbox.offered(false, 0);
-    let tools = scene.env.toolbox.tools_of("mock/m", (scene.dir.path(), &scene.id), None, offered);
+    let tools = scene.env.toolbox.tools_of("mock/m", scene.dir.path(), &scene.id, None, offered);
     assert!(tools.get("glob").is_none() && tools.get("grep").is_some());
-    let others = scene.env.toolbox.tools_of("other/m", (scene.dir.path(), &scene.id), None, offered);
+    let others = scene.env.toolbox.tools_of("other/m", scene.dir.path(), &scene.id, None, offered);
     assert!(others.get("glob").is_some());
 }
 

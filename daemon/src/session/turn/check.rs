@@ -16,11 +16,11 @@ use crate::tool::text::tail;
 /// How much of a check's output the model reads, in bytes: the end of it has the verdict, and the whole is with the call.
 const MAX_OUTPUT: usize = 16 << 10;
 
-/// What to do when the check still fails.
+/// The hint when the check still fails.
 pub(super) const HINT: &str = "look at what it says, and prompt again to continue";
 
-/// What came of a check.
-pub(super) enum Checked {
+/// The result of a check.
+pub(super) enum CheckResult {
     /// It passed, or there is none.
     Passed,
     /// It failed, and the model was told.
@@ -31,8 +31,8 @@ pub(super) enum Checked {
 
 impl Turn {
     /// Checks the latest answer, if its prompt wants that.
-    pub(super) async fn check(&mut self, step: &mut Step) -> Result<Checked, TurnEnded> {
-        let Some(mut until) = self.emit.check().await? else { return Ok(Checked::Passed) };
+    pub(super) async fn check(&mut self, step: &mut Step) -> Result<CheckResult, TurnEnded> {
+        let Some(mut until) = self.emit.check().await? else { return Ok(CheckResult::Passed) };
         let result = match (&until.call, until.outcome) {
             (Some(call), None) => {
                 let (name, input) = (CHECKS_WITH.to_owned(), check_input(&until.command));
@@ -52,16 +52,16 @@ impl Turn {
         let output = tail(&output, MAX_OUTPUT);
         let UntilState { command, tries, failed, outcome, .. } = &until;
         match outcome {
-            Some(Outcome::Ran) if !is_error => return Ok(Checked::Passed),
+            Some(Outcome::Ran) if !is_error => return Ok(CheckResult::Passed),
             Some(Outcome::Ran | Outcome::TimedOut | Outcome::Unknown) => {}
             Some(Outcome::Denied | Outcome::Invalid | Outcome::Cancelled) | None => {
                 let why = output.strip_prefix("not run: ").unwrap_or(output);
-                return Ok(Checked::Ends(format!("the check `{command}` was not run: {why}")));
+                return Ok(CheckResult::Ends(format!("the check `{command}` was not run: {why}")));
             }
         }
         if failed >= tries {
             let times = if *tries == 1 { "1 try".to_owned() } else { format!("{tries} tries") };
-            return Ok(Checked::Ends(format!("the check `{command}` still fails after {times}")));
+            return Ok(CheckResult::Ends(format!("the check `{command}` still fails after {times}")));
         }
         let (now, what) = (failed + 1, describe(*outcome));
         let text = format!(
@@ -69,11 +69,11 @@ impl Turn {
              you are done (try {now} of {tries}). The end of its output:]\n{output}"
         );
         self.say(Asks::Check, text, step).await?;
-        Ok(Checked::Again)
+        Ok(CheckResult::Again)
     }
 }
 
-/// What a check did that did not pass.
+/// The description of a check that did not pass.
 fn describe(outcome: Option<Outcome>) -> &'static str {
     match outcome {
         Some(Outcome::TimedOut) => "took too long and was ended",

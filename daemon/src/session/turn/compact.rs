@@ -1,7 +1,7 @@
-//! Room in the context: how a turn has a summary written, or leaves out older output, and goes on from what is left.
+//! Room in the context: a turn asks for a summary, or leaves out older output, and continues with the rest.
 //!
-//! What may be done and what of it is any use is decided in [`compaction`]; here the model is asked, and events are written.
-//! Each is committed before the next request is sent, as it is what makes that request another than the one before.
+//! [`compaction`] decides; here the model is asked, and events are written. Each event is committed before the next request is
+//! sent, because it explains why that request differs from the one before.
 
 use linger_protocol::event::{
     Compacted, CompactionFailed, CompactionStarted, EventBody, Level, Notice, Trigger, Trimmed,
@@ -10,7 +10,7 @@ use linger_protocol::id::{MessageId, PromptId};
 use linger_protocol::message::{ContentBlock, Usage};
 
 use super::drive::user;
-use super::request::{Ask, AskOutcome, End, ModelResponse, Refused, sum};
+use super::request::{ModelRequest, ModelResponse, Refused, RequestEnd, RequestOutcome, sum};
 use super::step::Step;
 use super::{Purpose, Turn, TurnEnded};
 use crate::fault;
@@ -18,7 +18,7 @@ use crate::provider::tools::ToolSpecs;
 use crate::provider::{Encoding, Failure, FailureClass, Message};
 use crate::session::context::compaction::{self, Need};
 use crate::session::context::{self, Context, estimate};
-use crate::session::messages::Wanted;
+use crate::session::messages::CompactionRequest;
 
 /// The part of the window that the transcript for a summary may take, in percent: the answer needs the rest.
 const TRANSCRIPT: u64 = 70;
@@ -35,23 +35,23 @@ const KEPT_OF_CUT: u64 = 12;
 /// The beginning of what stands for text that was cut off.
 const CUT_OFF: &str = "[No summary could be written. The older messages were cut by the program; this is what is left of them, with gaps.]";
 
-/// What a user can do who asked in vain.
+/// The hint when a requested compaction fails.
 const HINT: &str = "ask again in a while, choose another model with /model, or start a new session";
 
 /// A compaction that is to be made.
-struct Plan {
+struct CompactionPlan {
     trigger: Trigger,
     focus: String,
     /// How many of the first messages are to be replaced.
     cut: usize,
     /// About how many tokens the context has.
     tokens: u64,
-    /// The same by size alone, with what goes before the messages.
+    /// The same by size alone, including the prefix.
     estimated: u64,
 }
 
 /// Why there is no summary.
-struct Vain {
+struct NoSummary {
     reason: String,
     /// The provider could not be asked at all.
     unreached: bool,
@@ -86,27 +86,27 @@ impl Turn {
         self.services.providers.window(&self.model)
     }
 
-    /// Does what a user asked for: has a summary written, or leaves out older output; if neither comes to be, why not and what to do.
+    /// Carries out a requested compaction, by a summary or by leaving out older output; returns reason and hint if both fail.
     pub(super) async fn compact_as_asked(
         &mut self,
-        wanted: Wanted,
+        wanted: CompactionRequest,
         step: &mut Step,
     ) -> Result<Option<(String, &'static str)>, TurnEnded> {
-        let Wanted { prompt, focus } = wanted;
-        let made = self.summarise((Trigger::Asked, Some(prompt), focus), step).await?;
+        let CompactionRequest { prompt, focus } = wanted;
+        let made = self.summarise(Trigger::Asked, Some(prompt), focus, step).await?;
         match made {
             Ok(()) => Ok(None),
-            Err(vain) if !vain.unreached && self.trim(Need::Full, step).await? => Ok(None),
-            Err(vain) => Ok(Some((format!("not compacted: {}", vain.reason), HINT))),
+            Err(problem) if !problem.unreached && self.trim(Need::Full, step).await? => Ok(None),
+            Err(problem) => Ok(Some((format!("not compacted: {}", problem.reason), HINT))),
         }
     }
 
     /// Has a summary written because a step needs room; whether there is more of it now.
     pub(super) async fn compact(&mut self, need: Need, step: &mut Step) -> Result<bool, TurnEnded> {
         let trigger = if need == Need::TooLong { Trigger::TooLong } else { Trigger::Full };
-        let made = self.summarise((trigger, None, String::new()), step).await?;
+        let made = self.summarise(trigger, None, String::new(), step).await?;
         self.effort.compacted = Some(made.is_ok());
-        self.effort.unreached = made.as_ref().is_err_and(|vain| vain.unreached);
+        self.effort.unreached = made.as_ref().is_err_and(|problem| problem.unreached);
         Ok(made.is_ok())
     }
 
@@ -166,7 +166,7 @@ impl Turn {
         let (tokens_before, model, usage) = (tokens, None, None);
         let compacted = Compacted { prompt, through, messages, summary, tokens_before, tokens_after, model, usage };
         self.emit.committed_event(EventBody::Compacted(compacted)).await?;
-        self.remember(step).await?;
+        self.reload_memory(step).await?;
         Ok(true)
     }
 
@@ -199,9 +199,11 @@ impl Turn {
     /// Has a summary written and goes on from it.
     async fn summarise(
         &mut self,
-        (trigger, prompt, focus): (Trigger, Option<PromptId>, String),
+        trigger: Trigger,
+        prompt: Option<PromptId>,
+        focus: String,
         step: &mut Step,
-    ) -> Result<Result<(), Vain>, TurnEnded> {
+    ) -> Result<Result<(), NoSummary>, TurnEnded> {
         let (tokens, estimated) = (step.tokens(), step.context.estimated() + step.overhead());
         let Some((cut, through)) = self.cut(trigger, step) else {
             let reason = "nothing in the context is old enough to be replaced".to_owned();
@@ -213,7 +215,7 @@ impl Turn {
                 usage: None,
             });
             self.emit.committed_event(failed).await?;
-            return Ok(Err(Vain { reason, unreached: false, usage: None }));
+            return Ok(Err(NoSummary { reason, unreached: false, usage: None }));
         };
         let messages = cut as u32;
         let started = EventBody::CompactionStarted(CompactionStarted {
@@ -225,7 +227,7 @@ impl Turn {
         });
         self.emit.send(vec![started], false, None)?;
         fault::point("compaction.started");
-        let plan = Plan { trigger, focus, cut, tokens, estimated };
+        let plan = CompactionPlan { trigger, focus, cut, tokens, estimated };
         let written = self.summary(&plan, &step.context).await?;
         fault::point("compaction.answered");
         let model = Some(self.model.clone());
@@ -246,13 +248,13 @@ impl Turn {
                     usage,
                 });
                 self.emit.committed_event(compacted).await?;
-                self.remember(step).await?;
+                self.reload_memory(step).await?;
                 Ok(Ok(()))
             }
-            Err(vain) => {
-                tracing::warn!(target: "context", session = %self.session, messages, tokens, why = vain.reason, "not compacted");
+            Err(problem) => {
+                tracing::warn!(target: "context", session = %self.session, messages, tokens, why = problem.reason, "not compacted");
                 step.context.gave_up(tokens, self.model.clone());
-                let (reason, usage) = (vain.reason.clone(), vain.usage);
+                let (reason, usage) = (problem.reason.clone(), problem.usage);
                 self.emit
                     .committed_event(EventBody::CompactionFailed(CompactionFailed {
                         prompt,
@@ -262,7 +264,7 @@ impl Turn {
                         usage,
                     }))
                     .await?;
-                Ok(Err(vain))
+                Ok(Err(problem))
             }
         }
     }
@@ -270,19 +272,24 @@ impl Turn {
     /// The summary that the model writes, how large the context is with it, and what it cost.
     async fn summary(
         &mut self,
-        plan: &Plan,
+        plan: &CompactionPlan,
         context: &Context,
-    ) -> Result<Result<(String, u64, Option<Usage>), Vain>, TurnEnded> {
+    ) -> Result<Result<(String, u64, Option<Usage>), NoSummary>, TurnEnded> {
         let old = context.messages.get(..plan.cut).unwrap_or_default();
         let request = [user(vec![ContentBlock::text(self.request(plan, old))])];
-        let ask =
-            Ask { system: compaction::SYSTEM, tools: ToolSpecs::none(), messages: &request, shape: None, shown: false };
-        let AskOutcome { end, broke_off } = self.ask(&ask, &mut Encoding::default()).await?;
+        let ask = ModelRequest {
+            system: compaction::SYSTEM,
+            tools: ToolSpecs::none(),
+            messages: &request,
+            output_schema: None,
+            shown: false,
+        };
+        let RequestOutcome { end, broke_off } = self.ask(&ask, &mut Encoding::default()).await?;
         let (response, usage) = match end {
-            End::Answered(ModelResponse { response, usage, .. }) => {
+            RequestEnd::Answered(ModelResponse { response, usage, .. }) => {
                 (response, broke_off.into_iter().chain(usage).reduce(sum))
             }
-            End::Failed(Refused { failure: Failure { class, message, .. }, .. }) => {
+            RequestEnd::Failed(Refused { failure: Failure { class, message, .. }, .. }) => {
                 let unreached = !matches!(
                     class,
                     FailureClass::TooLong
@@ -293,10 +300,10 @@ impl Turn {
                         | FailureClass::Parameter(_)
                         | FailureClass::Rejected
                 );
-                return Ok(Err(Vain { reason: message, unreached, usage: broke_off }));
+                return Ok(Err(NoSummary { reason: message, unreached, usage: broke_off }));
             }
-            End::StartOver => {
-                return Ok(Err(Vain { reason: OTHER_MODEL.to_owned(), unreached: true, usage: broke_off }));
+            RequestEnd::StartOver => {
+                return Ok(Err(NoSummary { reason: OTHER_MODEL.to_owned(), unreached: true, usage: broke_off }));
             }
         };
         let gone: u64 = context.marks.iter().take(plan.cut).map(|mark| mark.tokens).sum();
@@ -315,18 +322,19 @@ impl Turn {
         });
         Ok(match judged {
             Ok((summary, tokens_after)) => Ok((summary, tokens_after, usage)),
-            Err(reason) => Err(Vain { reason: reason.to_owned(), unreached: false, usage }),
+            Err(reason) => Err(NoSummary { reason: reason.to_owned(), unreached: false, usage }),
         })
     }
 
-    /// What the model is asked that writes the summary.
-    fn request(&self, plan: &Plan, old: &[Message]) -> String {
+    /// The request to the model that writes the summary.
+    fn request(&self, plan: &CompactionPlan, old: &[Message]) -> String {
         let refused = plan.trigger == Trigger::TooLong;
         let room = match self.window() {
             Some(window) => {
-                let room = match refused {
-                    true => window.min(plan.estimated) * TRANSCRIPT_REFUSED / 100,
-                    false => window * TRANSCRIPT / 100,
+                let room = if refused {
+                    window.min(plan.estimated) * TRANSCRIPT_REFUSED / 100
+                } else {
+                    window * TRANSCRIPT / 100
                 };
                 // Where the provider counts more than was estimated, it will do so again.
                 room.min(room * plan.estimated / plan.tokens.max(1))

@@ -7,33 +7,33 @@ use linger_protocol::event::{Asks, EventBody, Level, NoticeCode};
 use linger_protocol::id::{CallId, MessageId};
 use linger_protocol::message::{AnswerEnd, ContentBlock, Role, StopReason, text_of};
 
-use super::check::{self, Checked};
+use super::check::{self, CheckResult};
 use super::outage::Outage;
+use super::output_schema::{self, Fit};
 use super::request::ModelResponse;
-use super::shape::{self, Fit};
 use super::step::Step;
 use super::{Opening, Purpose, Thought, Turn, TurnEnded};
 use crate::fault;
 use crate::provider::written_call::written_call;
 use crate::provider::{Failure, FailureClass, Message, Response, Stop};
 use crate::session::calls;
-use crate::session::calls::Begun;
+use crate::session::calls::StartedCall;
 use crate::session::calls::checkpoints;
 use crate::session::context;
 use crate::session::delegate::Delegation;
-use crate::session::messages::{Ending, NextStep, TurnMessage, Wanted};
+use crate::session::messages::{CompactionRequest, NextStep, TurnEnding, TurnMessage};
 use crate::session::state::Effort;
 use crate::session::state::undo::OpenCheckpoint;
 use crate::sys::clock;
 use crate::tool::set::ToolSet;
 
-/// What to do when a turn has come to one of its limits.
+/// The hint when a turn has reached one of its limits.
 const GO_ON: &str = "prompt again to continue";
 
-/// What to do when a required server is missing.
+/// The hint when a required server is missing.
 const NO_SERVER: &str = "`linger mcp logs` shows what it wrote; then prompt again";
 
-/// What to do when a session's agent is gone.
+/// The hint when a session's agent is gone.
 const NO_AGENT: &str = "`linger agents list` shows which there are, `linger trust` what changed; then prompt again";
 
 /// Why a turn ends whose last answer is not whole.
@@ -133,8 +133,8 @@ impl Turn {
                 }
             } else {
                 self.nudged = false;
-                let run = (calls, HashMap::new(), &HashMap::new());
-                Box::pin(self.run_calls(&mut step, run, stop == Stop::MaxTokens)).await?;
+                let (results, begun, cut) = (HashMap::new(), HashMap::new(), stop == Stop::MaxTokens);
+                Box::pin(self.run_calls(&mut step, calls, results, &begun, cut)).await?;
             }
         }
     }
@@ -169,7 +169,7 @@ impl Turn {
                 // It may have run.
                 results.entry(call.clone()).or_insert_with(|| context::lost_result(call));
             });
-            self.run_calls(step, (open, results, &begun), stop == Stop::MaxTokens).await?;
+            self.run_calls(step, open, results, &begun, stop == Stop::MaxTokens).await?;
         }
         let is_answer = step.context.messages.last().is_some_and(|last| last.role == Role::Assistant);
         // If it was stopped between its answer and its end, only the end is missing.
@@ -193,16 +193,18 @@ impl Turn {
             }
             Stop::End | Stop::NoCalls => match self.fits(step).await? {
                 Fit::Yes(answer) => match self.check(step).await? {
-                    Checked::Passed => {
-                        self.emit.boundary(Some(Ending { answer, ..Ending::plain(StopReason::EndTurn) })).await?
+                    CheckResult::Passed => {
+                        self.emit
+                            .boundary(Some(TurnEnding { answer, ..TurnEnding::plain(StopReason::EndTurn) }))
+                            .await?
                     }
-                    Checked::Again => return Ok(false),
-                    Checked::Ends(detail) => self.end(StopReason::Error, &detail, check::HINT).await?,
+                    CheckResult::Again => return Ok(false),
+                    CheckResult::Ends(detail) => self.end(StopReason::Error, &detail, check::HINT).await?,
                 },
                 Fit::Again => return Ok(false),
                 Fit::Never(fault) => {
                     let detail = format!("the answer does not fit the schema: {fault}");
-                    self.end(StopReason::Error, &detail, shape::HINT).await?
+                    self.end(StopReason::Error, &detail, output_schema::HINT).await?
                 }
             },
             Stop::MaxTokens if self.continues(step) => {
@@ -225,7 +227,7 @@ impl Turn {
     /// Why an answer without calls is none, and what the model is asked then: it says nothing, or has a call in it that nothing
     /// runs. An answer that has to fit a schema is judged by that.
     fn fault_of_answer(&self, stop: Stop, step: &Step) -> Option<(&'static str, &'static str)> {
-        let last = step.context.messages.last().filter(|_| self.shape.is_none())?;
+        let last = step.context.messages.last().filter(|_| self.output_schema.is_none())?;
         let text = text_of(&last.content);
         let thought = last.content.iter().filter_map(|block| match block {
             ContentBlock::Thinking { text, .. } => Some(text.as_str()),
@@ -252,17 +254,17 @@ impl Turn {
     fn continues(&self, step: &Step) -> bool {
         let last = step.context.messages.last();
         let has_text = last.is_some_and(|last| !text_of(&last.content).trim().is_empty());
-        has_text && self.shape.is_none() && self.continued < MAX_CONTINUED
+        has_text && self.output_schema.is_none() && self.continued < MAX_CONTINUED
     }
 
     /// Takes what the actor gives for the next step; prompts are messages of the log already. Gives
     /// the compaction that is asked for.
-    async fn take(&mut self, next: NextStep, step: &mut Step) -> Result<Option<Wanted>, TurnEnded> {
+    async fn take(&mut self, next: NextStep, step: &mut Step) -> Result<Option<CompactionRequest>, TurnEnded> {
         if next.model != self.model {
             (self.thought, self.outage) = (Thought::AsSet, Outage::default());
         }
         (self.model, self.setup) = (next.model, next.setup);
-        (self.shape, self.thinking, self.policy) = (next.shape, next.thinking, next.outage);
+        (self.output_schema, self.thinking, self.policy) = (next.output_schema, next.thinking, next.outage);
         (self.max_steps, self.only) = (next.max_steps, next.tools);
         let new = !next.prompts.is_empty() || next.news.is_some();
         for (id, content) in next.prompts {
@@ -280,7 +282,7 @@ impl Turn {
         Ok(next.compact)
     }
 
-    /// What a user can do about a failure.
+    /// The hint about a failure.
     fn hint(&self, failure: &Failure) -> String {
         let catalogue = self.services.providers.catalogue().ok().filter(|_| failure.class == FailureClass::NotFound);
         let near = catalogue.and_then(|catalogue| catalogue.near_model(&self.model));
@@ -300,7 +302,7 @@ impl Turn {
         let wait = failure.retry_after.filter(|wait| !wait.is_zero());
         let until_at =
             wait.map(|wait| clock::now().saturating_add(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)));
-        self.emit.boundary(Some(Ending { until_at, ..ending })).await
+        self.emit.boundary(Some(TurnEnding { until_at, ..ending })).await
     }
 
     /// Writes the answer down.
@@ -321,7 +323,9 @@ impl Turn {
             self.continued = 0;
         }
         step.context.push(id, Message { role: Role::Assistant, content, origin: Some(model) }, false);
-        usage.into_iter().for_each(|usage| step.context.measure(usage));
+        if let Some(usage) = usage {
+            step.context.measure(usage);
+        }
         Ok(())
     }
 
@@ -330,13 +334,14 @@ impl Turn {
         let offered = self.services.toolbox.offered(self.skills.is_some(), self.depth);
         self.services.toolbox.tools_of(
             &self.model,
-            (self.workspace.rules_root(), &self.session),
+            self.workspace.rules_root(),
+            &self.session,
             self.only.as_deref(),
             offered,
         )
     }
 
-    /// What runs the calls of a step.
+    /// A runner for the calls of a step.
     pub(super) fn runner(&self) -> calls::Runner {
         calls::Runner {
             services: self.services.calls.clone(),
@@ -347,7 +352,7 @@ impl Turn {
             delegation: Delegation::of(&self.services, &self.host, &self.emit, &self.workspace, &self.session),
             session: self.session.clone(),
             size: Arc::default(),
-            told: self.told.clone(),
+            warned_no_checkpoints: self.warned_no_checkpoints.clone(),
         }
     }
 
@@ -356,7 +361,9 @@ impl Turn {
     async fn run_calls(
         &mut self,
         step: &mut Step,
-        (calls, results, begun): (Vec<ContentBlock>, HashMap<CallId, ContentBlock>, &HashMap<CallId, Begun>),
+        calls: Vec<ContentBlock>,
+        results: HashMap<CallId, ContentBlock>,
+        begun: &HashMap<CallId, StartedCall>,
         cut: bool,
     ) -> Result<(), TurnEnded> {
         let content = self.runner().run(calls, results, begun, cut).await?;
@@ -373,7 +380,7 @@ pub(super) fn user(content: Vec<ContentBlock>) -> Message {
     Message { role: Role::User, content, origin: None }
 }
 
-fn ending(reason: StopReason, detail: &str, hint: &str) -> Ending {
+fn ending(reason: StopReason, detail: &str, hint: &str) -> TurnEnding {
     let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-    Ending { detail: some(detail), hint: some(hint), ..Ending::plain(reason) }
+    TurnEnding { detail: some(detail), hint: some(hint), ..TurnEnding::plain(reason) }
 }

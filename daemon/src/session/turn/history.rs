@@ -14,14 +14,14 @@ use crate::store::StoreError;
 use crate::sys::task;
 
 /// Why a history cannot be read.
-enum Unread {
+enum HistoryError {
     /// The storage failed, which may pass.
     ForNow(StoreError),
     /// The stored history is malformed.
     Broken(String),
 }
 
-impl From<StoreError> for Unread {
+impl From<StoreError> for HistoryError {
     fn from(error: StoreError) -> Self {
         if error.is_damage() { Self::Broken(error.0.to_string()) } else { Self::ForNow(error) }
     }
@@ -51,8 +51,8 @@ impl Turn {
                     }
                     return Ok(Ok(past.builder.finish()));
                 }
-                Err(Unread::Broken(error)) => return Ok(Err(error)),
-                Err(Unread::ForNow(error)) => error,
+                Err(HistoryError::Broken(error)) => return Ok(Err(error)),
+                Err(HistoryError::ForNow(error)) => error,
             };
             tracing::warn!(target: "turn", session = %self.session, %error, "cannot read the history for now");
             if pause == WRITE_RETRY[0] {
@@ -65,7 +65,7 @@ impl Turn {
     }
 
     /// Reads what counts of the log, without what is passed over.
-    async fn read(&self, passed_over: &PassedOver) -> Result<Past, Unread> {
+    async fn read(&self, passed_over: &PassedOver) -> Result<Past, HistoryError> {
         // Without it all is read, which says what is wrong.
         let beginning = self.beginning(passed_over).await.unwrap_or_default();
         let past = self.read_after(beginning, passed_over).await?;
@@ -89,7 +89,7 @@ impl Turn {
     }
 
     /// Reads the log page by page, so that other sessions' queries run in between.
-    async fn read_after(&self, beginning: u64, passed_over: &PassedOver) -> Result<Past, Unread> {
+    async fn read_after(&self, beginning: u64, passed_over: &PassedOver) -> Result<Past, HistoryError> {
         let Past { mut builder, mut bytes, .. } = Past::default();
         let mut after = beginning;
         loop {
@@ -101,8 +101,8 @@ impl Turn {
             let parse = move || builder.add(&page).map(|()| builder);
             // A long history is parsed on a blocking thread, because one thread runs all sessions.
             let parsed = if more { task::spawn_blocking(parse).await } else { Ok(parse()) };
-            let parsed = parsed.map_err(|error| Unread::Broken(error.to_string()))?;
-            builder = parsed.map_err(|error| Unread::Broken(error.to_string()))?;
+            let parsed = parsed.map_err(|error| HistoryError::Broken(error.to_string()))?;
+            builder = parsed.map_err(|error| HistoryError::Broken(error.to_string()))?;
             if !more {
                 return Ok(Past { builder, after, bytes });
             }

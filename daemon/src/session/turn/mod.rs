@@ -19,7 +19,7 @@
 //! | `compact` | making room in the context |
 //! | `check` | the check of an answer, which may fail |
 //! | `commands` | the command lines of a prompt's command |
-//! | `shape` | answers that fit a schema |
+//! | `output_schema` | answers that fit a schema |
 //! | `prefix` | the part of each request before the messages |
 //! | `title` | the title that a cheap model gives a session |
 
@@ -29,10 +29,10 @@ mod compact;
 mod drive;
 mod history;
 mod outage;
+mod output_schema;
 mod prefix;
 mod request;
 mod resolve;
-mod shape;
 mod step;
 pub mod title;
 
@@ -48,7 +48,7 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::log::OpenStream;
 use crate::provider::{Failure, FailureClass, Stop};
-use crate::session::calls::{self, Begun};
+use crate::session::calls::{self, StartedCall};
 use crate::session::context::Past;
 use crate::session::env::{Host, TurnServices};
 use crate::session::messages::{Emitter, TurnEnded, TurnMessage};
@@ -100,34 +100,34 @@ pub struct Turn {
     steps: u32,
     /// The session's own limit of steps.
     max_steps: Option<u32>,
-    /// What the current step did to make room.
+    /// The tries of the current step to make room in the context.
     effort: Effort,
     /// How often the answer was continued that was cut at the token limit.
     continued: u32,
     /// Whether the model was asked once more, because its answer was none.
     nudged: bool,
-    /// What happens while the provider cannot answer.
+    /// The policy while the provider cannot answer.
     policy: OutagePolicy,
     /// The failed attempts of the current step.
     outage: Outage,
     /// Ends a wait for a provider that cannot answer.
     nudge: Arc<Notify>,
     /// The output schema of the answer.
-    shape: Option<state::Shape>,
+    output_schema: Option<state::SchemaState>,
     instructions: Vec<Instruction>,
-    /// The digest of the skills that the model is told of; absent without any.
+    /// The digest of the skills that the model is warned_no_checkpoints of; absent without any.
     skills: Option<String>,
     /// How far the session is from one that a user started.
     depth: u32,
-    /// What its model is told of the agents that it can delegate to.
+    /// The list of agents in the system prompt; empty if it cannot delegate.
     agents: String,
-    /// What makes children.
+    /// The registry, which makes children.
     host: Arc<dyn Host>,
     /// The index of notes that the system prompt has.
     memory: Option<state::MemoryIndex>,
-    /// The system prompt without it.
+    /// The system prompt without the index of notes.
     system: Arc<str>,
-    /// What that has beside the daemon's own, as the session's creator wrote it.
+    /// The session creator's addition to the system prompt.
     added_system: Option<String>,
     /// The agent that the session is.
     role: Option<Role>,
@@ -136,12 +136,30 @@ pub struct Turn {
     /// When the conversation was started, in Unix milliseconds.
     started_at: u64,
     /// Whether people know that there are no checkpoints.
-    told: Arc<AtomicBool>,
+    warned_no_checkpoints: Arc<AtomicBool>,
+}
+
+/// The handles that a turn gets from its actor.
+pub struct TurnHandles {
+    /// The session whose turn it is.
+    pub session: SessionId,
+    /// The shared services for turns and calls.
+    pub services: Arc<TurnServices>,
+    /// The registry.
+    pub host: Arc<dyn Host>,
+    /// Where its calls work.
+    pub workspace: Arc<Workspace>,
+    /// Starts commands in the background.
+    pub jobs: Jobs,
+    /// The way back to the actor.
+    pub messages: mpsc::UnboundedSender<Box<TurnMessage>>,
+    /// Notified to end a wait for a provider that cannot answer.
+    pub nudge: Arc<Notify>,
 }
 
 /// The input of a turn.
 struct Opening {
-    /// What of the log is passed over.
+    /// The events of the log that a context leaves out.
     passed_over: state::tree::PassedOver,
     /// The history kept by the actor.
     past: Past,
@@ -150,7 +168,7 @@ struct Opening {
     /// The open calls of the state; the results of other open calls in the history are lost.
     known: HashSet<CallId>,
     /// The started ones, which are joined or run again.
-    begun: HashMap<CallId, Begun>,
+    begun: HashMap<CallId, StartedCall>,
     /// The stop reason of the turn's last answer.
     stop: Stop,
     /// The checkpoint before a call that was cut off.
@@ -160,15 +178,17 @@ struct Opening {
 impl Turn {
     /// Runs a turn until it ends; the actor hears of the end by message.
     pub fn run(
-        session: SessionId,
-        (services, host, workspace, jobs): (Arc<TurnServices>, Arc<dyn Host>, Arc<Workspace>, Jobs),
-        (state, past, streams): (&State, Past, &[OpenStream]),
-        (messages, nudge): (mpsc::UnboundedSender<Box<TurnMessage>>, Arc<Notify>),
+        handles: TurnHandles,
+        state: &State,
+        past: Past,
+        streams: &[OpenStream],
     ) -> impl Future<Output = ()> + Send + 'static {
+        let TurnHandles { session, services, host, workspace, jobs, messages, nudge } = handles;
         let turn = state.turn.clone().into_value().unwrap_or_default();
         let tools = services.toolbox.tools_of(
             &state.settings.model,
-            (workspace.rules_root(), &session),
+            workspace.rules_root(),
+            &session,
             state.settings.tools.as_deref(),
             services.toolbox.offered(state.has_skills(), state.task.depth()),
         );
@@ -178,7 +198,7 @@ impl Turn {
             head: state.progress.head,
             passed_over: state.history.passed_over.clone(),
             known: turn.calls.iter().map(|call| call.id.clone()).collect(),
-            begun: calls::begun(state, streams),
+            begun: calls::started_calls(state, streams),
             stop: match (turn.answer.cut, turn.answer.paused) {
                 (true, _) => Stop::MaxTokens,
                 (false, true) => Stop::Paused,
@@ -207,7 +227,7 @@ impl Turn {
             outage: Outage::of(&turn),
             nudge,
             effort: turn.room.effort,
-            shape: turn.demands.shape,
+            output_schema: turn.demands.output_schema,
             instructions: state.prefix.instructions.clone(),
             skills: state.prefix.skills.clone(),
             depth: state.task.depth(),
@@ -219,7 +239,7 @@ impl Turn {
             role: state.identity.role.clone(),
             role_steps: None,
             started_at: state.identity.started_at.unwrap_or(state.identity.created_at),
-            told: Arc::new(AtomicBool::new(state.undo.told)),
+            warned_no_checkpoints: Arc::new(AtomicBool::new(state.undo.warned_no_checkpoints)),
         };
         async move {
             // The actor knows that it has ended.

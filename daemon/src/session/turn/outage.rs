@@ -8,7 +8,7 @@ use std::time::Duration;
 use linger_protocol::event::{EventBody, Level, Notice, NoticeCode};
 use tokio::time::Instant;
 
-use super::request::{End, Refused, given_up};
+use super::request::{Refused, RequestEnd, given_up};
 use super::{Turn, TurnEnded};
 use crate::provider::catalogue::Resolved;
 use crate::provider::retry::{self, Decision, Tries};
@@ -23,7 +23,7 @@ const LASTING: Duration = Duration::from_secs(5);
 /// The failed attempts of the current step, until one succeeds.
 #[derive(Debug, Default)]
 pub(super) struct Outage {
-    began: Option<Began>,
+    began: Option<FirstFailure>,
     /// Attempts that broke off in the middle of an answer.
     broken_off: u32,
     /// The class of the last announced failure, and how long the turn had waited by then.
@@ -34,7 +34,7 @@ pub(super) struct Outage {
 
 /// When the first attempt failed.
 #[derive(Clone, Copy, Debug)]
-struct Began {
+struct FirstFailure {
     /// In Unix milliseconds.
     at: u64,
     /// The time waited in earlier lives of the daemon.
@@ -54,19 +54,22 @@ enum WaitEnd {
 }
 
 impl Outage {
-    /// The outage that the log tells of.
+    /// The outage according to the log.
     pub(super) fn of(turn: &state::Turn) -> Self {
         let began = turn.wait.provider.as_ref().map(|wait| {
             let before = Duration::from_millis(clock::now().saturating_sub(wait.since_at));
-            Began { at: wait.since_at, before, now: Instant::now() }
+            FirstFailure { at: wait.since_at, before, now: Instant::now() }
         });
         Self { is_logged: began.is_some(), began, broken_off: turn.answer.broken_off, announced: None }
     }
 
     /// Counts a failed attempt.
     fn failed(&mut self, broke_off: bool, answered_before: bool) -> Tries {
-        let began =
-            self.began.get_or_insert_with(|| Began { at: clock::now(), before: Duration::ZERO, now: Instant::now() });
+        let began = self.began.get_or_insert_with(|| FirstFailure {
+            at: clock::now(),
+            before: Duration::ZERO,
+            now: Instant::now(),
+        });
         self.broken_off += u32::from(broke_off);
         Tries { waited: began.before + began.now.elapsed(), broken_off: self.broken_off, broke_off, answered_before }
     }
@@ -85,8 +88,9 @@ impl Turn {
         &mut self,
         refused: Refused,
         resolved: &Resolved,
-        (begun, is_shown): (bool, bool),
-    ) -> Result<Option<End>, TurnEnded> {
+        begun: bool,
+        is_shown: bool,
+    ) -> Result<Option<RequestEnd>, TurnEnded> {
         let (failure, shown) = (&refused.failure, &refused.shown);
         let answered_before = resolved.address().is_none_or(|address| self.services.providers.reached.has(&address));
         let tries = self.outage.failed(retry::broke_off(failure.class, begun), answered_before);
@@ -104,9 +108,9 @@ impl Turn {
             self.emit.send(vec![EventBody::MessageSuperseded { message }], false, None)?;
         }
         Ok(match waited {
-            WaitEnd::OtherModel => Some(End::StartOver),
+            WaitEnd::OtherModel => Some(RequestEnd::StartOver),
             // The next step takes the prompt; a summary has no use for it.
-            WaitEnd::Nudged if is_shown => Some(End::StartOver),
+            WaitEnd::Nudged if is_shown => Some(RequestEnd::StartOver),
             WaitEnd::Nudged | WaitEnd::Due => None,
         })
     }
@@ -155,9 +159,9 @@ impl Turn {
     }
 
     /// The end of a request that failed for good: if another model may stand in, it does from now on.
-    pub(super) async fn fall_back_or(&mut self, refused: Refused) -> Result<End, TurnEnded> {
+    pub(super) async fn fall_back_or(&mut self, refused: Refused) -> Result<RequestEnd, TurnEnded> {
         let Some((other, _)) = self.fallback().filter(|_| retry::may_fall_back(refused.failure.class)) else {
-            return Ok(End::Failed(refused));
+            return Ok(RequestEnd::Failed(refused));
         };
         let superseded = refused.shown.into_iter().map(|message| EventBody::MessageSuperseded { message });
         self.emit.send(superseded.collect(), false, None)?;
@@ -165,7 +169,7 @@ impl Turn {
         if !self.is_another(false).await? {
             self.emit.tell(TurnMessage::FallBack(Box::new(other), refused.failure.message))?;
         }
-        Ok(End::StartOver)
+        Ok(RequestEnd::StartOver)
     }
 
     /// The provider answers. Ends a wait that the log tells of: an answer that breaks off then is a failure of its own, which is

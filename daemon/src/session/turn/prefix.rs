@@ -22,7 +22,7 @@ use crate::tool::skill::NAME as SKILL;
 
 /// The files that a system prompt is made of.
 #[derive(Default)]
-pub(super) struct Files {
+pub(super) struct PromptFiles {
     instructions: Vec<(Instruction, String)>,
     library: Library,
     /// The index of notes.
@@ -31,20 +31,20 @@ pub(super) struct Files {
 
 impl Turn {
     /// Starts reading the files that the system prompt is made of, in the background.
-    pub(super) fn read_files(&self) -> JoinHandle<Files> {
+    pub(super) fn read_files(&self) -> JoinHandle<PromptFiles> {
         let (services, workspace) = (self.services.clone(), self.workspace.clone());
         task::spawn_blocking(move || {
             let library = Library::load(&services.config, &services.toolbox.agent_places(&workspace));
             let unasked = services.policy.unasked(&workspace);
             let own = services.toolbox.config_dir();
             let instructions = instructions::load(Some(own), &workspace.root, &workspace.cwd, &unasked);
-            Files { instructions, library, index: workspace.notes.index() }
+            PromptFiles { instructions, library, index: workspace.notes.index() }
         })
     }
 
     /// The system prompt, or why there is none: the session's agent is gone. Emits an event for each part that has changed.
-    pub(super) fn system(&mut self, files: Files, is_begun: bool) -> Result<Result<Arc<str>, String>, TurnEnded> {
-        let Files { instructions: loaded, library, index } = files;
+    pub(super) fn system(&mut self, files: PromptFiles, is_begun: bool) -> Result<Result<Arc<str>, String>, TurnEnded> {
+        let PromptFiles { instructions: loaded, library, index } = files;
         let role = match &self.role {
             None => None,
             Some(role) => match library.agents.iter().find(|entry| entry.name == role.name) {
@@ -134,13 +134,15 @@ impl Turn {
     }
 
     /// The context was compacted, so the index of notes is read again.
-    pub(super) async fn remember(&mut self, step: &mut Step) -> Result<(), TurnEnded> {
+    pub(super) async fn reload_memory(&mut self, step: &mut Step) -> Result<(), TurnEnded> {
         if !self.has_memory() {
             return Ok(());
         }
         let notes = self.workspace.notes.clone();
         let index = task::spawn_blocking(move || notes.index()).await.unwrap_or_default();
-        self.memory.iter_mut().for_each(|memory| memory.is_old = true);
+        if let Some(memory) = &mut self.memory {
+            memory.is_old = true;
+        }
         step.system = self.with_memory(index)?;
         step.encoding = Encoding::default();
         Ok(())

@@ -25,25 +25,25 @@ use crate::session::messages::{Fragment, TurnMessage};
 use crate::sys::task;
 
 /// A request.
-pub(super) struct Ask<'a> {
+pub(super) struct ModelRequest<'a> {
     pub(super) system: &'a str,
     pub(super) tools: &'a ToolSpecs,
     pub(super) messages: &'a [Message],
-    /// The output schema.
-    pub(super) shape: Option<OutputSchema<'a>>,
+    /// The schema that the answer must fit, if any.
+    pub(super) output_schema: Option<OutputSchema<'a>>,
     /// Whether the answer is a message of the session and is shown while it streams.
     pub(super) shown: bool,
 }
 
 /// The result of a request.
-pub(super) struct AskOutcome {
-    pub(super) end: End,
+pub(super) struct RequestOutcome {
+    pub(super) end: RequestEnd,
     /// The usage of failed attempts that are not messages.
     pub(super) broke_off: Option<Usage>,
 }
 
 /// The end of a request.
-pub(super) enum End {
+pub(super) enum RequestEnd {
     Answered(ModelResponse),
     Failed(Refused),
     /// The session's model changed, or a prompt came while the turn waited for the provider.
@@ -109,7 +109,11 @@ impl Meter {
 
 impl Turn {
     /// Sends a request, with retries.
-    pub(super) async fn ask(&mut self, ask: &Ask<'_>, encoding: &mut Encoding) -> Result<AskOutcome, TurnEnded> {
+    pub(super) async fn ask(
+        &mut self,
+        ask: &ModelRequest<'_>,
+        encoding: &mut Encoding,
+    ) -> Result<RequestOutcome, TurnEnded> {
         let mut attempt = 1;
         let mut broke_off: Option<Usage> = None;
         let mut wrong_key: Option<(Secret, Failure)> = None;
@@ -119,15 +123,15 @@ impl Turn {
                 Ok(resolved) => resolved,
                 Err(Unresolved::Failed(failure)) => {
                     let end = Box::pin(self.fall_back_or(Refused { failure, shown: None, thinks, reasons })).await?;
-                    return Ok(AskOutcome { end, broke_off });
+                    return Ok(RequestOutcome { end, broke_off });
                 }
-                Err(Unresolved::OtherModel) => return Ok(AskOutcome { end: End::StartOver, broke_off }),
+                Err(Unresolved::OtherModel) => return Ok(RequestOutcome { end: RequestEnd::StartOver, broke_off }),
             };
             if let Some((key, failure)) = &wrong_key
                 && provider.key() == Some(key)
             {
                 let refused = Refused { failure: failure.clone(), shown: None, thinks, reasons };
-                return Ok(AskOutcome { end: Box::pin(self.fall_back_or(refused)).await?, broke_off });
+                return Ok(RequestOutcome { end: Box::pin(self.fall_back_or(refused)).await?, broke_off });
             }
             self.say_setup(&resolved).await?;
             (thinks, reasons) = (resolved.thinks(self.effort_of_thought()), resolved.has_reasoning());
@@ -135,8 +139,8 @@ impl Turn {
                 attempt, "sent");
             let (began, prices) = (Instant::now(), resolved.facts.prices);
             let mut meter = Meter { begun: false, usage: None, prices, began, first_byte_ms: None };
-            let stream = self.start(ask, (&resolved, &provider), encoding).await;
-            let ended = self.attempt(stream, &mut meter, (ask.shown, ask.shape.is_some())).await?;
+            let stream = self.start(ask, &resolved, &provider, encoding).await;
+            let ended = self.attempt(stream, &mut meter, ask.shown, ask.output_schema.is_some()).await?;
             if let Some(address) = resolved.address().filter(|_| has_answered(&ended, &meter)) {
                 self.services.providers.reached.add(&address);
             }
@@ -144,14 +148,14 @@ impl Turn {
                 Ok(mut response) => {
                     self.say_reached()?;
                     self.outage = Outage::default();
-                    if ask.shape.is_some() {
+                    if ask.output_schema.is_some() {
                         output_schema::answer_call_to_text(&mut response);
                     }
                     tracing::info!(target: "response", session = %self.session, ms = meter.elapsed(),
                         input = response.usage.input_tokens, output = response.usage.output_tokens, "done");
                     let usage = meter.priced(response.usage);
-                    return Ok(AskOutcome {
-                        end: End::Answered(ModelResponse { response, usage, times: meter.times() }),
+                    return Ok(RequestOutcome {
+                        end: RequestEnd::Answered(ModelResponse { response, usage, times: meter.times() }),
                         broke_off,
                     });
                 }
@@ -182,8 +186,8 @@ impl Turn {
             }
             attempt += 1;
             let refused = Refused { failure, shown, thinks, reasons };
-            if let Some(end) = Box::pin(self.wait_out(refused, &resolved, (meter.begun, ask.shown))).await? {
-                return Ok(AskOutcome { end, broke_off });
+            if let Some(end) = Box::pin(self.wait_out(refused, &resolved, meter.begun, ask.shown)).await? {
+                return Ok(RequestOutcome { end, broke_off });
             }
         }
     }
@@ -199,11 +203,12 @@ impl Turn {
     /// Sends one attempt.
     async fn start(
         &self,
-        ask: &Ask<'_>,
-        (resolved, provider): (&Resolved, &Provider),
+        ask: &ModelRequest<'_>,
+        resolved: &Resolved,
+        provider: &Provider,
         encoding: &mut Encoding,
     ) -> Stream {
-        let &Ask { system, tools, messages, shape, .. } = ask;
+        let &ModelRequest { system, tools, messages, output_schema, .. } = ask;
         let effort = self.effort_of_thought();
         let encoded = provider.encoded(&RequestPrefix { origin: &resolved.origin, system, tools }, encoding);
         let images = self.images(messages.get(encoded..)).await;
@@ -216,7 +221,7 @@ impl Turn {
             max_tokens: resolved.max_tokens,
             cache_key: self.session.as_str(),
             images: &images,
-            output_schema: shape,
+            output_schema,
             effort: if effort.is_auto() { resolved.facts.effort } else { effort },
             own_fields: Some(&resolved.body),
         };
@@ -255,12 +260,13 @@ impl Turn {
         task::spawn_blocking(move || ids.into_iter().filter_map(load).collect()).await.unwrap_or_default()
     }
 
-    /// One attempt; shown to clients if `is_shown`, and always metered. With `is_shaped` the answer may be a call.
+    /// One attempt; shown to clients if `is_shown`, and always metered. With `has_schema` the answer may be a call.
     async fn attempt(
         &mut self,
         mut stream: Stream,
         meter: &mut Meter,
-        (is_shown, is_shaped): (bool, bool),
+        is_shown: bool,
+        has_schema: bool,
     ) -> Result<Result<Response, Failure>, TurnEnded> {
         loop {
             let mut fragments = Vec::new();
@@ -285,7 +291,7 @@ impl Turn {
                         fragments.push(answer(block, PieceKind::Hosted(tool, part), text));
                     }
                     // It becomes text.
-                    StreamEvent::Call { name, .. } if is_shaped && name == output_schema::ANSWER => {}
+                    StreamEvent::Call { name, .. } if has_schema && name == output_schema::ANSWER => {}
                     StreamEvent::Call { block, name, text } => fragments.push(Fragment::Call { block, name, text }),
                     StreamEvent::Counted => {}
                     StreamEvent::Done(response) => end = Some(Ok(response)),

@@ -66,9 +66,10 @@ impl Turn {
                     }
                 },
                 Err(ResolveError::KeyMissing { provider, variable }) => {
-                    let also = match catalogue.is_unconfirmed(&provider) {
-                        true => "; a change of its configuration waits too: `linger config confirm` shows it",
-                        false => "",
+                    let also = if catalogue.is_unconfirmed(&provider) {
+                        "; a change of its configuration waits too: `linger config confirm` shows it"
+                    } else {
+                        ""
                     };
                     format!(
                         "the key of provider {provider}: connect a client that has {variable} set, or `linger key set {provider}`{also}"

@@ -6,15 +6,15 @@ use linger_protocol::event::{EventBody, Level, NoticeCode};
 use linger_protocol::id::MessageId;
 
 use super::compact::warning;
-use super::request::{Ask, End, ModelResponse, Refused};
-use super::shape::Strategy;
+use super::output_schema::Strategy;
+use super::request::{ModelRequest, ModelResponse, Refused, RequestEnd};
 use super::{Thought, Turn, TurnEnded, rejected};
 use crate::provider::output_schema::OutputSchema;
 use crate::provider::parameter::Parameter;
 use crate::provider::refused_tools;
 use crate::provider::tools::ToolSpecs;
 use crate::provider::{Encoding, Failure, FailureClass};
-use crate::session::context::compaction::{Action, Need};
+use crate::session::context::compaction::{Need, NextAction};
 use crate::session::context::{Context, of_bytes};
 use crate::tool::set::ToolSet;
 
@@ -27,7 +27,7 @@ const NOTHING_LEFT: &str = "cannot leave out more of the history";
 /// The parts of a turn's requests.
 pub(super) struct Step {
     pub(super) system: Arc<str>,
-    /// The tools.
+    /// The tool set; replaced only between two steps.
     pub(super) tools: Arc<ToolSet>,
     pub(super) context: Context,
     /// The encoded part of the context.
@@ -65,21 +65,21 @@ impl Turn {
         let mut guessed = false;
         loop {
             let made_room = match self.effort.next(need) {
-                Action::Compact => Box::pin(self.compact(need, step)).await?,
-                Action::Trim => self.trim(need, step).await?,
-                Action::CutOff => Box::pin(self.cut_off(step)).await?,
-                Action::Ask => {
+                NextAction::Compact => Box::pin(self.compact(need, step)).await?,
+                NextAction::Trim => self.trim(need, step).await?,
+                NextAction::CutOff => Box::pin(self.cut_off(step)).await?,
+                NextAction::Ask => {
                     match self.ask_model(step).await? {
-                        End::Answered(mut answer) => {
+                        RequestEnd::Answered(mut answer) => {
                             self.learn_list(&mut answer).await;
                             self.say_tools_left_out(step, &answer)?;
                             return Ok(Some(Ok(answer)));
                         }
-                        End::StartOver => {
+                        RequestEnd::StartOver => {
                             self.superseded(too_long.and_then(|(_, shown)| shown))?;
                             return Ok(None);
                         }
-                        End::Failed(refused)
+                        RequestEnd::Failed(refused)
                             if refused.failure.class == FailureClass::TooLong
                                 || (refused.failure.class == FailureClass::PerhapsTooLong
                                     && !std::mem::replace(&mut guessed, true)) =>
@@ -88,7 +88,7 @@ impl Turn {
                             too_long = Some((refused.failure, refused.shown));
                             need = Need::TooLong;
                         }
-                        End::Failed(refused) => {
+                        RequestEnd::Failed(refused) => {
                             if let Err(failure) = self.adapt(refused, step).await? {
                                 return Ok(Some(Err(failure)));
                             }
@@ -96,7 +96,7 @@ impl Turn {
                     }
                     false
                 }
-                Action::GiveUp => {
+                NextAction::GiveUp => {
                     let Some((failure, _)) = too_long else { return Ok(Some(Err(rejected(NO_ROOM.to_owned())))) };
                     if failure.class == FailureClass::PerhapsTooLong {
                         return Ok(Some(Err(Failure { class: FailureClass::Rejected, ..failure })));
@@ -113,11 +113,12 @@ impl Turn {
     }
 
     /// Asks the model with the context as it is.
-    async fn ask_model(&mut self, step: &mut Step) -> Result<End, TurnEnded> {
+    async fn ask_model(&mut self, step: &mut Step) -> Result<RequestEnd, TurnEnded> {
         let schema = self.strategy_of(step);
-        let shape = schema.as_ref().map(|(schema, due)| OutputSchema { schema, due: *due });
+        let output_schema = schema.as_ref().map(|(schema, due)| OutputSchema { schema, due: *due });
         let tools = if step.strategy == Strategy::Alone { ToolSpecs::none() } else { step.tools.specs() };
-        let ask = Ask { system: &step.system, tools, messages: &step.context.messages, shape, shown: true };
+        let ask =
+            ModelRequest { system: &step.system, tools, messages: &step.context.messages, output_schema, shown: true };
         Ok(self.ask(&ask, &mut step.encoding).await?.end)
     }
 

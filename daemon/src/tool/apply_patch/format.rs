@@ -33,7 +33,7 @@ pub(super) enum Section {
 pub(super) struct Hunk {
     /// Lines that come before it, each after the one before: `@@ fn main()`.
     pub(super) anchors: Vec<String>,
-    /// Its lines.
+    /// Context, removed and added lines, in order.
     pub(super) lines: Vec<HunkLine>,
     /// Whether it stands at the end of the file.
     pub(super) at_end: bool,

@@ -27,9 +27,9 @@ pub(super) struct Patched {
 
 /// Puts the pieces into `text`; the error says which does not fit, with the nearest lines.
 pub(super) fn apply(text: &str, hunks: &[Hunk]) -> Result<Patched, String> {
-    let file = File::of(text);
+    let file = PatchedFile::of(text);
     let end = if windows(text) { "\r\n" } else { "\n" };
-    let (mut out, mut places, mut at) = (Output::default(), Vec::new(), 0);
+    let (mut out, mut places, mut at) = (PatchedText::default(), Vec::new(), 0);
     for hunk in hunks {
         let old: Vec<&str> = hunk.lines.iter().filter_map(HunkLine::old).collect();
         let mut from = at;
@@ -78,14 +78,14 @@ pub(super) fn apply(text: &str, hunks: &[Hunk]) -> Result<Patched, String> {
 
 /// The text to write, and its number of lines.
 #[derive(Default)]
-struct Output {
+struct PatchedText {
     text: String,
     count: usize,
     /// The first and the last line of the piece being written that are not as they were.
     changed: Option<(usize, usize)>,
 }
 
-impl Output {
+impl PatchedText {
     /// Lines of the file, each with its end.
     fn extend(&mut self, lines: &[&str]) {
         for line in lines {
@@ -114,7 +114,7 @@ impl Output {
     }
 }
 
-struct File<'a> {
+struct PatchedFile<'a> {
     /// Its lines, each with its end.
     lines: Vec<&'a str>,
     /// The lines as each level compares them.
@@ -122,7 +122,7 @@ struct File<'a> {
     compared: std::cell::Cell<usize>,
 }
 
-impl<'a> File<'a> {
+impl<'a> PatchedFile<'a> {
     fn of(text: &'a str) -> Self {
         let lines = text.split_inclusive('\n').collect();
         Self { lines, plain: Default::default(), compared: std::cell::Cell::default() }

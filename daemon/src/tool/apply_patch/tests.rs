@@ -81,7 +81,7 @@ async fn what_was_written_is_put_back_when_a_later_file_cannot_be() {
     // The directory of the second is a file: only writing finds out.
     let planned = {
         let call = Patching {
-            steps: vec![Step { path: workspace.cwd.join("a"), what: What::Add("1\n".into()) }],
+            steps: vec![FileStep { path: workspace.cwd.join("a"), what: What::Add("1\n".into()) }],
             workspace: workspace.clone(),
         };
         let mut planned = call.plan(&|path: &Path| path.to_path_buf(), true).unwrap();

@@ -119,7 +119,7 @@ fn words(text: &str) -> Vec<String> {
 
 /// The tools that fit best, the best first. A word counts more in a name than in a description, and more if few tools have it.
 fn find<'a>(tools: &'a [Arc<dyn Tool>], query: &str) -> Vec<&'a Arc<dyn Tool>> {
-    struct Known {
+    struct IndexedTool {
         name: Vec<String>,
         about: HashSet<String>,
     }
@@ -129,12 +129,12 @@ fn find<'a>(tools: &'a [Arc<dyn Tool>], query: &str) -> Vec<&'a Arc<dyn Tool>> {
     };
     let known = |tool: &Arc<dyn Tool>| {
         let about = tool.description().split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase).collect();
-        Known { name: words(tool.name().trim_start_matches(MCP)), about }
+        IndexedTool { name: words(tool.name().trim_start_matches(MCP)), about }
     };
-    let all: Vec<Known> = tools.iter().map(known).collect();
+    let all: Vec<IndexedTool> = tools.iter().map(known).collect();
     let mut scores = vec![0.0_f64; tools.len()];
     for word in words(query) {
-        let fits = |known: &Known| {
+        let fits = |known: &IndexedTool| {
             let in_name = known.name.iter().any(|part| part.contains(&word) || is_like(part, &word));
             let in_about = known.about.contains(&word) || known.about.iter().any(|part| is_like(part, &word));
             f64::from(u8::from(in_name)) * 3.0 + f64::from(u8::from(in_about))

@@ -164,10 +164,10 @@ impl fmt::Debug for ToolSet {
 
 /// The set that counts now; all clones of a [`Tools`] are one.
 #[derive(Clone, Debug)]
-pub struct Tools(Arc<Shared>);
+pub struct Tools(Arc<SharedTools>);
 
 #[derive(Debug)]
-struct Shared {
+struct SharedTools {
     current: watch::Sender<Arc<ToolSet>>,
     /// The subsets that sessions have; sessions with the same tools share one.
     subsets: Mutex<Subsets>,
@@ -198,7 +198,7 @@ impl Subsets {
 impl Tools {
     /// Begins with this set.
     pub fn new(set: ToolSet) -> Self {
-        Self(Arc::new(Shared { current: watch::Sender::new(Arc::new(set)), subsets: Mutex::default() }))
+        Self(Arc::new(SharedTools { current: watch::Sender::new(Arc::new(set)), subsets: Mutex::default() }))
     }
 
     /// The set as it is now.

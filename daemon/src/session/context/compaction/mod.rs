@@ -57,7 +57,7 @@ pub enum Need {
 
 /// The next action of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum NextAction {
     /// Write a summary.
     Compact,
     /// Trim older output.
@@ -72,18 +72,18 @@ pub enum Action {
 
 impl Effort {
     /// The next action. A step has one compaction; trims and requests go on while a trim shortens what was refused.
-    pub fn next(self, need: Need) -> Action {
+    pub fn next(self, need: Need) -> NextAction {
         match (need, self.compacted) {
-            (Need::None, _) => Action::Ask,
-            (_, None) => Action::Compact,
-            (Need::Full, Some(true)) => Action::Ask,
+            (Need::None, _) => NextAction::Ask,
+            (_, None) => NextAction::Compact,
+            (Need::Full, Some(true)) => NextAction::Ask,
             // The step may still fit: if its request fails, that says why; if not, nothing was trimmed in vain.
-            (Need::Full, _) if self.unreached => Action::Ask,
-            (_, Some(_)) if !self.trimmed => Action::Trim,
-            (Need::Full, Some(false)) => Action::Ask,
-            (Need::TooLong, _) if !self.exhausted => Action::Trim,
-            (Need::TooLong, _) if !self.cut_off => Action::CutOff,
-            (Need::TooLong, _) => Action::GiveUp,
+            (Need::Full, _) if self.unreached => NextAction::Ask,
+            (_, Some(_)) if !self.trimmed => NextAction::Trim,
+            (Need::Full, Some(false)) => NextAction::Ask,
+            (Need::TooLong, _) if !self.exhausted => NextAction::Trim,
+            (Need::TooLong, _) if !self.cut_off => NextAction::CutOff,
+            (Need::TooLong, _) => NextAction::GiveUp,
         }
     }
 }

@@ -289,9 +289,9 @@ fn where_no_summary_comes_as_little_as_possible_is_cut_off_and_the_last_message_
 #[test]
 fn without_a_summary_a_step_is_asked_for_as_it_is_and_output_left_out_only_if_that_is_refused() {
     let effort = Effort { compacted: Some(false), unreached: true, ..Effort::default() };
-    assert_eq!((effort.next(Need::Full), effort.next(Need::TooLong)), (Action::Ask, Action::Trim));
+    assert_eq!((effort.next(Need::Full), effort.next(Need::TooLong)), (NextAction::Ask, NextAction::Trim));
     let refused = Effort { unreached: false, ..effort };
-    assert_eq!((refused.next(Need::Full), refused.next(Need::TooLong)), (Action::Trim, Action::Trim));
+    assert_eq!((refused.next(Need::Full), refused.next(Need::TooLong)), (NextAction::Trim, NextAction::Trim));
 }
 
 proptest! {
@@ -308,30 +308,30 @@ proptest! {
         for (full, works, fits) in outcomes {
             let need = if refused { Need::TooLong } else if full { Need::Full } else { Need::None };
             let made_room = match effort.next(need) {
-                Action::Compact => {
+                NextAction::Compact => {
                     compactions += 1;
                     effort.compacted = Some(works);
                     effort.unreached = unreached && !works;
                     works
                 }
-                Action::Trim => {
+                NextAction::Trim => {
                     trims += 1;
                     let shortens = works && trims <= 3;
                     (effort.trimmed, effort.exhausted) = (true, !shortens);
                     shortens
                 }
-                Action::CutOff => {
+                NextAction::CutOff => {
                     cuts += 1;
                     effort.cut_off = true;
                     works
                 }
-                Action::Ask => {
+                NextAction::Ask => {
                     asks += 1;
                     refused = !fits;
                     ended |= fits;
                     false
                 }
-                Action::GiveUp => {
+                NextAction::GiveUp => {
                     prop_assert!(compactions == 1 && effort.exhausted && cuts == 1, "nothing was left untried");
                     ended = true;
                     false

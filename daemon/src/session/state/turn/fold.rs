@@ -7,10 +7,10 @@ use linger_protocol::message::{ContentBlock, Usage};
 use linger_protocol::session::ProviderWait;
 use serde_json::Value;
 
-use super::{Call, Compaction, Run, Shape, Turn};
+use super::{CallState, Compaction, Run, SchemaState, Turn};
 use crate::session::state::Effort;
 use crate::session::state::Queued;
-use crate::session::state::circles::{Circles, Made};
+use crate::session::state::circles::{CallFingerprint, Circles};
 use crate::session::state::until::{CHECKS_WITH, UntilState, check_input, command_input};
 
 impl Turn {
@@ -28,7 +28,7 @@ impl Turn {
                 self.add_limit(limit);
             }
             if let Some(schema) = schema {
-                self.demands.shape = Some(Shape { seq, schema, ..Shape::default() });
+                self.demands.output_schema = Some(SchemaState { seq, schema, ..SchemaState::default() });
             }
             if let Some(until) = until {
                 self.demands.until = Some(UntilState::new(until));
@@ -45,19 +45,19 @@ impl Turn {
         match asks {
             Asks::Check => {
                 if let Some(until) = &mut self.demands.until {
-                    until.told();
+                    until.count_failure();
                 }
             }
             Asks::Output => self.demands.runs.clear(),
             Asks::GoOn => self.answer.continued += u32::from(self.answer.cut),
             Asks::Schema => {
-                if let Some(shape) = &mut self.demands.shape {
-                    shape.said = true;
+                if let Some(schema) = &mut self.demands.output_schema {
+                    schema.sent = true;
                 }
             }
             Asks::Again => {
-                if let Some(shape) = &mut self.demands.shape {
-                    shape.misfits += 1;
+                if let Some(schema) = &mut self.demands.output_schema {
+                    schema.misfits += 1;
                 }
             }
             Asks::Ended | Asks::Child | Asks::Mode | Asks::Unknown => {}
@@ -66,7 +66,7 @@ impl Turn {
 
     /// Adds a user's message: either the results of all calls, or a prompt after them.
     pub(in super::super) fn add_user_message(&mut self, content: &[ContentBlock]) {
-        let has_result = |call: &Call| {
+        let has_result = |call: &CallState| {
             content.iter().any(|block| matches!(block, ContentBlock::ToolResult { call_id, .. } if *call_id == call.id))
         };
         self.circles.add(content.iter().filter_map(|block| match block {
@@ -83,7 +83,7 @@ impl Turn {
     }
 
     /// Adds an answer of the model; `calls` are those in it.
-    pub(in super::super) fn add_answer(&mut self, said: &MessageAdded, calls: Vec<Call>, usage: Usage) {
+    pub(in super::super) fn add_answer(&mut self, said: &MessageAdded, calls: Vec<CallState>, usage: Usage) {
         self.usage += usage;
         let answer = &mut self.answer;
         if said.interrupted {
@@ -149,8 +149,8 @@ impl Turn {
     /// Adds a call that no model made, in the place of the last one.
     fn add_own_call(&mut self, id: &CallId, input: &Value) {
         self.calls.retain(|call| !call.is_check);
-        let made = Made::new(CHECKS_WITH, input);
-        self.calls.push(Call { id: id.clone(), made, is_check: true, ..Call::default() });
+        let made = CallFingerprint::new(CHECKS_WITH, input);
+        self.calls.push(CallState { id: id.clone(), made, is_check: true, ..CallState::default() });
     }
 
     pub(in super::super) fn start_compaction(&mut self, prompt: Option<&PromptId>, tokens: u64) {

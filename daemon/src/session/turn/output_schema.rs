@@ -48,8 +48,8 @@ pub(super) enum Fit {
 }
 
 /// The strategy of the next step after `misfits` answers.
-fn strategy(shaping: SchemaStrategy, misfits: u32) -> Strategy {
-    match (shaping, misfits) {
+fn strategy(schema_strategy: SchemaStrategy, misfits: u32) -> Strategy {
+    match (schema_strategy, misfits) {
         (SchemaStrategy::PromptOnly, _) | (SchemaStrategy::WithoutTools, 0) => Strategy::Free,
         (SchemaStrategy::WithoutTools, _) => Strategy::Alone,
         (SchemaStrategy::WithTools, 0) => Strategy::WithTools,
@@ -58,48 +58,48 @@ fn strategy(shaping: SchemaStrategy, misfits: u32) -> Strategy {
 }
 
 /// How many answers may not fit before the turn fails: one repair, plus one where the first request cannot enforce the schema.
-fn max_misfits(shaping: SchemaStrategy) -> u32 {
-    if shaping == SchemaStrategy::WithoutTools { 2 } else { 1 }
+fn max_misfits(schema_strategy: SchemaStrategy) -> u32 {
+    if schema_strategy == SchemaStrategy::WithoutTools { 2 } else { 1 }
 }
 
 impl Turn {
     /// The schema of the next request, and whether the answer is due; what was encoded by another
     /// strategy is dropped.
     pub(super) fn strategy_of(&self, step: &mut Step) -> Option<(Arc<Value>, bool)> {
-        let shape = self.shape.as_ref();
-        let next = shape.map_or(Strategy::Free, |shape| strategy(self.shaping(&shape.schema), shape.misfits));
+        let asked = self.output_schema.as_ref();
+        let next = asked.map_or(Strategy::Free, |asked| strategy(self.schema_strategy(&asked.schema), asked.misfits));
         if std::mem::replace(&mut step.strategy, next) != next {
             step.encoding = Encoding::default();
         }
         let due = matches!(next, Strategy::Due | Strategy::Alone);
-        shape.filter(|_| next != Strategy::Free).map(|shape| (shape.schema.clone(), due))
+        asked.filter(|_| next != Strategy::Free).map(|asked| (asked.schema.clone(), due))
     }
 
-    fn shaping(&self, schema: &Value) -> SchemaStrategy {
+    fn schema_strategy(&self, schema: &Value) -> SchemaStrategy {
         let catalogue = self.services.providers.catalogue();
         catalogue.map_or(SchemaStrategy::PromptOnly, |catalogue| catalogue.schema_strategy(&self.model, schema))
     }
 
     /// Tells the model the schema in words, where its steps do not ask for it in another way, once a turn.
     pub(super) async fn say_schema(&mut self, step: &mut Step) -> Result<(), TurnEnded> {
-        let Some(shape) = self.shape.as_ref().filter(|shape| !shape.said) else { return Ok(()) };
-        if self.shaping(&shape.schema) == SchemaStrategy::WithTools {
+        let Some(asked) = self.output_schema.as_ref().filter(|asked| !asked.sent) else { return Ok(()) };
+        if self.schema_strategy(&asked.schema) == SchemaStrategy::WithTools {
             return Ok(());
         }
         let text = format!(
             "When everything is done, give the final answer as JSON alone, without a word before or after it, that fits this \
              JSON Schema:\n{}",
-            shape.schema
+            asked.schema
         );
         self.say(Asks::Schema, text, step).await
     }
 
     /// Whether the last message fits what was asked for; if not, and there is another try, the model is told.
     pub(super) async fn fits(&mut self, step: &mut Step) -> Result<Fit, TurnEnded> {
-        let Some(shape) = &self.shape else { return Ok(Fit::Yes(None)) };
+        let Some(asked) = &self.output_schema else { return Ok(Fit::Yes(None)) };
         let content = step.context.messages.last().map(|last| last.content.clone()).unwrap_or_default();
-        let (schema, misfits) = (shape.schema.clone(), shape.misfits);
-        let patience = max_misfits(self.shaping(&schema));
+        let (schema, misfits) = (asked.schema.clone(), asked.misfits);
+        let patience = max_misfits(self.schema_strategy(&schema));
         let wrapped = self.services.providers.catalogue().is_ok_and(|catalogue| catalogue.wraps(&self.model, &schema));
         // A large answer takes its time, and one thread runs all sessions.
         let checked = task::spawn_blocking(move || schema::fit(&schema, &content, wrapped)).await;
@@ -144,8 +144,9 @@ mod tests {
 
     #[test]
     fn a_misfit_is_repaired_once_and_enforced_before_that() {
-        let strategies =
-            |shaping| (0..=max_misfits(shaping)).map(|misfits| strategy(shaping, misfits)).collect::<Vec<_>>();
+        let strategies = |schema_strategy| {
+            (0..=max_misfits(schema_strategy)).map(|misfits| strategy(schema_strategy, misfits)).collect::<Vec<_>>()
+        };
         assert_eq!(strategies(SchemaStrategy::WithTools), [Strategy::WithTools, Strategy::Due]);
         assert_eq!(strategies(SchemaStrategy::WithoutTools), [Strategy::Free, Strategy::Alone, Strategy::Alone]);
         assert_eq!(strategies(SchemaStrategy::PromptOnly), [Strategy::Free, Strategy::Free]);

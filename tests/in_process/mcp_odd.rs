@@ -168,6 +168,19 @@ async fn an_error_of_an_http_exchange_is_the_answer_to_its_call() {
 }
 
 #[tokio::test]
+async fn a_server_that_does_not_answer_is_waited_for_once() {
+    let model = ModelServer::with([Reply::tool("ls", json!({})), Reply::text("done"), Reply::text("done")]);
+    let daemon = start(&model, "command = \"sleep\"\nargs = [\"1000\"]\n").await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.turn(&session, "go").await;
+    client.turn(&session, "go on").await;
+    let waited = client.transcript().of("notice").filter(|seen| seen.str("text").contains("still starting")).count();
+    assert_eq!(waited, 1);
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
 async fn a_server_of_the_older_transport_is_named_as_one() {
     let server = Http::with(&["--older"]);
     let model = ModelServer::scripted(obeys);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use linger_protocol::event::{EventBody, Level, NoticeCode};
 use linger_protocol::id::MessageId;
+use linger_protocol::message::Role;
 
 use super::compact::warning;
 use super::output_schema::Strategy;
@@ -221,7 +222,9 @@ impl Turn {
         let tools: u64 = step.tools.specs().sizes().map(of_bytes).sum();
         let rest = of_bytes(step.system.len()) + step.context.estimated();
         let counted = answer.response.usage.input_tokens;
-        let is_sent = step.strategy != Strategy::Alone;
+        // Later counts may leave out what the server still has of the request before.
+        let is_first = step.context.messages.iter().all(|message| message.role == Role::User);
+        let is_sent = is_first && step.strategy != Strategy::Alone;
         if !is_sent
             || !refused_tools::are_left_out(counted, rest, tools)
             || !self.services.providers.refused_tools.is_news(&self.model)

@@ -257,11 +257,11 @@ const OWN: &[&str] = &[
     "config/edit",
     "config/store",
     "mcp/cache",
-    "session/attention",
+    "session/env/attention",
     "config/providers",
     "face/serve/mod",
     "session/actor",
-    "session/search",
+    "session/reading/search",
     "tool/output",
 ];
 

@@ -20,6 +20,9 @@ const MAX_DATA: usize = 2 << 10;
 /// The longest line that is searched for its brackets although it ends with one: larger ones are messages.
 const SHORT: usize = 4 << 10;
 
+/// A byte order mark, which some consoles write before each line.
+const BOM: &[u8] = b"\xef\xbb\xbf";
+
 /// The fields of a message; another one in an answer means that it is none.
 const FIELDS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 
@@ -224,7 +227,8 @@ impl Brackets {
 impl Assembler {
     /// Takes a line; gives the texts that are complete, in order.
     pub(super) fn push(&mut self, line: Vec<u8>) -> Vec<Vec<u8>> {
-        let trimmed = line.trim_ascii();
+        let trimmed = line.trim_ascii_start();
+        let trimmed = trimmed.strip_prefix(BOM).unwrap_or(trimmed).trim_ascii();
         if self.held.is_empty() {
             let ends = trimmed.ends_with(b"}") || trimmed.ends_with(b"]");
             if !trimmed.starts_with(b"{") && !trimmed.starts_with(b"[") || ends && trimmed.len() > SHORT {
@@ -359,6 +363,7 @@ mod tests {
         check(&["[", "{\"id\":1}", "]"], &["[\n{\"id\":1}\n]"], None);
         check(&["{ starting", "{\"jsonrpc\":\"2.0\"}"], &["{ starting", "{\"jsonrpc\":\"2.0\"}"], None);
         check(&["[info] up", "{\"t\": \"one", "two\"}"], &["[info] up", "{\"t\": \"one\ntwo\"}"], None);
+        check(&["\u{feff}{", "  \"id\": 1", "}"], &["\u{feff}{\n  \"id\": 1\n}"], None);
         check(&["{ never"], &[], Some("{ never"));
     }
 }

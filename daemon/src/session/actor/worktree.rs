@@ -405,8 +405,7 @@ impl Actor {
     }
 
     fn record_worktree(&mut self, worktree: Worktree) -> Committed {
-        let committed = self.append_synced(vec![Draft::new(EventBody::WorktreeChanged(worktree))], None);
-        committed
+        self.append_synced(vec![Draft::new(EventBody::WorktreeChanged(worktree))], None)
     }
 
     fn is_busy(&self) -> bool {

@@ -1,5 +1,5 @@
-//! What a prompt names of MCP servers: `@server:uri` in a text attaches a resource, and `/server:prompt words` is a prompt that a
-//! server has ready. Only typed text is searched, as for pictures.
+//! Resources and prompts of MCP servers in a prompt: `@server:uri` attaches a resource, and `/server:prompt words` is a prompt
+//! that a server has ready. Only typed text is searched, as for pictures.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a call would do to files, for its question: the changes fetched from the daemon and compared here.
+//! The file changes that a call would make, for its question: fetched from the daemon and compared here.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! What a command reads from the process it runs in: the directory, the clock, the home.
+//! The process a command runs in: its directory, clock and home.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;

@@ -32,7 +32,7 @@ pub(crate) enum Request {
     Compact(Compact),
     /// `question/answer`.
     Answer(Answer),
-    /// `session/cancel`.
+    /// `session/cancel`, which stops the turn.
     Cancel(session::Cancel),
     /// `session/continue`.
     Continue(Keyed),

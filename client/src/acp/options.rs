@@ -1,4 +1,4 @@
-//! What an editor can choose for a session: mode, model and effort.
+//! The options that an editor offers for a session: mode, model and effort.
 
 use agent_client_protocol_schema::v1::{
     SessionConfigOption, SessionConfigOptionCategory, SessionConfigSelectOption, SessionMode, SessionModeState,

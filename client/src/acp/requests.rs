@@ -1,4 +1,4 @@
-//! What an editor asks: sessions, prompts, and what is chosen for them.
+//! Requests of an editor: sessions, prompts, and their options.
 
 use std::path::{Path, PathBuf};
 

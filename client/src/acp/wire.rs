@@ -61,13 +61,13 @@ impl Editor {
     }
 
     pub(super) fn notify(&self, method: &str, params: &impl Serialize) -> Result<(), Failure> {
-        self.send(&Call { jsonrpc: "2.0", id: None, method, params })
+        self.send(&OutgoingCall { jsonrpc: "2.0", id: None, method, params })
     }
 
     /// Sends a request and returns its number.
     pub(super) fn request(&mut self, method: &str, params: &impl Serialize) -> Result<u64, Failure> {
         self.last += 1;
-        self.send(&Call { jsonrpc: "2.0", id: Some(self.last), method, params })?;
+        self.send(&OutgoingCall { jsonrpc: "2.0", id: Some(self.last), method, params })?;
         Ok(self.last)
     }
 
@@ -78,7 +78,7 @@ impl Editor {
 }
 
 #[derive(Serialize)]
-struct Call<'a, T> {
+struct OutgoingCall<'a, T> {
     jsonrpc: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<u64>,

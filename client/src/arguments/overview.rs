@@ -1,4 +1,4 @@
-//! What `linger --help` prints, and the groups in which commands are listed.
+//! The text of `linger --help`, and the groups in which commands are listed.
 //!
 //! The first page is written by hand, because it has to fit on a screen; tests hold it against the declaration.
 

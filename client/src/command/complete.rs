@@ -74,7 +74,7 @@ fn candidate(value: impl Into<String>, about: impl Into<String>) -> Candidate {
 
 /// A kind of name that the daemon knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Names {
+enum CompletedNames {
     Session,
     Binned,
     Model,
@@ -109,7 +109,7 @@ fn words(line: &str) -> Vec<String> {
 }
 
 /// Completions of the last word; the first word is the program.
-fn candidates(words: &[String], names: impl Fn(Names) -> Vec<Candidate>) -> Vec<Candidate> {
+fn candidates(words: &[String], names: impl Fn(CompletedNames) -> Vec<Candidate>) -> Vec<Candidate> {
     let mut root = Arguments::command();
     root.build();
     let Some((current, before)) = words.split_last() else { return Vec::new() };
@@ -177,7 +177,7 @@ fn takes_several(arg: &Arg) -> bool {
 }
 
 /// Completions of the value of an argument.
-fn values(command: &Command, arg: &Arg, names: &impl Fn(Names) -> Vec<Candidate>) -> Vec<Candidate> {
+fn values(command: &Command, arg: &Arg, names: &impl Fn(CompletedNames) -> Vec<Candidate>) -> Vec<Candidate> {
     let possible = arg.get_possible_values();
     if !possible.is_empty() {
         let shown = possible.iter().filter(|it| !it.is_hide_set());
@@ -185,18 +185,18 @@ fn values(command: &Command, arg: &Arg, names: &impl Fn(Names) -> Vec<Candidate>
     }
     let words = |words: &[&str]| words.iter().map(|word| candidate(*word, "")).collect::<Vec<_>>();
     match (arg.get_id().as_str(), command.get_name()) {
-        ("session" | "sessions", "restore") => names(Names::Binned),
-        ("session" | "sessions" | "resume", _) => names(Names::Session),
-        ("model" | "fallback", _) => names(Names::Model),
-        ("agent", _) => names(Names::Agent),
+        ("session" | "sessions", "restore") => names(CompletedNames::Binned),
+        ("session" | "sessions" | "resume", _) => names(CompletedNames::Session),
+        ("model" | "fallback", _) => names(CompletedNames::Model),
+        ("agent", _) => names(CompletedNames::Agent),
         // Alone, an answer is about the only question.
         ("question", _) => {
-            let mut found = names(Names::Question);
+            let mut found = names(CompletedNames::Question);
             found.extend(words(&ANSWERS));
             found
         }
-        ("provider", _) => names(Names::Provider),
-        ("server", command) if command != "add" => names(Names::Server),
+        ("provider", _) => names(CompletedNames::Provider),
+        ("server", command) if command != "add" => names(CompletedNames::Server),
         ("answer", _) => words(&ANSWERS),
         ("mode", _) => words(&["ask", "edit", "auto", "plan"]),
         ("effort", _) => words(&["auto", "none", "minimal", "low", "medium", "high", "xhigh", "max"]),
@@ -227,7 +227,7 @@ fn text_of(text: Option<&clap::builder::StyledStr>) -> String {
 }
 
 /// The names that the daemon knows; empty if it does not run or does not answer in time.
-fn names(what: Names) -> Vec<Candidate> {
+fn names(what: CompletedNames) -> Vec<Candidate> {
     ask(what).ok().flatten().unwrap_or_default()
 }
 
@@ -239,12 +239,12 @@ fn once<M: Method>(client: &mut Client, request: &M) -> Result<Option<M::Result>
     }
 }
 
-fn ask(what: Names) -> Result<Option<Vec<Candidate>>, Failure> {
+fn ask(what: CompletedNames) -> Result<Option<Vec<Candidate>>, Failure> {
     let Some(mut client) = Client::open_running(&Places::of_user()?)? else { return Ok(None) };
     let cwd = working_directory()?;
     Ok(Some(match what {
-        Names::Session | Names::Binned => {
-            let list = List { limit: Some(MAX_SESSIONS), bin: what == Names::Binned, ..List::default() };
+        CompletedNames::Session | CompletedNames::Binned => {
+            let list = List { limit: Some(MAX_SESSIONS), bin: what == CompletedNames::Binned, ..List::default() };
             let Some(rows) = once(&mut client, &SessionList(list))? else { return Ok(None) };
             let named = |name: &Option<String>, id: &str| name.clone().unwrap_or_else(|| id.to_owned());
             let about = |cwd: &std::path::Path, model: &str| format!("{model} in {}", cwd.display());
@@ -252,7 +252,7 @@ fn ask(what: Names) -> Result<Option<Vec<Candidate>>, Failure> {
                 .map(|row| candidate(named(&row.name, row.session.as_str()), about(&row.cwd, &row.model)))
                 .collect()
         }
-        Names::Model => {
+        CompletedNames::Model => {
             let Some(mut rows) = once(&mut client, &ModelList(Models::default()))? else { return Ok(None) };
             // All models of the providers, if they answer in time.
             if let Some(all) = once(&mut client, &ModelList(Models { all: true, model: None }))? {
@@ -261,13 +261,13 @@ fn ask(what: Names) -> Result<Option<Vec<Candidate>>, Failure> {
             let can_be_used = |row: &Model| row.ready && !row.model.ends_with("/MODEL");
             rows.into_iter().filter(can_be_used).map(|row| candidate(row.model, row.kind.to_string())).collect()
         }
-        Names::Agent => {
+        CompletedNames::Agent => {
             let Some(rows) = once(&mut client, &AgentList(Agents { cwd, ..Agents::default() }))? else {
                 return Ok(None);
             };
             rows.into_iter().map(|row| candidate(row.name, row.description.unwrap_or_default())).collect()
         }
-        Names::Question => {
+        CompletedNames::Question => {
             let Some(rows) = once(&mut client, &QuestionList(Questions::default()))? else { return Ok(None) };
             let about = |row: &linger_protocol::question::PendingQuestion| match &row.asked.permission {
                 Some(permission) => format!("{} {}", permission.tool, permission.action),
@@ -275,11 +275,11 @@ fn ask(what: Names) -> Result<Option<Vec<Candidate>>, Failure> {
             };
             rows.iter().map(|row| candidate(row.question.to_string(), about(row))).collect()
         }
-        Names::Provider => {
+        CompletedNames::Provider => {
             let Some(rows) = once(&mut client, &KeyList(linger_protocol::daemon::Empty {}))? else { return Ok(None) };
             rows.keys.into_iter().map(|row| candidate(row.provider.clone(), super::key::origin(&row))).collect()
         }
-        Names::Server => {
+        CompletedNames::Server => {
             let Some(rows) = once(&mut client, &McpList(Servers { cwd: Some(cwd), ..Servers::default() }))? else {
                 return Ok(None);
             };

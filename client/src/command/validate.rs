@@ -26,7 +26,7 @@ use crate::terminal::{Terminal, clean_line};
 const SERVERS_FILE: &str = ".mcp.json";
 
 /// The output and counts so far.
-struct Report {
+struct Validation {
     terminal: Terminal,
     json: bool,
     errors: usize,
@@ -35,12 +35,12 @@ struct Report {
 
 /// The file and line of a problem.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct FilePlace<'a> {
     file: Option<&'a Path>,
     line: Option<usize>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> FilePlace<'a> {
     fn of(file: &'a Path) -> Self {
         Self { file: Some(file), line: None }
     }
@@ -50,7 +50,7 @@ pub(super) fn run(args: &Validate) -> Result<Exit, Failure> {
     let cwd = directory(args.directory.as_deref())?;
     // Configuration errors are reported below.
     let mut client = Client::open_silent(None)?;
-    let mut report = Report { terminal: Terminal::new(), json: args.json, errors: 0, warnings: 0 };
+    let mut report = Validation { terminal: Terminal::new(), json: args.json, errors: 0, warnings: 0 };
     configuration(&mut client, &mut report)?;
     workspace(&mut client, &cwd, &mut report)?;
     let list = List { cwd: cwd.clone(), ..List::default() };
@@ -68,9 +68,9 @@ pub(super) fn run(args: &Validate) -> Result<Exit, Failure> {
 }
 
 /// Reports problems of `config.toml`.
-fn configuration(client: &mut Client, report: &mut Report) -> Result<(), Failure> {
+fn configuration(client: &mut Client, report: &mut Validation) -> Result<(), Failure> {
     let config = client.call(&ConfigGet(Get::default()))?;
-    let place = Place::of(&config.file);
+    let place = FilePlace::of(&config.file);
     if let Some(error) = &config.error {
         report.error(place, error, Some("correct the file, or use `linger config edit`"))?;
     }
@@ -89,27 +89,27 @@ fn configuration(client: &mut Client, report: &mut Report) -> Result<(), Failure
 }
 
 /// Reports problems of the workspace's `.linger/config.toml` and `.mcp.json`.
-fn workspace(client: &mut Client, cwd: &Path, report: &mut Report) -> Result<(), Failure> {
+fn workspace(client: &mut Client, cwd: &Path, report: &mut Validation) -> Result<(), Failure> {
     let workspace = client.call(&TrustGet(trust::Get { cwd: cwd.to_path_buf() }))?;
-    let place = Place::of(&workspace.file);
+    let place = FilePlace::of(&workspace.file);
     if let Some(error) = &workspace.error {
         report.error(place, error, Some("correct the file; until then everything in this workspace asks"))?;
     }
     let servers = workspace.workspace.join(SERVERS_FILE);
     for problem in &workspace.problems {
-        report.error(Place::of(&servers), problem, None)?;
+        report.error(FilePlace::of(&servers), problem, None)?;
     }
     if workspace.waiting.is_some() {
         let text = "files of this workspace are not trusted yet";
-        report.warning(Place::of(&workspace.workspace), text, Some("run `linger trust` to review them"))?;
+        report.warning(FilePlace::of(&workspace.workspace), text, Some("run `linger trust` to review them"))?;
     }
     Ok(())
 }
 
 /// Reports problems of one Markdown file.
-fn files(noun: &str, row: &Item, report: &mut Report) -> Result<(), Failure> {
+fn files(noun: &str, row: &Item, report: &mut Validation) -> Result<(), Failure> {
     for problem in &row.problems {
-        let place = Place { file: Some(&row.path), line: Some(problem.line) };
+        let place = FilePlace { file: Some(&row.path), line: Some(problem.line) };
         match problem.level {
             Level::Error => report.error(place, &problem.text, None)?,
             _ => report.warning(place, &problem.text, None)?,
@@ -117,15 +117,15 @@ fn files(noun: &str, row: &Item, report: &mut Report) -> Result<(), Failure> {
     }
     if let Some(other) = &row.hidden_by {
         let text = format!("the {noun} `{}` is hidden by {}", row.name, other.display());
-        report.warning(Place { file: Some(&row.path), line: Some(1) }, &text, None)?;
+        report.warning(FilePlace { file: Some(&row.path), line: Some(1) }, &text, None)?;
     }
     Ok(())
 }
 
 /// Reports problems of MCP servers, without starting one.
-fn servers(client: &mut Client, cwd: PathBuf, report: &mut Report) -> Result<(), Failure> {
+fn servers(client: &mut Client, cwd: PathBuf, report: &mut Validation) -> Result<(), Failure> {
     for row in client.call(&McpList(Servers { cwd: Some(cwd), ..Servers::default() }))? {
-        let place = Place { file: row.from.as_deref(), line: None };
+        let place = FilePlace { file: row.from.as_deref(), line: None };
         let name = &row.server;
         for problem in &row.problems {
             report.warning(place, &format!("MCP server {name}: {problem}"), None)?;
@@ -138,18 +138,18 @@ fn servers(client: &mut Client, cwd: PathBuf, report: &mut Report) -> Result<(),
     Ok(())
 }
 
-impl Report {
-    fn error(&mut self, place: Place<'_>, text: &str, hint: Option<&str>) -> Result<(), Failure> {
+impl Validation {
+    fn error(&mut self, place: FilePlace<'_>, text: &str, hint: Option<&str>) -> Result<(), Failure> {
         self.errors += 1;
         self.row("error", place, text, hint)
     }
 
-    fn warning(&mut self, place: Place<'_>, text: &str, hint: Option<&str>) -> Result<(), Failure> {
+    fn warning(&mut self, place: FilePlace<'_>, text: &str, hint: Option<&str>) -> Result<(), Failure> {
         self.warnings += 1;
         self.row("warning", place, text, hint)
     }
 
-    fn row(&mut self, level: &str, place: Place<'_>, text: &str, hint: Option<&str>) -> Result<(), Failure> {
+    fn row(&mut self, level: &str, place: FilePlace<'_>, text: &str, hint: Option<&str>) -> Result<(), Failure> {
         if self.json {
             let (line, column, text) = located(place, text);
             let ok = level != "error";
@@ -173,7 +173,7 @@ impl Report {
 }
 
 /// Formats a problem like a compiler message.
-fn shown(level: &str, place: Place<'_>, text: &str) -> String {
+fn shown(level: &str, place: FilePlace<'_>, text: &str) -> String {
     let (line, column, text) = located(place, text);
     let file = place.file.map(|file| clean_line(&file.to_string_lossy()).into_owned());
     let place = [file, line.map(|at| at.to_string()), column.map(|at| at.to_string())].into_iter().flatten();
@@ -183,7 +183,7 @@ fn shown(level: &str, place: Place<'_>, text: &str) -> String {
 }
 
 /// Splits line and column off a text that may begin with `FILE:3:1: ` or the file's name.
-fn located<'a>(Place { file, line }: Place<'_>, text: &'a str) -> (Option<usize>, Option<usize>, &'a str) {
+fn located<'a>(FilePlace { file, line }: FilePlace<'_>, text: &'a str) -> (Option<usize>, Option<usize>, &'a str) {
     let path = file.map(Path::to_string_lossy);
     let name = file.and_then(Path::file_name).map(OsStr::to_string_lossy);
     let Some(rest) = path.iter().chain(&name).find_map(|file| text.strip_prefix(&**file)?.strip_prefix(':')) else {
@@ -205,12 +205,12 @@ mod tests {
     #[test]
     fn a_problem_names_its_file_once() {
         let file = Path::new("/c/config.toml");
-        let place = |line| Place { file: Some(file), line };
+        let place = |line| FilePlace { file: Some(file), line };
         assert_eq!(shown("error", place(Some(3)), "bad"), "/c/config.toml:3: error: bad");
         assert_eq!(shown("warning", place(None), "bad"), "/c/config.toml: warning: bad");
         assert_eq!(shown("error", place(None), "/c/config.toml:3:1: bad: 7"), "/c/config.toml:3:1: error: bad: 7");
         assert_eq!(shown("error", place(None), "/c/config.toml: 3: bad"), "/c/config.toml: error: 3: bad");
         assert_eq!(shown("warning", place(None), "config.toml:3: bad"), "/c/config.toml:3: warning: bad");
-        assert_eq!(shown("error", Place { file: None, line: None }, "bad\nworse"), "error: bad⏎worse");
+        assert_eq!(shown("error", FilePlace { file: None, line: None }, "bad\nworse"), "error: bad⏎worse");
     }
 }

@@ -1,4 +1,4 @@
-//! What can happen to this process, and the threads that report it: signals, keys, and lines.
+//! The input of this process, and the threads that read it: signals, keys, and lines.
 //!
 //! One thread owns stdin. It reads only on request: a line (with an open prompt), or single keys until
 //! told to stop. Another one waits for signals. Both send into the one channel of the process and end
@@ -180,7 +180,7 @@ pub(crate) struct Input {
     wanted: Sender<Wanted>,
     /// Ends the reading of keys.
     wake: OwnedFd,
-    keys: Arc<Mutex<Keys>>,
+    keys: Arc<Mutex<KeyReading>>,
     /// Takes whole lines while a prompt is open; absent if the terminal cannot show them above it.
     pub(crate) above: Option<Above>,
 }
@@ -195,7 +195,7 @@ pub(crate) struct Lines {
 
 /// Whether keys are read. Locked while one is taken, so that each key belongs to one request.
 #[derive(Debug, Default)]
-struct Keys {
+struct KeyReading {
     on: bool,
     /// How often keys were requested.
     request: u32,
@@ -214,7 +214,7 @@ impl Input {
         let (woken, wake) = rustix::pipe::pipe()
             .map_err(|error| Failure::new(Exit::FAILED, format!("cannot read the terminal: {error}")))?;
         let (wanted, requests) = mpsc::channel();
-        let keys = Arc::new(Mutex::new(Keys::default()));
+        let keys = Arc::new(Mutex::new(KeyReading::default()));
         let shared = keys.clone();
         let above = lines.as_ref().and_then(|lines| lines.above.clone());
         let mut read_line = lines.map(|lines| lines.read);
@@ -272,7 +272,7 @@ impl Input {
     }
 }
 
-fn lock(keys: &Mutex<Keys>) -> MutexGuard<'_, Keys> {
+fn lock(keys: &Mutex<KeyReading>) -> MutexGuard<'_, KeyReading> {
     keys.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -280,7 +280,7 @@ fn lock(keys: &Mutex<Keys>) -> MutexGuard<'_, Keys> {
 const READ: usize = 256;
 
 /// Sends pressed keys until woken; false once the channel is closed.
-fn read_keys(woken: &OwnedFd, sender: &Sender<Event>, keys: &Mutex<Keys>) -> bool {
+fn read_keys(woken: &OwnedFd, sender: &Sender<Event>, keys: &Mutex<KeyReading>) -> bool {
     let stdin = rustix::stdio::stdin();
     let send = |pressed, request| sender.send(Event::Key(Key { pressed, request })).is_ok();
     let (mut typed, mut typed_for) = (Typed::default(), 0);
@@ -309,8 +309,8 @@ fn read_keys(woken: &OwnedFd, sender: &Sender<Event>, keys: &Mutex<Keys>) -> boo
         }
         let mut bytes = [0; READ];
         let (read, request, alone) = match &*lock(keys) {
-            Keys { on: true, request, alone } => (rustix::io::read(stdin, &mut bytes), *request, *alone),
-            Keys { on: false, .. } => continue,
+            KeyReading { on: true, request, alone } => (rustix::io::read(stdin, &mut bytes), *request, *alone),
+            KeyReading { on: false, .. } => continue,
         };
         match read {
             Ok(n @ 1..) => {

@@ -27,7 +27,7 @@ pub(crate) enum Typed {
 /// A key, once nothing more followed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pressed {
-    /// This key.
+    /// A single character, typed without Enter.
     Key(char),
     /// Anything else; it was dropped.
     Other,

@@ -1,4 +1,4 @@
-//! What of a question is shown: its action with every argument, line by line, and what is left out of a long one.
+//! The text of a question: its action with every argument, line by line, and how much of a long one is left out.
 
 use linger_protocol::question::Action;
 use serde_json::Value;

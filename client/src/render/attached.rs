@@ -1,4 +1,4 @@
-//! What goes with a prompt in addition to its words: files, listings of directories, outputs of the user's commands. Each is a text block
+//! Attachments of a prompt: files, listings of directories, outputs of the user's commands. Each is a text block
 //! whose first line is its heading, so that people are shown the heading alone, and the model what it is. Pure.
 
 use linger_protocol::message::ContentBlock;

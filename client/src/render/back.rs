@@ -41,7 +41,7 @@ pub(crate) enum Space {
 /// The past of a session, as far as it is shown.
 #[derive(Debug, Default)]
 pub(crate) struct Back {
-    turns: VecDeque<Turn>,
+    turns: VecDeque<PastTurn>,
     /// How many turns there were.
     count: usize,
     /// How many of them a summary replaces for the model.
@@ -51,7 +51,7 @@ pub(crate) struct Back {
 }
 
 #[derive(Debug, Default)]
-struct Turn {
+struct PastTurn {
     /// The number of its first event.
     first: u64,
     /// Lines of prompts, tools and answers, in order.
@@ -82,7 +82,7 @@ impl Back {
                 if self.turns.len() >= KEPT {
                     self.turns.pop_front();
                 }
-                self.turns.push_back(Turn { first: event.seq.unwrap_or_default(), ..Turn::default() });
+                self.turns.push_back(PastTurn { first: event.seq.unwrap_or_default(), ..PastTurn::default() });
             }
             EventBody::Rewound(back) => {
                 while self.turns.back().is_some_and(|turn| turn.first > back.to) {
@@ -148,7 +148,7 @@ impl Back {
     }
 }
 
-impl Turn {
+impl PastTurn {
     fn event(&mut self, body: &EventBody) {
         match body {
             EventBody::CompactionStarted(CompactionStarted { prompt: Some(_), .. }) if self.items.is_empty() => {

@@ -1,4 +1,4 @@
-//! What changed of a session, as lines of linger: its model, mode, name, and what it reads.
+//! Changes of a session's settings, as lines: its model, mode, name, and the files it reads.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What a session's turns changed in files, as lines. Pure.
+//! The file changes of a session's turns, as lines. Pure.
 
 use std::path::Path;
 

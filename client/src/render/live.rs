@@ -1,4 +1,4 @@
-//! What a turn is doing just now: a status row, and above it the last lines of a running command. Pure.
+//! The current activity of a turn: a status row, and above it the last lines of a running command. Pure.
 //!
 //! These rows are redrawn and vanish with the turn; nothing of them stays on the screen.
 

@@ -1,4 +1,4 @@
-//! What happened in a session since a person left it: one block, from its log alone. Pure: events in, lines out.
+//! The events in a session since a person left it: one block, from its log alone. Pure: events in, lines out.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub(crate) struct Since {
     /// How turns ended that did not end well.
     ends: Vec<StopReason>,
     usage: Usage,
-    files: Vec<File>,
+    files: Vec<ChangedFile>,
     /// Calls that run, with what they do.
     running: HashMap<String, (ToolKind, String)>,
     failed: Vec<String>,
@@ -38,7 +38,7 @@ pub(crate) struct Since {
 }
 
 #[derive(Debug)]
-struct File {
+struct ChangedFile {
     path: PathBuf,
     kind: ChangeKind,
     added: usize,
@@ -112,7 +112,7 @@ impl Since {
                         file.kind = *kind;
                     }
                 }
-                None => self.files.push(File { path: path.clone(), kind: *kind, added, removed }),
+                None => self.files.push(ChangedFile { path: path.clone(), kind: *kind, added, removed }),
             }
         }
     }
@@ -147,7 +147,7 @@ impl Since {
         }
         let mut lines = vec![style.bold(&head)];
         let minus = if style.unicode { "\u{2212}" } else { "-" };
-        let file = |file: &File| {
+        let file = |file: &ChangedFile| {
             let path = file.path.strip_prefix(cwd).unwrap_or(&file.path).display().to_string();
             let kind = match file.kind {
                 ChangeKind::Create => " (new)",

@@ -1,5 +1,5 @@
-//! What Tab does: the longest common beginning is inserted, what there is to choose from is listed above the prompt, and each
-//! further Tab takes the next of it.
+//! Completion with Tab: the longest common beginning is inserted, the choices are listed above the prompt, and each
+//! further Tab takes the next one.
 //!
 //! rustyline asks for completions and inserts the only one that it is given: the list and the order in which it is gone through
 //! are kept here. The daemon's names come from the thread that owns the connection ([`Known`]).

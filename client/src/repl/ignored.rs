@@ -1,4 +1,4 @@
-//! What git ignores, as `.gitignore` files say it (gitignore(5)): lines of patterns, the last that fits decides. Pure but for
+//! The files that git ignores by `.gitignore` files (gitignore(5)): lines of patterns; the last match decides. Pure but for
 //! reading the files. Deliberately absent: the user's global excludes file, which git's configuration names.
 
 use std::fs::File;
@@ -12,11 +12,11 @@ const MAX_FILE: u64 = 64 << 10;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ignored {
     /// Directories with their patterns, the outermost first.
-    levels: Vec<(PathBuf, Vec<Pattern>)>,
+    levels: Vec<(PathBuf, Vec<IgnorePattern>)>,
 }
 
 #[derive(Clone, Debug)]
-struct Pattern {
+struct IgnorePattern {
     /// The pattern's parts between slashes.
     parts: Vec<String>,
     /// Whether it takes back what one before it ignores.
@@ -61,7 +61,8 @@ impl Ignored {
             let Ok(below) = path.strip_prefix(level) else { continue };
             let parts: Vec<_> = below.components().map(|part| part.as_os_str().to_string_lossy()).collect();
             let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
-            let fits = |pattern: &&Pattern| (is_directory || !pattern.directory) && path_fits(&pattern.parts, &parts);
+            let fits =
+                |pattern: &&IgnorePattern| (is_directory || !pattern.directory) && path_fits(&pattern.parts, &parts);
             if let Some(pattern) = patterns.iter().rev().find(fits) {
                 return !pattern.negated;
             }
@@ -71,7 +72,7 @@ impl Ignored {
 }
 
 /// The pattern of a line; none of an empty one or a comment.
-fn pattern(line: &str) -> Option<Pattern> {
+fn pattern(line: &str) -> Option<IgnorePattern> {
     let mut line = line.strip_suffix('\r').unwrap_or(line);
     while let Some(shorter) = line.strip_suffix(' ').filter(|shorter| !shorter.ends_with('\\')) {
         line = shorter;
@@ -89,7 +90,7 @@ fn pattern(line: &str) -> Option<Pattern> {
         Some(_) if parts.len() == 1 => parts.insert(0, "**".to_owned()),
         Some(_) => {}
     }
-    Some(Pattern { parts, negated, directory })
+    Some(IgnorePattern { parts, negated, directory })
 }
 
 /// Whether a path fits; `**` matches any number of directories; at the end it needs at least one name.

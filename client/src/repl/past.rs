@@ -1,4 +1,4 @@
-//! What happened before in a session that is entered: read from its log, told in a screenful.
+//! The past of a session that is entered: read from its log, shown in a screenful.
 //!
 //! It is read over a connection of its own, so that nothing of it is left on the one that shows the session. Of a long log only
 //! what is new and the last turn are read.

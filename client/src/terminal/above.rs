@@ -1,4 +1,4 @@
-//! What is drawn above an open prompt: whole lines, once, and below them rows that are redrawn (the
+//! The area above an open prompt: whole lines, drawn once, and below them rows that are redrawn (the
 //! unfinished line of the model, a running command's last lines, the status).
 //!
 //! Everything here is drawn together with the prompt by the thread that reads it; other threads only

@@ -94,7 +94,7 @@ pub(crate) fn run(command: &str, directory: &Path) -> io::Result<(String, ExitSt
         let mut raw = before.clone();
         raw.make_raw();
         tcsetattr(stdin, OptionalActions::Now, &raw)?;
-        let mut kept = Kept::default();
+        let mut kept = CapturedOutput::default();
         let copied = copy(&master, &ended, &mut kept);
         tcsetattr(stdin, OptionalActions::Drain, &before)?;
         copied?;
@@ -120,7 +120,7 @@ fn resize(master: &OwnedFd) {
 
 /// Copies between the two terminals until the command has ended and everything of it is shown, or [`MAX_AFTER`] bytes more. Never
 /// waits until the command takes keys: those that it does not take stay with the user's terminal.
-fn copy(master: &OwnedFd, ended: &OwnedFd, kept: &mut Kept) -> io::Result<()> {
+fn copy(master: &OwnedFd, ended: &OwnedFd, kept: &mut CapturedOutput) -> io::Result<()> {
     let mut terminal = File::from(master.try_clone()?);
     fcntl_setfl(master, fcntl_getfl(master)? | OFlags::NONBLOCK)?;
     let (mut stdin_open, mut bytes) = (true, [0; CHUNK]);
@@ -183,14 +183,14 @@ fn copy(master: &OwnedFd, ended: &OwnedFd, kept: &mut Kept) -> io::Result<()> {
 
 /// The beginning and the end of what a command wrote.
 #[derive(Debug, Default)]
-struct Kept {
+struct CapturedOutput {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     left_out: usize,
     last: Option<u8>,
 }
 
-impl Kept {
+impl CapturedOutput {
     fn push(&mut self, bytes: &[u8]) {
         let (head, rest) = bytes.split_at(bytes.len().min(KEPT.saturating_sub(self.head.len())));
         self.head.extend(head);
@@ -254,14 +254,14 @@ mod tests {
 
     #[test]
     fn of_a_long_output_the_beginning_and_the_end_are_kept() {
-        let mut kept = Kept::default();
+        let mut kept = CapturedOutput::default();
         kept.push(b"first\n");
         (0..1000).for_each(|_| kept.push(&[b'x'; 99]));
         kept.push(b"\nlast\n");
         let text = kept.text();
         assert!(text.starts_with("first\nxxx") && text.ends_with("xxx\nlast\n"));
         assert!(text.contains(&format!("\n[{} bytes left out]\n", 6 + 99_000 + 6 - 2 * KEPT)));
-        let mut short = Kept::default();
+        let mut short = CapturedOutput::default();
         short.push("grün\n".as_bytes());
         assert_eq!(short.text(), "grün\n");
     }

@@ -26,7 +26,7 @@ use found::{Importable, MAX_FILE};
 
 /// One thing to import.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Item {
+enum ImportItem {
     /// A server, by name, and its table of the configuration.
     Server(String, String),
     /// A rule, and its list.
@@ -35,7 +35,7 @@ enum Item {
     Files(ImportKind, String, Vec<(PathBuf, PathBuf)>),
 }
 
-impl Item {
+impl ImportItem {
     fn kind(&self) -> ImportKind {
         match self {
             Self::Server(..) => ImportKind::Servers,
@@ -86,23 +86,23 @@ impl Item {
 
 /// Everything that would be written.
 #[derive(Debug)]
-struct Plan {
+struct ImportPlan {
     /// The current text of the configuration; `digest` belongs to it.
     before: String,
     digest: String,
-    items: Vec<Item>,
+    items: Vec<ImportItem>,
     /// New things excluded by `--only` or `--skip`.
-    skipped: Vec<Item>,
+    skipped: Vec<ImportItem>,
     /// Things that exist already or are left out, with the reason.
     notes: Vec<(&'static str, String)>,
 }
 
-impl Plan {
+impl ImportPlan {
     /// The text of the configuration with the new servers.
     fn text(&self) -> String {
         let mut text = self.before.clone();
         for item in &self.items {
-            let Item::Server(_, table) = item else { continue };
+            let ImportItem::Server(_, table) = item else { continue };
             if !text.is_empty() && !text.ends_with('\n') {
                 text.push('\n');
             }
@@ -113,7 +113,8 @@ impl Plan {
 
     /// Moves things of other kinds to `skipped`.
     fn select(&mut self, only: &[ImportKind], skip: &[ImportKind]) {
-        let wanted = |item: &Item| (only.is_empty() || only.contains(&item.kind())) && !skip.contains(&item.kind());
+        let wanted =
+            |item: &ImportItem| (only.is_empty() || only.contains(&item.kind())) && !skip.contains(&item.kind());
         (self.items, self.skipped) = std::mem::take(&mut self.items).into_iter().partition(wanted);
     }
 }
@@ -178,7 +179,7 @@ fn name(program: Program) -> &'static str {
 }
 
 /// Asks what to import: all, nothing, or each thing.
-fn choose(client: &mut Client, items: Vec<Item>) -> Result<Vec<Item>, Failure> {
+fn choose(client: &mut Client, items: Vec<ImportItem>) -> Result<Vec<ImportItem>, Failure> {
     let mut asker = Asker::open(client)?;
     let (question, keys) = match items.as_slice() {
         [_] => ("import this? y/n ", "yYnN"),
@@ -208,7 +209,7 @@ fn choose(client: &mut Client, items: Vec<Item>) -> Result<Vec<Item>, Failure> {
 }
 
 /// Compares the findings with the configuration and its directory, and keeps what is new.
-fn plan(client: &mut Client, found: Importable) -> Result<Plan, Failure> {
+fn plan(client: &mut Client, found: Importable) -> Result<ImportPlan, Failure> {
     let before = client.call(&ConfigGet(Get { text: true }))?;
     if let Some(error) = before.error {
         return Err(Failure::new(Exit::FAILED, error).hint("correct the configuration first"));
@@ -217,7 +218,7 @@ fn plan(client: &mut Client, found: Importable) -> Result<Plan, Failure> {
     let settings = before.settings.unwrap_or_default();
     let there = |path: &str| settings.pointer(path).cloned().unwrap_or_default();
     let mut notes: Vec<(&'static str, String)> = found.left_out.into_iter().map(|text| ("left out", text)).collect();
-    let mut items: Vec<Item> = Vec::new();
+    let mut items: Vec<ImportItem> = Vec::new();
     for (name, server) in &found.servers {
         match there("/mcp").get(name) {
             Some(known) if server.is_same_as(known) => {
@@ -230,12 +231,12 @@ fn plan(client: &mut Client, found: Importable) -> Result<Plan, Failure> {
             }
             None => {}
         }
-        items.push(Item::Server(name.clone(), server.toml(name)));
+        items.push(ImportItem::Server(name.clone(), server.toml(name)));
     }
     for (kind, rule) in found.rules {
         let known = there(&format!("/permissions/{kind}"));
         let is_there = known.as_array().is_some_and(|known| known.iter().any(|it| it == rule.as_str()));
-        let item = Item::Rule(kind, rule.clone());
+        let item = ImportItem::Rule(kind, rule.clone());
         if is_there {
             notes.push(("exists already", format!("{kind} {rule}")));
         } else if !items.contains(&item) {
@@ -258,19 +259,21 @@ fn plan(client: &mut Client, found: Importable) -> Result<Plan, Failure> {
             Err(_) => {
                 taken.push(to.clone());
                 let of_skill = items.iter_mut().find_map(|item| match item {
-                    Item::Files(ImportKind::Skills, skill, files) if kind == ImportKind::Skills && *skill == name => {
+                    ImportItem::Files(ImportKind::Skills, skill, files)
+                        if kind == ImportKind::Skills && *skill == name =>
+                    {
                         Some(files)
                     }
                     _ => None,
                 });
                 match of_skill {
                     Some(files) => files.push((from, to)),
-                    None => items.push(Item::Files(kind, name, vec![(from, to)])),
+                    None => items.push(ImportItem::Files(kind, name, vec![(from, to)])),
                 }
             }
         }
     }
-    Ok(Plan { before: text.text, digest: text.digest, items, skipped: Vec::new(), notes })
+    Ok(ImportPlan { before: text.text, digest: text.digest, items, skipped: Vec::new(), notes })
 }
 
 /// The kind and name of the thing that a file belongs to, from its path below the configuration directory.
@@ -292,7 +295,7 @@ fn is_same(one: &Path, two: &Path) -> bool {
 }
 
 /// Shows in full what would be imported, and what would not.
-fn show(plan: &Plan, json: bool) -> Result<(), Failure> {
+fn show(plan: &ImportPlan, json: bool) -> Result<(), Failure> {
     let mut terminal = Terminal::new();
     if json {
         let new = plan.items.iter().map(|item| item.json("new"));
@@ -304,7 +307,7 @@ fn show(plan: &Plan, json: bool) -> Result<(), Failure> {
         }
         return Ok(());
     }
-    for line in plan.items.iter().flat_map(Item::lines) {
+    for line in plan.items.iter().flat_map(ImportItem::lines) {
         terminal.line(&format!("+ {line}"))?;
     }
     for item in &plan.skipped {
@@ -317,7 +320,7 @@ fn show(plan: &Plan, json: bool) -> Result<(), Failure> {
 }
 
 /// Writes everything in the plan.
-fn take(client: &mut Client, plan: Plan, json: bool) -> Result<Exit, Failure> {
+fn take(client: &mut Client, plan: ImportPlan, json: bool) -> Result<Exit, Failure> {
     let mut terminal = Terminal::new();
     let (mut imported, mut failed) = (0, 0);
     if plan.items.iter().any(|item| item.kind() == ImportKind::Servers) {
@@ -326,9 +329,9 @@ fn take(client: &mut Client, plan: Plan, json: bool) -> Result<Exit, Failure> {
     let mut has_agents = false;
     for item in plan.items {
         let done = match &item {
-            Item::Server(..) => Ok(()),
-            Item::Rule(list, rule) => add_rule(client, list, rule),
-            Item::Files(.., files) => files.iter().try_for_each(|(from, to)| {
+            ImportItem::Server(..) => Ok(()),
+            ImportItem::Rule(list, rule) => add_rule(client, list, rule),
+            ImportItem::Files(.., files) => files.iter().try_for_each(|(from, to)| {
                 copy(from, to).map_err(|error| format!("{}: {error}", clean_line(&from.display().to_string())))
             }),
         };
@@ -387,20 +390,20 @@ mod tests {
             let (kind, name) = kind_and_name(Path::new(to[0]));
             assert!(to.iter().all(|to| kind_and_name(Path::new(to)) == (kind, name.clone())));
             let file = |to: &&str| (PathBuf::from("/from"), Path::new("/skills/c").join(to));
-            Item::Files(kind, name, to.iter().map(file).collect())
+            ImportItem::Files(kind, name, to.iter().map(file).collect())
         };
         let items = [
-            Item::Server("docs".to_owned(), "[mcp.\"docs\"]\n".to_owned()),
-            Item::Rule("allow", "bash(ls)".to_owned()),
+            ImportItem::Server("docs".to_owned(), "[mcp.\"docs\"]\n".to_owned()),
+            ImportItem::Rule("allow", "bash(ls)".to_owned()),
             files(&["agents/reviewer.md"]),
             files(&["skills/notes/SKILL.md", "skills/notes/x/run.sh"]),
             files(&["AGENTS.md"]),
         ];
         let check = |only: &[ImportKind], skip: &[ImportKind], expect: &[&str]| {
             let (before, digest) = ("x = 1".to_owned(), String::new());
-            let mut plan = Plan { before, digest, items: items.to_vec(), skipped: Vec::new(), notes: Vec::new() };
+            let mut plan = ImportPlan { before, digest, items: items.to_vec(), skipped: Vec::new(), notes: Vec::new() };
             plan.select(only, skip);
-            assert_eq!(plan.items.iter().map(Item::name).collect::<Vec<_>>(), expect);
+            assert_eq!(plan.items.iter().map(ImportItem::name).collect::<Vec<_>>(), expect);
             assert_eq!(plan.items.len() + plan.skipped.len(), items.len());
             // Only the selected servers are added to the configuration.
             assert_eq!(plan.text().contains("docs"), plan.items.iter().any(|item| item.kind() == ImportKind::Servers));

@@ -90,7 +90,7 @@ struct Answering {
 
 /// A session as agents see it.
 #[derive(Serialize)]
-struct Row<'a> {
+struct SessionRow<'a> {
     session: &'a SessionId,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
@@ -103,7 +103,7 @@ struct Row<'a> {
     questions: usize,
 }
 
-impl<'a> From<&'a Info> for Row<'a> {
+impl<'a> From<&'a Info> for SessionRow<'a> {
     fn from(info: &'a Info) -> Self {
         Self {
             session: &info.session,
@@ -170,7 +170,7 @@ impl Server {
             "session_list" => {
                 let Listing { directory, limit } = read_arguments(arguments)?;
                 let limit = limit.unwrap_or(ROWS[0]).min(ROWS[1]);
-                json!({ "sessions": self.rows(directory, limit)?.iter().map(Row::from).collect::<Vec<_>>() })
+                json!({ "sessions": self.rows(directory, limit)?.iter().map(SessionRow::from).collect::<Vec<_>>() })
             }
             "session_cancel" => {
                 let SessionOnly { session } = read_arguments(arguments)?;

@@ -1,4 +1,4 @@
-//! What stands within a line of Markdown: emphasis, code, links, escapes. Pure.
+//! Inline Markdown: emphasis, code, links, escapes. Pure.
 //!
 //! A mark that opens something holds the text behind it back until the mark that closes it is there, the line ends, or the
 //! bound of its kind is reached; without its end it is text. So no mark is lost, and no text is held for long.
@@ -20,7 +20,7 @@ const LINK: Ink = Ink { underline: true, ..Ink::PLAIN };
 
 /// The beginning of a text, as far as it is decided.
 #[derive(Debug, PartialEq)]
-enum Token {
+enum InlineToken {
     /// More has to come.
     More,
     /// This many bytes are text.
@@ -71,7 +71,7 @@ impl Inline {
     }
 }
 
-/// A whole text.
+/// Renders a text that no more text follows.
 pub(super) fn whole(text: &str, ink: Ink, put: &mut impl FnMut(char, Ink)) {
     walk(text, &mut None, true, ink, 0, put);
 }
@@ -87,31 +87,31 @@ fn walk<'a>(
 ) -> &'a str {
     let part = |text: &'a str, from: usize, to: usize| text.get(from..to).unwrap_or_default();
     while !text.is_empty() {
-        let found = if depth < MAX_DEPTH { scan(text, *before, ended) } else { Token::Text(text.len()) };
+        let found = if depth < MAX_DEPTH { scan(text, *before, ended) } else { InlineToken::Text(text.len()) };
         let mut say = |said: &str, ink: Ink| said.chars().for_each(|c| put(c, ink));
         let taken = match found {
-            Token::More => return text,
-            Token::Text(bytes) => {
+            InlineToken::More => return text,
+            InlineToken::Text(bytes) => {
                 say(part(text, 0, bytes), ink);
                 bytes
             }
-            Token::Escaped(bytes) => {
+            InlineToken::Escaped(bytes) => {
                 say(part(text, 1, bytes), ink);
                 bytes
             }
-            Token::Code(bytes, mark) => {
+            InlineToken::Code(bytes, mark) => {
                 let code = part(text, mark, bytes - mark);
                 // A blank on each side makes room for marks in the code.
                 let inner = code.strip_prefix(' ').and_then(|code| code.strip_suffix(' '));
                 say(inner.filter(|inner| inner.contains('`')).unwrap_or(code), ink.and(CODE));
                 bytes
             }
-            Token::Emphasis(bytes, mark, emphasis) => {
+            InlineToken::Emphasis(bytes, mark, emphasis) => {
                 let inner = part(text, mark, bytes - mark);
                 walk(inner, &mut None, true, ink.and(emphasis), depth + 1, put);
                 bytes
             }
-            Token::Link(bytes, (from, to), (start, end)) => {
+            InlineToken::Link(bytes, (from, to), (start, end)) => {
                 let (label, address) = (part(text, from, to), part(text, start, end));
                 if label == address || label.is_empty() {
                     say(address, ink.and(LINK));
@@ -132,9 +132,9 @@ fn walk<'a>(
 }
 
 /// Scans the start of `text`, given the character before it. The answer for a text is that for each longer one, unless it
-/// is [`Token::More`].
-fn scan(text: &str, before: Option<char>, ended: bool) -> Token {
-    let Some(first) = text.chars().next() else { return Token::More };
+/// is [`InlineToken::More`].
+fn scan(text: &str, before: Option<char>, ended: bool) -> InlineToken {
+    let Some(first) = text.chars().next() else { return InlineToken::More };
     let limit = if matches!(first, '[' | '!' | '<') { MAX_LINK } else { MAX_SPAN };
     let found = match first {
         '\\' => escape(text),
@@ -142,16 +142,16 @@ fn scan(text: &str, before: Option<char>, ended: bool) -> Token {
         '*' | '_' | '~' => emphasis(text, first, before, ended),
         '[' => link(text, 0),
         '!' => match text.as_bytes().get(1) {
-            None => Token::More,
+            None => InlineToken::More,
             Some(b'[') => link(text, 1),
-            Some(_) => Token::Text(1),
+            Some(_) => InlineToken::Text(1),
         },
         '<' => address(text),
-        _ => return Token::Text(text.find(is_special).unwrap_or(text.len())),
+        _ => return InlineToken::Text(text.find(is_special).unwrap_or(text.len())),
     };
     match found {
         // What opens nothing, or does not end.
-        Token::More if ended || text.len() > limit => Token::Text(run(text, first).max(1)),
+        InlineToken::More if ended || text.len() > limit => InlineToken::Text(run(text, first).max(1)),
         found => found,
     }
 }
@@ -161,15 +161,15 @@ fn run(text: &str, mark: char) -> usize {
     text.len() - text.trim_start_matches(mark).len()
 }
 
-fn escape(text: &str) -> Token {
+fn escape(text: &str) -> InlineToken {
     match text.as_bytes().get(1) {
-        None => Token::More,
-        Some(byte) if byte.is_ascii_punctuation() => Token::Escaped(2),
-        Some(_) => Token::Text(1),
+        None => InlineToken::More,
+        Some(byte) if byte.is_ascii_punctuation() => InlineToken::Escaped(2),
+        Some(_) => InlineToken::Text(1),
     }
 }
 
-fn code(text: &str, ended: bool) -> Token {
+fn code(text: &str, ended: bool) -> InlineToken {
     let mark = run(text, '`');
     let mut at = mark;
     while let Some(next) = text.get(at..).and_then(|rest| rest.find('`')) {
@@ -177,20 +177,20 @@ fn code(text: &str, ended: bool) -> Token {
         let length = run(text.get(at..).unwrap_or_default(), '`');
         // A run at the end may become longer.
         if !ended && at + length == text.len() {
-            return Token::More;
+            return InlineToken::More;
         }
         if length == mark {
-            return Token::Code(at + length, mark);
+            return InlineToken::Code(at + length, mark);
         }
         at += length;
     }
-    Token::More
+    InlineToken::More
 }
 
-fn emphasis(text: &str, mark: char, before: Option<char>, ended: bool) -> Token {
+fn emphasis(text: &str, mark: char, before: Option<char>, ended: bool) -> InlineToken {
     let length = run(text, mark);
     let Some(next) = text.get(length..).and_then(|rest| rest.chars().next()) else {
-        return if ended { Token::Text(length) } else { Token::More };
+        return if ended { InlineToken::Text(length) } else { InlineToken::More };
     };
     let inside_word = mark == '_' && before.is_some_and(char::is_alphanumeric);
     // As CommonMark has it: a mark before punctuation opens only after a blank or punctuation.
@@ -199,14 +199,14 @@ fn emphasis(text: &str, mark: char, before: Option<char>, ended: bool) -> Token 
         && (!punctuation(next) || before.is_none_or(|c| c.is_whitespace() || punctuation(c)) || next == '`');
     let ink = match (mark, length) {
         ('~', 2) => Ink { strike: true, ..Ink::PLAIN },
-        ('~', _) => return Token::Text(length),
+        ('~', _) => return InlineToken::Text(length),
         (_, 1) => Ink { italic: true, ..Ink::PLAIN },
         (_, 2) => Ink::BOLD,
         (_, 3) => Ink { italic: true, ..Ink::BOLD },
-        _ => return Token::Text(length),
+        _ => return InlineToken::Text(length),
     };
     if inside_word || !opens {
-        return Token::Text(length);
+        return InlineToken::Text(length);
     }
     let (mut at, mut last) = (length, mark);
     while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
@@ -218,7 +218,7 @@ fn emphasis(text: &str, mark: char, before: Option<char>, ended: bool) -> Token 
         }
         if c == '`' {
             match code(rest, ended) {
-                Token::Code(bytes, _) => at += bytes,
+                InlineToken::Code(bytes, _) => at += bytes,
                 _ => at += run(rest, '`'),
             }
             last = '`';
@@ -231,20 +231,20 @@ fn emphasis(text: &str, mark: char, before: Option<char>, ended: bool) -> Token 
         let here = run(rest, mark);
         let after = rest.get(here..).and_then(|rest| rest.chars().next());
         if after.is_none() && !ended {
-            return Token::More;
+            return InlineToken::More;
         }
         let word_goes_on = mark == '_' && after.is_some_and(char::is_alphanumeric);
         let closes = !last.is_whitespace() && !word_goes_on && (here == length || (here == 3 && length < 3));
         if closes {
-            return Token::Emphasis(at + here, length, ink);
+            return InlineToken::Emphasis(at + here, length, ink);
         }
         (at, last) = (at + here, mark);
     }
-    Token::More
+    InlineToken::More
 }
 
 /// `[text](address)`, after so many bytes of a mark.
-fn link(text: &str, mark: usize) -> Token {
+fn link(text: &str, mark: usize) -> InlineToken {
     let bytes = text.as_bytes();
     let (mut depth, mut escaped) = (0usize, false);
     let mut close = None;
@@ -263,11 +263,11 @@ fn link(text: &str, mark: usize) -> Token {
             _ => {}
         }
     }
-    let Some(close) = close else { return Token::More };
+    let Some(close) = close else { return InlineToken::More };
     match bytes.get(close + 1) {
-        None => return Token::More,
+        None => return InlineToken::More,
         Some(b'(') => {}
-        Some(_) => return Token::Text(mark + 1),
+        Some(_) => return InlineToken::Text(mark + 1),
     }
     let (start, mut depth) = (close + 2, 0usize);
     for (at, byte) in bytes.iter().enumerate().skip(start) {
@@ -277,28 +277,28 @@ fn link(text: &str, mark: usize) -> Token {
                 let inner = text.get(start..at).unwrap_or_default();
                 // A title behind the address is left out.
                 let address = inner.split([' ', '\t']).next().unwrap_or_default().len();
-                return Token::Link(at + 1, (mark + 1, close), (start, start + address));
+                return InlineToken::Link(at + 1, (mark + 1, close), (start, start + address));
             }
             b')' => depth -= 1,
             _ => {}
         }
     }
-    Token::More
+    InlineToken::More
 }
 
 /// `<https://…>`.
-fn address(text: &str) -> Token {
+fn address(text: &str) -> InlineToken {
     const SCHEMES: [&str; 3] = ["https://", "http://", "mailto:"];
     let inner = text.get(1..).unwrap_or_default();
     if inner.starts_with(char::is_whitespace)
         || !SCHEMES.iter().any(|scheme| scheme.starts_with(inner) || inner.starts_with(scheme))
     {
-        return Token::Text(1);
+        return InlineToken::Text(1);
     }
     match inner.find(['>', ' ', '\t', '<']) {
-        None => Token::More,
-        Some(end) if inner.as_bytes().get(end) == Some(&b'>') => Token::Link(end + 2, (1, end + 1), (1, end + 1)),
-        Some(_) => Token::Text(1),
+        None => InlineToken::More,
+        Some(end) if inner.as_bytes().get(end) == Some(&b'>') => InlineToken::Link(end + 2, (1, end + 1), (1, end + 1)),
+        Some(_) => InlineToken::Text(1),
     }
 }
 

@@ -515,7 +515,9 @@ impl Prose {
                 continue;
             }
             self.begin(quotes, hang);
-            line.into_iter().for_each(|(c, ink)| self.rows.put(c, ink));
+            for (c, ink) in line {
+                self.rows.put(c, ink);
+            }
             self.rows.end_line();
         }
         self.table = Some(table);

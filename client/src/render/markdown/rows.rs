@@ -290,7 +290,7 @@ impl Rows {
         }
     }
 
-    /// Ends the line.
+    /// Writes the rows of the current line that are left.
     pub(super) fn end_line(&mut self) {
         self.place();
         if self.first.as_ref().is_some_and(|first| first.drawn.iter().any(|(text, _)| !text.trim().is_empty())) {

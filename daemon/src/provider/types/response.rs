@@ -34,7 +34,7 @@ pub enum StreamEvent {
     Hosted {
         /// Index in [`Response::content`].
         block: u32,
-        /// The tool.
+        /// A web search, or code in a sandbox of the provider.
         tool: HostedTool,
         /// Whether it is a call, or what came of it.
         part: HostedPart,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use linger_protocol::mcp::SessionServer;
 use linger_protocol::permission::Mode;
+use linger_protocol::session::PrefixFingerprint;
 use linger_protocol::variable::MAX_VALUE;
 
 use super::*;
@@ -199,20 +200,7 @@ impl Actor {
         let waits_otherwise = fallback.is_some();
         let outcome = self.remember(key, &());
         let idle = self.idle_effort(&set, model.as_ref()).map(|text| Draft::new(idle_effort(text)));
-        let (model, setup) = model
-            .map(|resolved| {
-                (
-                    resolved.origin.clone(),
-                    self.env.toolbox.setup(
-                        &resolved,
-                        self.workspace.rules_root(),
-                        &self.id,
-                        now.as_deref(),
-                        self.offered(),
-                    ),
-                )
-            })
-            .unzip();
+        let (model, setup) = model.map(|model| (model.origin.clone(), self.setup(&model, now.as_deref()))).unzip();
         let warning = model.as_deref().and_then(|model| self.env.providers.warning(model));
         let warning = warning.map(|warning| Draft::new(unknown_model(&warning)));
         let changed = EventBody::SessionChanged(SessionChanged {
@@ -255,6 +243,11 @@ impl Actor {
     /// The traits on which optional tools depend: skills, notes, and whether it may delegate.
     pub(super) fn offered(&self) -> SessionTraits<'static> {
         self.env.toolbox.offered(self.state.has_skills(), self.state.task.depth())
+    }
+
+    /// The prefix fingerprint of requests to this model with `only` these tools.
+    pub(super) fn setup(&self, resolved: &Resolved, only: Option<&[String]>) -> PrefixFingerprint {
+        self.env.toolbox.setup(resolved, self.workspace.rules_root(), &self.id, only, self.offered())
     }
 
     /// Configures the MCP servers that a client brought.

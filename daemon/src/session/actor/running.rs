@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A running turn.
+/// A turn whose task runs, as its actor holds it.
 pub(super) struct RunningTurn {
     task: JoinHandle<()>,
     messages: mpsc::UnboundedReceiver<Box<TurnMessage>>,

@@ -12,7 +12,7 @@ use crate::store::Store;
 pub(super) struct Writes {
     /// Outcomes that may not be committed yet.
     remembered: Vec<Outcome>,
-    /// The wait after the last failed write, and the time when writing result again.
+    /// The wait after the last failed write, and the time when writing worked again.
     last_resync: Option<(Duration, Instant)>,
     /// A cancelled turn whose end could not be written yet; it does not run.
     cancelled: Option<Cancelled>,
@@ -299,7 +299,7 @@ impl Actor {
         let phase = std::mem::replace(&mut self.phase, Phase::Idle);
         self.record_merge_again();
         if let Phase::Failed(_, _, Some(mut git)) = phase {
-            // Git is done: a channel that has nothing belongs to a task that has panicked, which `record_git` says.
+            // Git is done: an empty channel means that its task has panicked, which `record_git` reports.
             let result = git.try_next();
             self.phase = Phase::Git(git);
             self.record_git(result);

@@ -1,4 +1,4 @@
-//! The life of turns: started, answer_circles, stopped, closed.
+//! The life of turns: started, steered, stopped, closed.
 
 use linger_protocol::event::{Asks, TurnFinished};
 use linger_protocol::message::text_of;
@@ -92,13 +92,7 @@ impl Actor {
     /// Another model stands in for the session's own until the next turn.
     pub(super) fn fall_back(&mut self, resolved: &Resolved, why: &str) {
         let own = self.state.settings.outage.own_model.clone().unwrap_or_else(|| self.state.settings.model.clone());
-        let setup = self.env.toolbox.setup(
-            resolved,
-            self.workspace.rules_root(),
-            &self.id,
-            self.state.settings.tools.as_deref(),
-            self.offered(),
-        );
+        let setup = self.setup(resolved, self.state.settings.tools.as_deref());
         let text = format!("{why}; the turn continues with {}", resolved.origin);
         let changed = EventBody::model_changed(resolved.origin.clone(), setup, Some(own));
         let drafts = [notice(Level::Warning, NoticeCode::Fallback, &text), changed].map(|body| self.in_turn(body));
@@ -108,13 +102,7 @@ impl Actor {
     /// The change back to the session's own model, if another one stands in for it and its provider is still configured.
     fn own_model(&self) -> Option<EventBody> {
         let resolved = self.env.providers.model(Some(self.state.settings.outage.own_model.as_ref()?)).ok()?;
-        let setup = self.env.toolbox.setup(
-            &resolved,
-            self.workspace.rules_root(),
-            &self.id,
-            self.state.settings.tools.as_deref(),
-            self.offered(),
-        );
+        let setup = self.setup(&resolved, self.state.settings.tools.as_deref());
         Some(EventBody::model_changed(resolved.origin, setup, None))
     }
 

@@ -104,8 +104,7 @@ impl Actor {
 
     fn undone(&mut self, body: EventBody, blobs: Vec<Held>, outcome: Option<Fold>) -> Committed {
         let draft = Draft { blobs, ..Draft::new(body) };
-        let committed = self.append_synced(vec![draft], outcome);
-        committed
+        self.append_synced(vec![draft], outcome)
     }
 
     /// Ends an undo that the end of the daemon, or a disk that did not answer, has interrupted.

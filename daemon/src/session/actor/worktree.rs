@@ -132,7 +132,7 @@ impl Actor {
         let task = task::spawn(async move {
             if let Err(result) = done.send(work.await) {
                 result
-                    .refuse(RpcError::new(Code::UnknownSession, format!("session {id} was removed while git result")));
+                    .refuse(RpcError::new(Code::UnknownSession, format!("session {id} was removed while git worked")));
             }
         });
         self.phase = Phase::Git(Box::new(GitPhase { task, result, behind }));
@@ -405,8 +405,7 @@ impl Actor {
     }
 
     fn record_worktree(&mut self, worktree: Worktree) -> Committed {
-        let committed = self.append_synced(vec![Draft::new(EventBody::WorktreeChanged(worktree))], None);
-        committed
+        self.append_synced(vec![Draft::new(EventBody::WorktreeChanged(worktree))], None)
     }
 
     fn is_busy(&self) -> bool {

@@ -52,11 +52,7 @@ impl Runner {
                         "no checkpoint of {} was taken: {skip}; what the command changes cannot be undone",
                         root.display()
                     );
-                    self.emit.send(
-                        vec![EventBody::notice(Level::Warning, NoticeCode::NoCheckpoint, text)],
-                        false,
-                        None,
-                    )?;
+                    self.emit.notice(Level::Warning, NoticeCode::NoCheckpoint, text)?;
                 }
                 Ok(None)
             }

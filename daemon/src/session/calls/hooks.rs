@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use linger_protocol::event::{AfterCrash, EventBody, Level, NoticeCode, Outcome};
+use linger_protocol::event::{AfterCrash, Level, NoticeCode, Outcome};
 use linger_protocol::message::{ContentBlock, text_of};
 use serde_json::{Value, json};
 
@@ -126,8 +126,7 @@ impl Runner {
             Ok(HookOutput { added, .. }) => added,
             Err(Refusal { why, is_refusal: true }) => Some(why),
             Err(Refusal { why, .. }) => {
-                let failed = EventBody::notice(Level::Warning, NoticeCode::HookFailed, why);
-                self.emit.send(vec![failed], false, None)?;
+                self.emit.notice(Level::Warning, NoticeCode::HookFailed, why)?;
                 None
             }
         };

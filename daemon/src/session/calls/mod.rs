@@ -350,7 +350,7 @@ impl Runner {
                 return self.refuse(checked.id, &checked.tool, outcome, reason);
             }
         }
-        // Until the result is recorded: a daemon that is warned_no_checkpoints to stop waits for it, and then no other begins.
+        // Until the result is recorded: a daemon that is told to stop waits for it, and then no other begins.
         // What is joined needs no waiting for.
         let _running = match checked.effects.after_crash {
             AfterCrash::Join => None,

@@ -27,7 +27,7 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::config::Policy;
 use crate::session::env::{Host, TurnServices};
 use crate::session::messages::{
-    Author, Child, ChildSettings, Command, Emitter, KeyedReply, PromptRequest, Reply, TurnMessage,
+    Author, Child, ChildSettings, Command, Emitter, KeyedReply, PromptRequest, Reply, TurnEnded, TurnMessage,
 };
 use crate::store::Store;
 use crate::store::idempotency::Key;
@@ -114,10 +114,8 @@ impl Delegation {
 
     /// Asks the actor for the settings of a call's child, or for the child that the call has already.
     async fn basis(&self, call: &CallId, background: bool) -> Result<ChildSettings, String> {
-        let (reply, answer) = oneshot::channel();
-        let asked = TurnMessage::Delegate(call.clone(), background, reply);
-        self.emit.tell(asked).map_err(|_| ENDED.to_owned())?;
-        answer.await.map_err(|_| ENDED.to_owned())?
+        let settings = self.emit.ask(|reply| TurnMessage::Delegate(call.clone(), background, reply)).await;
+        settings.map_err(|TurnEnded| ENDED.to_owned())?
     }
 
     /// Makes the child, and records that before it has a task: one whose parent does not know of it does nothing.
@@ -151,9 +149,8 @@ impl Delegation {
 
     /// Records how a child gets on; whether the budget of the session is spent.
     async fn tell(&self, update: ChildUpdate) -> Result<bool, String> {
-        let (reply, answer) = oneshot::channel();
-        self.emit.tell(TurnMessage::Child(Box::new(update), reply)).map_err(|_| ENDED.to_owned())?;
-        answer.await.map_err(|_| ENDED.to_owned())
+        let is_spent = self.emit.ask(|reply| TurnMessage::Child(Box::new(update), reply)).await;
+        is_spent.map_err(|TurnEnded| ENDED.to_owned())
     }
 }
 

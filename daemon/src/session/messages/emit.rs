@@ -52,22 +52,22 @@ impl Emitter {
 
     /// Emits events and waits until they are on disk.
     pub async fn synced(&self, bodies: Vec<EventBody>) -> Result<(), TurnEnded> {
-        let (done, committed) = oneshot::channel();
-        self.send(bodies, true, Some(done))?;
-        settled(committed).await
+        self.send_and_wait(bodies, true).await
     }
 
     /// Waits until everything that was emitted is committed.
     pub(in crate::session) async fn committed(&self) -> Result<(), TurnEnded> {
-        let (done, committed) = oneshot::channel();
-        self.send(Vec::new(), false, Some(done))?;
-        settled(committed).await
+        self.send_and_wait(Vec::new(), false).await
     }
 
     /// Emits an event and waits until it is committed, and everything before it.
     pub(in crate::session) async fn committed_event(&self, body: EventBody) -> Result<(), TurnEnded> {
+        self.send_and_wait(vec![body], false).await
+    }
+
+    async fn send_and_wait(&self, bodies: Vec<EventBody>, sync: bool) -> Result<(), TurnEnded> {
         let (done, committed) = oneshot::channel();
-        self.send(vec![body], false, Some(done))?;
+        self.send(bodies, sync, Some(done))?;
         settled(committed).await
     }
 
@@ -100,9 +100,7 @@ impl Emitter {
         body: EventBody,
         done: Option<oneshot::Sender<Result<(), StoreError>>>,
     ) -> Result<(MessageId, Vec<ContentBlock>), TurnEnded> {
-        let (reply, named) = oneshot::channel();
-        self.tell(TurnMessage::Message(Box::new(body), reply, done))?;
-        named.await.map_err(|_| TurnEnded)
+        self.ask(|reply| TurnMessage::Message(Box::new(body), reply, done)).await
     }
 
     /// Turns the shown text of a failed attempt of `model` into a message; returns its id.
@@ -111,9 +109,7 @@ impl Emitter {
         model: String,
         times: Option<Times>,
     ) -> Result<MessageId, TurnEnded> {
-        let (reply, named) = oneshot::channel();
-        self.tell(TurnMessage::Interrupted(model, times, reply))?;
-        named.await.map_err(|_| TurnEnded)
+        self.ask(|reply| TurnMessage::Interrupted(model, times, reply)).await
     }
 
     /// Emits new text of streams, and waits until it is committed. Text that arrives meanwhile waits at its source, so that each of
@@ -126,30 +122,22 @@ impl Emitter {
 
     /// The `provider/model` that the session has now, and what stands before the conversation in its requests.
     pub(in crate::session) async fn model(&self) -> Result<(String, Option<PrefixFingerprint>), TurnEnded> {
-        let (reply, answer) = oneshot::channel();
-        self.tell(TurnMessage::Model(reply))?;
-        answer.await.map_err(|_| TurnEnded)
+        self.ask(TurnMessage::Model).await
     }
 
     /// The check of the turn, if it has one; announces it if the latest answer has none yet.
     pub(in crate::session) async fn check(&self) -> Result<Option<UntilState>, TurnEnded> {
-        let (reply, answer) = oneshot::channel();
-        self.tell(TurnMessage::Check(reply))?;
-        answer.await.map_err(|_| TurnEnded)
+        self.ask(TurnMessage::Check).await
     }
 
     /// The command lines of the prompt's command; announces the next one if none is under way.
     pub(in crate::session) async fn runs(&self) -> Result<Vec<Run>, TurnEnded> {
-        let (reply, answer) = oneshot::channel();
-        self.tell(TurnMessage::Runs(reply))?;
-        answer.await.map_err(|_| TurnEnded)
+        self.ask(TurnMessage::Runs).await
     }
 
     /// Between two steps, or at the end of the turn; see [`TurnMessage::Boundary`].
     pub(in crate::session) async fn boundary(&self, ending: Option<TurnEnding>) -> Result<NextStep, TurnEnded> {
-        let (reply, answer) = oneshot::channel();
-        self.tell(TurnMessage::Boundary(ending.map(Box::new), reply))?;
-        answer.await.map_err(|_| TurnEnded)
+        self.ask(|reply| TurnMessage::Boundary(ending.map(Box::new), reply)).await
     }
 
     /// The function with which `call` asks a person. It keeps no turn alive: after the turn's end it fails.
@@ -180,6 +168,16 @@ impl Emitter {
     /// Waits until the actor has dropped the turn.
     pub(in crate::session) async fn closed(&self) {
         self.0.closed().await;
+    }
+
+    /// Sends the actor a message with a reply channel, and waits for the reply.
+    pub(in crate::session) async fn ask<T>(
+        &self,
+        message: impl FnOnce(oneshot::Sender<T>) -> TurnMessage,
+    ) -> Result<T, TurnEnded> {
+        let (reply, answer) = oneshot::channel();
+        self.tell(message(reply))?;
+        answer.await.map_err(|_| TurnEnded)
     }
 
     /// Tells the actor; if it has dropped the turn, the turn is over.

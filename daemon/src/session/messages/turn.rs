@@ -125,7 +125,7 @@ pub struct NextStep {
     pub setup: Option<PrefixFingerprint>,
     /// A requested compaction.
     pub compact: Option<CompactionRequest>,
-    /// The output schema.
+    /// The schema that the turn's answer must fit, if any.
     pub output_schema: Option<SchemaState>,
     /// The session's effort.
     pub thinking: Thinking,

@@ -46,7 +46,7 @@ const MAX_TEXT: usize = 256 << 10;
 /// The most searches that wait.
 const WAITING: usize = 64;
 
-/// A search.
+/// A search that waits for the task with the index.
 struct SearchRequest {
     query: String,
     among: Option<Vec<SessionId>>,

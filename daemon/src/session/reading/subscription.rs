@@ -67,13 +67,13 @@ enum ReadPhase {
 pub struct Shown {
     /// The position to continue from.
     pub cursor: Cursor,
-    /// The item.
+    /// Stored, or for this reader alone.
     pub what: ShownItem,
     /// Whether it is a question that had its answer, or was withdrawn, when the subscription began.
     pub answered: bool,
 }
 
-/// A shown item.
+/// A part of a session's log, as a reader gets it.
 #[derive(Clone, Debug)]
 pub enum ShownItem {
     /// An event, as it is stored.

@@ -13,7 +13,7 @@ use linger_protocol::permission::Mode;
 use linger_protocol::session::State as Doing;
 
 use super::reaction::Reaction;
-use super::{CallState, State, Turn};
+use super::{Background, CallState, State, Task, Turn};
 use crate::provider::retry;
 use crate::session::state::circles::CallFingerprint;
 
@@ -118,7 +118,7 @@ impl State {
         let compacts = self.queue.prompts.iter().any(|queued| queued.prompt == *prompt && queued.compact);
         let compacts = compacts.then(|| prompt.clone());
         *self.turn.edit() = Some(Turn::start(turn.cloned().unwrap_or_default(), prompt, compacts));
-        self.task.update(|task| task.start_turn());
+        self.task.update(Task::start_turn);
     }
 
     fn add_message(&mut self, message: &MessageAdded) {
@@ -143,7 +143,7 @@ impl State {
             self.history.edit().plan_told = self.settings.mode == Mode::Plan;
         }
         if matches!(asks, Asks::Ended | Asks::Mode) {
-            self.background.update(|background| background.forget_ended());
+            self.background.update(Background::forget_ended);
             if !self.undo.news.is_empty() {
                 self.undo.edit().news.clear();
             }

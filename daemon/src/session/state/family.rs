@@ -79,7 +79,7 @@ impl<T: FamilyValue> Family<T> {
     }
 
     /// The text of its row if it was changed, or in any case with `all`; and the checksum.
-    pub(super) fn to_row(&mut self, all: bool) -> (Option<FamilyText>, u32) {
+    pub(super) fn take_row(&mut self, all: bool) -> (Option<FamilyText>, u32) {
         if let Some(sum) = self.sum.filter(|_| !all) {
             return (None, sum);
         }

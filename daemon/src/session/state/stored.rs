@@ -113,7 +113,7 @@ struct RowWriter {
 
 impl Visitor for RowWriter {
     fn visit<T: FamilyValue>(&mut self, name: &'static str, family: &mut Family<T>) {
-        let (text, sum) = family.to_row(self.all);
+        let (text, sum) = family.take_row(self.all);
         self.sums.update(&sum.to_le_bytes());
         self.rows.extend(text.map(|text| (name, text)));
     }

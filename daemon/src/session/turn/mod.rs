@@ -115,7 +115,7 @@ pub struct Turn {
     /// The output schema of the answer.
     output_schema: Option<state::SchemaState>,
     instructions: Vec<Instruction>,
-    /// The digest of the skills that the model is warned_no_checkpoints of; absent without any.
+    /// The digest of the skills that the model is told of; absent without any.
     skills: Option<String>,
     /// How far the session is from one that a user started.
     depth: u32,

@@ -24,7 +24,7 @@ use crate::provider::{
 use crate::session::messages::{Fragment, TurnMessage};
 use crate::sys::task;
 
-/// A request.
+/// The input of one request, before the provider's format.
 pub(super) struct ModelRequest<'a> {
     pub(super) system: &'a str,
     pub(super) tools: &'a ToolSpecs,

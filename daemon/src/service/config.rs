@@ -222,7 +222,7 @@ const WAITS: &str = "the configuration was changed, and some of it waits until y
 
 /// The question about these changes. Only a list that is shown whole can be confirmed.
 fn ask(waiting: &Waiting) -> Question {
-    let lines = waiting.lines();
+    let lines = waiting.shown();
     let list: String = lines.iter().map(|line| format!("\n{line}")).collect();
     let mut options =
         vec![QuestionOption::new(CONFIRM, "put this into force"), QuestionOption::new(KEEP, "leave it out")];
@@ -278,7 +278,7 @@ pub async fn get(services: &Services, caller: &Caller, params: Get) -> Result<Co
     let waits = |waiting: Arc<Waiting>| Waits {
         digest: digest(&waiting),
         question: services.config_question.about(&waiting),
-        changes: waiting.lines(),
+        changes: waiting.shown(),
     };
     Ok(Configuration {
         file: services.places.config_file(),

@@ -50,7 +50,8 @@ fn show(args: &Json) -> Result<Exit, Failure> {
     lines.iter().try_for_each(|line| terminal.line(line))?;
     if let Some(waiting) = &waiting {
         terminal.line("# pending until you confirm it (`linger config confirm`):")?;
-        waiting.changes.iter().try_for_each(|line| terminal.line(&format!("#   {}", clean_exact(line))))?;
+        let lines = waiting.changes.iter().flat_map(|change| change.lines());
+        lines.into_iter().try_for_each(|line| terminal.line(&format!("#   {}", clean_exact(line))))?;
     }
     warnings.iter().try_for_each(|line| terminal.line(&format!("# warning: {}", clean_exact(line))))?;
     match error {
@@ -149,12 +150,13 @@ fn confirm(args: ConfigConfirmed) -> Result<Exit, Failure> {
         Some(_) => {}
         None if args.yes => {}
         None => {
-            list("these changes need your confirmation:", &changes)?;
+            let title = "these changes need your confirmation:";
             if !Capabilities::detect().can_ask() {
+                list(title, &changes)?;
                 let scripts = format!("--digest {digest} confirms exactly these changes, --yes all pending ones");
                 return Err(Failure::new(Exit::QUESTION, "there is no terminal to ask on").hint(scripts));
             }
-            if !ask(&mut client, "confirm? y/n ")? {
+            if !ask_about(&mut client, title, &changes, "confirm?")? {
                 Terminal::new().say("nothing was confirmed")?;
                 return Ok(Exit::CANCELLED);
             }
@@ -251,6 +253,38 @@ fn run_editor(file: &Path) -> Result<(), Failure> {
             let why = other.map_or_else(|error| error.to_string(), |status| status.to_string());
             Err(Failure::new(Exit::FAILED, format!("the editor `{editor}` failed: {why}"))
                 .hint("nothing was written; `EDITOR=nano linger config edit` uses another"))
+        }
+    }
+}
+
+/// Further lines of the changes that are shown at once; longer texts are shown by `v`.
+const SHOWN_AT_ONCE: usize = 20;
+
+/// Shows changes and asks about them. Of long texts that stand with a change only the number of lines is shown at first; nothing is
+/// confirmed before they were shown too.
+pub(super) fn ask_about(client: &mut Client, title: &str, changes: &[String], question: &str) -> Result<bool, Failure> {
+    let more: usize = changes.iter().map(|change| change.lines().count().saturating_sub(1)).sum();
+    if more <= SHOWN_AT_ONCE {
+        list(title, changes)?;
+        return ask(client, &format!("{question} y/n "));
+    }
+    let short = |change: &String| {
+        let (mut lines, count) = (change.lines(), change.lines().count());
+        let first = lines.next().unwrap_or_default().to_owned();
+        if count > 1 { format!("{first}\n    | … {} lines", count - 1) } else { first }
+    };
+    list(title, &changes.iter().map(short).collect::<Vec<_>>())?;
+    let mut asker = Asker::open(client)?;
+    let mut is_shown = false;
+    loop {
+        let keys = if is_shown { format!("{question} y/n ") } else { format!("{question} v shows the texts; y/n ") };
+        match asker.ask(client, &keys, "yYnNvV")? {
+            Some('v') => {
+                list(title, changes)?;
+                is_shown = true;
+            }
+            Some('y') if !is_shown => Terminal::new().say("press v to see the texts first")?,
+            pressed => return Ok(pressed == Some('y')),
         }
     }
 }

@@ -76,7 +76,11 @@ pub(super) fn run(kind: &MarkdownKind, files: Files) -> Result<Exit, Failure> {
         }
         Files::Show { name, json } => {
             let rows = (kind.call)(&mut client, List { text: true, ..here.clone() })?;
-            let has_file = rows.iter().any(|row| row.name == name);
+            // A model calls it by its whole name.
+            let is_file = |name: &str| rows.iter().any(|row| row.name == name);
+            let bare = name.strip_prefix("tool__").filter(|bare| kind.noun == TOOLS.noun && is_file(bare));
+            let name = bare.map_or(name.clone(), str::to_owned);
+            let has_file = is_file(&name);
             // Most tools have no file.
             if kind.noun == TOOLS.noun && !has_file && tools::show(&mut client, here.cwd, &name, json)? {
                 return Ok(Exit::GOOD);

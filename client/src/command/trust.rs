@@ -7,7 +7,7 @@ use linger_protocol::daemon::Empty;
 use linger_protocol::method::{TrustConfirm, TrustGet, TrustList, TrustRevoke};
 use linger_protocol::trust::{Confirm, Get, Revoke, Workspace};
 
-use super::config::{ask, done, list};
+use super::config::{ask_about, done, list};
 use super::output::{print_rows, print_value};
 use crate::arguments::Trust;
 use crate::connect::Client;
@@ -83,12 +83,13 @@ fn confirm(client: &mut Client, cwd: PathBuf, args: Trust) -> Result<Exit, Failu
         None if args.yes => {}
         None => {
             let root = clean_line(&workspace.to_string_lossy()).into_owned();
-            list(&format!("the files of {root} need your trust for this:"), &waiting.changes)?;
+            let title = format!("the files of {root} need your trust for this:");
             if !Capabilities::detect().can_ask() {
+                list(&title, &waiting.changes)?;
                 let scripts = format!("--digest {} trusts exactly this, --yes everything pending", waiting.digest);
                 return Err(Failure::new(Exit::QUESTION, "there is no terminal to ask on").hint(scripts));
             }
-            if !ask(client, "trust this? y/n ")? {
+            if !ask_about(client, &title, &waiting.changes, "trust this?")? {
                 Terminal::new().say("nothing was trusted")?;
                 return Ok(Exit::CANCELLED);
             }

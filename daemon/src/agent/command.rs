@@ -35,6 +35,21 @@ pub struct Command {
     pub body: String,
 }
 
+impl Command {
+    /// What it runs, for the person who trusts it.
+    pub(super) fn about(&self, name: &str) -> String {
+        let runs: Vec<String> = scripts(&self.body).iter().map(|line| format!("`{line}`")).collect();
+        let runs = if runs.is_empty() { "a prompt".to_owned() } else { format!("runs {}", runs.join(", ")) };
+        let part =
+            |what: &str, value: &Option<String>| value.iter().map(|it| format!("; {what} {it}")).collect::<String>();
+        format!(
+            "command `/{name}`: {runs}{}{}",
+            part("for the agent", &self.agent),
+            part("with the model", &self.model)
+        )
+    }
+}
+
 /// A piece of an expanded command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {

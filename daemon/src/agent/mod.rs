@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use linger_protocol::agent::{Item, Problem, Scope, SkillLimit, Status};
 use serde_json::{Map, Value};
 
-use crate::config::{ConfigStore, FILES, MCP_FILES, OwnFiles};
+use crate::config::{ConfigStore, FILES, MCP_FILES, OwnFiles, ShownFile};
 use crate::tool::program::Program;
 use crate::tool::set::Names;
 use crate::tool::{Workspace, text};
@@ -107,6 +107,8 @@ impl Library {
             }
             servers
         };
+        config.show_files(&config.own_files(), files.iter().filter_map(File::shown_of_own).collect());
+        config.show_files(&places.root, files.iter().filter_map(File::shown_of_workspace).collect());
         let own = files.iter().filter_map(|file| Some((file.own.clone()?, file.found.digest.clone())));
         let own = OwnFiles { files: own.collect(), servers: servers(false) };
         library.is_own_new = config.survey_own(own, kinds.len() == FileKind::ALL.len());
@@ -151,7 +153,7 @@ impl Library {
             status,
             hidden_by,
             problems: problems.clone(),
-            text: item.as_ref().map(|item| item.body().to_owned()),
+            text: item.as_ref().map(|item| item.text(&name)),
         };
         self.rows.push((kind, row));
         let Some(item) = item.filter(|_| status == Status::Active) else { return };
@@ -214,7 +216,7 @@ pub fn check(kind: FileKind, path: &Path, names: &Names, text: bool) -> Item {
     let found = find::at(kind, path);
     let Parsed { name, description, problems, item } = parse(kind, &found, names);
     let status = if item.is_some() { Status::Active } else { Status::Broken };
-    let text = item.as_ref().filter(|_| text).map(|item| item.body().to_owned());
+    let text = item.as_ref().filter(|_| text).map(|item| item.text(&name));
     Item { name, description, path: found.path, scope: Scope::Named, status, hidden_by: None, problems, text }
 }
 
@@ -253,6 +255,26 @@ impl File {
         Self { kind, found, parsed, own }
     }
 
+    /// One of the user's own that a person has to confirm, as it is shown.
+    fn shown_of_own(&self) -> Option<(String, ShownFile)> {
+        Some((self.own.clone()?, self.shown()?))
+    }
+
+    /// One of the workspace, as it is shown.
+    fn shown_of_workspace(&self) -> Option<(String, ShownFile)> {
+        let path = self.found.within.clone().filter(|_| self.kind != FileKind::Server)?;
+        Some((path, self.shown()?))
+    }
+
+    fn shown(&self) -> Option<ShownFile> {
+        let text = self.found.text.clone().ok()?;
+        let about = match &self.parsed.item {
+            Some(item) => item.about(&self.parsed.name),
+            None => format!("{} `{}`, which cannot be used as it is", self.kind.noun(), self.parsed.name),
+        };
+        Some(ShownFile { digest: self.found.digest.clone(), about: text::one_line(&about), text })
+    }
+
     /// Whether a person has to trust or to confirm it first.
     fn waits(&self, trusted: &Value, config: &ConfigStore) -> bool {
         let Self { found, parsed, own, .. } = self;
@@ -287,6 +309,25 @@ impl Meaning {
             Self::Agent(agent) => &agent.body,
             Self::Tool(tool) => &tool.description,
             Self::Server(server) => &server.body,
+        }
+    }
+
+    /// The text that a model gets, below what runs for it where that is not part of it.
+    fn text(&self, name: &str) -> String {
+        match self {
+            Self::Tool(_) | Self::Agent(_) => format!("[{}]\n\n{}", self.about(name), self.body()),
+            Self::Skill(_) | Self::Command(_) | Self::Server(_) => self.body().to_owned(),
+        }
+    }
+
+    /// What it is and what it runs, in words for a person.
+    fn about(&self, name: &str) -> String {
+        match self {
+            Self::Skill(skill) => skill.about(name),
+            Self::Command(command) => command.about(name),
+            Self::Agent(agent) => agent.about(name),
+            Self::Tool(tool) => tool.about(name),
+            Self::Server(_) => format!("server `{name}`"),
         }
     }
 }

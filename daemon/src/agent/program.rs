@@ -12,6 +12,7 @@ use super::command::words;
 use super::find::FoundFile;
 use super::frontmatter::Page;
 use crate::provider::schema;
+use crate::tool::launchers::{looked_through, runs_others};
 use crate::tool::program::{PREFIX, Program, parameter};
 use crate::tool::{TIMEOUT_MAX_S, normalise, text};
 
@@ -118,8 +119,15 @@ fn program(found: &FoundFile, page: &mut Page) -> Result<Program, Problem> {
     }
     let command = located(command, found);
     let is_inside = is_inside(&command, found);
+    let launcher = looked_through(&command).first().filter(|program| runs_others(program)).cloned();
     if only_reads && is_inside {
         page.warn("effects", "`effects: read` counts only for a program outside the workspace: this one asks as `any`");
+    } else if let Some(program) = launcher.as_ref().filter(|_| only_reads) {
+        let program = text::one_line(program);
+        page.warn(
+            "effects",
+            format!("`effects: read` is not believed of `{program}`, which runs others: this one asks as `any`"),
+        );
     }
     Ok(Program {
         name: format!("{PREFIX}{name}"),
@@ -127,7 +135,7 @@ fn program(found: &FoundFile, page: &mut Page) -> Result<Program, Problem> {
         parameters,
         command,
         is_vector,
-        only_reads: only_reads && !is_inside,
+        only_reads: only_reads && !is_inside && launcher.is_none(),
         timeout_s,
         file: found.path.clone(),
         digest: found.digest.clone(),
@@ -182,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_tool_is_a_program_with_parameters_and_effects() {
-        let tool = parsed("command: [eslint, '{path}']\nparameters:\n  type: object\n  properties: {path: {type: string}}\neffects: read\ntimeout_s: 9\n").unwrap();
+        let tool = parsed("command: [shellcheck, '{path}']\nparameters:\n  type: object\n  properties: {path: {type: string}}\neffects: read\ntimeout_s: 9\n").unwrap();
         assert_eq!(
             (tool.name.as_str(), tool.is_vector, tool.only_reads, tool.timeout_s),
             ("tool__lint", true, true, 9)
@@ -201,8 +209,15 @@ mod tests {
             tool.only_reads
         };
         let within = Some(".linger/tools/lint.md");
-        assert!(only_reads(within, "eslint") && only_reads(within, "/usr/bin/eslint") && only_reads(None, "./lint"));
+        assert!(
+            only_reads(within, "shellcheck") && only_reads(within, "/usr/bin/shellcheck") && only_reads(None, "./lint")
+        );
         assert!(!only_reads(within, "scripts/lint") && !only_reads(within, "/w/lint"));
+        for command in
+            ["bash lint.sh", "env python3 x", "make lint", "/usr/bin/npm run lint", "eslint", "git log", "xargs cat"]
+        {
+            assert!(!only_reads(None, command), "{command}");
+        }
     }
 
     #[test]

@@ -73,6 +73,33 @@ pub struct Agent {
     pub body: String,
 }
 
+impl Agent {
+    /// Its mode, tools and limits, for the person who confirms or trusts it.
+    pub(super) fn about(&self, name: &str) -> String {
+        let list = |names: &Option<Vec<String>>| match names.as_deref() {
+            None => "all".to_owned(),
+            Some([]) => "none".to_owned(),
+            Some(names) => names.join(" "),
+        };
+        let mode = self.mode.map_or("the session's".to_owned(), |mode| mode.to_string());
+        let mut about =
+            format!("agent `{name}`: mode {mode}; tools {}; skills {}", list(&self.tools), list(&self.skills));
+        let model = self.model.iter().chain(&self.alias).map(|model| format!("; model {model}"));
+        about.extend(model);
+        about.extend(self.max_steps.map(|steps| format!("; at most {steps} steps")));
+        if self.budget != Budget::default() {
+            about.push_str(&format!("; spends at most {}", self.budget));
+        }
+        if self.worktree {
+            about.push_str("; works in a git worktree");
+        }
+        if self.replaces {
+            about.push_str("; its text replaces the system prompt");
+        }
+        about
+    }
+}
+
 /// Reads an agent. Fails if it cannot be used.
 pub(super) fn parse(found: &FoundFile, text: &str, names: &Names) -> (Result<Agent, Problem>, String, Vec<Problem>) {
     let file_name = found.name.clone();

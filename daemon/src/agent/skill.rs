@@ -244,6 +244,19 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
+impl Skill {
+    /// Its purpose and its limits, for the person who trusts it.
+    pub(super) fn about(&self, name: &str) -> String {
+        let who = if self.is_manual { ", which only a person sends" } else { "" };
+        let limit = match self.allowed.as_deref() {
+            None => String::new(),
+            Some([]) => "; limits its turn to reading".to_owned(),
+            Some(rules) => format!("; limits its turn to reading and {}", rules.join(", ")),
+        };
+        format!("skill `{name}`{who}: \"{}\"{limit}", self.description)
+    }
+}
+
 impl Entry<Skill> {
     /// As an event names it.
     pub fn named(&self) -> SkillRef {

@@ -24,9 +24,10 @@ use super::delegation::Delegation;
 use super::edit::EditError;
 use super::notices::Notices;
 use super::own::{self, OwnFiles};
+use super::shown::ShownFiles;
 use super::source::ConfigError;
 use super::values::{AfterRestart, Config, UnknownPrice};
-use super::widening::{Change, confirmable, merge};
+use super::widening::{Change, confirmable, describe, merge};
 use crate::provider::catalogue::ProviderConfig;
 use crate::question::permission::Rules;
 use crate::tool::set::Tools;
@@ -61,6 +62,8 @@ pub struct ConfigStore {
     workspaces: Workspaces,
     /// Wakes when the user's own Markdown files have changed.
     own_changed: Notify,
+    /// What a person is shown of Markdown files.
+    pub(super) shown: ShownFiles,
 }
 
 /// Settings that a person has confirmed.
@@ -98,6 +101,11 @@ impl Waiting {
     /// The waiting changes, a line each.
     pub fn lines(&self) -> Vec<String> {
         lines(&self.changes)
+    }
+
+    /// The waiting changes, each with the whole of what would run or be said: further lines below a file's.
+    pub fn shown(&self) -> Vec<String> {
+        self.changes.iter().map(Change::shown).collect()
     }
 }
 
@@ -179,8 +187,8 @@ impl ConfigStore {
     /// `tools`: the tools that rules can name. Nothing is confirmed until [`Self::begin`]. Blocks on the disk.
     pub fn open(places: Places, home: Option<PathBuf>, tools: Tools) -> Self {
         let (loaded, file, record) = (Mutex::default(), Mutex::default(), OnceLock::new());
-        let (workspaces, own_changed) = (Workspaces::default(), Notify::new());
-        let store = Self { places, home, tools, loaded, file, record, workspaces, own_changed };
+        let (workspaces, own_changed, shown) = (Workspaces::default(), Notify::new(), ShownFiles::default());
+        let store = Self { places, home, tools, loaded, file, record, workspaces, own_changed, shown };
         store.reload();
         store
     }
@@ -385,7 +393,8 @@ impl ConfigStore {
         let (confirmed, own) = (loaded.confirmed.clone(), loaded.own.clone());
         drop(loaded);
         let settings = own.with(&found.settings, &confirmed);
-        let merged = merge(&confirmed, &settings);
+        let mut merged = merge(&confirmed, &settings);
+        describe(&mut merged.changes, &self.shown.of(&self.places.config));
         let parsed = match (merged.changes.is_empty(), own.servers.is_empty()) {
             (true, true) => Ok(found.config.clone()),
             _ => self.unconfirmed(&found.config, own::folded(merged.in_force.clone())),

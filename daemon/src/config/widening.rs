@@ -4,11 +4,12 @@
 //! waits. [`KEYS`] says for each key which changes widen; a key that is missing there waits whenever it changes, and fails a test.
 //! Settings are JSON objects, with the structure of the file.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
 use super::mcp_json;
+use super::shown::{self, ShownFile};
 use super::source::dotted;
 use crate::provider::catalogue::ProviderKind;
 use crate::provider::preset::{self, Preset};
@@ -140,9 +141,29 @@ pub(super) struct Change {
     edit: Edit,
     /// The change, in one line.
     pub(super) text: String,
+    /// The whole text of a file that would count.
+    whole: Option<String>,
+}
+
+/// Says of each file that would count what it is, and has its whole text stand with the change.
+pub(super) fn describe(changes: &mut [Change], files: &BTreeMap<String, ShownFile>) {
+    for change in changes.iter_mut().filter(|change| change.is_of(FILES)) {
+        let (Some(path), Edit::Set(Some(hash))) = (change.path.get(1), &change.edit) else { continue };
+        let Some(file) = files.get(path).filter(|file| hash.as_str() == Some(&file.digest)) else { continue };
+        let means = row(&change.path).map_or("", |(.., means)| means);
+        let said = change.text.strip_suffix(&format!(" ({means})")).unwrap_or(&change.text);
+        change.text = format!("{said} ({})", file.about);
+        change.whole = Some(file.text.clone());
+    }
 }
 
 impl Change {
+    /// The change, with the whole text of a file below it.
+    pub(super) fn shown(&self) -> String {
+        let whole = self.whole.as_deref().map(shown::quoted).unwrap_or_default();
+        format!("{}{whole}", self.text)
+    }
+
     /// Whether it is in this section of the file.
     pub(super) fn is_of(&self, section: &str) -> bool {
         self.path.first().is_some_and(|first| first == section)
@@ -409,7 +430,7 @@ impl Merge<'_> {
     fn change(&mut self, verb: &str, entry: Value, edit: Edit) {
         let means = row(&self.path).map_or("", |(.., means)| means);
         let text = format!("{}: {verb} {entry} ({means})", self.name());
-        self.changes.push(Change { path: self.path.clone(), edit, text });
+        self.changes.push(Change { path: self.path.clone(), edit, text, whole: None });
     }
 
     fn set(&mut self, confirmed: Option<&Value>, found: Option<&Value>, means: &str) {
@@ -426,7 +447,7 @@ impl Merge<'_> {
         };
         let means = if means.is_empty() { String::new() } else { format!(" ({means})") };
         let text = format!("{}: {change}{means}", self.name());
-        self.changes.push(Change { path: self.path.clone(), edit: Edit::Set(found.cloned()), text });
+        self.changes.push(Change { path: self.path.clone(), edit: Edit::Set(found.cloned()), text, whole: None });
     }
 
     fn name(&self) -> String {

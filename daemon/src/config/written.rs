@@ -389,7 +389,8 @@ impl ConfigFile {
             for (name, list, allows) in [("allow", &rules.allow, true), ("deny", &rules.deny, false)] {
                 for (i, rule) in list.iter().enumerate() {
                     let line = source.line(&["workspaces", &root, name, &format!("[{i}]")]);
-                    let warning = rule.warning(allows, names);
+                    let caution = || rule.caution(names).filter(|_| allows);
+                    let warning = rule.warning(allows, names).or_else(caution);
                     let told = |text| format!("config.toml:{line}: workspaces.\"{root}\".{name}: {text}");
                     warnings.extend(warning.map(told));
                 }
@@ -401,7 +402,8 @@ impl ConfigFile {
             for (i, rule) in list.iter().enumerate() {
                 let line = source.line(&["permissions", name, &format!("[{i}]")]);
                 let shadow = || rules.shadow(rule).filter(|_| allows);
-                let warning = rule.warning(allows, names).or_else(shadow);
+                let caution = || rule.caution(names).filter(|_| allows);
+                let warning = rule.warning(allows, names).or_else(shadow).or_else(caution);
                 warnings.extend(warning.map(|text| format!("config.toml:{line}: permissions.{name}: {text}")));
             }
         }

@@ -138,7 +138,7 @@ pub async fn get(services: &Services, _: &Caller, params: Get) -> Result<Configu
     let waits = |waiting: Arc<Waiting>| Waits {
         digest: digest(&waiting),
         question: services.config_question.about(&waiting),
-        changes: waiting.lines(),
+        changes: waiting.shown(),
     };
     Ok(Configuration {
         file: services.places.config_file(),

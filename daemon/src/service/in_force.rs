@@ -103,7 +103,7 @@ const WAITS: &str = "the configuration was changed, and some of it waits until y
 
 /// The question about these changes. Only a list that is shown whole can be confirmed.
 pub(super) fn ask(waiting: &Waiting) -> Question {
-    let lines = waiting.lines();
+    let lines = waiting.shown();
     let list: String = lines.iter().map(|line| format!("\n{line}")).collect();
     let mut options =
         vec![QuestionOption::new(CONFIRM, "put this into force"), QuestionOption::new(KEEP, "leave it out")];

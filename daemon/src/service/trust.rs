@@ -62,7 +62,7 @@ async fn review(services: &Services, root: &Path) {
 
 /// The question about these settings. Only a list that is shown whole can be trusted.
 fn ask(root: &Path, waiting: &Waiting) -> Question {
-    let lines = waiting.lines();
+    let lines = waiting.shown();
     let list: String = lines.iter().map(|line| format!("\n{line}")).collect();
     let mut options = vec![QuestionOption::new(CONFIRM, "trust this"), QuestionOption::new(KEEP, "leave it out")];
     let root = root.display();
@@ -103,7 +103,7 @@ pub async fn get(services: &Services, caller: &Caller, params: Get) -> Result<Wo
     let waits = |waiting: &Arc<Waiting>| Waits {
         digest: digest(&workspace, waiting),
         question: services.trust_questions.question(&workspace, waiting),
-        changes: waiting.lines(),
+        changes: waiting.shown(),
     };
     Ok(Workspace {
         file: workspace.join(crate::config::WORKSPACE_FILE),

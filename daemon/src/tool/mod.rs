@@ -32,6 +32,7 @@ pub(crate) mod handle;
 mod ignored;
 pub mod image;
 mod invalid;
+pub(crate) mod launchers;
 mod ls;
 pub mod memory;
 mod names;

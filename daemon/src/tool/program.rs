@@ -2,7 +2,9 @@
 //!
 //! Which there are, `agent` says ([`Program`]). A call runs through `process` as a command of `bash` does: in the session's
 //! directory and environment, bounded, in the ledger. Its arguments reach it as JSON on standard input, or in the places of a
-//! vector of arguments; no shell reads them. What it declares about its effects counts because a person confirmed its file.
+//! vector of arguments; no shell reads them. That it only reads, as its file says, is believed of a program that a model cannot
+//! change: neither it nor a file among its words lies in the workspace, and it runs no other ([`super::launchers`]). The paths among
+//! its arguments are decided on like those of `read`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +15,7 @@ use serde_json::{Map, Value};
 use super::access::{Access, Effects};
 use super::command::{collect, not_started};
 use super::invalid::Invalid;
+use super::launchers;
 pub use super::names::PROGRAM_PREFIX as PREFIX;
 use super::names::Takes;
 use super::output::Output;
@@ -50,6 +53,17 @@ pub struct Program {
     pub file: PathBuf,
     /// `sha256:` and the hash of that file: a lasting permission is for it.
     pub digest: String,
+}
+
+impl Program {
+    /// What it runs and how, for the person who confirms or trusts its file.
+    pub fn about(&self, name: &str) -> String {
+        let words: Vec<String> = self.command.iter().map(|word| quoted(word)).collect();
+        let input =
+            if self.is_vector { "arguments in the places of `{…}`" } else { "arguments as JSON on standard input" };
+        let effects = if self.only_reads { "read: runs in every mode without asking" } else { "any: asks" };
+        format!("tool `{name}`: runs `{}`; {input}; effects {effects}; at most {} s", words.join(" "), self.timeout_s)
+    }
 }
 
 /// A tool that runs a program, with its version.
@@ -111,11 +125,90 @@ impl Tool for ProgramTool {
         };
         schema::fits(&self.0.parameters, input).map_err(Invalid)?;
         let vector = vector(&self.0, fields)?;
-        let only_reads = self.0.only_reads && vector.first().is_some_and(|program| !is_replaceable(program, workspace));
+        let reads = (self.0.only_reads && is_believed(&self.0.command, workspace)).then(|| {
+            // What its file says itself was confirmed with it.
+            let given: Vec<&String> = vector.iter().filter(|word| !self.0.command.contains(word)).collect();
+            paths(input, &given, workspace)
+        });
         let (program, version) = (self.0.clone(), self.1.clone());
         let (input, workspace) = (input.clone(), workspace.clone());
-        Ok(Box::new(ProgramCall { program, version, vector, only_reads, input, workspace }))
+        Ok(Box::new(ProgramCall { program, version, vector, reads, input, workspace }))
     }
+}
+
+/// Whether it is believed of this command that it only reads: what runs is no file of the workspace, and nothing that runs what
+/// others say.
+fn is_believed(command: &[String], workspace: &Workspace) -> bool {
+    let Some((program, words)) = launchers::looked_through(command).split_first() else { return false };
+    if launchers::runs_others(program) || is_replaceable(program, workspace) {
+        return false;
+    }
+    // Each wrapper is one that the workspace cannot replace either.
+    let wrappers = command.len() - words.len() - 1;
+    if wrappers > 0 && command.first().is_none_or(|wrapper| is_replaceable(wrapper, workspace)) {
+        return false;
+    }
+    let real = found(program, workspace).and_then(|file| file.canonicalize().ok());
+    let name = real.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    let runs_others = |name: String| launchers::runs_others(&name) && !launchers::is_many(&name);
+    if name.is_none_or(runs_others) {
+        return false;
+    }
+    let fixed = words.iter().filter(|word| parameter(word).is_none());
+    !fixed.flat_map(|word| parts(word)).any(|part| {
+        let file = workspace.cwd.join(part);
+        file.is_file() && (normalise(&file).starts_with(&workspace.root) || workspace.contains(&file))
+    })
+}
+
+/// What a word may name: itself, and what stands behind an option's name or a sign.
+fn parts(word: &str) -> Vec<&str> {
+    let mut parts = vec![word];
+    parts.extend(word.split(['=', ':', ',', '@', ' ', '\n']).filter(|part| !part.is_empty() && *part != word));
+    // `-cFILE`
+    parts.extend(
+        word.strip_prefix('-').and_then(|rest| rest.char_indices().nth(1)).and_then(|(at, _)| word.get(at + 1..)),
+    );
+    parts.extend(word.strip_prefix("file://"));
+    parts
+}
+
+/// The paths among these arguments and words, absolute: what is named like one, and what is there.
+fn paths(input: &Value, given: &[&String], workspace: &Workspace) -> Vec<PathBuf> {
+    let mut texts: Vec<&str> = given.iter().map(|word| word.as_str()).collect();
+    let mut left = vec![input];
+    while let Some(value) = left.pop() {
+        match value {
+            Value::String(text) => texts.push(text),
+            Value::Array(list) => left.extend(list),
+            Value::Object(fields) => {
+                texts.extend(fields.keys().map(String::as_str));
+                left.extend(fields.values());
+            }
+            _ => {}
+        }
+    }
+    let mut paths = Vec::new();
+    for part in texts.into_iter().flat_map(parts).filter(|part| part.len() <= MAX_PATH) {
+        let Ok(path) = workspace.absolute(part) else { continue };
+        let is_named = part.starts_with(['/', '~']) || part.split('/').any(|name| name == "..");
+        if (is_named || path.symlink_metadata().is_ok()) && !paths.contains(&path) {
+            paths.push(path);
+        }
+    }
+    paths
+}
+
+/// The longest path that the system takes, in bytes.
+const MAX_PATH: usize = 4096;
+
+/// The file that runs for the name of a program.
+fn found(program: &str, workspace: &Workspace) -> Option<PathBuf> {
+    if program.contains('/') {
+        return Some(workspace.cwd.join(program));
+    }
+    let is_program = |file: &PathBuf| file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok();
+    std::env::split_paths(workspace.env.get("PATH")?).map(|dir| workspace.cwd.join(dir).join(program)).find(is_program)
 }
 
 /// Whether the workspace can replace the program, so that what its file says about it need not hold: it or what it is a link to lies
@@ -191,8 +284,8 @@ struct ProgramCall {
     program: Arc<Program>,
     version: String,
     vector: Vec<String>,
-    /// Whether the call only reads: the file says so, and the program is the one that the file means.
-    only_reads: bool,
+    /// The paths that it is given, if it only reads: its file says so, and it is believed.
+    reads: Option<Vec<PathBuf>>,
     input: Value,
     workspace: Workspace,
 }
@@ -228,8 +321,14 @@ impl Call for ProgramCall {
     }
 
     fn effects(&self) -> Effects {
-        if self.only_reads {
-            return Effects::inspect(self.shown(), self.workspace.root.clone());
+        if let Some(paths) = &self.reads {
+            let inspection = Effects::inspect(self.shown(), self.workspace.root.clone());
+            if paths.is_empty() {
+                return inspection;
+            }
+            let reads = paths.iter().cloned().map(Access::Read);
+            let access = Access::Several(std::iter::once(inspection.access).chain(reads).collect());
+            return Effects { access, changes: false, overlaps: true, after_crash: inspection.after_crash };
         }
         let tool = self.program.name.clone();
         Effects::change(Access::Other { server: tool.clone(), tool, version: self.version.clone() })
@@ -297,31 +396,118 @@ mod tests {
         assert!(failed && text.contains("could not be started"), "{text}");
     }
 
+    /// Whether a tool with this command, which says that it only reads, changes something; `path` is the session's PATH.
+    fn changes(workspace: &Workspace, command: &[&str], path: &str) -> bool {
+        let mut workspace = workspace.clone();
+        workspace.env = Arc::new(std::collections::BTreeMap::from([("PATH".to_owned(), path.to_owned())]));
+        let program = Program { only_reads: true, ..tool(command, true).program().clone() };
+        ProgramTool::new(program).prepare(&json!({}), &workspace).unwrap().effects().changes
+    }
+
+    const SYSTEM: &str = "/usr/bin:/bin";
+
     #[test]
     fn a_program_that_the_workspace_can_replace_does_not_only_read() {
         let (_dir, workspace) = test_workspace();
         let outside = tempfile::tempdir().unwrap();
         let (root, beside) = (workspace.root.to_str().unwrap(), outside.path().to_str().unwrap());
-        let changes = |command: &str, path: &str| {
-            let mut workspace = workspace.clone();
-            workspace.env = Arc::new(std::collections::BTreeMap::from([("PATH".to_owned(), path.to_owned())]));
-            let program = Program { only_reads: true, ..tool(&[command], false).program().clone() };
-            ProgramTool::new(program).prepare(&json!({}), &workspace).unwrap().effects().changes
-        };
+        let changes = |command: &str, path: &str| changes(&workspace, &[command], path);
         std::os::unix::fs::symlink(workspace.root.join("lint"), outside.path().join("lint")).unwrap();
         std::os::unix::fs::symlink(&workspace.root, outside.path().join("bin")).unwrap();
-        let system = "/usr/bin:/bin";
-        assert!(!changes("/bin/sh", system));
-        assert!(!changes("sh", system));
-        assert!(!changes("sh", &format!("{system}:{root}")));
-        assert!(changes("sh", &format!("{root}/bin:{system}")));
-        assert!(changes("sh", &format!("{beside}/bin:{system}")));
-        assert!(changes("sh", &format!("bin:{system}")));
-        assert!(changes("no-such-program", system));
-        assert!(changes(&format!("{root}/lint"), system));
-        assert!(changes(&format!("/bin/..{root}/lint"), system));
-        assert!(changes("./lint", system));
-        assert!(changes(&format!("{beside}/lint"), system));
+        assert!(!changes("/bin/wc", SYSTEM));
+        assert!(!changes("wc", SYSTEM));
+        assert!(!changes("wc", &format!("{SYSTEM}:{root}")));
+        assert!(changes("wc", &format!("{root}/bin:{SYSTEM}")));
+        assert!(changes("wc", &format!("{beside}/bin:{SYSTEM}")));
+        assert!(changes("wc", &format!("bin:{SYSTEM}")));
+        assert!(changes("no-such-program", SYSTEM));
+        assert!(changes(&format!("{root}/lint"), SYSTEM));
+        assert!(changes(&format!("/bin/..{root}/lint"), SYSTEM));
+        assert!(changes("./lint", SYSTEM));
+        assert!(changes(&format!("{beside}/lint"), SYSTEM));
+    }
+
+    #[test]
+    fn a_program_that_runs_what_others_say_does_not_only_read() {
+        let (_dir, workspace) = test_workspace();
+        let outside = tempfile::tempdir().unwrap();
+        for (name, target) in [("harmless", "/bin/sh"), ("counts", "/usr/bin/wc"), ("twice", "harmless")] {
+            std::os::unix::fs::symlink(target, outside.path().join(name)).unwrap();
+        }
+        for name in ["make", "npm", "eslint", "python3.12"] {
+            std::fs::copy("/usr/bin/wc", outside.path().join(name)).unwrap();
+        }
+        std::fs::write(workspace.root.join("lint.sh"), "touch x").unwrap();
+        std::fs::write(outside.path().join("words"), "").unwrap();
+        let path = format!("{SYSTEM}:{}", outside.path().display());
+        let beside = |name: &str| outside.path().join(name).to_string_lossy().into_owned();
+        let (words, harmless, link) = (beside("words"), beside("harmless"), beside("twice"));
+        for command in [
+            &["bash", "lint.sh"][..],
+            &["sh"],
+            &["/bin/sh"],
+            &["env", "sh"],
+            &["/usr/bin/env", "bash", "-c", "x"],
+            &["nice", "nohup", "timeout", "5", "sh"],
+            &["env", "X=1", "wc"],
+            &["env", "-i", "wc"],
+            &["timeout", "-s", "9", "wc"],
+            &["xargs", "wc"],
+            &["find", "."],
+            &["make", "lint"],
+            &["npm", "run", "lint"],
+            &["eslint"],
+            &["python3.12"],
+            &[&harmless],
+            &["harmless"],
+            &[&link],
+            &["env", "harmless"],
+            &["wc", "lint.sh"],
+            &["wc", "--files0-from=lint.sh"],
+            &["wc", "-flint.sh"],
+            &["wc", "./../../..", "./lint.sh"],
+        ] {
+            assert!(changes(&workspace, command, &path), "{command:?}");
+        }
+        for command in [
+            &["wc"][..],
+            &["wc", "-l", &words],
+            &["counts"],
+            &["env", "wc"],
+            &["nice", "timeout", "5", "wc"],
+            &["wc", "."],
+        ] {
+            assert!(!changes(&workspace, command, &path), "{command:?}");
+        }
+    }
+
+    #[test]
+    fn paths_among_the_arguments_are_decided_on_like_those_of_read() {
+        let (_dir, workspace) = test_workspace();
+        std::fs::write(workspace.root.join("a.txt"), "").unwrap();
+        let at = |name: &str| workspace.root.join(name);
+        let check = |command: &[&str], is_vector: bool, input: Value, expect: &[PathBuf]| {
+            let program = Program { only_reads: true, ..tool(command, is_vector).program().clone() };
+            let effects = ProgramTool::new(program).prepare(&input, &workspace).unwrap().effects();
+            assert!(!effects.changes, "{input}");
+            let mut paths: Vec<&Path> = effects.access.each().iter().skip(1).filter_map(Access::path).collect();
+            paths.sort_unstable();
+            assert_eq!(paths, expect, "{input}");
+            assert_eq!(effects.access.each()[0].reads(), Some(workspace.root.as_path()));
+        };
+        check(&["cat", "{a}"], true, json!({ "a": "a.txt" }), &[at("a.txt")]);
+        check(&["cat", "{a}"], true, json!({ "a": "/etc/shadow" }), &["/etc/shadow".into()]);
+        check(
+            &["cat", "{a}"],
+            true,
+            json!({ "a": ["a.txt", "../../etc/x"] }),
+            &[normalise(&at("../../etc/x")), at("a.txt")],
+        );
+        check(&["cat", "--file={a}"], true, json!({ "a": "/etc/shadow" }), &["/etc/shadow".into()]);
+        check(&["cat", "-n", "x:{a}"], true, json!({ "a": "~/.ssh/id" }), &["/home/nobody/.ssh/id".into()]);
+        check(&["cat"], false, json!({ "a": { "deep": ["@/etc/shadow"] } }), &["/etc/shadow".into()]);
+        check(&["cat"], false, json!({ "a": "file:///etc/shadow" }), &["/etc/shadow".into()]);
+        check(&["cat", "{a}"], true, json!({ "a": "no path at all" }), &[]);
     }
 
     #[test]

@@ -1,14 +1,27 @@
 //! The user's own Markdown files as the store knows them: which are there, and which are in force.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use super::ConfigStore;
 use crate::config::own::OwnFiles;
+use crate::config::shown::ShownFile;
 use crate::config::widening::{FILES, MCP_FILES};
 
 impl ConfigStore {
+    /// Says what these files of a place are, and their whole text: of the workspace with this root, or of the configuration
+    /// directory. Others of the place stay.
+    pub fn show_files(&self, root: &Path, files: BTreeMap<String, ShownFile>) {
+        self.shown.take(root, files);
+    }
+
+    /// The place of the user's own files.
+    pub fn own_files(&self) -> PathBuf {
+        self.places().config.clone()
+    }
+
     /// Takes the user's own files as they are now. `is_whole`: all kinds were looked at; else files of others stay while they are
     /// there. Gives whether anything changed; what is to be confirmed then waits. Blocks on the disk.
     pub fn survey_own(&self, own: OwnFiles, is_whole: bool) -> bool {

@@ -22,7 +22,7 @@ use crate::config::edit::EditError;
 use crate::config::hooks::HookEvent;
 use crate::config::mcp_json::{self, MCP_JSON, Parsed};
 use crate::config::source::{ConfigError, dotted};
-use crate::config::widening::{FILES, MCP_FILES, confirmable, merge};
+use crate::config::widening::{FILES, MCP_FILES, confirmable, describe, merge};
 use crate::config::workspace::{self, CONFIG, Trusted, WorkspaceConfig, nothing};
 use crate::mcp::settings::{SERVER_FILES, ServerConfig};
 
@@ -236,7 +236,8 @@ impl ConfigStore {
         let WorkspaceFiles { texts, error, problems, lines } = read;
         let trusted = lock(&self.workspaces.trusted).get(root).cloned().unwrap_or_else(nothing);
         let found = with_files(found, &lock(&seen.files), &lock(&seen.servers), &trusted);
-        let merged = merge(&trusted, &found);
+        let mut merged = merge(&trusted, &found);
+        describe(&mut merged.changes, &self.shown.of(root));
         let of_settings = WorkspaceConfig::of_settings(&merged.in_force, root, self.tools().current().names());
         let (config, error) = match of_settings {
             Ok(config) => (config, error),

@@ -252,6 +252,13 @@ impl Rule {
         }
     }
 
+    /// What a person is to know of it as an allow rule, if it allows more programs than its words say.
+    pub fn caution(&self, names: &Names) -> Option<String> {
+        let takes_commands = matches!(names.takes(&self.tool), Some(Takes::Command | Takes::Arguments));
+        let pattern = self.pattern.as_ref().filter(|pattern| takes_commands && pattern.is_prefix)?;
+        Some(format!("`{self}` {}", subcommand::caution(pattern.words.as_deref()?)?))
+    }
+
     /// Whether an allow rule matches this simple command, as one of those that a command line consists of.
     pub(super) fn allows_simple(&self, call: &CallInfo<'_>, words: &[String]) -> bool {
         self.covers(call, Effect::Widen) && self.pattern.as_ref().is_some_and(|pattern| pattern.allows_simple(words))
@@ -336,8 +343,15 @@ impl fmt::Display for Rule {
 }
 
 impl Pattern {
-    /// Whether an allow rule with this pattern matches the simple command.
+    /// Whether an allow rule with this pattern matches the simple command: one for all with a beginning covers no option that runs
+    /// another program.
     fn allows_simple(&self, command: &[String]) -> bool {
+        let known = self.words.as_ref().map_or(0, Vec::len);
+        self.begins_simple(command) && !(self.is_prefix && subcommand::goes_beyond(known, command))
+    }
+
+    /// Whether the simple command is the pattern's, or begins with it where that is a beginning.
+    fn begins_simple(&self, command: &[String]) -> bool {
         self.words
             .as_ref()
             .is_some_and(|words| if self.is_prefix { command.starts_with(words) } else { command == words.as_slice() })
@@ -348,7 +362,7 @@ impl Pattern {
         let text = self.text.as_str();
         let hits =
             |part: &str| plain(part) == text || prefix(text).is_some_and(|prefix| plain(part).starts_with(prefix));
-        let hits_simple = |words: script::Words| self.allows_simple(&words) || hits(&words.join(" "));
+        let hits_simple = |words: script::Words| self.begins_simple(&words) || hits(&words.join(" "));
         hits(command)
             || command.split(SEPARATORS).any(|part| !plain(part).is_empty() && hits(part))
             || script::simple_commands(plain(command)).into_iter().flatten().any(hits_simple)

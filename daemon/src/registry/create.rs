@@ -1,5 +1,6 @@
 //! Creating a session.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +21,11 @@ use tokio::sync::oneshot;
 use super::{ID, Registry, worktree};
 use crate::agent::role::stricter;
 use crate::agent::{Agent, FileKind, Library};
+use crate::config::Config;
 use crate::diagnostics::nearest::nearest;
 use crate::diagnostics::secret::Secret;
 use crate::process::server::UMASK;
+use crate::provider::catalogue::Resolved;
 use crate::provider::tools::{is_among, only};
 use crate::question::permission::Rule;
 use crate::session::actor::{Actor, NewSession, add_directories, idle_effort, unknown_model};
@@ -31,6 +34,7 @@ use crate::store::idempotency::Key;
 use crate::store::{Fold, StoreError};
 use crate::sys::task;
 use crate::sys::{clock, disk};
+use crate::tool::Workspace;
 use crate::tool::skill::NAME as SKILL;
 
 /// How alike a name must be to be suggested.
@@ -43,7 +47,7 @@ const MAX_ALLOWED: usize = 64;
 const MAX_SYSTEM: usize = 16 << 10;
 
 /// Sessions in the database; a row and its log take some KiB at least.
-pub(super) const MAX_SESSIONS: u32 = 100_000;
+const MAX_SESSIONS: u32 = 100_000;
 
 impl Registry {
     /// Creates a session, or finds the one that was created for the key. `parent` is the session that starts it; the caller has its
@@ -67,153 +71,66 @@ impl Registry {
     /// Returns when it is on disk.
     pub(super) async fn make(
         self: &Arc<Self>,
-        params: Create,
+        mut params: Create,
         creator: Creator,
         key: Option<Key>,
     ) -> Result<Created, RpcError> {
         let env = &self.env;
         let config = env.config.current()?;
-        let mut cwd = directory(&params.cwd).await?;
-        let cast = match &params.agent {
-            Some(name) => {
-                let bound_by = creator.delegated().and_then(|child| child.delegated.bound_by.clone());
-                Some(self.cast(name, &cwd, &params, bound_by).await?)
-            }
-            None => None,
-        };
-        let Cast { role, model, effort, mode: most, tools, budget: at_most, warnings: of_agent, worktree } =
-            cast.unwrap_or_default();
-        let tools = match (params.tools.as_deref().and_then(only), tools) {
-            (Some(wanted), Some(has)) => {
-                Some(wanted.iter().filter(|tool| is_among(Some(&has), tool)).cloned().collect())
-            }
-            (wanted, has) => wanted.or(has),
-        };
         let delegated = creator.delegated();
-        let effort = match (effort, params.effort.is_auto()) {
-            (Some(own), _) if delegated.is_some() => own,
-            (own, true) => own.unwrap_or_default(),
-            (_, false) => params.effort,
-        };
-        let inherited = delegated.map(|child| child.model.as_str());
-        let resolved = env.providers.model(params.model.as_deref().or(model.as_deref()).or(inherited))?;
-        let doubt = env.providers.warning(&resolved.origin);
-        let idle = resolved.idle_effort(effort);
-        if let Some(unknown) = params.tools.as_deref().and_then(|only| env.toolbox.tools.unknown(only)) {
-            return Err(RpcError::new(Code::UnknownOption, unknown).hint("`linger tools` lists them"));
-        }
-        let model = resolved.origin.clone();
-        let fallback = params.fallback.as_deref().map(|models| env.providers.fallbacks(models)).transpose()?;
-        let on_outage = (params.patience.is_some() || fallback.is_some())
-            .then(|| EventBody::outage_changed(params.patience, fallback));
-        let mut added = Vec::new();
-        for dir in &params.additional_directories {
-            add_directories(&mut added, &[directory(dir).await?])?;
-        }
-        let (allow, system) = (params.allow, params.system.filter(|system| !system.trim().is_empty()));
-        self.check_rules(&allow)?;
-        if system.as_ref().is_some_and(|system| system.len() > MAX_SYSTEM || system.contains('\0')) {
-            let text = format!("the addition to the system prompt may have {MAX_SYSTEM} bytes, and no NUL");
-            return Err(RpcError::new(Code::TooMuch, text).hint("put longer text into AGENTS.md"));
-        }
+        let mut plan = self.plan(&params, delegated).await?;
         let _named = match &params.name {
             Some(name) => Some(env.names.take(&env.store, name, None).await?),
             None => None,
         };
-        if params.env.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MAX_TOTAL {
-            return Err(RpcError::new(Code::TooMuch, format!("the variables of a session may have {MAX_TOTAL} bytes")));
-        }
-        // A child has those of its parent, which were chosen before.
-        let mut variables = match delegated {
-            Some(child) => child.workspace.env.as_ref().clone(),
-            None => config.env.take(params.env).0,
-        };
-        let sessions = env.store.session_count().await?;
-        if sessions >= MAX_SESSIONS {
-            let error = RpcError::new(Code::TooMuch, format!("there are {sessions} sessions already"));
-            return Err(error.hint("remove some: `linger rm SESSION`"));
-        }
-        let wants_worktree = delegated.is_some_and(|child| child.wants_worktree(worktree));
-        let mut tries = 0;
-        let mut next_id = || {
-            tries += 1;
-            match delegated.filter(|_| wants_worktree) {
-                Some(child) => worktree::id_of(child, tries),
-                None => SessionId(clock::random_word(ID)),
-            }
-        };
-        let mut id = next_id();
-        // A name must not stand for two sessions. With thousands of names this repeats once in a few hundred sessions.
-        while env.store.is_beginning_of(&id).await? {
-            id = next_id();
-        }
-        variables.extend(params.umask.map(|mask| (UMASK.to_owned(), format!("{:04o}", mask & 0o777))));
-        if let Some(child) = delegated {
-            env.workspaces.share_secrets(&id, &child.parent);
-            env.toolbox.servers.share_brought(child.parent.as_str(), id.as_str());
-        }
-        env.toolbox.servers.bring(id.as_str(), &params.mcp_servers);
-        for (name, value) in variables
-            .iter_mut()
-            .filter(|_| delegated.is_none())
-            .filter(|(name, value)| config.env.is_passed_secret(name, value))
-        {
-            env.workspaces.secrets_of(&id).put(name, Secret::new(&std::mem::replace(value, IN_MEMORY.to_owned())));
-        }
+        let mut variables = variables(&config, &mut params, delegated)?;
+        self.check_room().await?;
+        let with_worktree = delegated.filter(|child| child.wants_worktree(plan.cast.worktree));
+        let id = self.new_id(with_worktree).await?;
+        self.bring(&id, &config, &params.mcp_servers, delegated, &mut variables);
         let mut of_call = delegated.map(|child| child.delegated.clone());
-        if let (Some(child), true) = (delegated, wants_worktree) {
+        if let Some(child) = with_worktree {
             let (own, place) = self.worktree_of(child, &id).await?;
-            cwd = place;
-            of_call = of_call.map(|of| Delegated {
-                worktree: Some(own),
-                bound_by: Some(child.workspace.rules_root().to_path_buf()),
-                ..of
-            });
+            plan.cwd = place;
+            let bound_by = Some(child.workspace.rules_root().to_path_buf());
+            of_call = of_call.map(|of| Delegated { worktree: Some(own), bound_by, ..of });
         }
-        let bound_by = of_call.as_ref().and_then(|of| of.bound_by.clone());
-        let (workspaces, limit) = (&env.workspaces, disk::TIMEOUT);
-        let mut workspace = workspaces.workspace_within(&id, &cwd, variables.clone(), limit, bound_by).await;
-        workspace.notes.is_child = delegated.is_some();
-        let workspace = Arc::new(workspace);
-        let warned_of = env.policy.look(&workspace, &id).await;
-        env.toolbox.read_tools(&workspace).await;
-        env.toolbox.configure_workspace(workspace.rules_root());
-        env.workspaces.watch_files(&workspace);
-        let depth = delegated.map_or(0, |child| child.delegated.depth);
+        let (workspace, warning) = self.open_workspace(&id, &plan.cwd, &variables, of_call.as_ref()).await;
         let brought: Vec<SessionServer> = params.mcp_servers.iter().map(SessionServer::without_values).collect();
         // The actor holds them from its first event on.
         let _brought = env.toolbox.servers.configure_session(id.as_str(), workspace.rules_root(), &brought);
+        let depth = delegated.map_or(0, |child| child.delegated.depth);
         let setup = Some(env.toolbox.setup(
-            &resolved,
+            &plan.resolved,
             workspace.rules_root(),
             &id,
-            tools.as_deref(),
+            plan.tools.as_deref(),
             env.toolbox.offered(false, depth),
         ));
-        let (mode, name) = (params.mode.unwrap_or_else(|| env.policy.mode(config.mode, &workspace)), params.name);
+        let mode = params.mode.unwrap_or_else(|| env.policy.mode(config.mode, &workspace));
         let mode = delegated.map_or(mode, |child| child.most);
-        let mode = most.into_iter().chain(creator.most()).fold(mode, stricter);
-        let created = Created { session: id.clone(), model: model.clone(), mode, warning: doubt.clone() };
+        let mode = plan.cast.mode.into_iter().chain(creator.most()).fold(mode, stricter);
+        let model = plan.resolved.origin.clone();
+        let created = Created { session: id.clone(), model: model.clone(), mode, warning: plan.doubt.clone() };
         let outcome = key.map(|key| Fold::Outcome(key.outcome(&created)));
-        tracing::info!(target: "session", session = %id, cwd = %cwd.display(), model, %mode, "created");
-        let of_workspace = warned_of.map(|text| EventBody::notice(Level::Warning, NoticeCode::ConfigWaits, text));
+        tracing::info!(target: "session", session = %id, cwd = %plan.cwd.display(), model, %mode, "created");
         env.toolbox.servers.begin(&workspace, id.as_str());
-        let (env_of, agent, one_shot) = (variables.clone(), role, params.one_shot);
+        let events = plan.events(&params, &config, brought, warning);
         let body = EventBody::SessionCreated(SessionCreated {
-            cwd,
+            cwd: plan.cwd,
             model,
             mode,
-            effort,
-            name,
+            effort: plan.effort,
+            name: params.name,
             parent: creator.parent(),
             delegated: of_call.clone(),
             setup,
-            tools,
-            one_shot,
-            agent,
-            allow,
-            system,
-            env: env_of,
+            tools: plan.tools,
+            one_shot: params.one_shot,
+            agent: plan.cast.role,
+            allow: params.allow,
+            system: plan.system,
+            env: variables.clone(),
         });
         let (done, committed) = oneshot::channel();
         let commands = match self.mailboxes.add_new(id.clone()) {
@@ -223,39 +140,193 @@ impl Registry {
                 return Err(error);
             }
         };
-        let warned = doubt.as_deref().map(unknown_model).into_iter().chain(idle.map(idle_effort));
-        let unattended = params.unattended.unwrap_or(config.unattended);
-        let unattended = (!unattended.holds()).then(|| EventBody::unattended_changed(unattended));
-        let budget = Budget::default().changed(params.budget).at_most(at_most);
-        let budget = (!budget.is_empty()).then(|| EventBody::budget_changed(budget));
-        let added = (!added.is_empty()).then(|| EventBody::directories_changed(added));
-        let brought = (!brought.is_empty()).then(|| EventBody::mcp_servers_changed(brought));
-        let of_agent = of_agent.into_iter().map(|text| EventBody::notice(Level::Warning, NoticeCode::Agent, text));
-        let events = std::iter::once(body)
-            .chain(on_outage)
-            .chain(unattended)
-            .chain(budget)
-            .chain(added)
-            .chain(brought)
-            .chain(warned)
-            .chain(of_workspace)
-            .chain(of_agent)
-            .collect();
         let new = NewSession { id: id.clone(), variables: &variables, workspace: workspace.clone(), outcome };
+        let events = std::iter::once(body).chain(events).collect();
         let actor = Actor::create(env.clone(), self.clone(), new, events, done);
-        match committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into()))) {
-            Ok(()) => {
-                task::spawn(Box::new(actor).run(None, commands));
-                self.retain();
-                Ok(created)
+        if let Err(error) = committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into()))) {
+            self.mailboxes.forget(&id);
+            env.forget_secrets(&id);
+            self.drop_worktree(of_call.as_ref(), &workspace).await;
+            return Err(error.into());
+        }
+        task::spawn(Box::new(actor).run(None, commands));
+        self.retain();
+        Ok(created)
+    }
+
+    /// Checks a request, and reads its agent; nothing of the session exists yet.
+    async fn plan(&self, params: &Create, delegated: Option<&Child>) -> Result<Plan, RpcError> {
+        let env = &self.env;
+        let cwd = directory(&params.cwd).await?;
+        let mut cast = match &params.agent {
+            Some(name) => {
+                let bound_by = delegated.and_then(|child| child.delegated.bound_by.clone());
+                self.cast(name, &cwd, params, bound_by).await?
             }
-            Err(error) => {
-                self.mailboxes.forget(&id);
-                env.forget_secrets(&id);
-                self.drop_worktree(of_call.as_ref(), &workspace).await;
-                Err(error.into())
+            None => Cast::default(),
+        };
+        let tools = match (params.tools.as_deref().and_then(only), cast.tools.take()) {
+            (Some(wanted), Some(has)) => {
+                Some(wanted.iter().filter(|tool| is_among(Some(&has), tool)).cloned().collect())
+            }
+            (wanted, has) => wanted.or(has),
+        };
+        let effort = match (cast.effort, params.effort.is_auto()) {
+            (Some(own), _) if delegated.is_some() => own,
+            (own, true) => own.unwrap_or_default(),
+            (_, false) => params.effort,
+        };
+        let inherited = delegated.map(|child| child.model.as_str());
+        let resolved = env.providers.model(params.model.as_deref().or(cast.model.as_deref()).or(inherited))?;
+        let doubt = env.providers.warning(&resolved.origin);
+        if let Some(unknown) = params.tools.as_deref().and_then(|only| env.toolbox.tools.unknown(only)) {
+            return Err(RpcError::new(Code::UnknownOption, unknown).hint("`linger tools` lists them"));
+        }
+        let fallback = params.fallback.as_deref().map(|models| env.providers.fallbacks(models)).transpose()?;
+        let on_outage = (params.patience.is_some() || fallback.is_some())
+            .then(|| EventBody::outage_changed(params.patience, fallback));
+        let mut added = Vec::new();
+        for dir in &params.additional_directories {
+            add_directories(&mut added, &[directory(dir).await?])?;
+        }
+        self.check_rules(&params.allow)?;
+        let system = params.system.clone().filter(|system| !system.trim().is_empty());
+        if system.as_ref().is_some_and(|system| system.len() > MAX_SYSTEM || system.contains('\0')) {
+            let text = format!("the addition to the system prompt may have {MAX_SYSTEM} bytes, and no NUL");
+            return Err(RpcError::new(Code::TooMuch, text).hint("put longer text into AGENTS.md"));
+        }
+        Ok(Plan { cwd, cast, tools, effort, resolved, doubt, on_outage, added, system })
+    }
+
+    /// Fails if there are as many sessions as there may be.
+    pub(super) async fn check_room(&self) -> Result<(), RpcError> {
+        let sessions = self.env.store.session_count().await?;
+        if sessions < MAX_SESSIONS {
+            return Ok(());
+        }
+        let error = RpcError::new(Code::TooMuch, format!("there are {sessions} sessions already"));
+        Err(error.hint("remove some: `linger rm SESSION`"))
+    }
+
+    /// An unused id; that of a child with a worktree is made from its call.
+    pub(super) async fn new_id(&self, with_worktree: Option<&Child>) -> Result<SessionId, RpcError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let id = match with_worktree {
+                Some(child) => worktree::id_of(child, tries),
+                None => SessionId(clock::random_word(ID)),
+            };
+            // A name must not stand for two sessions. With thousands of names this repeats once in a few hundred sessions.
+            if !self.env.store.is_beginning_of(&id).await? {
+                return Ok(id);
             }
         }
+    }
+
+    /// Keeps the secrets of a new session, and the MCP servers that come with the request or from its parent.
+    fn bring(
+        &self,
+        id: &SessionId,
+        config: &Config,
+        servers: &[SessionServer],
+        delegated: Option<&Child>,
+        variables: &mut BTreeMap<String, String>,
+    ) {
+        let env = &self.env;
+        if let Some(child) = delegated {
+            env.workspaces.share_secrets(id, &child.parent);
+            env.toolbox.servers.share_brought(child.parent.as_str(), id.as_str());
+        }
+        env.toolbox.servers.bring(id.as_str(), servers);
+        if delegated.is_some() {
+            return;
+        }
+        for (name, value) in variables.iter_mut().filter(|(name, value)| config.env.is_passed_secret(name, value)) {
+            env.workspaces.secrets_of(id).put(name, Secret::new(&std::mem::replace(value, IN_MEMORY.to_owned())));
+        }
+    }
+
+    /// The workspace of a new session, read and watched, and the notice about its files, if something in them waits.
+    async fn open_workspace(
+        &self,
+        id: &SessionId,
+        cwd: &Path,
+        variables: &BTreeMap<String, String>,
+        of_call: Option<&Delegated>,
+    ) -> (Arc<Workspace>, Option<EventBody>) {
+        let env = &self.env;
+        let bound_by = of_call.and_then(|of| of.bound_by.clone());
+        let (workspaces, limit) = (&env.workspaces, disk::TIMEOUT);
+        let mut workspace = workspaces.workspace_within(id, cwd, variables.clone(), limit, bound_by).await;
+        workspace.notes.is_child = of_call.is_some();
+        let workspace = Arc::new(workspace);
+        let waits = env.policy.look(&workspace, id).await;
+        env.toolbox.read_tools(&workspace).await;
+        env.toolbox.configure_workspace(workspace.rules_root());
+        env.workspaces.watch_files(&workspace);
+        (workspace, waits.map(|text| EventBody::notice(Level::Warning, NoticeCode::ConfigWaits, text)))
+    }
+}
+
+/// The variables of a new session. A child has those of its parent, which were chosen before.
+fn variables(
+    config: &Config,
+    params: &mut Create,
+    delegated: Option<&Child>,
+) -> Result<BTreeMap<String, String>, RpcError> {
+    if params.env.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MAX_TOTAL {
+        return Err(RpcError::new(Code::TooMuch, format!("the variables of a session may have {MAX_TOTAL} bytes")));
+    }
+    let mut variables = match delegated {
+        Some(child) => child.workspace.env.as_ref().clone(),
+        None => config.env.take(std::mem::take(&mut params.env)).0,
+    };
+    variables.extend(params.umask.map(|mask| (UMASK.to_owned(), format!("{:04o}", mask & 0o777))));
+    Ok(variables)
+}
+
+/// A new session as its request and its agent want it, checked.
+struct Plan {
+    cwd: PathBuf,
+    cast: Cast,
+    /// The only tools that it has; `None` for all.
+    tools: Option<Vec<String>>,
+    effort: Effort,
+    resolved: Resolved,
+    /// A warning about its model.
+    doubt: Option<String>,
+    /// The event about what it does when its model does not answer, if the request says so.
+    on_outage: Option<EventBody>,
+    /// Directories beside its own.
+    added: Vec<PathBuf>,
+    /// The addition to the system prompt.
+    system: Option<String>,
+}
+
+impl Plan {
+    /// The events that follow the first one. `warning`: the notice about the files of the workspace.
+    fn events(
+        &mut self,
+        params: &Create,
+        config: &Config,
+        brought: Vec<SessionServer>,
+        warning: Option<EventBody>,
+    ) -> Vec<EventBody> {
+        let unattended = params.unattended.unwrap_or(config.unattended);
+        let budget = Budget::default().changed(params.budget).at_most(self.cast.budget);
+        let added = std::mem::take(&mut self.added);
+        let mut events: Vec<EventBody> = self.on_outage.take().into_iter().collect();
+        events.extend((!unattended.holds()).then(|| EventBody::unattended_changed(unattended)));
+        events.extend((!budget.is_empty()).then(|| EventBody::budget_changed(budget)));
+        events.extend((!added.is_empty()).then(|| EventBody::directories_changed(added)));
+        events.extend((!brought.is_empty()).then(|| EventBody::mcp_servers_changed(brought)));
+        events.extend(self.doubt.as_deref().map(unknown_model));
+        events.extend(self.resolved.idle_effort(self.effort).map(idle_effort));
+        events.extend(warning);
+        let of_agent = std::mem::take(&mut self.cast.warnings);
+        events.extend(of_agent.into_iter().map(|text| EventBody::notice(Level::Warning, NoticeCode::Agent, text)));
+        events
     }
 }
 

@@ -16,9 +16,8 @@ use linger_protocol::session::Undo;
 use linger_protocol::tree::{Fork, ForkMade, Forked, Origin, PromptRow, Prompts, Rewind, RewindDone, Rewound};
 use tokio::sync::oneshot;
 
-use super::create::MAX_SESSIONS;
+use super::Registry;
 use super::place::HeldPlace;
-use super::{ID, Registry};
 use crate::agent::role::stricter;
 use crate::session::Draft;
 use crate::session::actor::{Actor, NewSession};
@@ -28,8 +27,8 @@ use crate::session::state::State;
 use crate::session::state::tree::MAX_SKIPPED;
 use crate::store::idempotency::Key;
 use crate::store::{Fold, MAX_PARTS, SessionRow, StoreError};
+use crate::sys::disk;
 use crate::sys::task;
-use crate::sys::{clock, disk};
 
 /// Prompts in a list, when nothing is said, and at most.
 const PROMPTS: [u32; 2] = [100, 1000];
@@ -194,19 +193,12 @@ impl Registry {
             let error = RpcError::new(Code::TooMuch, format!("session {origin} is the {MAX_PARTS}th fork of a fork"));
             return Err(error.hint("fork one of the sessions that it comes from"));
         }
-        let sessions = env.store.session_count().await?;
-        if sessions >= MAX_SESSIONS {
-            let error = RpcError::new(Code::TooMuch, format!("there are {sessions} sessions already"));
-            return Err(error.hint("remove some: `linger rm SESSION`"));
-        }
+        self.check_room().await?;
         let _named = match &name {
             Some(name) => Some(env.names.take(&env.store, name, None).await?),
             None => None,
         };
-        let mut id = SessionId(clock::random_word(ID));
-        while env.store.is_beginning_of(&id).await? {
-            id = SessionId(clock::random_word(ID));
-        }
+        let id = self.new_id(None).await?;
         let PointInfo { turn, before_turn, context_tokens } = line.known(&point).await?;
         let variables: std::collections::BTreeMap<String, String> = serde_json::from_str(&row.env).unwrap_or_default();
         env.workspaces.secrets_of(origin).copy_to(&env.workspaces.secrets_of(&id));

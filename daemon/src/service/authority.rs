@@ -28,11 +28,16 @@ impl Caller {
     /// Fails unless it may call a method, by the method's row in [`need`]. The session that the request names is checked later
     /// ([`Self::may_use`]), because that may need the store.
     pub fn may_call(&self, services: &Services, method: &str) -> Result<(), RpcError> {
-        let Need { token, process } = need::of(method)?;
-        if self.is_plain() || token.right == Right::Open {
+        let need = need::of(method);
+        let is_open = matches!(&need, Ok(need) if need.token.right == Right::Open);
+        if !self.is_plain() && !is_open {
+            // Before an error that says whether there is such a method.
+            self.has_valid_token(services)?;
+        }
+        let Need { token, process } = need?;
+        if self.is_plain() || is_open {
             return self.must_be(services, process);
         }
-        self.has_valid_token(services)?;
         match token.right {
             Right::Can(can) => self.must_have(services, can, method)?,
             Right::Either(one, other) => {

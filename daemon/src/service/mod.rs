@@ -19,7 +19,7 @@ pub mod key;
 pub mod mcp;
 pub mod memory;
 pub mod model;
-mod need;
+pub mod need;
 mod open_questions;
 pub mod permission;
 mod proof;

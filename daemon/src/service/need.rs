@@ -20,7 +20,7 @@
 //! process that does not have the daemon's mark, it counts as a user's for all but `User(…)`: it does not answer or grant anything.
 //!
 //! **A connection with a token** ([`TokenNeed`]) needs a right (`OBSERVE`, `SPEAK`, …), and only sees the sessions of its grant. `USERS` is
-//! for processes without a token. `.all()`: the grant is not limited to some sessions. `.new()`: it may make sessions. `.run()`: a
+//! for processes without a token. `.all_sessions()`: the grant is not limited to some sessions. `.new_sessions()`: it may make sessions. `.run()`: a
 //! process that is not known to be a user's starts nothing in a session that asks less than `ask`.
 //!
 //! Checks that remain in the functions depend on parameters: on modes, directories, variables, servers, or on which question it is.
@@ -33,14 +33,16 @@ use ProcessNeed::{Anyone, ByParams, Change, Named, Outside, Read, Reader, Unrela
 
 /// The row of a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Need {
-    pub(super) token: TokenNeed,
-    pub(super) process: ProcessNeed,
+pub struct Need {
+    /// The tokens that the method takes.
+    pub token: TokenNeed,
+    /// The processes without a token that it takes.
+    pub process: ProcessNeed,
 }
 
 /// The processes without a token that a method takes. The texts complete "a process may not …".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ProcessNeed {
+pub enum ProcessNeed {
     /// Every process.
     Anyone,
     /// A process that may read some session.
@@ -75,14 +77,16 @@ impl ProcessNeed {
 
 /// The token that a method takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TokenNeed {
-    pub(super) right: Right,
-    pub(super) reach: Reach,
+pub struct TokenNeed {
+    /// The right that its grant must have.
+    pub right: Right,
+    /// How far its grant must reach.
+    pub reach: Reach,
 }
 
 /// The right of a token that a method takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Right {
+pub enum Right {
     /// None: it is how a connection gets its token.
     Open,
     /// This one.
@@ -95,7 +99,7 @@ pub(super) enum Right {
 
 /// The reach of a grant that a method takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
+pub enum Reach {
     /// Any: what lies outside of the grant is not seen.
     Any,
     /// All sessions.
@@ -115,11 +119,11 @@ impl TokenNeed {
         Self::of(Right::Can(can))
     }
 
-    const fn all(self) -> Self {
+    const fn all_sessions(self) -> Self {
         Self { reach: Reach::All, ..self }
     }
 
-    const fn new(self) -> Self {
+    const fn new_sessions(self) -> Self {
         Self { reach: Reach::New, ..self }
     }
 
@@ -149,7 +153,7 @@ const NEEDS: &[(&str, TokenNeed, ProcessNeed)] = &[
     ("mode/list", OBSERVE, Anyone),
     // Without a session and a directory: `Reader`.
     ("tool/list", OBSERVE, Named("read the rules")),
-    ("session/create", SPEAK.new(), Change("create a session")),
+    ("session/create", SPEAK.new_sessions(), Change("create a session")),
     ("session/list", OBSERVE, Reader),
     ("session/attach", OBSERVE, Read),
     ("session/detach", OBSERVE, Anyone),
@@ -162,7 +166,7 @@ const NEEDS: &[(&str, TokenNeed, ProcessNeed)] = &[
     ("session/undo", STEER.run(), Change("undo changes")),
     ("session/redo", STEER.run(), Change("redo changes")),
     ("session/diff", OBSERVE, Read),
-    ("session/fork", SPEAK.new(), Outside("fork a session")),
+    ("session/fork", SPEAK.new_sessions(), Outside("fork a session")),
     ("session/rewind", STEER.run(), Outside("rewind a session")),
     ("session/prompts", OBSERVE, Read),
     ("session/compaction", OBSERVE, Read),
@@ -172,13 +176,13 @@ const NEEDS: &[(&str, TokenNeed, ProcessNeed)] = &[
     ("session/bin", ADMINISTER, Change("put a session into the bin")),
     ("session/restore", ADMINISTER, Change("take a session out of the bin")),
     ("session/remove", ADMINISTER, Change("remove a session")),
-    ("session/prune", ADMINISTER.all(), Outside("prune sessions")),
+    ("session/prune", ADMINISTER.all_sessions(), Outside("prune sessions")),
     ("events/subscribe", OBSERVE, Reader),
     ("events/unsubscribe", OBSERVE, Anyone),
     ("session/search", OBSERVE, Reader),
-    ("completion/start", SPEAK.new(), Outside("ask a model")),
+    ("completion/start", SPEAK.new_sessions(), Outside("ask a model")),
     ("completion/cancel", SPEAK, Anyone),
-    ("usage/list", OBSERVE.all(), Outside("read the usage of all sessions")),
+    ("usage/list", OBSERVE.all_sessions(), Outside("read the usage of all sessions")),
     ("blob/get", OBSERVE, Reader),
     ("artifact/begin", SPEAK, Outside("put an artifact here")),
     ("artifact/write", SPEAK, Outside("put an artifact here")),
@@ -236,7 +240,7 @@ const NEEDS: &[(&str, TokenNeed, ProcessNeed)] = &[
 ];
 
 /// The row of a method; fails if it has none.
-pub(super) fn of(method: &str) -> Result<Need, RpcError> {
+pub fn of(method: &str) -> Result<Need, RpcError> {
     let row = NEEDS.iter().find(|(name, ..)| *name == method);
     let row = row.map(|(_, token, process)| Need { token: *token, process: *process });
     row.ok_or_else(|| RpcError::new(Code::NotAllowed, format!("no caller may call {method}")))

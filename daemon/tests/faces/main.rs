@@ -15,7 +15,7 @@ use linger_protocol::token::Can;
 use lingerd::Options;
 use lingerd::rpc::in_process::{Connector, in_process};
 use lingerd::service::Setup;
-use lingerd::service::need::{self, Need};
+use lingerd::service::need::{self, Right};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
 use tokio::task::JoinHandle;
@@ -159,8 +159,8 @@ impl Lines {
     }
 }
 
-/// Every method, with what it needs.
-fn methods() -> Vec<(&'static str, Need)> {
+/// Every method, with the right that it needs of a token.
+fn methods() -> Vec<(&'static str, Right)> {
     struct Names(Vec<&'static str>);
     impl linger_protocol::method::Visitor for Names {
         fn method<P: schemars::JsonSchema, R: schemars::JsonSchema>(&mut self, name: &'static str) {
@@ -169,7 +169,7 @@ fn methods() -> Vec<(&'static str, Need)> {
     }
     let mut names = Names(Vec::new());
     linger_protocol::method::each_method(&mut names);
-    names.0.into_iter().map(|name| (name, need::of(name).unwrap())).collect()
+    names.0.into_iter().map(|name| (name, need::of(name).unwrap().token.right)).collect()
 }
 
 /// Whether the gate let a method through: what it answers then, to parameters that fit nothing, is not looked at.
@@ -191,10 +191,10 @@ async fn each_right_opens_its_methods_and_no_others() {
                 continue;
             }
             let expect = match need {
-                Need::Open => true,
-                Need::Can(needed) => can.includes(needed),
-                Need::Either(one, other) => can.includes(one) || can.includes(other),
-                Need::Process => false,
+                Right::Open => true,
+                Right::Can(needed) => can.includes(needed),
+                Right::Either(one, other) => can.includes(one) || can.includes(other),
+                Right::Users => false,
             };
             // A code that is unknown is an error of the same name.
             if method != "token/exchange" {

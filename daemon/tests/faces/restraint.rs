@@ -214,7 +214,7 @@ async fn of_all_methods_a_tool_without_a_token_is_refused_those_of_other_session
         let mut passed = Vec::new();
         for (method, need) in methods() {
             // What only reads, a tool may ask of its own session.
-            if OF_TOOLS.contains(&method) || (need == Need::Can(Can::Observe) && !reads) {
+            if OF_TOOLS.contains(&method) || (need == Right::Can(Can::Observe) && !reads) {
                 continue;
             }
             let mut answer = own.ask(method, params.clone()).await;

@@ -1,5 +1,8 @@
 """A server with a login made with FastMCP, whose handlers of OAuth are those of the official Python SDK; prints its address."""
 import socket, sys
+
+# Beside this file is another `mcp`.
+sys.path.pop(0)
 from fastmcp import FastMCP
 from fastmcp.server.auth.providers.in_memory import InMemoryOAuthProvider
 from mcp.server.auth.settings import ClientRegistrationOptions

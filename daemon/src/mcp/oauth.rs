@@ -402,7 +402,8 @@ mod url {
     }
 
     pub(super) fn encoded(text: &str) -> String {
-        form(&[("", text)]).trim_start_matches('=').to_owned()
+        // A blank as `%20`: there are servers that leave `+` as it is.
+        form(&[("", text)]).trim_start_matches('=').replace('+', "%20")
     }
 }
 

@@ -249,7 +249,7 @@ fn class_of(kind: &str) -> Option<FailureClass> {
 
 /// The class of an error by a name that says the same in another spelling: `BadRequestError`, `ThrottlingException`.
 fn like(kind: &str) -> Option<FailureClass> {
-    let plain: String = kind.chars().filter(|c| c.is_ascii_alphanumeric()).map(|c| c.to_ascii_lowercase()).collect();
+    let plain: String = kind.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
     let has = |words: &[&str]| words.iter().any(|word| plain.contains(word));
     if has(&["ratelimit", "throttl", "toomanyrequests", "overload", "unavailable", "internalserver", "timeout"]) {
         Some(FailureClass::Overloaded)

@@ -155,7 +155,7 @@ impl Registry {
     }
 
     /// Checks a request, and reads its agent; nothing of the session exists yet.
-    async fn plan(&self, params: &Create, delegated: Option<&Child>) -> Result<Plan, RpcError> {
+    async fn plan(&self, params: &Create, delegated: Option<&Child>) -> Result<SessionPlan, RpcError> {
         let env = &self.env;
         let cwd = directory(&params.cwd).await?;
         let mut cast = match &params.agent {
@@ -195,7 +195,7 @@ impl Registry {
             let text = format!("the addition to the system prompt may have {MAX_SYSTEM} bytes, and no NUL");
             return Err(RpcError::new(Code::TooMuch, text).hint("put longer text into AGENTS.md"));
         }
-        Ok(Plan { cwd, cast, tools, effort, resolved, doubt, on_outage, added, system })
+        Ok(SessionPlan { cwd, cast, tools, effort, resolved, doubt, on_outage, added, system })
     }
 
     /// Fails if there are as many sessions as there may be.
@@ -287,7 +287,7 @@ fn variables(
 }
 
 /// A new session as its request and its agent want it, checked.
-struct Plan {
+struct SessionPlan {
     cwd: PathBuf,
     cast: Cast,
     /// The only tools that it has; `None` for all.
@@ -304,7 +304,7 @@ struct Plan {
     system: Option<String>,
 }
 
-impl Plan {
+impl SessionPlan {
     /// The events that follow the first one. `warning`: the notice about the files of the workspace.
     fn events(
         &mut self,

@@ -26,6 +26,7 @@ use crate::question::permission::planted;
 use crate::question::permission::{CallInfo, ResolvedAccess, Rule, Rules, Verdict, decide, hides};
 use crate::session::delegate::answer::check_sources;
 use crate::tool::image::{Image, ImageModel, ImageModels};
+use crate::tool::program::{Program, ProgramTool};
 use crate::tool::set::{ToolSet, Tools};
 use crate::tool::skills::SkillFiles;
 use crate::tool::tests::test_context;
@@ -184,6 +185,8 @@ const READERS: &[Reader] = &[
         true,
     ),
     row("x.txt", "WORD\n", Kind::Tool("skill", r#"{"name":"s","file":"PATH"}"#, Mode::Ask), false),
+    row("x.txt", "WORD\n", Kind::Tool("tool__cat", r#"{"a":"PATH"}"#, Mode::Ask), true),
+    row("x.txt", "WORD\n", Kind::Tool("tool__cat", r#"{"a":"PATH"}"#, Mode::Plan), true),
     row("x.txt", "WORD\n", Kind::Git("diff HEAD:README.md -- PATH"), true),
     row("x.txt", "WORD\n", Kind::Git("diff HEAD:README.md PATH"), true),
     row("x.txt", "WORD\n", Kind::Git("diff HEAD~1 -- PATH"), true),
@@ -317,6 +320,21 @@ impl ImageModels for Mirror {
     }
 }
 
+/// A tool of a Markdown file that says that it only reads.
+fn cat() -> Arc<dyn Tool> {
+    Arc::new(ProgramTool::new(Program {
+        name: "tool__cat".to_owned(),
+        description: "shows a file".to_owned(),
+        parameters: json!({ "type": "object", "properties": { "a": {} } }),
+        command: vec!["cat".to_owned(), "{a}".to_owned()],
+        is_vector: true,
+        only_reads: true,
+        timeout_s: 20,
+        file: "/x.md".into(),
+        digest: "sha256:00".to_owned(),
+    }))
+}
+
 /// `at/w` is the workspace, a git repository; `at/out` is beside it.
 struct Scene {
     _dir: tempfile::TempDir,
@@ -386,7 +404,7 @@ impl Scene {
         config.look(&at.join("w"));
         let rules = config.current().unwrap().rules.clone();
         let image: Arc<dyn Tool> = Arc::new(Image(Arc::new(Mirror)));
-        let tools = std::iter::once(image).chain(builtin()).collect();
+        let tools = [image, cat()].into_iter().chain(builtin()).collect();
         let scene = Self { _dir: dir, at, workspace: Arc::new(workspace), config, rules, tools, is_open };
         if matches!(reader.kind, Kind::Git(_)) {
             scene.sh("git init -q -b main; git -c user.name=a -c user.email=a@b commit -q --allow-empty -m begin; git add -f .

@@ -192,8 +192,13 @@ fn paths(input: &Value, given: &[&String], workspace: &Workspace) -> Vec<PathBuf
     for part in texts.into_iter().flat_map(parts).filter(|part| part.len() <= MAX_PATH) {
         let Ok(path) = workspace.absolute(part) else { continue };
         let is_named = part.starts_with(['/', '~']) || part.split('/').any(|name| name == "..");
-        if (is_named || path.symlink_metadata().is_ok()) && !paths.contains(&path) {
-            paths.push(path);
+        // The system goes through a link before it takes a `..`: what is opened may lie elsewhere than the letters say.
+        let real = workspace.cwd.join(part).canonicalize().ok().filter(|_| is_named);
+        let named = Some(path).filter(|path| is_named || path.symlink_metadata().is_ok());
+        for path in named.into_iter().chain(real) {
+            if !paths.contains(&path) {
+                paths.push(path);
+            }
         }
     }
     paths

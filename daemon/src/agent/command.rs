@@ -36,7 +36,7 @@ pub struct Command {
 }
 
 impl Command {
-    /// What it runs, for the person who trusts it.
+    /// The command lines that it runs, for the person who trusts it.
     pub(super) fn about(&self, name: &str) -> String {
         let runs: Vec<String> = scripts(&self.body).iter().map(|line| format!("`{line}`")).collect();
         let runs = if runs.is_empty() { "a prompt".to_owned() } else { format!("runs {}", runs.join(", ")) };

@@ -320,7 +320,7 @@ impl Meaning {
         }
     }
 
-    /// What it is and what it runs, in words for a person.
+    /// The kind, and everything that it runs, in words for a person.
     fn about(&self, name: &str) -> String {
         match self {
             Self::Skill(skill) => skill.about(name),

@@ -79,12 +79,12 @@ struct Wrong {
 
 /// A server's value in the text of the file.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct JsonPlace<'a> {
     file: &'a str,
     server: &'a RawValue,
 }
 
-impl<'a> Place<'a> {
+impl<'a> JsonPlace<'a> {
     /// The byte of the file at which a piece of it begins.
     fn offset(self, piece: &str) -> usize {
         (piece.as_ptr() as usize).saturating_sub(self.file.as_ptr() as usize)
@@ -117,7 +117,7 @@ pub(super) fn parse(text: &str, file: &Path, root: &Path) -> Result<Parsed, Conf
     })?;
     let mut parsed = Parsed::default();
     for (name, value) in servers {
-        let place = Place { file: text, server: value };
+        let place = JsonPlace { file: text, server: value };
         let at = place.offset(value.get());
         match server(&name, place, root) {
             Ok(None) => {}
@@ -149,7 +149,7 @@ fn explained(error: &serde_json::Error, text: &str) -> (usize, String) {
 }
 
 /// The table of a server, without what has its usual value; absent if it is switched off.
-fn server(name: &str, place: Place<'_>, root: &Path) -> Result<Option<Value>, Wrong> {
+fn server(name: &str, place: JsonPlace<'_>, root: &Path) -> Result<Option<Value>, Wrong> {
     let raw = place.server.get();
     let written = serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(raw));
     let written: JsonServer = written.map_err(|error| {

@@ -1,4 +1,4 @@
-//! What a person is shown of Markdown files before they count: what each runs or says, and its whole text.
+//! Markdown files as a person sees them before they take effect: what each runs or says, and its whole text.
 //!
 //! `agent` reads the files and describes them (`ConfigStore::show_files`); here the descriptions stand behind the changes that wait.
 //! A description counts only for the content that it was made of, so what is shown is what is confirmed.
@@ -18,7 +18,7 @@ const PLACES_MAX: usize = 64;
 pub struct ShownFile {
     /// `sha256:` and the hash of its content.
     pub digest: String,
-    /// What it is and what it runs, on one line.
+    /// The kind of a file and what it runs, on one line.
     pub about: String,
     /// Its whole text.
     pub text: String,

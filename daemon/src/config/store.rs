@@ -62,7 +62,7 @@ pub struct ConfigStore {
     workspaces: Workspaces,
     /// Wakes when the user's own Markdown files have changed.
     own_changed: Notify,
-    /// What a person is shown of Markdown files.
+    /// Markdown files as a person sees them.
     pub(super) shown: ShownFiles,
 }
 

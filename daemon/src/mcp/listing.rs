@@ -23,7 +23,7 @@ const MAX_DESCRIPTION: usize = 8 << 10;
 /// The largest schema, in bytes: a few hundred arguments.
 const MAX_SCHEMA: usize = 64 << 10;
 
-/// What a schema lost when it was mended, in a problem, at most.
+/// Lost parts of a mended schema that its problem names, at most.
 const MAX_LOST: usize = 5;
 
 /// The longest name of a tool that all providers take.

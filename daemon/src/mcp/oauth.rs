@@ -178,7 +178,8 @@ pub(super) async fn begin(http: &Http, server: &Url, redirect: &str, known: Know
     let scope = Some(scope).filter(|scope| !scope.is_empty());
     let has_offline = issuer.scopes_supported.iter().any(|scope| scope == OFFLINE);
     let scope = scope.map(|scope| if has_offline { union(&scope, OFFLINE) } else { scope });
-    let registered = registered(http, &issuer, Wanted { redirect, scope: scope.as_deref() }, known.client).await?;
+    let registered =
+        registered(http, &issuer, WantedClient { redirect, scope: scope.as_deref() }, known.client).await?;
     let (state, verifier) = (clock::random_word(STATE), clock::random_word(VERIFIER));
     let mut page = parsed(&issuer.authorization_endpoint)?;
     {
@@ -243,13 +244,18 @@ impl Pending {
 }
 
 /// The use that a client is registered for.
-struct Wanted<'a> {
+struct WantedClient<'a> {
     redirect: &'a str,
     scope: Option<&'a str>,
 }
 
 /// The client of the configuration, where the authorization server can know it; else one that registers itself.
-async fn registered(http: &Http, issuer: &Issuer, wanted: Wanted<'_>, client: OAuth) -> Result<Registered, String> {
+async fn registered(
+    http: &Http,
+    issuer: &Issuer,
+    wanted: WantedClient<'_>,
+    client: OAuth,
+) -> Result<Registered, String> {
     let OAuth { client_id, client_secret, issuer: only } = client;
     if let Some(only) = only.filter(|only| only.trim_end_matches('/') != issuer.issuer.trim_end_matches('/')) {
         let named = shown(&issuer.issuer);
@@ -279,7 +285,7 @@ fn proof(issuer: &Issuer, has_secret: bool) -> &'static str {
     }
 }
 
-async fn register(http: &Http, issuer: &Issuer, wanted: Wanted<'_>) -> Result<Registered, String> {
+async fn register(http: &Http, issuer: &Issuer, wanted: WantedClient<'_>) -> Result<Registered, String> {
     let Some(endpoint) = &issuer.registration_endpoint else {
         return Err(format!(
             "{} lets no client register itself; register one there, and put its `client_id` into the server's `oauth` table",
@@ -313,7 +319,7 @@ async fn register(http: &Http, issuer: &Issuer, wanted: Wanted<'_>) -> Result<Re
 
 /// A way in which a client proves who it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Proof {
+enum ClientProof {
     /// Its id in the form, and nothing more.
     Id,
     /// Id and secret in the form.
@@ -326,12 +332,12 @@ enum Proof {
 
 impl Registered {
     /// The ways to try, in order: the one that was agreed on, and those that servers want instead.
-    fn proofs(&self) -> &'static [Proof] {
+    fn proofs(&self) -> &'static [ClientProof] {
         match (&self.client_secret, self.token_endpoint_auth_method.as_deref()) {
-            (None, _) => &[Proof::Id],
-            (Some(_), Some(PUBLIC)) => &[Proof::Id, Proof::Form],
-            (Some(_), Some(POST)) => &[Proof::Form, Proof::HeaderAndId, Proof::Header],
-            (Some(_), _) => &[Proof::Header, Proof::HeaderAndId, Proof::Form],
+            (None, _) => &[ClientProof::Id],
+            (Some(_), Some(PUBLIC)) => &[ClientProof::Id, ClientProof::Form],
+            (Some(_), Some(POST)) => &[ClientProof::Form, ClientProof::HeaderAndId, ClientProof::Header],
+            (Some(_), _) => &[ClientProof::Header, ClientProof::HeaderAndId, ClientProof::Form],
         }
     }
 }
@@ -348,7 +354,7 @@ async fn token(
     for proof in registered.proofs() {
         match token_by(http, &endpoint, registered, *proof, form).await {
             Ok(answer) => {
-                if *proof == Proof::Form {
+                if *proof == ClientProof::Form {
                     registered.token_endpoint_auth_method = Some(POST.to_owned());
                 }
                 return Ok(answer);
@@ -364,19 +370,19 @@ async fn token_by(
     http: &Http,
     endpoint: &Url,
     registered: &Registered,
-    proof: Proof,
+    proof: ClientProof,
     form: &[(&str, &str)],
 ) -> Result<TokenAnswer, Unanswered> {
     let secret = registered.client_secret.as_deref().unwrap_or_default();
     let mut form = form.to_vec();
-    if proof != Proof::Header {
+    if proof != ClientProof::Header {
         form.push(("client_id", &registered.client_id));
     }
-    if proof == Proof::Form {
+    if proof == ClientProof::Form {
         form.push(("client_secret", secret));
     }
     let mut request = client(http, endpoint).await?.post(endpoint.clone());
-    if matches!(proof, Proof::Header | Proof::HeaderAndId) {
+    if matches!(proof, ClientProof::Header | ClientProof::HeaderAndId) {
         request = request.basic_auth(url::encoded(&registered.client_id), Some(url::encoded(secret)));
     }
     let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded").header(ACCEPT, "application/json");

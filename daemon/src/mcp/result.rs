@@ -83,7 +83,7 @@ impl Content {
         })
     }
 
-    /// What it is: some servers leave the type of a text away.
+    /// The kind of block; some servers leave out the type of a text.
     fn kind(&self) -> &str {
         match self.r#type.as_str() {
             "" if self.text.is_some() => "text",
@@ -132,7 +132,11 @@ impl CallResult {
     /// Adds all blocks of a `content`: a list, or only one of them.
     fn blocks(&mut self, content: Value) {
         match content {
-            Value::Array(blocks) => blocks.into_iter().for_each(|block| self.block(block)),
+            Value::Array(blocks) => {
+                for block in blocks {
+                    self.block(block);
+                }
+            }
             // Some languages write an empty list so.
             Value::Object(fields) if fields.is_empty() => {}
             block => self.block(block),

@@ -194,7 +194,7 @@ enum Failed {
 }
 
 impl Failed {
-    /// What became of the call as far as that is known, and what the model is told.
+    /// The outcome of the call as far as it is known, and the text for the model.
     fn told(self, name: &str, limit: Duration) -> (Outcome, String) {
         let error = match self {
             Self::NoConnection(why) => {

@@ -17,11 +17,11 @@ const MAX_REFUSED: usize = 1000;
 const ABOUT_SCHEMAS: [&str; 7] =
     ["schema", "parameters", "properties", "function_declarations", "functiondeclarations", "function", "tool"];
 
-/// What stands before the place of a tool in the list that was sent, in lower case; the most exact first.
+/// The words before the place of a tool in the list that was sent, in lower case; the most exact first.
 const PLACES: [&str; 3] = ["function_declarations", "functiondeclarations", "tools"];
 
-/// What a server counts that leaves the tools out is at least one part in this many of the estimate for the rest of the request, and
-/// less than one of the whole. Estimates are off by a half at most; a count far below both says nothing.
+/// The count of a server that leaves the tools out is at least one part in this many of the estimate for the rest of the request,
+/// and less than one of the whole. Estimates are off by a half at most; a count far below both says nothing.
 const FAR_BELOW: u64 = 3;
 
 /// The least estimate of all tools, in tokens, that says something.

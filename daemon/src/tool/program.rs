@@ -56,7 +56,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// What it runs and how, for the person who confirms or trusts its file.
+    /// The program and how it runs, for the person who confirms or trusts its file.
     pub fn about(&self, name: &str) -> String {
         let words: Vec<String> = self.command.iter().map(|word| quoted(word)).collect();
         let input =
@@ -161,7 +161,7 @@ fn is_believed(command: &[String], workspace: &Workspace) -> bool {
     })
 }
 
-/// What a word may name: itself, and what stands behind an option's name or a sign.
+/// The paths that a word may name: itself, and the part behind an option's name or a sign.
 fn parts(word: &str) -> Vec<&str> {
     let mut parts = vec![word];
     parts.extend(word.split(['=', ':', ',', '@', ' ', '\n']).filter(|part| !part.is_empty() && *part != word));

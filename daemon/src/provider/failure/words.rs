@@ -61,7 +61,7 @@ pub(super) const TOO_LONG: [&str; 48] = [
     "request too large for",
 ];
 
-/// What a refusal of a context that is too long is about, in words that no table has: one of these,
+/// The subject of a refusal of a context that is too long, in words that no table has: one of these,
 pub(super) const LENGTHS: [&str; 8] =
     ["token", "context", "prompt", "input length", "sequence length", "seq_len", "conversation", "length of input"];
 

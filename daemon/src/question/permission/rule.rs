@@ -252,7 +252,7 @@ impl Rule {
         }
     }
 
-    /// What a person is to know of it as an allow rule, if it allows more programs than its words say.
+    /// A warning about it as an allow rule, if it allows more programs than its words say.
     pub fn caution(&self, names: &Names) -> Option<String> {
         let takes_commands = matches!(names.takes(&self.tool), Some(Takes::Command | Takes::Arguments));
         let pattern = self.pattern.as_ref().filter(|pattern| takes_commands && pattern.is_prefix)?;

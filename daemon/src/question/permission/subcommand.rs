@@ -259,7 +259,7 @@ const OF_GIT: [&str; 24] = [
     "worktree",
 ];
 
-/// What is to be known of an allow rule for all commands that begin with these words: it allows more than they say.
+/// A warning about an allow rule for all commands that begin with these words, if it allows more than they say.
 pub(super) fn caution(words: &[String]) -> Option<String> {
     let name = base(words.first()?);
     let second = words.get(1).map_or("", String::as_str);

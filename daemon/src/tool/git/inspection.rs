@@ -13,7 +13,7 @@ use std::time::Duration;
 use linger_protocol::message::ContentBlock;
 
 use super::options::{About, Inspection, Subcommand};
-use super::paths::{self, NamedPath, Place};
+use super::paths::{self, NamedPath, PathBase};
 use super::private::Private;
 use super::process::{Git, GitError};
 use crate::sys::task;
@@ -42,7 +42,7 @@ pub(super) async fn inspect(
     let git = git.within(Duration::from_secs(workspace.timeout_s), NAMES_MAX);
     let private = Private::of(git).await.map_err(|why| refuse(&why))?;
 
-    let place = Place { root, cwd };
+    let place = PathBase { root, cwd };
     let filtered = FilteredInspection::of(inspection, place, context.hidden.clone(), &private).await?;
     filtered.check_paths().await?;
     let left_out = filtered.left_out(&private.git).await?;
@@ -97,7 +97,7 @@ impl Inspection {
 /// An inspection whose words are told apart, and the files that it must not show.
 struct FilteredInspection<'a> {
     inspection: &'a Inspection,
-    place: Place,
+    place: PathBase,
     hidden: Hidden,
     /// The revisions among its words.
     revisions: Vec<String>,
@@ -107,7 +107,12 @@ struct FilteredInspection<'a> {
 
 impl<'a> FilteredInspection<'a> {
     /// Tells revisions from paths. Fails if a path may not be shown.
-    async fn of(inspection: &'a Inspection, place: Place, hidden: Hidden, private: &Private) -> Result<Self, Invalid> {
+    async fn of(
+        inspection: &'a Inspection,
+        place: PathBase,
+        hidden: Hidden,
+        private: &Private,
+    ) -> Result<Self, Invalid> {
         let Inspection { subcommand, words, paths, .. } = inspection;
         let revisions = match subcommand {
             Subcommand::Status => 0,

@@ -12,7 +12,7 @@ use crate::tool::{path, text};
 
 /// Where an inspection works; both without links.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct PathBase {
     /// The worktree.
     pub(super) root: PathBuf,
     /// The directory that its paths are relative to.
@@ -33,7 +33,7 @@ pub(super) struct NamedPath {
 impl NamedPath {
     /// Looks a path up. Fails if it leads out of the worktree, if one of its directories is a link, and if that cannot be said.
     /// Blocks.
-    pub(super) fn of(word: String, place: &Place) -> Result<Self, Invalid> {
+    pub(super) fn of(word: String, place: &PathBase) -> Result<Self, Invalid> {
         let shown = text::one_line(&word);
         let Ok(below) = path::normalise(&place.cwd.join(&word)).strip_prefix(&place.root).map(Path::to_path_buf) else {
             return Err(Invalid(format!("{shown} is outside of the workspace")));
@@ -64,7 +64,7 @@ impl NamedPath {
     }
 
     /// As a path from the directory in which git is started.
-    pub(super) fn plain(&self, place: &Place) -> String {
+    pub(super) fn plain(&self, place: &PathBase) -> String {
         let up = place.cwd.strip_prefix(&place.root).map_or(0, |below| below.components().count());
         let path: PathBuf = std::iter::repeat_n(Path::new(".."), up).collect::<PathBuf>().join(&self.below);
         path.to_string_lossy().into_owned()

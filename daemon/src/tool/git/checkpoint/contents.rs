@@ -1,4 +1,4 @@
-//! What differs between two checkpoints, and the contents of files in them.
+//! The differences between two checkpoints, and the contents of files in them.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;

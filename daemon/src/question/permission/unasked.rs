@@ -132,6 +132,17 @@ impl Unasked {
     }
 }
 
+/// As [`Unasked::of`], for tools that only need to know whether a file is kept from them.
+pub fn hides(
+    rules: &Rules,
+    tool: &str,
+    root: &Path,
+    workspace: &Workspace,
+) -> impl Fn(&Path) -> bool + Send + Sync + use<> {
+    let unasked = Unasked::of(rules, tool, root, workspace);
+    move |path| unasked.refusal(path).is_some()
+}
+
 /// A planted fault: the check is left out, for the workspaces of one test.
 #[cfg(test)]
 pub(crate) mod planted {
@@ -148,15 +159,4 @@ pub(crate) mod planted {
     pub(super) fn is_out(root: &Path) -> bool {
         OUT.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|out| root.starts_with(out))
     }
-}
-
-/// As [`Unasked::of`], for tools that only need to know whether a file is kept from them.
-pub fn hides(
-    rules: &Rules,
-    tool: &str,
-    root: &Path,
-    workspace: &Workspace,
-) -> impl Fn(&Path) -> bool + Send + Sync + use<> {
-    let unasked = Unasked::of(rules, tool, root, workspace);
-    move |path| unasked.refusal(path).is_some()
 }

@@ -219,7 +219,7 @@ fn tab_lists_commands_and_what_they_do() {
         daemon.answer("command/list", json!([]));
         daemon.answer("skill/list", json!([]));
     };
-    screen("commands", script, &[("/re\t", "  /rename*"), ("\t", " ▸/resume*")]);
+    screen("commands", script, &[("/re\t", "  /rename*"), ("\t", " ▸/redo*")]);
 }
 
 #[test]

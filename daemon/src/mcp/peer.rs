@@ -435,7 +435,9 @@ impl Peer {
 }
 
 fn unreadable(text: &str) -> Failure {
-    Failure::Unreadable(text::head(text.trim(), MAX_UNREADABLE).to_owned())
+    // Without the byte order mark that some consoles write before each line.
+    let text = text.trim_matches(|c: char| c == '\u{feff}' || c.is_whitespace());
+    Failure::Unreadable(text::head(text, MAX_UNREADABLE).to_owned())
 }
 
 #[cfg(test)]

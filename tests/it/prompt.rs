@@ -90,10 +90,10 @@ async fn tab_lists_above_the_line_and_goes_through_the_list_and_the_next_key_tak
     fs::write(daemon.workspace().join(".gitignore"), "target\n").unwrap();
     let mut terminal = open(&daemon).await;
     terminal.keys("/mod\t");
-    let rows = ["  /model  change the model; alone: choose", "  /mode   set what runs without asking", "> /mode"];
+    let rows = ["  /mode   set what runs without asking", "  /model  change the model; alone: choose", "> /mode"];
     ends(&terminal, &rows).await;
-    terminal.keys("\t");
-    ends(&terminal, &[" ▸/model  change the model; alone: choose", rows[1], "> /model"]).await;
+    terminal.keys("\t\t");
+    ends(&terminal, &[rows[0], " ▸/model  change the model; alone: choose", "> /model"]).await;
     terminal.keys(" ");
     terminal.until_rows("the list is gone", |rows| !rows.iter().any(|row| row.contains("change the model"))).await;
     terminal.keys(CTRL_U);

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use linger_protocol::RpcError;
 use linger_protocol::daemon::Stop;
 use linger_protocol::error::Code;
 use linger_protocol::event::{Event, EventBody, MessageAdded, Process, PromptAccepted};
@@ -174,25 +175,29 @@ async fn a_process_of_a_tool_reads_its_own_session_and_its_children_and_changes_
         ]);
     }
     let all = serde_json::from_value(json!({ "older_than_ms": 0, "force": true })).unwrap();
-    refused.push(session::prune(&services, &tool, all).await.map(drop));
-    refused.push(session::create(&services, &tool, create(dir.path(), "more")).await.map(drop));
+    let prune = session::prune(&services, &tool, all);
+    refused.push(called(&services, &tool, "session/prune", prune).await);
+    let more = session::create(&services, &tool, create(dir.path(), "more"));
+    refused.push(called(&services, &tool, "session/create", more).await);
     // A process of the family that no tool started.
     let unplaced = process(std::process::id());
-    refused.push(session::list(&services, &unplaced, List::default()).await.map(drop));
+    let list = session::list(&services, &unplaced, List::default());
+    refused.push(called(&services, &unplaced, "session/list", list).await);
     refused.push(session::attach(&services, &unplaced, attach(&own)).await.map(drop));
     // What belongs to no session, or to a directory.
     let nothing = || json!({});
     let here = || json!({ "cwd": dir.path() });
     for (caller, params) in [(&tool, here()), (&unplaced, here()), (&unplaced, nothing())] {
         let tools = serde_json::from_value(params).unwrap();
-        refused.push(lingerd::service::tool::list(&services, caller, tools).await.map(drop));
+        let list = lingerd::service::tool::list(&services, caller, tools);
+        refused.push(called(&services, caller, "tool/list", list).await);
     }
     for params in [here(), nothing()] {
         let servers = serde_json::from_value(params).unwrap();
-        refused.push(mcp::list(&services, &tool, servers).await.map(drop));
+        refused.push(called(&services, &tool, "mcp/list", mcp::list(&services, &tool, servers)).await);
     }
     let logs = serde_json::from_value(json!({ "server": "any" })).unwrap();
-    refused.push(mcp::logs(&services, &tool, logs).await.map(drop));
+    refused.push(called(&services, &tool, "mcp/logs", mcp::logs(&services, &tool, logs)).await);
     let codes: Vec<_> = refused.into_iter().map(|result| result.unwrap_err().code()).collect();
     assert_eq!(codes, vec![Some(Code::NotAllowed); codes.len()]);
     for params in [nothing(), json!({ "session": own })] {
@@ -205,6 +210,17 @@ async fn a_process_of_a_tool_reads_its_own_session_and_its_children_and_changes_
     session::cancel(&services, &me, cancel(&own)).await.unwrap();
     services.registry.pause().await;
     services.store.close().await.unwrap();
+}
+
+/// Calls a method as a connection does: after its row in the table of authority.
+async fn called<T>(
+    services: &Services,
+    caller: &Caller,
+    method: &str,
+    call: impl Future<Output = Result<T, RpcError>>,
+) -> Result<(), RpcError> {
+    caller.may_call(services, method)?;
+    call.await.map(drop)
 }
 
 /// One end of a connection.

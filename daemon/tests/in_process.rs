@@ -178,7 +178,7 @@ async fn a_process_of_a_tool_reads_its_own_session_and_its_children_and_changes_
     let prune = session::prune(&services, &tool, all);
     refused.push(called(&services, &tool, "session/prune", prune).await);
     let more = session::create(&services, &tool, create(dir.path(), "more"));
-    refused.push(called(&services, &tool, "session/create", more).await);
+    refused.push(called(&services, &tool, "session/create", Box::pin(more)).await);
     // A process of the family that no tool started.
     let unplaced = process(std::process::id());
     let list = session::list(&services, &unplaced, List::default());

@@ -35,7 +35,7 @@ pub(super) struct Incoming {
     pub(super) method: Option<String>,
     pub(super) params: Value,
     pub(super) result: Option<Box<RawValue>>,
-    /// Any JSON but `null`, and but an empty one beside a result.
+    /// Any JSON except `null`; an empty error next to a result counts as absent.
     pub(super) error: Option<Value>,
     /// It has a field that no message has.
     pub(super) has_others: bool,
@@ -78,7 +78,7 @@ fn has_others(value: &Value) -> bool {
 }
 
 impl Incoming {
-    /// Some servers write an empty error beside each result.
+    /// Some servers write an empty error next to each result.
     fn settled(mut self) -> Self {
         if self.result.is_some() {
             self.error = self.error.filter(|error| !is_empty(error));
@@ -157,7 +157,7 @@ pub(super) fn id_in(text: &str) -> Option<u64> {
     })
 }
 
-/// JSON with what some languages write beside it: `NaN` and its kin are `null`, and control characters in strings are escaped.
+/// JSON with the deviations of some languages corrected: `NaN` and infinities become `null`, control characters in strings are escaped.
 fn mended(text: &str) -> Cow<'_, str> {
     let mut out = String::new();
     let (mut copied, mut at) = (0, 0);

@@ -280,7 +280,7 @@ fn number(value: Value) -> Option<Value> {
     }
 }
 
-/// Draft 4 says by a boolean beside a limit that it is exclusive; providers take the number.
+/// In draft 4 a boolean next to a limit makes it exclusive; providers take the number.
 fn exclusive(fields: &mut Map<String, Value>) {
     for (limit, exclusive) in [("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")] {
         let Some(Value::Bool(is_exclusive)) = fields.get(exclusive) else { continue };

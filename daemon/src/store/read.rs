@@ -32,7 +32,7 @@ pub struct SessionRow {
     pub cwd: String,
     /// When it last changed, in Unix milliseconds.
     pub updated_at: u64,
-    /// Its state, as [`crate::session::state::State::from_stored`] parses it: the head, then a line for each stored family.
+    /// Its state: the head, then a line for each stored family.
     pub fold: String,
     /// The variables of its tools in JSON.
     pub env: String,
@@ -334,7 +334,7 @@ pub(super) fn tree(connection: &Connection, root: &SessionId) -> rusqlite::Resul
 pub(crate) fn session(connection: &Connection, id: &str) -> rusqlite::Result<Option<SessionRow>> {
     match select_session(connection, id, FOLD) {
         // A database that was set aside, with a schema whose states are whole in one column.
-        Err(error) if error.to_string().contains("no such table") => session_alone(connection, id),
+        Err(_) if !connection.table_exists(None, "family")? => session_alone(connection, id),
         row => row,
     }
 }

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// Fields with the text of an error that stand beside no answer, the most telling first.
+/// Fields with the text of an error that no answer has, the most specific first.
 const TEXTS: [&str; 8] =
     ["error_message", "error_msg", "errorMessage", "error_description", "message", "Message", "msg", "detail"];
 
@@ -42,7 +42,7 @@ pub(super) fn flat(fields: &Map<String, Value>) -> Option<Value> {
     let field = |name: &str| fields.get(name).filter(|value| !is_nothing(value));
     let text = || TEXTS.iter().find_map(|name| text_of(field(name)?));
     if let Some(error) = field("error") {
-        // A name with the text beside it.
+        // A name with the text next to it.
         let named = error.as_str().and_then(|name| Some(json!({ "message": text()?, "type": name })));
         return Some(with_status(&named.unwrap_or_else(|| error.clone()), fields));
     }
@@ -77,7 +77,7 @@ pub(super) fn flat(fields: &Map<String, Value>) -> Option<Value> {
     }
 }
 
-/// An error with the status and the name that stand beside it, where it has none.
+/// An error with the status and the name of its surrounding object, where it has none.
 fn with_status(error: &Value, beside: &Map<String, Value>) -> Value {
     let mut error = match error {
         Value::Object(fields) => fields.clone(),
